@@ -1,0 +1,132 @@
+//! What the loop itself costs: a step without model time and tool time.
+//!
+//! `cargo bench -p toolhold-agent`
+#![expect(clippy::unwrap_used, reason = "a bench that cannot go on should say so")]
+
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use futures_util::future::BoxFuture;
+use serde_json::json;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use toolhold_agent::event::NoJournal;
+use toolhold_agent::model::{ChatRequest, Completion, Delta, Model, ModelError};
+use toolhold_agent::protocol::Annotations;
+use toolhold_agent::run::{Input, Machine};
+use toolhold_agent::{Driver, RunRequest, Tool, ToolCall, ToolResult, ToolUsage, Toolbox};
+
+const TOOLS: usize = 20;
+const STEPS: u32 = 10;
+
+fn tools() -> Vec<Tool> {
+    (0..TOOLS)
+        .map(|i| Tool {
+            name: format!("module{i}.tool"),
+            description: "Does one thing and says what. ".repeat(5),
+            parameters: json!({
+                "type": "object",
+                "properties": {
+                    "text": {"type": "string", "description": "what to work on"},
+                    "mode": {"enum": ["a", "b", "c"]},
+                    "options": {"type": "object", "properties": {"depth": {"type": "integer", "minimum": 0}}},
+                },
+                "required": ["text"],
+                "additionalProperties": false,
+            }),
+            output: None,
+            annotations: Annotations::default(),
+            examples: Vec::new(),
+        })
+        .collect()
+}
+
+/// Calls a tool nine times, then answers; takes no time to think.
+#[derive(Debug, Default)]
+struct Instant(AtomicU32);
+
+impl Model for Instant {
+    fn name(&self) -> &'static str {
+        "instant"
+    }
+
+    fn complete<'a>(
+        &'a self,
+        _: &'a ChatRequest,
+        _: &'a mut (dyn FnMut(Delta) + Send),
+    ) -> BoxFuture<'a, Result<Completion, ModelError>> {
+        let n = self.0.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async move { Ok(completion(n)) })
+    }
+}
+
+fn completion(n: u32) -> Completion {
+    let content = if n % STEPS == STEPS - 1 {
+        json!({"calls": [], "output": "done"})
+    } else {
+        json!({"calls": [{"_tool": format!("module{}.tool", n % 20), "_reasoningForCall": "r", "text": format!("{n}")}], "output": null})
+    };
+    Completion { content: content.to_string(), duration: Duration::ZERO, ..Completion::default() }
+}
+
+#[derive(Debug)]
+struct Nothing;
+
+impl Toolbox for Nothing {
+    fn tools(&self) -> Vec<Tool> {
+        tools()
+    }
+
+    fn call<'a>(&'a self, _: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async { result() })
+    }
+}
+
+fn result() -> ToolResult {
+    ToolResult { outcome: Ok(json!({"value": "x".repeat(200)})), usage: ToolUsage::default(), printed: Vec::new() }
+}
+
+/// One step of the machine: reply read, call validated, result taken, next Request composed.
+fn machine(c: &mut Criterion) {
+    c.bench_function("machine/step, 20 tools", |b| {
+        b.iter_batched(
+            || {
+                let mut machine = Machine::new(RunRequest::new("task"), "m".into(), tools()).unwrap();
+                machine.handle(Input::Start, Duration::ZERO);
+                machine
+            },
+            |mut machine| {
+                let effects = machine.handle(Input::Replied(completion(0)), Duration::ZERO);
+                let id = effects
+                    .actions
+                    .iter()
+                    .find_map(|action| match action {
+                        toolhold_agent::run::Action::Call(call) => Some(call.id.clone()),
+                        _ => None,
+                    })
+                    .unwrap();
+                black_box(machine.handle(Input::Called { id, result: result() }, Duration::ZERO));
+                machine
+            },
+            BatchSize::SmallInput,
+        );
+    });
+}
+
+/// A whole run of ten steps through the driver, events read: divide by ten.
+fn driver(c: &mut Criterion) {
+    let runtime = Runtime::new().unwrap();
+    let driver = Driver { model: Arc::new(Instant::default()), toolbox: Arc::new(Nothing) };
+    c.bench_function("driver/run of 10 steps, 20 tools", |b| {
+        b.to_async(&runtime).iter(async || {
+            let mut run = driver.start(RunRequest::new("task"), Box::new(NoJournal)).unwrap();
+            while let Some(event) = run.events.recv().await {
+                black_box(event);
+            }
+        });
+    });
+}
+
+criterion_group!(benches, machine, driver);
+criterion_main!(benches);

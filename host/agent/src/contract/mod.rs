@@ -1,0 +1,73 @@
+//! How a Request becomes a chat completion and its reply a Solution (PROTOCOL.md, 4).
+//!
+//! The same Solution can be had in several ways; which one works is a property of the endpoint and
+//! its model. The loop never sees the difference.
+
+mod examples;
+mod schema;
+mod tools;
+
+use crate::model::{ChatRequest, Completion};
+use crate::protocol::{Message, Solution, Tool};
+use crate::run::Settings;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The ways to get a Solution out of an endpoint.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Contract {
+    /// Strict JSON Schema output: the composed schema. Works wherever the server constrains its
+    /// output, down to models that were never trained to call tools.
+    #[default]
+    Schema,
+    /// Native tool calling, for models that were trained to it.
+    Tools,
+}
+
+/// Everything a Request is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'a> {
+    pub model: &'a str,
+    pub instructions: &'a str,
+    pub context: &'a [Message],
+    pub tools: &'a [Tool],
+    pub output_schema: Option<&'a Value>,
+    pub settings: &'a Settings,
+}
+
+impl Contract {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Schema => "schema",
+            Self::Tools => "tools",
+        }
+    }
+
+    /// The chat completion request for `view`.
+    pub fn request(self, view: &View<'_>) -> ChatRequest {
+        match self {
+            Self::Schema => schema::request(view),
+            Self::Tools => tools::request(view),
+        }
+    }
+
+    /// Reads a complete reply.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words that the model can act on.
+    pub fn read(self, completion: &Completion, view: &View<'_>) -> Result<Solution, String> {
+        let read = match self {
+            Self::Schema => schema::read(completion),
+            Self::Tools => tools::read(completion, view),
+        };
+        // Complete JSON can end with finish_reason `length` (trailing white space): parse first.
+        read.map_err(|reason| match completion.finish_reason.as_deref() {
+            Some("length") => format!(
+                "the reply was cut at the limit of {} tokens, so give a shorter one ({reason})",
+                view.settings.max_tokens
+            ),
+            _ => reason,
+        })
+    }
+}

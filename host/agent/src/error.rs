@@ -1,0 +1,31 @@
+//! Errors of the loop. [`RunError`] ends a run; everything a tool does wrong is a message to the
+//! model instead.
+
+use serde::Serialize;
+use thiserror::Error;
+
+/// Whose move it is after a failure (PROTOCOL.md, 7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorClass {
+    /// Timeout, overload, transport: the same may work later.
+    Retryable,
+    /// The model should change what it asked for.
+    Correctable,
+    /// Configuration or authorisation: neither time nor the model helps.
+    Fatal,
+}
+
+/// Why a run could not be started or recorded.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RunError {
+    #[error("the schema of tool {tool:?} is not a JSON Schema: {reason}")]
+    ToolSchema { tool: String, reason: String },
+    #[error("the output schema is not a JSON Schema: {reason}")]
+    OutputSchema { reason: String },
+    #[error("two tools are named {name:?}; rename one of the modules")]
+    DuplicateTool { name: String },
+    #[error("the run's journal cannot be written, so the run was stopped: {source}")]
+    Journal { #[source] source: std::io::Error },
+}

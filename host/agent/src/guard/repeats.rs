@@ -1,0 +1,75 @@
+//! Weak models make the same call again and again. The third identical call with an identical
+//! result is not made: the model is told what it already knows (THREATS.md, row 28).
+
+use crate::protocol::solution::Requested;
+use serde_json::Value;
+use std::collections::HashMap;
+
+/// A call is made this often with the same result before it is intercepted.
+const ALLOWED: u32 = 2;
+
+/// What was called with which result, in one run.
+#[derive(Debug, Default)]
+pub struct Repeats {
+    seen: HashMap<String, Seen>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    text: String,
+    times: u32,
+}
+
+impl Repeats {
+    /// The earlier result if this call was made often enough already.
+    pub fn intercept(&self, tool: &str, arguments: &Value) -> Option<&str> {
+        let seen = self.seen.get(&key(tool, arguments))?;
+        (seen.times >= ALLOWED).then_some(seen.text.as_str())
+    }
+
+    /// Remembers the text the model was given for a call. A different result starts a new count.
+    pub fn record(&mut self, call: &Requested, text: &str) {
+        let seen = self
+            .seen
+            .entry(key(&call.tool, &call.arguments))
+            .or_insert_with(|| Seen { text: text.to_owned(), times: 0 });
+        if seen.text != text {
+            *seen = Seen { text: text.to_owned(), times: 0 };
+        }
+        seen.times += 1;
+    }
+}
+
+/// Keys sorted: `{"a":1,"b":2}` and `{"b":2,"a":1}` are the same call.
+fn key(tool: &str, arguments: &Value) -> String {
+    let mut sorted = arguments.clone();
+    sorted.sort_all_objects();
+    format!("{tool} {sorted}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_third_identical_call_is_intercepted() {
+        let mut repeats = Repeats::default();
+        let call = |arguments| Requested { tool: "t".into(), arguments, reason: None };
+        repeats.record(&call(json!({"a": 1, "b": 2})), "7");
+        assert_eq!(repeats.intercept("t", &json!({"a": 1, "b": 2})), None);
+        repeats.record(&call(json!({"b": 2, "a": 1})), "7");
+        assert_eq!(repeats.intercept("t", &json!({"a": 1, "b": 2})), Some("7"));
+        assert_eq!(repeats.intercept("t", &json!({"a": 1})), None);
+    }
+
+    #[test]
+    fn a_changing_result_is_polling_and_allowed() {
+        let mut repeats = Repeats::default();
+        let call = Requested { tool: "t".into(), arguments: json!({}), reason: None };
+        for text in ["1", "2", "3", "4"] {
+            repeats.record(&call, text);
+            assert_eq!(repeats.intercept("t", &json!({})), None);
+        }
+    }
+}

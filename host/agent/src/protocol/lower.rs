@@ -1,0 +1,218 @@
+//! JSON Schema → the part of it that every endpoint's grammar understands.
+//!
+//! Servers ignore, refuse or misread many keywords (TOOLCHAINS.md, grammar-matrix.txt), and those
+//! that ignore one answer 200. So what is sent is a wider schema made of safe keywords, and the full
+//! schema is validated on our side. Lowering never makes a schema narrower, except that objects are
+//! closed where the author said nothing, and strings are bounded where asked.
+
+use serde_json::{Map, Value, json};
+
+/// Formats that all three grammars enforce alike.
+const FORMATS: [&str; 4] = ["date", "time", "date-time", "uuid"];
+/// Deeper schemas are cut off into "anything"; no tool that a model can use comes near.
+const MAX_DEPTH: usize = 32;
+
+/// Lowers several schemas into one document; their `$defs` are hoisted under names of their own.
+#[derive(Debug)]
+pub struct Lowering {
+    max_string: Option<u32>,
+    definitions: Map<String, Value>,
+}
+
+impl Lowering {
+    pub fn new(max_string: Option<u32>) -> Self {
+        Self { max_string, definitions: Map::new() }
+    }
+
+    /// `schema` in safe keywords. `owner` keeps the definitions of different schemas apart.
+    pub fn lower(&mut self, schema: &Value, owner: &str) -> Value {
+        let prefix: String = owner.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        for keyword in ["$defs", "definitions"] {
+            if let Some(Value::Object(definitions)) = schema.get(keyword) {
+                for (name, definition) in definitions {
+                    let lowered = self.node(definition, &prefix, 0);
+                    self.definitions.insert(format!("{prefix}_{name}"), lowered);
+                }
+            }
+        }
+        self.node(schema, &prefix, 0)
+    }
+
+    /// `schema` with all hoisted definitions.
+    pub fn finish(self, mut schema: Value) -> Value {
+        if let (Value::Object(root), false) = (&mut schema, self.definitions.is_empty()) {
+            root.insert("$defs".into(), Value::Object(self.definitions));
+        }
+        schema
+    }
+
+    fn node(&self, schema: &Value, prefix: &str, depth: usize) -> Value {
+        let Value::Object(schema) = schema else {
+            // `true` is any value; `false` cannot be said in a grammar and is left to validation.
+            return json!({});
+        };
+        if depth > MAX_DEPTH {
+            return json!({});
+        }
+        if let Some(Value::String(reference)) = schema.get("$ref") {
+            let name = reference.strip_prefix("#/$defs/").or_else(|| reference.strip_prefix("#/definitions/"));
+            // Other references (`#`, `#anchor`, URLs) are refused by servers: anything goes there.
+            return name.map_or(json!({}), |name| json!({"$ref": format!("#/$defs/{prefix}_{name}")}));
+        }
+        if let Some(Value::Array(all)) = schema.get("allOf") {
+            return match all.as_slice() {
+                [only] => self.node(only, prefix, depth + 1),
+                _ => json!({}),
+            };
+        }
+        for keyword in ["anyOf", "oneOf"] {
+            if let Some(Value::Array(branches)) = schema.get(keyword) {
+                let branches: Vec<_> = branches.iter().map(|b| self.node(b, prefix, depth + 1)).collect();
+                return json!({"anyOf": branches});
+            }
+        }
+        for keyword in ["const", "enum"] {
+            if let Some(value) = schema.get(keyword) {
+                return json!({keyword: value});
+            }
+        }
+        self.typed(schema, prefix, depth)
+    }
+
+    fn typed(&self, schema: &Map<String, Value>, prefix: &str, depth: usize) -> Value {
+        let mut types: Vec<&str> = match schema.get("type") {
+            Some(Value::String(one)) => vec![one],
+            Some(Value::Array(many)) => many.iter().filter_map(Value::as_str).collect(),
+            _ if schema.contains_key("properties") => vec!["object"],
+            _ => return json!({}),
+        };
+        if schema.get("nullable") == Some(&Value::Bool(true)) && !types.contains(&"null") {
+            types.push("null");
+        }
+        let mut branches: Vec<Value> =
+            types.iter().map(|ty| self.one_type(ty, schema, prefix, depth)).collect();
+        match branches.len() {
+            1 => branches.remove(0),
+            _ => json!({"anyOf": branches}),
+        }
+    }
+
+    fn one_type(&self, ty: &str, schema: &Map<String, Value>, prefix: &str, depth: usize) -> Value {
+        let mut out = Map::new();
+        out.insert("type".into(), json!(ty));
+        let mut keep = |out: &mut Map<String, Value>, keys: &[&str]| {
+            for key in keys {
+                if let Some(value) = schema.get(*key) {
+                    out.insert((*key).into(), value.clone());
+                }
+            }
+        };
+        match ty {
+            "object" => {
+                let properties: Map<String, Value> = match schema.get("properties") {
+                    Some(Value::Object(own)) => {
+                        own.iter().map(|(k, v)| (k.clone(), self.node(v, prefix, depth + 1))).collect()
+                    }
+                    _ => Map::new(),
+                };
+                let additional = match schema.get("additionalProperties") {
+                    // A free-form object stays free; one with properties is closed.
+                    None if properties.is_empty() => None,
+                    None | Some(Value::Bool(false)) => Some(json!(false)),
+                    Some(schema) => Some(self.node(schema, prefix, depth + 1)),
+                };
+                if let Some(Value::Array(required)) = schema.get("required") {
+                    // A required key without a schema of its own confuses two of three grammars.
+                    let known = required.iter().filter(|k| k.as_str().is_some_and(|k| properties.contains_key(k)));
+                    out.insert("required".into(), known.cloned().collect());
+                }
+                if !properties.is_empty() {
+                    out.insert("properties".into(), Value::Object(properties));
+                }
+                if let Some(additional) = additional {
+                    out.insert("additionalProperties".into(), additional);
+                }
+            }
+            "array" => {
+                let items = match (schema.get("prefixItems"), schema.get("items")) {
+                    (Some(Value::Array(each)), _) => {
+                        let each: Vec<_> = each.iter().map(|i| self.node(i, prefix, depth + 1)).collect();
+                        json!({"anyOf": each})
+                    }
+                    (_, Some(items)) => self.node(items, prefix, depth + 1),
+                    _ => json!({}),
+                };
+                out.insert("items".into(), items);
+                keep(&mut out, &["minItems", "maxItems"]);
+            }
+            "string" => {
+                keep(&mut out, &["minLength", "maxLength"]);
+                let pattern = schema.get("pattern").and_then(Value::as_str).filter(|p| is_safe_pattern(p));
+                let format = schema.get("format").and_then(Value::as_str).filter(|f| FORMATS.contains(f));
+                if let Some(pattern) = pattern {
+                    // A pattern together with a length is ignored by two of three.
+                    out.retain(|key, _| key == "type");
+                    out.insert("pattern".into(), json!(pattern));
+                } else if let Some(format) = format {
+                    out.retain(|key, _| key == "type");
+                    out.insert("format".into(), json!(format));
+                } else if let (Some(max), false) = (self.max_string, out.contains_key("maxLength")) {
+                    let least = out.get("minLength").and_then(Value::as_u64).unwrap_or(0);
+                    out.insert("maxLength".into(), json!(u64::from(max).max(least)));
+                }
+            }
+            "integer" => keep(&mut out, &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"]),
+            _ => {}
+        }
+        Value::Object(out)
+    }
+}
+
+/// Anchored at both ends, and without the classes that llama.cpp reads as letters.
+fn is_safe_pattern(pattern: &str) -> bool {
+    pattern.starts_with('^') && pattern.ends_with('$') && !pattern.contains('\\') && !pattern.contains("(?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unsafe_constructs_become_safe_ones() {
+        let lower = |schema: Value| Lowering::new(None).lower(&schema, "t");
+        for (schema, expect) in [
+            (json!(true), json!({})),
+            (json!({"type": ["string", "null"]}), json!({"anyOf": [{"type": "string"}, {"type": "null"}]})),
+            (json!({"type": "string", "nullable": true}), json!({"anyOf": [{"type": "string"}, {"type": "null"}]})),
+            (json!({"type": "number", "minimum": 0.5}), json!({"type": "number"})),
+            (json!({"type": "integer", "minimum": 1}), json!({"type": "integer", "minimum": 1})),
+            (json!({"type": "string", "pattern": "\\d+"}), json!({"type": "string"})),
+            (json!({"type": "string", "pattern": "^[a-z]$", "maxLength": 3}), json!({"type": "string", "pattern": "^[a-z]$"})),
+            (json!({"type": "string", "format": "email"}), json!({"type": "string"})),
+            (json!({"type": "array", "uniqueItems": true}), json!({"type": "array", "items": {}})),
+            (json!({"type": "object"}), json!({"type": "object"})),
+            (json!({"oneOf": [{"const": 1}]}), json!({"anyOf": [{"const": 1}]})),
+        ] {
+            assert_eq!(lower(schema.clone()), expect, "{schema}");
+        }
+    }
+
+    #[test]
+    fn definitions_of_two_tools_do_not_meet() {
+        let mut lowering = Lowering::new(None);
+        let a = lowering.lower(&json!({"$ref": "#/$defs/N", "$defs": {"N": {"type": "integer"}}}), "a.x");
+        let b = lowering.lower(&json!({"$ref": "#/$defs/N", "$defs": {"N": {"type": "string"}}}), "b.x");
+        let all = lowering.finish(json!({"anyOf": [a, b]}));
+        assert_eq!(all["$defs"]["a_x_N"]["type"], "integer");
+        assert_eq!(all["$defs"]["b_x_N"]["type"], "string");
+        assert_eq!(all["anyOf"][1]["$ref"], "#/$defs/b_x_N");
+    }
+
+    #[test]
+    fn strings_are_bounded_where_nobody_bounded_them() {
+        let mut lowering = Lowering::new(Some(50));
+        assert_eq!(lowering.lower(&json!({"type": "string"}), "t")["maxLength"], 50);
+        assert_eq!(lowering.lower(&json!({"type": "string", "maxLength": 9}), "t")["maxLength"], 9);
+        assert_eq!(lowering.lower(&json!({"type": "string", "minLength": 60}), "t")["maxLength"], 60);
+    }
+}

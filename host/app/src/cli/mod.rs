@@ -1,0 +1,229 @@
+//! The command line: parses, builds what a command needs, maps outcomes to exit codes.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "this is where Toolhold talks to a terminal")]
+
+mod build;
+mod config;
+mod demo;
+mod doctor;
+mod modules;
+mod progress;
+mod run;
+mod style;
+mod view;
+
+use crate::config::{Config, Flags, Setting};
+use crate::scaffold;
+use clap::{Args, Parser, Subcommand};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use toml::Value;
+
+/// How a command ended, as a process says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    Ok,
+    /// Something did not work; stderr says what.
+    Failed,
+    /// The endpoint failed or did not answer.
+    Endpoint,
+    /// A limit of the run was reached before there was an output.
+    Limit,
+    /// The tool said no, or hit a limit of its own.
+    Tool,
+    Interrupted,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        // 2 is clap's, for a command line it does not understand.
+        ExitCode::from(match exit {
+            Exit::Ok => 0,
+            Exit::Failed => 1,
+            Exit::Endpoint => 3,
+            Exit::Limit => 4,
+            Exit::Tool => 5,
+            Exit::Interrupted => 130,
+        })
+    }
+}
+
+/// Runs LLM agents whose tools are sandboxed WebAssembly components.
+#[derive(Debug, Parser)]
+#[command(name = "toolhold", version, max_term_width = 100, after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, \
+3 the endpoint failed, 4 a limit of the run was reached, 5 the tool failed, 130 interrupted.")]
+struct Cli {
+    /// Read this configuration file instead of ./toolhold.toml and the user's.
+    #[arg(long, global = true, value_name = "FILE", env = "TOOLHOLD_CONFIG")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    modules: ModuleArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Where modules come from and what they are given.
+#[derive(Debug, Args)]
+struct ModuleArgs {
+    /// The folder whose components become tools [default: modules].
+    #[arg(long = "modules", global = true, value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// Let a module see a directory: MODULE=HOST[:GUEST[:rw]], such as files=./notes:/data:rw.
+    #[arg(long = "dir", global = true, value_name = "GRANT")]
+    directories: Vec<String>,
+    /// Let a module see a variable: MODULE=NAME=VALUE, such as clock=TZ=UTC.
+    #[arg(long = "env", global = true, value_name = "GRANT")]
+    environment: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Give a task to a model that may call the modules' tools.
+    Run(run::RunArgs),
+    /// See and call modules without a model.
+    #[command(subcommand)]
+    Modules(modules::ModulesCommand),
+    /// Build modules from their source, as their module.toml says.
+    Build {
+        /// The module's folder; several may be named.
+        #[arg(required = true)]
+        folders: Vec<PathBuf>,
+    },
+    /// Start a new module from a template.
+    NewModule {
+        /// Lower case letters, digits and _.
+        name: String,
+        #[arg(long, value_name = "LANGUAGE", help = "rust, python or js")]
+        lang: crate::build::Language,
+        /// Build it right away.
+        #[arg(long)]
+        build: bool,
+    },
+    /// Replay a recorded exchange of a real model against the live sandbox.
+    Demo(demo::DemoArgs),
+    /// Check endpoint, modules, cache and toolchains, and say what to do.
+    Doctor,
+    /// Show the effective configuration and where each value comes from.
+    Config {
+        /// One JSON array.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// The process.
+pub fn main() -> ExitCode {
+    let level = std::env::var("TOOLHOLD_LOG").unwrap_or_else(|_| "warn".into());
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_env_filter(tracing_subscriber::EnvFilter::new(level))
+        .without_time()
+        .with_target(false)
+        .init();
+    let cli = Cli::parse();
+    let outcome = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(anyhow::Error::from)
+        .and_then(|runtime| {
+            let outcome = runtime.block_on(dispatch(cli));
+            // A build or a compilation in a blocking thread must not keep a cancelled command.
+            runtime.shutdown_background();
+            outcome
+        });
+    match outcome {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            let code = exit_of(&error);
+            eprintln!("{} {}", style::bad("error:"), style::plain(&format!("{error:#}")));
+            code.into()
+        }
+    }
+}
+
+fn exit_of(error: &anyhow::Error) -> Exit {
+    match error.downcast_ref::<toolhold_agent::model::ModelError>() {
+        Some(_) => Exit::Endpoint,
+        None => Exit::Failed,
+    }
+}
+
+async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
+    let mut flags = Flags::default();
+    cli.modules.put(&mut flags)?;
+    if let Command::Run(args) = &cli.command {
+        args.put(&mut flags);
+    }
+    let load = |flags: &Flags| crate::config::load(cli.config.as_deref(), flags);
+    match cli.command {
+        Command::Run(args) => run::run(&load(&flags)?.0, args).await,
+        Command::Modules(command) => modules::modules(&load(&flags)?.0, command).await,
+        Command::Build { folders } => build::build(&load(&flags)?.0, &folders).await,
+        Command::NewModule { name, lang, build } => {
+            let (config, _) = load(&flags)?;
+            let folder = scaffold::create(config.modules_folder(), &name, lang)?;
+            println!("made {}; its README.md says how it works", folder.display());
+            if build {
+                return build::build(&config, &[folder]).await;
+            }
+            println!("build it with: toolhold build {}", folder.display());
+            Ok(Exit::Ok)
+        }
+        Command::Demo(args) => demo::demo(&load(&flags)?.0, args).await,
+        Command::Doctor => doctor::doctor(cli.config.as_deref(), &flags).await,
+        Command::Config { json } => config::show(&load(&flags)?.1, json),
+    }
+}
+
+impl ModuleArgs {
+    fn put(&self, flags: &mut Flags) -> anyhow::Result<()> {
+        flags.set("--modules", "modules.folder", self.folder.as_ref().map(|f| f.display().to_string()));
+        for (module, grants) in grouped(&self.directories, "--dir", "MODULE=HOST[:GUEST[:rw]]")? {
+            let list: Vec<Value> = grants.iter().map(|grant| directory(grant)).collect();
+            flags.set("--dir", format!("module.{module}.directories"), Some(list));
+        }
+        for (module, grants) in grouped(&self.environment, "--env", "MODULE=NAME=VALUE")? {
+            let mut table = toml::Table::new();
+            for grant in grants {
+                let Some((name, value)) = grant.split_once('=') else {
+                    anyhow::bail!("--env {module}={grant}: expected MODULE=NAME=VALUE");
+                };
+                table.insert(name.to_owned(), Value::String(value.to_owned()));
+            }
+            flags.set("--env", format!("module.{module}.environment"), Some(table));
+        }
+        Ok(())
+    }
+}
+
+/// `a=x a=y b=z` → a: x, y; b: z.
+fn grouped<'a>(grants: &'a [String], flag: &str, form: &str) -> anyhow::Result<Vec<(&'a str, Vec<&'a str>)>> {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for grant in grants {
+        let Some((module, rest)) = grant.split_once('=').filter(|(m, r)| !m.is_empty() && !r.is_empty()) else {
+            anyhow::bail!("{flag} {grant}: expected {form}");
+        };
+        match groups.iter_mut().find(|(name, _)| *name == module) {
+            Some((_, list)) => list.push(rest),
+            None => groups.push((module, vec![rest])),
+        }
+    }
+    Ok(groups)
+}
+
+/// `HOST[:GUEST[:rw|:ro]]` as a configuration value; the guest path defaults to /data.
+fn directory(grant: &str) -> Value {
+    let mut parts = grant.split(':');
+    let host = parts.next().unwrap_or_default();
+    let guest = parts.next().filter(|guest| !guest.is_empty()).unwrap_or("/data");
+    let access = match parts.next() {
+        Some("rw") => "read-write",
+        None | Some("ro") => "read",
+        // Left for the configuration's own check, which says what is allowed.
+        Some(other) => other,
+    };
+    let mut table = toml::Table::new();
+    table.insert("host".into(), host.into());
+    table.insert("guest".into(), guest.into());
+    table.insert("access".into(), access.into());
+    Value::Table(table)
+}

@@ -1,0 +1,91 @@
+//! Colours for people, none for pipes; and text from guests and models made safe to print.
+
+use std::io::IsTerminal as _;
+use std::sync::LazyLock;
+
+static COLOURS: LazyLock<bool> =
+    LazyLock::new(|| std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
+
+fn paint(code: &str, text: &str) -> String {
+    if *COLOURS { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+}
+
+pub fn bold(text: &str) -> String {
+    paint("1", text)
+}
+
+pub fn dim(text: &str) -> String {
+    paint("2", text)
+}
+
+pub fn good(text: &str) -> String {
+    paint("32", text)
+}
+
+pub fn bad(text: &str) -> String {
+    paint("31", text)
+}
+
+pub fn warn(text: &str) -> String {
+    paint("33", text)
+}
+
+/// `text` with control and reordering characters shown as escapes: a terminal obeys what it is sent,
+/// and this text comes from a guest, a model or an endpoint (ARCHITECTURE.md, invariant 7).
+pub fn plain(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        let reorders = matches!(c, '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2060}'..='\u{2069}' | '\u{FEFF}');
+        if (c.is_control() && c != '\n' && c != '\t') || reorders {
+            out.extend(c.escape_unicode());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// 1.2 ms, 35 µs, 2.4 s.
+pub fn duration(micros: u64) -> String {
+    match micros {
+        0..1_000 => format!("{micros} µs"),
+        1_000..1_000_000 => format!("{:.1} ms", micros as f64 / 1e3),
+        _ => format!("{:.1} s", micros as f64 / 1e6),
+    }
+}
+
+/// 812, 1.2 k, 3.4 M, 5.6 G.
+pub fn count(n: u64) -> String {
+    match n {
+        0..1_000 => n.to_string(),
+        1_000..1_000_000 => format!("{:.1} k", n as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} M", n as f64 / 1e6),
+        _ => format!("{:.1} G", n as f64 / 1e9),
+    }
+}
+
+/// 512 B, 1.1 MiB.
+pub fn bytes(n: u64) -> String {
+    match n {
+        0..1_024 => format!("{n} B"),
+        1_024..1_048_576 => format!("{:.1} KiB", n as f64 / 1024.0),
+        _ => format!("{:.1} MiB", n as f64 / 1_048_576.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_cannot_reach_the_terminal() {
+        assert_eq!(plain("a\x1b[2Jb\u{202E}c\n"), "a\\u{1b}[2Jb\\u{202e}c\n");
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!((duration(35), duration(1_234), duration(2_400_000)), ("35 µs".into(), "1.2 ms".into(), "2.4 s".into()));
+        assert_eq!((count(812), count(1_234_567)), ("812".into(), "1.2 M".into()));
+        assert_eq!(bytes(1_153_434), "1.1 MiB");
+    }
+}

@@ -1,0 +1,294 @@
+//! Where settings come from: defaults, files, environment, flags; later ones win.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+use toml::{Table, Value};
+
+const DEFAULTS: &str = include_str!("default.toml");
+const PREFIX: &str = "TOOLHOLD_";
+/// Variables that are short because everybody sets them, and variables that are not settings.
+const SHORT: [(&str, &str); 2] = [("BASE_URL", "base_url"), ("MODEL", "model")];
+const NOT_SETTINGS: [&str; 3] = ["CONFIG", "API_KEY", "LOG"];
+/// Tables whose first level is named by the user.
+const NAMED: [&str; 2] = ["endpoints", "module"];
+
+/// What is wrong with the configuration, and where.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    #[error("the configuration file {} cannot be read: {source}", path.display())]
+    Read { path: PathBuf, #[source] source: std::io::Error },
+    #[error("{origin} is not valid TOML: {reason}")]
+    Syntax { origin: String, reason: String },
+    #[error("{origin} has no meaning for {key:?}{suggestion}; `toolhold config` lists all keys")]
+    UnknownKey { origin: String, key: String, suggestion: String },
+    #[error("{key:?}, set by {origin}: {reason}")]
+    Value { key: String, origin: String, reason: String },
+}
+
+/// One effective value.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Setting {
+    pub key: String,
+    pub value: Value,
+    /// `default`, `file PATH`, `variable NAME` or `flag --NAME`.
+    pub origin: String,
+}
+
+/// Settings given on the command line: flag, key, value.
+#[derive(Debug, Default)]
+pub struct Flags(Vec<(String, String, Value)>);
+
+impl Flags {
+    pub fn set(&mut self, flag: &str, key: impl Into<String>, value: Option<impl Into<Value>>) {
+        if let Some(value) = value {
+            self.0.push((flag.to_owned(), key.into(), value.into()));
+        }
+    }
+}
+
+/// All layers in one, each leaf with its origin.
+#[derive(Debug)]
+pub struct Merged {
+    leaves: BTreeMap<String, (Value, String)>,
+    order: Vec<String>,
+}
+
+impl Merged {
+    /// In the order of the default file, then what others added.
+    pub fn settings(&self) -> Vec<Setting> {
+        let listed = self.order.iter();
+        let added = self.leaves.keys().filter(|key| !self.order.contains(key));
+        listed
+            .chain(added)
+            .filter_map(|key| {
+                let (value, origin) = self.leaves.get(key)?;
+                Some(Setting { key: key.clone(), value: value.clone(), origin: origin.clone() })
+            })
+            .collect()
+    }
+
+    pub fn table(&self) -> Table {
+        let mut root = Table::new();
+        for (key, (value, _)) in &self.leaves {
+            let mut table = &mut root;
+            let mut parts: Vec<&str> = key.split('.').collect();
+            let Some(last) = parts.pop() else { continue };
+            for part in parts {
+                let next = table.entry(part.to_owned()).or_insert_with(|| Value::Table(Table::new()));
+                let Value::Table(next) = next else { break };
+                table = next;
+            }
+            table.insert(last.to_owned(), value.clone());
+        }
+        root
+    }
+
+    pub fn origin(&self, key: &str) -> String {
+        let exact = self.leaves.get(key);
+        // An error inside a value, such as a list of directories, names a deeper key.
+        let nearest = || self.leaves.iter().find(|(k, _)| key.starts_with(k.as_str())).map(|(_, v)| v);
+        exact.or_else(nearest).map_or_else(|| "the configuration".into(), |(_, origin)| origin.clone())
+    }
+
+    fn put(&mut self, key: String, value: Value, origin: &str) -> Result<(), ConfigError> {
+        let known = self.shape_of(&key);
+        if !known {
+            return Err(ConfigError::UnknownKey {
+                origin: origin.to_owned(),
+                suggestion: self.suggestion(&key),
+                key,
+            });
+        }
+        self.leaves.insert(key, (value, origin.to_owned()));
+        Ok(())
+    }
+
+    /// An endpoint that a file adds takes over the defaults, but for what makes it this endpoint.
+    fn complete_endpoints(&mut self) {
+        let names: Vec<String> = self
+            .leaves
+            .keys()
+            .filter_map(|key| key.strip_prefix("endpoints.")?.split('.').next().map(str::to_owned))
+            .collect();
+        for leaf in self.order.iter().filter_map(|key| key.strip_prefix("endpoints.default.")) {
+            let (value, origin) = match leaf {
+                "base_url" => continue,
+                "model" => (Value::String(String::new()), "default".to_owned()),
+                _ => self.leaves[&format!("endpoints.default.{leaf}")].clone(),
+            };
+            for name in &names {
+                let key = format!("endpoints.{name}.{leaf}");
+                self.leaves.entry(key).or_insert_with(|| (value.clone(), origin.clone()));
+            }
+        }
+    }
+
+    /// Whether `key` is in the default file, or under a name of the user's and fits what that table
+    /// holds.
+    fn shape_of(&self, key: &str) -> bool {
+        if self.order.iter().any(|known| known == key) {
+            return true;
+        }
+        match key.split('.').collect::<Vec<_>>().as_slice() {
+            ["endpoints", _, leaf] => self.order.contains(&format!("endpoints.default.{leaf}")),
+            ["module", _, "directories" | "environment"] => true,
+            ["module", _, "limits", leaf] => self.order.contains(&format!("limits.{leaf}")),
+            _ => false,
+        }
+    }
+
+    fn suggestion(&self, key: &str) -> String {
+        let nearest = self.order.iter().map(|known| (strsim::jaro_winkler(known, key), known)).max_by(|a, b| a.0.total_cmp(&b.0));
+        match nearest {
+            Some((score, known)) if score > 0.85 => format!("; did you mean {known:?}?"),
+            _ => String::new(),
+        }
+    }
+}
+
+/// Merges all layers. `file` replaces the user's and the folder's file.
+pub fn merge(
+    file: Option<&Path>,
+    flags: &Flags,
+    variables: impl Iterator<Item = (String, String)>,
+) -> Result<Merged, ConfigError> {
+    let mut merged = Merged { leaves: BTreeMap::new(), order: Vec::new() };
+    let defaults = parse("the default file", DEFAULTS)?;
+    for (key, value) in flatten(&defaults) {
+        merged.order.push(key.clone());
+        merged.leaves.insert(key, (value, "default".into()));
+    }
+    let files = match file {
+        Some(file) => vec![(file.to_owned(), true)],
+        None => [user_file(), Some(PathBuf::from("toolhold.toml"))].into_iter().flatten().map(|f| (f, false)).collect(),
+    };
+    for (path, required) in files {
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && !required => continue,
+            Err(source) => return Err(ConfigError::Read { path, source }),
+        };
+        let origin = format!("file {}", path.display());
+        for (key, value) in flatten(&parse(&origin, &text)?) {
+            merged.put(key, value, &origin)?;
+        }
+    }
+    merged.complete_endpoints();
+    let mut variables: Vec<_> = variables.filter(|(name, _)| name.starts_with(PREFIX)).collect();
+    variables.sort();
+    for (name, text) in variables {
+        let short = &name[PREFIX.len()..];
+        if NOT_SETTINGS.contains(&short) || short.starts_with("E2E") {
+            continue;
+        }
+        let origin = format!("variable {name}");
+        let key = match SHORT.iter().find(|(variable, _)| *variable == short) {
+            Some((_, leaf)) => format!("endpoints.{}.{leaf}", endpoint(&merged)),
+            None => short.to_ascii_lowercase().replace("__", "."),
+        };
+        merged.put(key, scalar(&text), &origin)?;
+    }
+    for (flag, key, value) in &flags.0 {
+        let key = key.replace("{endpoint}", &endpoint(&merged));
+        merged.put(key, value.clone(), &format!("flag {flag}"))?;
+    }
+    Ok(merged)
+}
+
+fn endpoint(merged: &Merged) -> String {
+    merged.leaves.get("endpoint").and_then(|(value, _)| value.as_str()).unwrap_or("default").to_owned()
+}
+
+/// Where the user's own file lies, if there is a home.
+pub fn user_file() -> Option<PathBuf> {
+    use etcetera::BaseStrategy as _;
+    let base = etcetera::choose_base_strategy().ok()?;
+    Some(base.config_dir().join("toolhold").join("config.toml"))
+}
+
+fn parse(origin: &str, text: &str) -> Result<Table, ConfigError> {
+    text.parse::<Table>().map_err(|error| ConfigError::Syntax {
+        origin: origin.to_owned(),
+        reason: error.to_string().trim_end().to_owned(),
+    })
+}
+
+/// Leaves with their dotted keys. Lists, and tables that the user names freely inside a module's
+/// entry, are leaves.
+fn flatten(table: &Table) -> Vec<(String, Value)> {
+    fn walk(prefix: &str, table: &Table, out: &mut Vec<(String, Value)>) {
+        for (name, value) in table {
+            let key = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+            let free = key.split('.').next().is_some_and(|first| NAMED.contains(&first)) && name == "environment";
+            match value {
+                Value::Table(inner) if !free => walk(&key, inner, out),
+                _ => out.push((key, value.clone())),
+            }
+        }
+    }
+    let mut out = Vec::new();
+    walk("", table, &mut out);
+    out
+}
+
+/// A variable's text as the TOML value it looks like; a string otherwise.
+fn scalar(text: &str) -> Value {
+    let parsed = format!("v = {text}").parse::<Table>().ok().and_then(|mut table| table.remove("v"));
+    match parsed {
+        Some(value @ (Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Array(_) | Value::Table(_))) => value,
+        _ => Value::String(text.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    fn merge_with(text: &str, variables: &[(&str, &str)], flags: &Flags) -> Result<Merged, ConfigError> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        merge(Some(file.path()), flags, variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())))
+    }
+
+    #[test]
+    fn flags_beat_variables_beat_files_beat_defaults() {
+        let mut flags = Flags::default();
+        flags.set("--model", "endpoints.{endpoint}.model", Some("from-flag"));
+        let merged = merge_with(
+            "endpoint = \"big\"\n[endpoints.big]\nbase_url = \"http://f/v1\"\nmodel = \"from-file\"\n[run]\nmax_steps = 3",
+            &[("TOOLHOLD_BASE_URL", "http://v/v1"), ("TOOLHOLD_RUN__MAX_STEPS", "5")],
+            &flags,
+        )
+        .unwrap();
+        assert_eq!(merged.leaves["endpoints.big.model"].0.as_str(), Some("from-flag"));
+        assert_eq!(merged.leaves["endpoints.big.base_url"].0.as_str(), Some("http://v/v1"));
+        assert_eq!(merged.leaves["run.max_steps"].0.as_integer(), Some(5));
+        assert_eq!(merged.origin("run.max_steps"), "variable TOOLHOLD_RUN__MAX_STEPS");
+        assert_eq!(merged.origin("run.max_tokens"), "default");
+    }
+
+    #[test]
+    fn a_wrong_key_is_named_with_its_place_and_a_suggestion() {
+        let error = merge_with("[run]\nmax_step = 3", &[], &Flags::default()).unwrap_err().to_string();
+        assert!(error.contains("run.max_step") && error.contains("did you mean \"run.max_steps\"?"), "{error}");
+        assert!(error.starts_with("file "), "{error}");
+        let error = merge_with("", &[("TOOLHOLD_RUN__NONSENSE", "1")], &Flags::default()).unwrap_err().to_string();
+        assert!(error.starts_with("variable TOOLHOLD_RUN__NONSENSE"), "{error}");
+    }
+
+    #[test]
+    fn modules_take_grants_and_limits_and_nothing_else() {
+        merge_with(
+            "[module.files]\ndirectories = [{ host = \"a\", guest = \"/a\" }]\nenvironment = { A = \"b\" }\nlimits = { fuel = 1 }",
+            &[],
+            &Flags::default(),
+        )
+        .unwrap();
+        assert!(merge_with("[module.files]\ndirectory = []", &[], &Flags::default()).is_err());
+        assert!(merge_with("[module.files.limits]\nfule = 1", &[], &Flags::default()).is_err());
+    }
+}

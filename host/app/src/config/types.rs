@@ -1,0 +1,205 @@
+//! The merged settings as types. Units leave the wire here: milliseconds become durations.
+
+use crate::config::layers::{ConfigError, Merged};
+use etcetera::BaseStrategy as _;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use toolhold_agent::{Contract, Settings, Shape};
+use toolhold_sandbox::{Access, DirectoryGrant, EngineConfig, Grant, Limits, LimitsRequest, ModulePolicy, Policy};
+
+/// Everything the host was told.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Config {
+    /// Which endpoint runs use.
+    pub endpoint: String,
+    pub endpoints: BTreeMap<String, Endpoint>,
+    run: RunTable,
+    modules: ModulesTable,
+    limits: LimitsRequest,
+    ceiling: LimitsRequest,
+    #[serde(default)]
+    module: BTreeMap<String, ModuleTable>,
+    paths: PathsTable,
+}
+
+/// A model behind an OpenAI-compatible server.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Endpoint {
+    /// Up to and including `/v1`.
+    pub base_url: String,
+    /// Empty: the first that the endpoint lists.
+    pub model: String,
+    pub api_key_env: String,
+    pub contract: Contract,
+    pub connect_timeout_ms: u64,
+    pub first_token_timeout_ms: u64,
+    pub idle_timeout_ms: u64,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct RunTable {
+    max_steps: u32,
+    max_tokens: u32,
+    token_budget: u64,
+    timeout_ms: u64,
+    call_timeout_ms: u64,
+    parallel_calls: usize,
+    max_calls: usize,
+    shape: Shape,
+    examples: usize,
+    reasons: bool,
+    temperature: f32,
+    result_chars: usize,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct ModulesTable {
+    folder: PathBuf,
+    max_component_bytes: u64,
+    concurrent_calls: u32,
+    stack_bytes: usize,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct ModuleTable {
+    directories: Vec<DirectoryTable>,
+    environment: BTreeMap<String, String>,
+    limits: LimitsRequest,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DirectoryTable {
+    host: PathBuf,
+    guest: String,
+    #[serde(default)]
+    access: Access,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct PathsTable {
+    cache: PathBuf,
+    state: PathBuf,
+}
+
+pub fn validate(merged: &Merged) -> Result<Config, ConfigError> {
+    let value = |key: &str, reason: String| ConfigError::Value { key: key.into(), origin: merged.origin(key), reason };
+    let config: Config = toml::Value::Table(merged.table()).try_into().map_err(|error: toml::de::Error| {
+        // toml says which key in a last line: in `run.max_steps`
+        let text = error.to_string();
+        let (reason, key) = text.trim_end().rsplit_once("\nin `").map_or((text.as_str(), ""), |(r, k)| (r, k.trim_end_matches('`')));
+        value(key, reason.to_owned())
+    })?;
+    if !config.endpoints.contains_key(&config.endpoint) {
+        let names: Vec<_> = config.endpoints.keys().cloned().collect();
+        return Err(value("endpoint", format!("there is no [endpoints.{}]; there are {}", config.endpoint, names.join(", "))));
+    }
+    for (key, zero) in [
+        ("run.max_steps", config.run.max_steps == 0),
+        ("run.max_tokens", config.run.max_tokens == 0),
+        ("run.timeout_ms", config.run.timeout_ms == 0),
+        ("run.parallel_calls", config.run.parallel_calls == 0),
+        ("run.max_calls", config.run.max_calls == 0),
+        ("modules.concurrent_calls", config.modules.concurrent_calls == 0),
+    ] {
+        if zero {
+            return Err(value(key, "must be at least 1".into()));
+        }
+    }
+    if !(64 << 10..=8 << 20).contains(&config.modules.stack_bytes) {
+        return Err(value("modules.stack_bytes", "must be between 65536 and 8388608".into()));
+    }
+    Ok(config)
+}
+
+impl Config {
+    /// The endpoint that runs use.
+    pub fn selected(&self) -> &Endpoint {
+        &self.endpoints[&self.endpoint]
+    }
+
+    pub fn modules_folder(&self) -> &Path {
+        &self.modules.folder
+    }
+
+    pub fn settings(&self) -> Settings {
+        let run = &self.run;
+        Settings {
+            contract: self.selected().contract,
+            shape: run.shape,
+            max_steps: run.max_steps,
+            max_tokens: run.max_tokens,
+            token_budget: Some(run.token_budget).filter(|budget| *budget > 0),
+            timeout: Duration::from_millis(run.timeout_ms),
+            call_timeout: Duration::from_millis(run.call_timeout_ms),
+            parallel_calls: run.parallel_calls,
+            max_calls: run.max_calls,
+            examples: run.examples,
+            reasons: run.reasons,
+            temperature: Some(run.temperature),
+            result_chars: run.result_chars,
+            ..Settings::default()
+        }
+    }
+
+    pub fn engine(&self) -> EngineConfig {
+        let largest = [self.limits.memory_bytes, self.ceiling.memory_bytes]
+            .into_iter()
+            .chain(self.module.values().map(|m| m.limits.memory_bytes))
+            .flatten()
+            .max()
+            .unwrap_or(512 << 20);
+        EngineConfig {
+            concurrent_calls: self.modules.concurrent_calls,
+            stack_bytes: self.modules.stack_bytes,
+            max_memory_bytes: usize::try_from(largest).unwrap_or(usize::MAX),
+        }
+    }
+
+    pub fn policy(&self) -> Policy {
+        let modules = self
+            .module
+            .iter()
+            .map(|(name, table)| {
+                let directories = table
+                    .directories
+                    .iter()
+                    .map(|d| DirectoryGrant { host: d.host.clone(), guest: d.guest.clone(), access: d.access })
+                    .collect();
+                let environment = table.environment.clone().into_iter().collect();
+                (name.clone(), ModulePolicy { limits: table.limits.clone(), grant: Grant { directories, environment } })
+            })
+            .collect();
+        Policy {
+            limits: Limits::default().overridden(&self.limits),
+            ceiling: Limits::default_ceiling().overridden(&self.ceiling),
+            max_component_bytes: self.modules.max_component_bytes,
+            modules,
+        }
+    }
+
+    /// Where compiled modules and toolchains are kept.
+    pub fn cache_folder(&self) -> PathBuf {
+        let base = etcetera::choose_base_strategy().ok();
+        own_or(&self.paths.cache, base.map(|base| base.cache_dir()))
+    }
+
+    /// Where runs are recorded and the cache's key lies.
+    pub fn state_folder(&self) -> PathBuf {
+        let base = etcetera::choose_base_strategy().ok();
+        own_or(&self.paths.state, base.map(|base| base.state_dir().unwrap_or_else(|| base.data_dir())))
+    }
+}
+
+/// `own` if it was set, else `toolhold` in the user's folder, else a folder here, which somebody
+/// without a home sees.
+fn own_or(own: &Path, users: Option<PathBuf>) -> PathBuf {
+    if own.as_os_str().is_empty() {
+        users.map_or_else(|| PathBuf::from(".toolhold"), |folder| folder.join("toolhold"))
+    } else {
+        own.to_owned()
+    }
+}

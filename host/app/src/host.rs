@@ -1,0 +1,67 @@
+//! Builds what a command needs from the configuration.
+
+use crate::config::{Config, Endpoint};
+use anyhow::{Context as _, Result};
+use std::sync::Arc;
+use std::time::Duration;
+use toolhold_agent::model::{HttpTransport, OpenAiModel, Timeouts, Transport};
+use toolhold_sandbox::cache::Cache;
+use toolhold_sandbox::{Engine, LoadEvent, Registry};
+
+/// An engine with an empty registry: modules are loaded into it.
+pub fn registry(config: &Config) -> Result<Registry> {
+    let engine = Engine::new(config.engine()).context("the WebAssembly engine could not be started")?;
+    Ok(Registry::new(engine, cache(config), config.policy()))
+}
+
+/// Loads the modules folder.
+pub async fn load(
+    registry: &mut Registry,
+    config: &Config,
+    only: Option<&[String]>,
+    on_event: &(dyn Fn(LoadEvent) + Sync),
+) -> Result<()> {
+    registry
+        .load_folder(config.modules_folder(), only, on_event)
+        .await
+        .with_context(|| format!("the modules folder {} cannot be used; name another with --modules", config.modules_folder().display()))
+}
+
+/// The compiled cache; a host that has none still runs, only slower.
+pub fn cache(config: &Config) -> Option<Cache> {
+    let folder = config.cache_folder().join("compiled");
+    Cache::open(&folder, &config.state_folder().join("cache.key"))
+        .inspect_err(|error| tracing::warn!(%error, "compiled modules will not be cached"))
+        .ok()
+}
+
+/// The time limits of an endpoint.
+pub fn timeouts(endpoint: &Endpoint, total: Duration) -> Timeouts {
+    Timeouts {
+        connect: Duration::from_millis(endpoint.connect_timeout_ms),
+        first_token: Duration::from_millis(endpoint.first_token_timeout_ms),
+        idle: Duration::from_millis(endpoint.idle_timeout_ms),
+        total,
+    }
+}
+
+/// The way to an endpoint, with its key from the environment.
+pub fn transport(endpoint: &Endpoint) -> Result<Arc<dyn Transport>> {
+    let key = std::env::var(&endpoint.api_key_env).ok().filter(|key| !key.is_empty());
+    let connect = Duration::from_millis(endpoint.connect_timeout_ms);
+    let transport = HttpTransport::new(&endpoint.base_url, key, connect)
+        .with_context(|| format!("the endpoint {} cannot be used", endpoint.base_url))?;
+    Ok(Arc::new(transport))
+}
+
+/// The model that runs use: the configured one, or the first that the endpoint lists.
+pub async fn model(endpoint: &Endpoint, transport: Arc<dyn Transport>, total: Duration) -> Result<OpenAiModel> {
+    let timeouts = timeouts(endpoint, total);
+    if !endpoint.model.is_empty() {
+        return Ok(OpenAiModel::new(transport, endpoint.model.clone(), timeouts));
+    }
+    let unnamed = OpenAiModel::new(transport.clone(), String::new(), timeouts.clone());
+    let models = unnamed.list_models().await?;
+    let first = models.into_iter().next().context("the endpoint lists no models; name one with --model")?;
+    Ok(OpenAiModel::new(transport, first, timeouts))
+}

@@ -1,0 +1,20 @@
+//! `toolhold`: agents whose tools are WebAssembly components, from the command line.
+//!
+//! This crate puts the two others together: `toolhold-sandbox` runs tools, `toolhold-agent` runs the
+//! loop, and neither knows the other. `cli` is the way in, [`host`] builds what a command needs from
+//! the configuration, [`tools`] is the bridge between the loop and the sandbox.
+
+mod build;
+mod cli;
+mod config;
+mod demo;
+mod host;
+mod scaffold;
+mod storage;
+mod tools;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::main()
+}

@@ -1,0 +1,194 @@
+//! `toolhold new-module`: a small, complete module that builds and can be called at once.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::build::{Language, WIT, is_name};
+
+/// Names become parts of tool names (`module.tool`), which model servers limit to 64 bytes.
+const MAX_NAME_BYTES: usize = 48;
+
+/// Creates the folder `parent/name` with a module in `language` and returns its path.
+///
+/// The folder must not exist yet; if something fails half-way it is removed again.
+pub fn create(parent: &Path, name: &str, language: Language) -> Result<PathBuf, ScaffoldError> {
+    if !is_name(name) || name.len() > MAX_NAME_BYTES {
+        return Err(ScaffoldError::Name { name: name.to_owned() });
+    }
+    let folder = parent.join(name);
+    fs::create_dir_all(parent).map_err(ScaffoldError::io(parent))?;
+    fs::create_dir(&folder).map_err(|source| match source.kind() {
+        io::ErrorKind::AlreadyExists => ScaffoldError::Exists { path: folder.clone() },
+        _ => ScaffoldError::Io { path: folder.clone(), source },
+    })?;
+    let written = write(&folder, name, language);
+    if written.is_err() {
+        // The first error is the one to report.
+        let _ = fs::remove_dir_all(&folder);
+    }
+    written.map(|()| folder)
+}
+
+/// Why there is no new module.
+#[derive(Debug, thiserror::Error)]
+pub enum ScaffoldError {
+    #[error(
+        "`{name}` cannot be a module's name: use up to {MAX_NAME_BYTES} lower-case letters, digits \
+         and `_`, beginning with a letter"
+    )]
+    Name { name: String },
+
+    #[error("{path} exists already: choose another name or remove it", path = path.display())]
+    Exists { path: PathBuf },
+
+    #[error("cannot write {path}: {source}", path = path.display())]
+    Io { path: PathBuf, source: io::Error },
+}
+
+impl ScaffoldError {
+    fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { path, source }
+    }
+}
+
+/// What a language's module has besides what all have.
+struct Template {
+    title: &'static str,
+    /// The file an author edits.
+    source: &'static str,
+    /// The last words of the README.
+    notes: &'static str,
+    files: &'static [(&'static str, &'static str)],
+}
+
+/// A file whose name cargo or git would act on carries `.in` in our tree and loses it here.
+const COMMON: &[(&str, &str)] = &[
+    ("module.toml", include_str!("../templates/module.toml.in")),
+    ("README.md", include_str!("../templates/README.md.in")),
+    ("wit/toolhold.wit", WIT),
+];
+
+const RUST: Template = Template {
+    title: "Rust",
+    source: "src/lib.rs",
+    notes: "`cargo test` runs the examples natively. `vendor/toolhold-guest` is the helper crate that \
+            derives\nschemas and exports the world: an ordinary crate, yours to change.",
+    files: &[
+        ("Cargo.toml", include_str!("../templates/rust/Cargo.toml.in")),
+        ("src/lib.rs", include_str!("../templates/rust/lib.rs.in")),
+        (".gitignore", "/target/\n"),
+        ("vendor/toolhold-guest/Cargo.toml", include_str!("../../../modules/sdk/Cargo.toml")),
+        ("vendor/toolhold-guest/src/lib.rs", include_str!("../../../modules/sdk/src/lib.rs")),
+        ("vendor/toolhold-guest/src/check.rs", include_str!("../../../modules/sdk/src/check.rs")),
+        ("vendor/toolhold-guest/src/schema.rs", include_str!("../../../modules/sdk/src/schema.rs")),
+        ("vendor/toolhold-guest/src/tool.rs", include_str!("../../../modules/sdk/src/tool.rs")),
+    ],
+};
+
+const PYTHON: Template = Template {
+    title: "Python",
+    source: "app.py",
+    notes: "Whatever `app.py` imports must be importable during the build: the standard library, or \
+            pure Python\npackages copied into this folder.",
+    files: &[
+        ("app.py", include_str!("../templates/python/app.py")),
+        (".gitignore", "__pycache__/\n"),
+    ],
+};
+
+const JAVASCRIPT: Template = Template {
+    title: "JavaScript",
+    source: "module.js",
+    notes: "`module.js` may import other files of this folder and packages from its `node_modules`.",
+    files: &[
+        ("module.js", include_str!("../templates/javascript/module.js")),
+        (".gitignore", "/node_modules/\n"),
+    ],
+};
+
+fn write(folder: &Path, name: &str, language: Language) -> Result<(), ScaffoldError> {
+    let template = match language {
+        Language::Rust => &RUST,
+        Language::Python => &PYTHON,
+        Language::JavaScript => &JAVASCRIPT,
+    };
+    for (file, text) in COMMON.iter().chain(template.files) {
+        let text = text
+            .replace("{{name}}", name)
+            .replace("{{language}}", language.name())
+            .replace("{{title}}", template.title)
+            .replace("{{source}}", template.source)
+            .replace("{{notes}}", template.notes);
+        let path = folder.join(file);
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory).map_err(ScaffoldError::io(directory))?;
+        }
+        fs::write(&path, text).map_err(ScaffoldError::io(&path))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LANGUAGES: [Language; 3] = [Language::Rust, Language::Python, Language::JavaScript];
+
+    #[test]
+    fn every_language_is_complete_and_has_no_placeholder_left() {
+        for language in LANGUAGES {
+            let parent = tempfile::tempdir().unwrap();
+            let folder = create(&parent.path().join("modules"), "my_tool", language).unwrap();
+            let manifest = fs::read_to_string(folder.join("module.toml")).unwrap();
+            assert!(manifest.contains("name = \"my_tool\""), "{manifest}");
+            assert!(manifest.contains(&format!("language = \"{language}\"")), "{manifest}");
+            assert_eq!(fs::read_to_string(folder.join("wit/toolhold.wit")).unwrap(), WIT);
+            for path in files(&folder) {
+                let text = fs::read_to_string(&path).unwrap();
+                assert!(!text.contains("{{"), "{}", path.display());
+            }
+        }
+    }
+
+    #[test]
+    fn the_helper_crate_is_copied_whole() {
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../modules/sdk/src");
+        for source in files(&sources) {
+            let name = format!("vendor/toolhold-guest/src/{}", source.file_name().unwrap().display());
+            assert!(RUST.files.iter().any(|(file, _)| *file == name), "{name} is not in RUST.files");
+        }
+    }
+
+    #[test]
+    fn names_that_no_tool_could_have_are_refused() {
+        let parent = tempfile::tempdir().unwrap();
+        let long = "a".repeat(MAX_NAME_BYTES + 1);
+        for name in ["", "1st", "Upper", "kebab-case", "../up", "a/b", "ümlaut", "_a", &long] {
+            let error = create(parent.path(), name, Language::Rust).unwrap_err();
+            assert!(matches!(error, ScaffoldError::Name { .. }), "{name}: {error}");
+        }
+        assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn an_existing_folder_is_left_alone() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("taken");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("precious"), "work").unwrap();
+        let error = create(parent.path(), "taken", Language::Python).unwrap_err();
+        assert!(matches!(error, ScaffoldError::Exists { .. }));
+        assert_eq!(files(&folder), [folder.join("precious")]);
+    }
+
+    fn files(folder: &Path) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { files.extend(self::files(&path)) } else { files.push(path) }
+        }
+        files
+    }
+}

@@ -1,0 +1,5 @@
+//! Where runs are kept.
+
+mod journal;
+
+pub use journal::FileJournal;

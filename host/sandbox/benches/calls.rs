@@ -1,0 +1,170 @@
+//! What a call costs, beside a bare wasmtime embedding that does the same: read the ratios, which
+//! were measured in one run, not the times of a shared machine.
+//!
+//! `cargo bench -p toolhold-sandbox`. The Python rows need `toolhold build modules/python` first.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a bench that cannot go on should say so")]
+
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use toolhold_sandbox::cache::Cache;
+use toolhold_sandbox::{Engine, EngineConfig, Invocation, Policy, Registry};
+
+mod bare {
+    //! The least that an embedding needs for the same call: pooling, fuel, epochs, WASI, the same
+    //! component and the same JSON, but no limits beyond fuel, no deadline, no capture, no report.
+
+    use wasmtime::component::{Component, Linker, ResourceTable};
+    use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store};
+    use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+
+    wasmtime::component::bindgen!({ path: "../../wit", world: "tool-module", exports: { default: async } });
+
+    pub struct State(WasiCtx, ResourceTable);
+
+    impl WasiView for State {
+        fn ctx(&mut self) -> WasiCtxView<'_> {
+            WasiCtxView { ctx: &mut self.0, table: &mut self.1 }
+        }
+    }
+
+    pub struct Bare {
+        engine: Engine,
+        pre: ToolModulePre<State>,
+    }
+
+    impl Bare {
+        pub fn new(bytes: &[u8]) -> Self {
+            let mut pool = PoolingAllocationConfig::new();
+            pool.total_component_instances(64)
+                .total_stacks(64)
+                .total_core_instances(1_280)
+                .total_memories(128)
+                .total_tables(256)
+                .max_component_instance_size(4 << 20)
+                .max_core_instances_per_component(64)
+                .max_memories_per_component(4)
+                .max_tables_per_component(16)
+                .max_memory_size(512 << 20)
+                .linear_memory_keep_resident(2 << 20)
+                .table_keep_resident(64 << 10)
+                .async_stack_keep_resident(16 << 10)
+                .pagemap_scan(Enabled::Auto)
+                .max_unused_warm_slots(16);
+            let mut config = Config::new();
+            config
+                .concurrency_support(false)
+                .epoch_interruption(true)
+                .consume_fuel(true)
+                .memory_guaranteed_dense_image_size(64 << 20)
+                .async_stack_zeroing(true)
+                .allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+            let engine = Engine::new(&config).unwrap();
+            let mut linker = Linker::new(&engine);
+            wasmtime_wasi::p2::add_to_linker_async(&mut linker).unwrap();
+            let component = Component::from_binary(&engine, bytes).unwrap();
+            let pre = ToolModulePre::new(linker.instantiate_pre(&component).unwrap()).unwrap();
+            Self { engine, pre }
+        }
+
+        pub async fn call(&self, tool: &str, arguments: &serde_json::Value) -> serde_json::Value {
+            let mut store = Store::new(&self.engine, State(WasiCtx::builder().build(), ResourceTable::new()));
+            store.set_fuel(10_000_000_000).unwrap();
+            store.set_epoch_deadline(1_000_000);
+            let instance = self.pre.instantiate_async(&mut store).await.unwrap();
+            let invocation = exports::toolhold::module::tools::Invocation {
+                id: "bench".into(),
+                tool: tool.into(),
+                arguments: arguments.to_string(),
+                context: Vec::new(),
+            };
+            let output = instance.toolhold_module_tools().call_call(&mut store, &invocation).await.unwrap();
+            match output.unwrap() {
+                exports::toolhold::module::tools::Output::Value(json) => serde_json::from_str(&json).unwrap(),
+                exports::toolhold::module::tools::Output::Message(_) => unreachable!("the bench's tools return values"),
+            }
+        }
+    }
+}
+
+/// A module of the repository with one cheap call.
+struct Case {
+    module: &'static str,
+    tool: &'static str,
+    arguments: Value,
+}
+
+fn cases() -> Vec<Case> {
+    vec![
+        Case { module: "calculator", tool: "evaluate", arguments: json!({"expression": "1+2"}) },
+        Case { module: "text", tool: "reverse", arguments: json!({"text": "abc"}) },
+        Case { module: "python", tool: "run", arguments: json!({"code": "1+2"}) },
+    ]
+}
+
+fn component(module: &str) -> Option<Vec<u8>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../modules/{module}/{module}.wasm"));
+    let bytes = std::fs::read(&path).ok();
+    if bytes.is_none() {
+        eprintln!("{module}: not built, so not measured (toolhold build modules/{module})");
+    }
+    bytes
+}
+
+fn cache(folder: &Path) -> Cache {
+    Cache::open(&folder.join("compiled"), &folder.join("key")).unwrap()
+}
+
+fn registry(cache: Cache) -> Registry {
+    Registry::new(Engine::new(EngineConfig::default()).unwrap(), Some(cache), Policy::default())
+}
+
+/// Fresh instance + call + JSON in and out, ours beside the bare one.
+fn calls(c: &mut Criterion) {
+    let runtime = Runtime::new().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut group = c.benchmark_group("call");
+    for case in cases() {
+        let Some(bytes) = component(case.module) else { continue };
+        let bare = bare::Bare::new(&bytes);
+        let mut ours = registry(cache(folder.path()));
+        runtime.block_on(ours.load_bytes(case.module, bytes)).expect("the module loads");
+        let tool = format!("{}.{}", case.module, case.tool);
+        let invocation = Invocation { id: "bench", tool: &tool, arguments: &case.arguments, context: &[], timeout: None };
+        let output = runtime.block_on(ours.call(&invocation));
+        assert!(output.result.is_ok(), "{:?}", output.result);
+
+        group.bench_function(BenchmarkId::new("bare", case.module), |b| {
+            b.to_async(&runtime).iter(|| bare.call(case.tool, &case.arguments));
+        });
+        group.bench_function(BenchmarkId::new("toolhold", case.module), |b| {
+            b.to_async(&runtime).iter(|| ours.call(&invocation));
+        });
+    }
+    group.finish();
+}
+
+/// A module from its bytes to being callable: compiled, and from the compiled cache.
+fn loading(c: &mut Criterion) {
+    let runtime = Runtime::new().unwrap();
+    let mut group = c.benchmark_group("load");
+    group.sample_size(10).warm_up_time(Duration::from_millis(500));
+    for case in cases() {
+        let Some(bytes) = component(case.module) else { continue };
+        let engine = Engine::new(EngineConfig::default()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let load = |cache: Option<Cache>| {
+            let mut registry = Registry::new(engine.clone(), cache, Policy::default());
+            runtime.block_on(registry.load_bytes(case.module, bytes.clone())).expect("the module loads");
+        };
+        load(Some(cache(folder.path())));
+        group.bench_function(BenchmarkId::new("cached", case.module), |b| b.iter(|| load(Some(cache(folder.path())))));
+        group.bench_function(BenchmarkId::new("compiled", case.module), |b| b.iter(|| load(None)));
+    }
+    group.finish();
+}
+
+criterion_group!(benches, calls, loading);
+criterion_main!(benches);

@@ -1,0 +1,452 @@
+//! One call: a fresh store, the invocation under its limits, the verdict. **This is where a tool
+//! call is executed.**
+//!
+//! Three clocks watch a call. Fuel counts what the guest computes; the epoch interrupts a guest that
+//! spins; one outer timeout covers everything else, above all a guest asleep inside a host call,
+//! where neither fuel nor epochs run. Whatever ends the call, its future is dropped, and with it the
+//! fiber, the store, the instance and the place.
+
+use crate::bindings::{ToolModulePre, types};
+use crate::capture::{Captured, LogLine};
+use crate::engine::Engine;
+use crate::error::{CallError, ErrorClass};
+use crate::grant::Grant;
+use crate::limits::Limits;
+use crate::state::{Refused, State};
+use crate::{text, value};
+use serde::Serialize;
+use serde_json::Value;
+use std::time::{Duration, Instant};
+use tokio::time::timeout_at;
+use wasmtime::component::{ComponentExportIndex, InstancePre, ResourceTableError, Type, Val};
+use wasmtime::{Store, Trap, UpdateDeadline};
+
+/// One tool call as a caller asks for it.
+#[derive(Debug, Clone)]
+pub struct Invocation<'a> {
+    /// Unique in the run; the module sees it and logs carry it.
+    pub id: &'a str,
+    /// The tool's full name, `module.tool`.
+    pub tool: &'a str,
+    /// A JSON object.
+    pub arguments: &'a Value,
+    /// The context values that the call's scopes let in: path and value.
+    pub context: &'a [(String, Value)],
+    /// A deadline tighter than the module's own.
+    pub timeout: Option<Duration>,
+}
+
+/// What a tool returned.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Output {
+    Value(Value),
+    /// A data message that picks its own output path (PROTOCOL.md, section 5).
+    Message(Value),
+}
+
+/// What a call cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Usage {
+    /// From being asked to having an answer, queueing included.
+    #[serde(serialize_with = "micros", rename = "duration_us")]
+    pub duration: Duration,
+    /// Of that, waiting for a place.
+    #[serde(serialize_with = "micros", rename = "queued_us")]
+    pub queued: Duration,
+    pub fuel: u64,
+    /// The most linear memory the component held, all memories together.
+    pub memory_bytes: u64,
+}
+
+fn micros<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
+}
+
+/// Everything there is to know about a call that was made, whether it worked or not.
+#[derive(Debug)]
+pub struct CallReport {
+    pub result: Result<Output, CallError>,
+    pub usage: Usage,
+    pub stdout: Captured,
+    pub stderr: Captured,
+    pub logs: Vec<LogLine>,
+    /// Log lines that came after the limit.
+    pub dropped_logs: u64,
+}
+
+impl CallReport {
+    /// A call that failed before it reached a store.
+    pub fn refused(error: CallError) -> Self {
+        Ran::<Output>::without_store(error, Usage::default()).into()
+    }
+}
+
+/// A function of a component that is not of the tool world.
+#[derive(Debug, Clone)]
+pub(crate) struct TypedFunction {
+    pub index: ComponentExportIndex,
+    pub params: Vec<(String, Type)>,
+    pub result: Option<Type>,
+}
+
+/// What a fresh instance is made for.
+pub(crate) enum Errand<'a> {
+    ListTools(&'a ToolModulePre<State>),
+    World(&'a ToolModulePre<State>, types::Invocation),
+    Typed(&'a InstancePre<State>, &'a TypedFunction, Vec<Val>),
+}
+
+/// What came of an errand that the guest finished.
+pub(crate) enum Answer {
+    Tools(Vec<types::Tool>),
+    World(Result<types::Output, types::ToolError>),
+    Typed(Option<Val>),
+}
+
+/// The outcome of an errand with all that was measured.
+pub(crate) struct Ran<T> {
+    pub result: Result<T, CallError>,
+    usage: Usage,
+    stdout: Captured,
+    stderr: Captured,
+    logs: Vec<LogLine>,
+    dropped_logs: u64,
+}
+
+impl<T> Ran<T> {
+    fn without_store(error: CallError, usage: Usage) -> Self {
+        Self {
+            result: Err(error),
+            usage,
+            stdout: Captured::default(),
+            stderr: Captured::default(),
+            logs: Vec::new(),
+            dropped_logs: 0,
+        }
+    }
+
+    pub fn and_then<U>(self, next: impl FnOnce(T) -> Result<U, CallError>) -> Ran<U> {
+        Ran {
+            result: self.result.and_then(next),
+            usage: self.usage,
+            stdout: self.stdout,
+            stderr: self.stderr,
+            logs: self.logs,
+            dropped_logs: self.dropped_logs,
+        }
+    }
+}
+
+impl From<Ran<Output>> for CallReport {
+    fn from(ran: Ran<Output>) -> Self {
+        Self {
+            result: ran.result,
+            usage: ran.usage,
+            stdout: ran.stdout,
+            stderr: ran.stderr,
+            logs: ran.logs,
+            dropped_logs: ran.dropped_logs,
+        }
+    }
+}
+
+/// Runs `errand` in a fresh instance and returns within `timeout`.
+pub(crate) async fn run(
+    engine: &Engine,
+    limits: &Limits,
+    grant: &Grant,
+    timeout: Duration,
+    errand: Errand<'_>,
+) -> Ran<Answer> {
+    let started = Instant::now();
+    let deadline = started + timeout;
+
+    let place = match engine.places().try_acquire() {
+        Ok(place) => Some(place),
+        Err(_) => timeout_at(deadline.into(), engine.places().acquire())
+            .await
+            .ok()
+            .and_then(Result::ok),
+    };
+    let queued = started.elapsed();
+    if place.is_none() {
+        let permits = engine.config().concurrent_calls as usize;
+        let usage = Usage {
+            duration: queued,
+            queued,
+            ..Usage::default()
+        };
+        return Ran::without_store(
+            CallError::Busy {
+                permits,
+                waited: queued,
+            },
+            usage,
+        );
+    }
+
+    let mut store = match fresh_store(engine, limits, grant, deadline) {
+        Ok(store) => store,
+        Err(error) => {
+            return Ran::without_store(
+                error,
+                Usage {
+                    duration: started.elapsed(),
+                    queued,
+                    ..Usage::default()
+                },
+            );
+        }
+    };
+    let _running = engine.running();
+    let outcome = timeout_at(deadline.into(), perform(&mut store, errand)).await;
+
+    let stack = engine.config().stack_bytes;
+    let result = match outcome {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => Err(classify(&error, store.data(), limits, stack, timeout)),
+        Err(_) => Err(CallError::Deadline { limit: timeout }),
+    };
+    let fuel = limits.fuel.saturating_sub(store.get_fuel().unwrap_or(0));
+    let state = store.into_data();
+    Ran {
+        result,
+        usage: Usage {
+            duration: started.elapsed(),
+            queued,
+            fuel,
+            memory_bytes: state.meter.memory,
+        },
+        stdout: state.stdout.captured(),
+        stderr: state.stderr.captured(),
+        logs: state.logs.lines,
+        dropped_logs: state.logs.dropped,
+    }
+}
+
+fn fresh_store(
+    engine: &Engine,
+    limits: &Limits,
+    grant: &Grant,
+    deadline: Instant,
+) -> Result<Store<State>, CallError> {
+    let state = State::new(limits, grant, deadline).map_err(|error| CallError::Grant {
+        reason: format!("{error:#}"),
+    })?;
+    let mut store = Store::new(engine.wasmtime(), state);
+    store.limiter(|state| &mut state.meter);
+    store
+        .set_fuel(limits.fuel)
+        .map_err(|error| CallError::Host {
+            reason: format!("{error:#}"),
+        })?;
+    store.set_epoch_deadline(1);
+    store.epoch_deadline_callback(|store| {
+        Ok(if Instant::now() >= store.data().deadline {
+            UpdateDeadline::Interrupt
+        } else {
+            // Let go of the worker thread, so that others run and the outer timeout is seen.
+            UpdateDeadline::Yield(1)
+        })
+    });
+    // Bytes lifted from the guest: for host calls and for the result alike. Dynamic values count at
+    // their size in host memory, up to 40 times their JSON, hence the room.
+    let lifted = limits.output_bytes.saturating_mul(4).max(16 << 20);
+    store.set_hostcall_fuel(usize::try_from(lifted).unwrap_or(usize::MAX));
+    store.set_max_component_handles(usize::try_from(limits.handles).unwrap_or(usize::MAX));
+    Ok(store)
+}
+
+async fn perform(store: &mut Store<State>, errand: Errand<'_>) -> wasmtime::Result<Answer> {
+    Ok(match errand {
+        Errand::ListTools(pre) => {
+            let instance = pre.instantiate_async(&mut *store).await?;
+            Answer::Tools(
+                instance
+                    .toolhold_module_tools()
+                    .call_list_tools(store)
+                    .await?,
+            )
+        }
+        Errand::World(pre, invocation) => {
+            let instance = pre.instantiate_async(&mut *store).await?;
+            Answer::World(
+                instance
+                    .toolhold_module_tools()
+                    .call_call(store, &invocation)
+                    .await?,
+            )
+        }
+        Errand::Typed(pre, function, arguments) => {
+            let instance = pre.instantiate_async(&mut *store).await?;
+            let func = instance
+                .get_func(&mut *store, function.index)
+                .ok_or_else(|| wasmtime::format_err!("the export is no function"))?;
+            let mut results = vec![Val::Bool(false); usize::from(function.result.is_some())];
+            func.call_async(&mut *store, &arguments, &mut results)
+                .await?;
+            Answer::Typed(results.pop())
+        }
+    })
+}
+
+/// The result of a tool-world call, within its limits.
+pub(crate) fn world_output(
+    answer: Result<types::Output, types::ToolError>,
+    limits: &Limits,
+) -> Result<Output, CallError> {
+    let parse = |json: String| {
+        if json.len() as u64 > limits.output_bytes {
+            return Err(CallError::Output {
+                limit: limits.output_bytes,
+            });
+        }
+        serde_json::from_str(&json).map_err(|error| CallError::Encoding {
+            reason: error.to_string(),
+        })
+    };
+    match answer {
+        Ok(types::Output::Value(json)) => parse(json).map(Output::Value),
+        Ok(types::Output::Message(json)) => parse(json).map(Output::Message),
+        Err(error) => Err(CallError::Tool {
+            class: match error.class {
+                types::ErrorClass::Correctable => ErrorClass::Correctable,
+                types::ErrorClass::Retryable => ErrorClass::Retryable,
+                types::ErrorClass::Fatal => ErrorClass::Fatal,
+            },
+            message: text::visible(&error.message, 4_000),
+            data: error.data.map(parse).transpose()?,
+        }),
+    }
+}
+
+/// The result of a typed call, within its limits. A function's own `result` error is the tool's.
+pub(crate) fn typed_output(
+    answer: Option<&Val>,
+    ty: Option<&Type>,
+    limits: &Limits,
+) -> Result<Output, CallError> {
+    let encoding = |reason| CallError::Encoding { reason };
+    let json = match (answer, ty) {
+        (Some(Val::Result(Ok(payload))), Some(Type::Result(result))) => {
+            value::optional(payload.as_deref(), result.ok().as_ref()).map_err(encoding)?
+        }
+        (Some(Val::Result(Err(payload))), Some(Type::Result(result))) => {
+            let data =
+                value::optional(payload.as_deref(), result.err().as_ref()).map_err(encoding)?;
+            let message = match &data {
+                Value::String(message) => text::visible(message, 4_000),
+                Value::Null => "the tool reported a failure without saying which".to_owned(),
+                other => text::visible(&other.to_string(), 4_000),
+            };
+            return Err(CallError::Tool {
+                class: ErrorClass::Correctable,
+                message,
+                data: Some(data),
+            });
+        }
+        (answer, ty) => value::optional(answer, ty).map_err(encoding)?,
+    };
+    let mut size = Counter(0);
+    serde_json::to_writer(&mut size, &json).map_err(|error| encoding(error.to_string()))?;
+    if size.0 > limits.output_bytes {
+        return Err(CallError::Output {
+            limit: limits.output_bytes,
+        });
+    }
+    Ok(Output::Value(json))
+}
+
+/// Counts bytes without keeping them.
+pub(crate) struct Counter(pub u64);
+
+impl std::io::Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Which limit fired, or how the guest died.
+fn classify(
+    error: &wasmtime::Error,
+    state: &State,
+    limits: &Limits,
+    stack: usize,
+    timeout: Duration,
+) -> CallError {
+    match error.downcast_ref::<Trap>() {
+        Some(Trap::OutOfFuel) => return CallError::Fuel { limit: limits.fuel },
+        Some(Trap::Interrupt) => return CallError::Deadline { limit: timeout },
+        Some(Trap::StackOverflow) => return CallError::Stack { limit: stack },
+        Some(
+            Trap::StringOutOfBounds
+            | Trap::ListOutOfBounds
+            | Trap::InvalidChar
+            | Trap::InvalidDiscriminant,
+        ) => {
+            return CallError::Encoding {
+                reason: error.root_cause().to_string(),
+            };
+        }
+        _ => {}
+    }
+    if matches!(
+        error.downcast_ref::<ResourceTableError>(),
+        Some(ResourceTableError::Full)
+    ) {
+        return CallError::Handles {
+            limit: limits.handles,
+        };
+    }
+    let cause = error.root_cause().to_string();
+    // wasmtime has no type for these three.
+    if cause.contains("fuel allocated for hostcalls has been exhausted") {
+        return CallError::Output {
+            limit: limits.output_bytes,
+        };
+    }
+    if cause.contains("invalid utf-8") || cause.contains("utf8") {
+        return CallError::Encoding { reason: cause };
+    }
+    if cause.contains("resource table has no free keys") || cause.contains("too many handles") {
+        return CallError::Handles {
+            limit: limits.handles,
+        };
+    }
+    // A refused growth by itself kills nobody; a guest that dies after one died of it.
+    match state.meter.refused {
+        Some(Refused::Memory) => {
+            return CallError::Memory {
+                limit: limits.memory_bytes,
+            };
+        }
+        Some(Refused::Table) => {
+            return CallError::Table {
+                limit: limits.table_elements,
+            };
+        }
+        None => {}
+    }
+    let stderr = state.stderr.captured().text;
+    let last_words: Vec<_> = stderr
+        .lines()
+        .rev()
+        .filter(|line| !line.trim().is_empty())
+        .take(4)
+        .collect();
+    let reason = if last_words.is_empty() {
+        cause
+    } else {
+        let words: Vec<_> = last_words.into_iter().rev().collect();
+        format!("{cause}; it last wrote: {}", words.join(" / "))
+    };
+    CallError::Trap {
+        reason: text::visible(&reason, 1_000),
+    }
+}

@@ -1,0 +1,163 @@
+//! Bounded capture of what a guest prints and logs.
+//!
+//! wasmtime-wasi's own memory pipe traps the guest on the first byte too many. A chatty tool should
+//! survive, so these pipes keep what fits, count the rest and always accept.
+
+use bytes::Bytes;
+use serde::Serialize;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use tokio::io::AsyncWrite;
+use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
+use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
+
+/// What a guest wrote to one of its streams.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Captured {
+    /// The kept part, invalid UTF-8 replaced. It is the guest's text: escape it before showing it.
+    pub text: String,
+    /// How many bytes came after the limit and were dropped.
+    pub dropped_bytes: u64,
+}
+
+impl Captured {
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.dropped_bytes == 0
+    }
+}
+
+/// How much a guest wants its line to be noticed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogLevel {
+    Trace,
+    Debug,
+    Info,
+    Warn,
+    Error,
+}
+
+/// A line that a guest sent through `toolhold:module/log`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LogLine {
+    pub level: LogLevel,
+    pub message: String,
+}
+
+/// One end of a bounded pipe; clones share the buffer.
+#[derive(Debug, Clone)]
+pub struct CapturePipe {
+    limit: usize,
+    buffer: Arc<Mutex<Buffer>>,
+}
+
+#[derive(Debug, Default)]
+struct Buffer {
+    kept: Vec<u8>,
+    dropped: u64,
+}
+
+impl CapturePipe {
+    pub fn new(limit: u64) -> Self {
+        Self {
+            limit: usize::try_from(limit).unwrap_or(usize::MAX),
+            buffer: Arc::default(),
+        }
+    }
+
+    pub fn captured(&self) -> Captured {
+        let buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        Captured {
+            text: String::from_utf8_lossy(&buffer.kept).into_owned(),
+            dropped_bytes: buffer.dropped,
+        }
+    }
+
+    fn accept(&self, bytes: &[u8]) {
+        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = self
+            .limit
+            .saturating_sub(buffer.kept.len())
+            .min(bytes.len());
+        buffer.kept.extend_from_slice(&bytes[..room]);
+        buffer.dropped += (bytes.len() - room) as u64;
+    }
+}
+
+impl IsTerminal for CapturePipe {
+    fn is_terminal(&self) -> bool {
+        false
+    }
+}
+
+impl StdoutStream for CapturePipe {
+    fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
+        Box::new(self.clone())
+    }
+
+    fn p2_stream(&self) -> Box<dyn OutputStream> {
+        Box::new(self.clone())
+    }
+}
+
+impl OutputStream for CapturePipe {
+    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        self.accept(&bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> StreamResult<()> {
+        Ok(())
+    }
+
+    fn check_write(&mut self) -> StreamResult<usize> {
+        // A page: what WASI's blocking writes use at most anyway.
+        Ok(64 << 10)
+    }
+}
+
+#[wasmtime_wasi::async_trait]
+impl Pollable for CapturePipe {
+    async fn ready(&mut self) {}
+}
+
+impl AsyncWrite for CapturePipe {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.accept(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_what_fits_and_counts_the_rest() {
+        let pipe = CapturePipe::new(5);
+        pipe.accept(b"abc");
+        pipe.accept(b"defg");
+        pipe.accept(b"h");
+        assert_eq!(
+            pipe.captured(),
+            Captured {
+                text: "abcde".into(),
+                dropped_bytes: 3
+            }
+        );
+    }
+}

@@ -1,0 +1,138 @@
+//! `module.toml`: what a module says of itself. All of it is a claim or a request.
+
+use crate::error::LoadError;
+use crate::grant::Access;
+use crate::limits::LimitsRequest;
+use crate::text;
+use serde::{Deserialize, Serialize};
+
+/// A parsed `module.toml`. Unknown keys are errors: a misspelt limit must not silently be none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Manifest {
+    /// The first part of every tool's name. Default: the folder's or file's name.
+    pub name: Option<String>,
+    pub version: Option<String>,
+    pub description: Option<String>,
+    /// The component, relative to the folder. Default: `NAME.wasm`.
+    pub component: Option<String>,
+    /// How `toolhold build` makes the component. Loading a module never runs it.
+    pub build: Option<Build>,
+    /// Limits this module asks for.
+    pub limits: LimitsRequest,
+    /// Capabilities this module asks for.
+    pub grants: Requests,
+}
+
+/// The recipe of a module that comes with its source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Build {
+    /// `rust`, `python` or `javascript`.
+    pub language: String,
+}
+
+/// Capabilities that a module asks for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Requests {
+    pub directories: Vec<DirectoryRequest>,
+    pub environment: Vec<EnvironmentRequest>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DirectoryRequest {
+    /// Where the module wants to see it, such as `/data`.
+    pub guest: String,
+    #[serde(default)]
+    pub access: Access,
+    /// Why, in the author's words.
+    #[serde(default)]
+    pub reason: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EnvironmentRequest {
+    pub name: String,
+    #[serde(default)]
+    pub reason: String,
+}
+
+impl Manifest {
+    /// Larger than any manifest a person would write.
+    pub const MAX_BYTES: u64 = 64 << 10;
+
+    /// # Errors
+    /// [`LoadError::Manifest`] with the line and the key at fault.
+    pub fn parse(text: &str) -> Result<Self, LoadError> {
+        let manifest: Self = toml::from_str(text).map_err(|error| LoadError::Manifest {
+            reason: error.to_string().trim_end().to_owned(),
+        })?;
+        if let Some(name) = &manifest.name
+            && !text::is_name(name)
+        {
+            return Err(LoadError::Manifest {
+                reason: format!(
+                    "name = {name:?} must be lower case letters, digits and _, starting with a letter"
+                ),
+            });
+        }
+        if let Some(component) = &manifest.component
+            && !std::path::Path::new(component)
+                .extension()
+                .is_some_and(|e| e.eq_ignore_ascii_case("wasm"))
+        {
+            return Err(LoadError::Manifest {
+                reason: format!("component = {component:?} must name a .wasm file in this folder"),
+            });
+        }
+        Ok(manifest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_manifest_parses() {
+        let manifest = Manifest::parse(
+            r#"
+            name = "files"
+            version = "0.1.0"
+            component = "files.wasm"
+            [build]
+            language = "rust"
+            [limits]
+            fuel = 50_000_000_000
+            [[grants.directories]]
+            guest = "/data"
+            access = "read-write"
+            reason = "to keep notes"
+            [[grants.environment]]
+            name = "TZ"
+            "#,
+        )
+        .unwrap();
+        assert_eq!(manifest.limits.fuel, Some(50_000_000_000));
+        assert_eq!(manifest.grants.directories[0].access, Access::ReadWrite);
+    }
+
+    #[test]
+    fn a_wrong_manifest_says_where() {
+        for (text, expect) in [
+            ("[limits]\nfule = 1", "fule"),
+            ("name = \"A b\"", "lower case"),
+            ("component = \"x.cwasm\"", ".wasm"),
+            ("name = ", "line 1"),
+            (
+                "[[grants.directories]]\nguest = \"/x\"\naccess = \"all\"",
+                "all",
+            ),
+        ] {
+            let error = Manifest::parse(text).unwrap_err().to_string();
+            assert!(error.contains(expect), "{text} gave {error}");
+        }
+    }
+}

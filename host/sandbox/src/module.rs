@@ -1,0 +1,388 @@
+//! Bytes → a verified, compiled, linked module and the tools it offers.
+
+use crate::bindings::{ToolModulePre, types};
+use crate::cache::Cache;
+use crate::call::{self, Answer, CallReport, Counter, Errand, Invocation, TypedFunction};
+use crate::engine::Engine;
+use crate::error::{CallError, LoadError};
+use crate::grant::Grant;
+use crate::limits::Limits;
+use crate::manifest::Manifest;
+use crate::state::State;
+use crate::value;
+use crate::{typed, world};
+use serde::Serialize;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use wasmtime::component::{Component, InstancePre};
+
+/// The export that makes a component a module of the tool world, up to its patch version.
+const TOOL_WORLD: &str = "toolhold:module/tools@0.1.";
+/// More tools than this in one module would drown a model, and the registry.
+pub(crate) const MAX_TOOLS: usize = 256;
+
+/// The SHA-256 of a component's bytes: what a module *is*.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sha256:{self}")
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("sha256:{self}"))
+    }
+}
+
+/// What a tool is to a model. Names, texts and schemas come from the module: untrusted text.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ToolSpec {
+    /// `module.tool`.
+    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    pub description: String,
+    pub input_schema: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
+    pub annotations: Annotations,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub examples: Vec<Example>,
+}
+
+/// The author's claims about what a tool does to the world.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Annotations {
+    pub read_only: bool,
+    pub idempotent: bool,
+    pub destructive: bool,
+    pub open_world: bool,
+}
+
+/// A worked example of one call, from task to answer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Example {
+    pub task: String,
+    pub arguments: Value,
+    pub output: Value,
+    pub answer: String,
+}
+
+/// How a module offers its tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ModuleKind {
+    /// It exports `toolhold:module/tools` and says itself what it has.
+    ToolWorld,
+    /// Its exported functions are the tools; schemas come from their types.
+    TypedExports,
+}
+
+/// What a component is loaded from.
+pub(crate) struct Source {
+    pub name: String,
+    pub origin: String,
+    pub bytes: Vec<u8>,
+    pub manifest: Manifest,
+    pub limits: Limits,
+    pub grant: Grant,
+}
+
+/// A loaded module: compiled, linked, ready for calls.
+pub struct Module {
+    pub name: String,
+    /// The file it was loaded from.
+    pub origin: String,
+    pub digest: Digest,
+    /// Size of the component in bytes.
+    pub size: u64,
+    pub kind: ModuleKind,
+    pub manifest: Manifest,
+    pub limits: Limits,
+    pub grant: Grant,
+    pub tools: Vec<ToolSpec>,
+    /// Exported functions that cannot be tools, and why.
+    pub refused: Vec<(String, String)>,
+    /// Interfaces the component imports, in its order.
+    pub imports: Vec<String>,
+    engine: Engine,
+    code: Code,
+}
+
+enum Code {
+    World(ToolModulePre<State>),
+    Typed {
+        pre: InstancePre<State>,
+        functions: HashMap<String, TypedFunction>,
+    },
+}
+
+impl fmt::Debug for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Module")
+            .field("name", &self.name)
+            .field("origin", &self.origin)
+            .field("digest", &self.digest)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Module {
+    /// Compiles (or takes from `cache`) and links `source`, and asks it for its tools.
+    /// `compiling` is told when a compilation begins; it is the only slow part.
+    pub(crate) async fn load(
+        engine: &Engine,
+        cache: Option<&Cache>,
+        source: Source,
+        compiling: &(dyn Fn() + Sync),
+    ) -> Result<Self, LoadError> {
+        let Source {
+            name,
+            origin,
+            bytes,
+            manifest,
+            limits,
+            grant,
+        } = source;
+        grant.check()?;
+        check_header(&bytes)?;
+        let size = bytes.len() as u64;
+        let (component, digest) = compiled(engine, cache, bytes, compiling).await?;
+        if let Some(needs) = component.resources_required()
+            && needs
+                .max_initial_memory_size
+                .is_some_and(|b| b > limits.memory_bytes)
+        {
+            return Err(LoadError::Limits {
+                reason: format!(
+                    "its memory starts with {} bytes and its memory limit is {}",
+                    needs.max_initial_memory_size.unwrap_or_default(),
+                    limits.memory_bytes
+                ),
+            });
+        }
+
+        let ty = component.component_type();
+        let imports = ty
+            .imports(engine.wasmtime())
+            .map(|(name, _)| name.to_owned())
+            .collect();
+        let speaks_our_world = ty
+            .exports(engine.wasmtime())
+            .any(|(name, _)| name.starts_with(TOOL_WORLD));
+        let pre = engine
+            .linker()
+            .instantiate_pre(&component)
+            .map_err(|error| LoadError::Link {
+                reason: format!("{error:#}"),
+            })?;
+
+        let (kind, tools, refused, code) = if speaks_our_world {
+            let pre = ToolModulePre::new(pre).map_err(|error| LoadError::Link {
+                reason: format!("{error:#}"),
+            })?;
+            let tools = world::list_tools(engine, &name, &limits, &pre).await?;
+            (ModuleKind::ToolWorld, tools, Vec::new(), Code::World(pre))
+        } else {
+            let exports = typed::typed_exports(engine, &name, &component)?;
+            let code = Code::Typed {
+                pre,
+                functions: exports.functions,
+            };
+            (
+                ModuleKind::TypedExports,
+                exports.tools,
+                exports.refused,
+                code,
+            )
+        };
+        Ok(Self {
+            name,
+            origin,
+            digest,
+            size,
+            kind,
+            manifest,
+            limits,
+            grant,
+            tools,
+            refused,
+            imports,
+            engine: engine.clone(),
+            code,
+        })
+    }
+
+    /// Runs one of this module's tools in a fresh instance. `invocation.tool` is the full name.
+    pub async fn call(&self, invocation: &Invocation<'_>) -> CallReport {
+        let limit = self.limits.argument_bytes;
+        let mut size = Counter(0);
+        if serde_json::to_writer(&mut size, invocation.arguments).is_err() || size.0 > limit {
+            let reason = format!("{} bytes are more than the limit of {limit}", size.0);
+            return CallReport::refused(CallError::Arguments { reason });
+        }
+        let unknown = || {
+            let names: Vec<_> = self.tools.iter().map(|t| t.name.as_str()).collect();
+            let available = format!("module {} has {}", self.name, names.join(", "));
+            CallReport::refused(CallError::UnknownTool {
+                tool: invocation.tool.to_owned(),
+                available,
+            })
+        };
+        let Some(tool) = invocation
+            .tool
+            .strip_prefix(&self.name)
+            .and_then(|t| t.strip_prefix('.'))
+        else {
+            return unknown();
+        };
+        let timeout = invocation
+            .timeout
+            .map_or(self.limits.timeout(), |t| t.min(self.limits.timeout()));
+        match &self.code {
+            Code::World(pre) => {
+                let guest = types::Invocation {
+                    id: invocation.id.to_owned(),
+                    tool: tool.to_owned(),
+                    arguments: invocation.arguments.to_string(),
+                    context: invocation
+                        .context
+                        .iter()
+                        .map(|(path, value)| types::ScopedValue {
+                            path: path.clone(),
+                            value: value.to_string(),
+                        })
+                        .collect(),
+                };
+                let ran = call::run(
+                    &self.engine,
+                    &self.limits,
+                    &self.grant,
+                    timeout,
+                    Errand::World(pre, guest),
+                )
+                .await;
+                ran.and_then(|answer| match answer {
+                    Answer::World(answer) => call::world_output(answer, &self.limits),
+                    Answer::Tools(_) | Answer::Typed(_) => Err(mismatched()),
+                })
+                .into()
+            }
+            Code::Typed { pre, functions } => {
+                let Some(function) = functions.get(tool) else {
+                    return unknown();
+                };
+                let arguments = match value::arguments(invocation.arguments, &function.params) {
+                    Ok(arguments) => arguments,
+                    Err(reason) => return CallReport::refused(CallError::Arguments { reason }),
+                };
+                let errand = Errand::Typed(pre, function, arguments);
+                let ran = call::run(&self.engine, &self.limits, &self.grant, timeout, errand).await;
+                ran.and_then(|answer| match answer {
+                    Answer::Typed(answer) => {
+                        call::typed_output(answer.as_ref(), function.result.as_ref(), &self.limits)
+                    }
+                    Answer::Tools(_) | Answer::World(_) => Err(mismatched()),
+                })
+                .into()
+            }
+        }
+    }
+}
+
+/// An errand was answered by another errand's answer: a mistake of ours, never of a guest's.
+pub(crate) fn mismatched() -> CallError {
+    CallError::Host {
+        reason: "the answer does not belong to the question".into(),
+    }
+}
+
+/// Says what a file is before the compiler would say that it is not Wasm.
+fn check_header(bytes: &[u8]) -> Result<(), LoadError> {
+    let not = |reason: &str| {
+        Err(LoadError::NotAComponent {
+            reason: reason.into(),
+        })
+    };
+    if wasmtime::Engine::detect_precompiled(bytes).is_some() || bytes.starts_with(b"\x7fELF") {
+        return Err(LoadError::Precompiled);
+    }
+    match bytes.get(..8) {
+        Some(b"\0asm\x0d\0\x01\0") => Ok(()),
+        Some(b"\0asm\x01\0\0\0") => not(
+            "it is a core module; build for the target wasm32-wasip2, or wrap it with `wasm-tools component new`",
+        ),
+        Some([b'\0', b'a', b's', b'm', ..]) => not("it is of a version this host does not know"),
+        None if bytes.is_empty() => not("the file is empty"),
+        _ => not("it does not begin with the Wasm header"),
+    }
+}
+
+/// The component's code, from the cache or from the compiler. Both run off the async threads, and
+/// compilations one after the other: the compiler uses all cores by itself.
+async fn compiled(
+    engine: &Engine,
+    cache: Option<&Cache>,
+    bytes: Vec<u8>,
+    compiling: &(dyn Fn() + Sync),
+) -> Result<(Component, Digest), LoadError> {
+    static COMPILER: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(1);
+    let lost = |error: tokio::task::JoinError| LoadError::Compile {
+        reason: error.to_string(),
+    };
+
+    let bytes = Arc::new(bytes);
+    let (cached, digest) = {
+        let (engine, cache, bytes) = (engine.clone(), cache.cloned(), bytes.clone());
+        tokio::task::spawn_blocking(move || {
+            let digest = Digest::of(&bytes);
+            (cache.and_then(|cache| cache.load(&engine, &digest)), digest)
+        })
+        .await
+        .map_err(lost)?
+    };
+    if let Some(component) = cached {
+        return Ok((component, digest));
+    }
+    let _turn = COMPILER.acquire().await;
+    compiling();
+    let (engine, cache) = (engine.clone(), cache.cloned());
+    let component = tokio::task::spawn_blocking(move || {
+        let component = Component::from_binary(engine.wasmtime(), &bytes).map_err(|error| {
+            LoadError::Compile {
+                reason: format!("{error:#}"),
+            }
+        })?;
+        if let Some(cache) = cache
+            && let Err(error) = cache.store(&engine, &digest, &component)
+        {
+            tracing::warn!(%digest, %error, "the compiled component could not be cached");
+        }
+        Ok(component)
+    })
+    .await
+    .map_err(lost)??;
+    Ok((component, digest))
+}

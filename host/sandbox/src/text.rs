@@ -1,0 +1,59 @@
+//! Text that a module wrote and a model or a person will read.
+
+/// `text` without characters that can hide or reorder other text (control, zero-width, bidi, tag
+/// characters), cut to `max` characters. THREATS.md, promise 10.
+pub fn visible(text: &str, max: usize) -> String {
+    let mut out: String = text
+        .chars()
+        .filter(|c| !is_invisible(*c))
+        .take(max)
+        .collect();
+    if text
+        .chars()
+        .filter(|c| !is_invisible(*c))
+        .nth(max)
+        .is_some()
+    {
+        out.push('…');
+    }
+    out
+}
+
+fn is_invisible(c: char) -> bool {
+    (c.is_control() && c != '\n' && c != '\t')
+        || matches!(c,
+            '\u{00AD}' | '\u{034F}' | '\u{061C}' | '\u{115F}' | '\u{1160}' | '\u{17B4}' | '\u{17B5}'
+            | '\u{180B}'..='\u{180F}' | '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}'
+            | '\u{2060}'..='\u{206F}' | '\u{3164}' | '\u{FE00}'..='\u{FE0F}' | '\u{FEFF}'
+            | '\u{FFA0}' | '\u{FFF0}'..='\u{FFFB}' | '\u{E0000}'..='\u{E0FFF}')
+}
+
+/// Whether `name` may name a module or a tool: `[a-z][a-z0-9_]*`, at most 48 bytes. ASCII only, so
+/// that no two names look alike.
+pub fn is_name(name: &str) -> bool {
+    name.len() <= 48
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn invisible_characters_go_and_length_is_capped() {
+        assert_eq!(visible("a\u{202E}b\u{200B}c\x1b[31m\n", 100), "abc[31m\n");
+        assert_eq!(visible("abcdef", 3), "abc…");
+        assert_eq!(visible("abc", 3), "abc");
+    }
+
+    #[test]
+    fn names_are_plain_ascii() {
+        assert!(is_name("word_count2"));
+        for bad in ["", "Upper", "2x", "a-b", "а", "a.b", &"a".repeat(49)] {
+            assert!(!is_name(bad), "{bad}");
+        }
+    }
+}

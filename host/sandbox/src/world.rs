@@ -1,0 +1,114 @@
+//! Modules of the tool world: what a module says of its own tools, checked and cleaned.
+
+use crate::bindings::{ToolModulePre, types};
+use crate::call::{self, Answer, Errand};
+use crate::engine::Engine;
+use crate::error::LoadError;
+use crate::grant::Grant;
+use crate::limits::Limits;
+use crate::module::{Annotations, Example, MAX_TOOLS, ToolSpec, mismatched};
+use crate::state::State;
+use crate::text;
+use serde_json::Value;
+
+const MAX_DESCRIPTION: usize = 4_000;
+const MAX_SCHEMA_BYTES: usize = 64 << 10;
+
+/// Asks a fresh instance, without grants, for its tools.
+pub(crate) async fn list_tools(
+    engine: &Engine,
+    module: &str,
+    limits: &Limits,
+    pre: &ToolModulePre<State>,
+) -> Result<Vec<ToolSpec>, LoadError> {
+    let ran = call::run(
+        engine,
+        limits,
+        &Grant::default(),
+        limits.timeout(),
+        Errand::ListTools(pre),
+    )
+    .await;
+    let listed = ran.and_then(|answer| match answer {
+        Answer::Tools(tools) => Ok(tools),
+        Answer::World(_) | Answer::Typed(_) => Err(mismatched()),
+    });
+    let tools = listed
+        .result
+        .map_err(|source| LoadError::ListTools { source })?;
+    if tools.is_empty() || tools.len() > MAX_TOOLS {
+        return Err(LoadError::NoTools {
+            detail: format!(
+                ": list-tools returned {} tools; 1 to {MAX_TOOLS} are accepted",
+                tools.len()
+            ),
+        });
+    }
+    let mut specs: Vec<ToolSpec> = Vec::with_capacity(tools.len());
+    for tool in tools {
+        let name = tool.name.clone();
+        let spec = tool_spec(module, tool).map_err(|reason| LoadError::Tool {
+            tool: text::visible(&name, 64),
+            reason,
+        })?;
+        if specs.iter().any(|s| s.name == spec.name) {
+            return Err(LoadError::Tool {
+                tool: name,
+                reason: "the module lists it twice".into(),
+            });
+        }
+        specs.push(spec);
+    }
+    Ok(specs)
+}
+
+/// Checks and cleans what a module says of one of its tools.
+fn tool_spec(module: &str, tool: types::Tool) -> Result<ToolSpec, String> {
+    if !text::is_name(&tool.name) {
+        return Err(
+            "its name must be lower case letters, digits and _, at most 48, starting with a letter"
+                .into(),
+        );
+    }
+    let parse = |what: &str, json: &str| -> Result<Value, String> {
+        if json.len() > MAX_SCHEMA_BYTES {
+            return Err(format!("its {what} has more than {MAX_SCHEMA_BYTES} bytes"));
+        }
+        serde_json::from_str(json).map_err(|error| format!("its {what} is not JSON: {error}"))
+    };
+    let input_schema = parse("input schema", &tool.input_schema)?;
+    if input_schema.get("type").and_then(Value::as_str) != Some("object") {
+        return Err("its input schema must be of \"type\": \"object\"".into());
+    }
+    let output_schema = tool
+        .output_schema
+        .map(|s| parse("output schema", &s))
+        .transpose()?;
+    let examples = tool
+        .examples
+        .iter()
+        .map(|e| {
+            Ok(Example {
+                task: text::visible(&e.task, 500),
+                arguments: parse("example's arguments", &e.arguments)?,
+                output: parse("example's output", &e.output)?,
+                answer: text::visible(&e.answer, 500),
+            })
+        })
+        .collect::<Result<_, String>>()?;
+    let has = |flag| tool.annotations.contains(flag);
+    Ok(ToolSpec {
+        name: format!("{module}.{}", tool.name),
+        title: tool.title.map(|t| text::visible(&t, 100)),
+        description: text::visible(&tool.description, MAX_DESCRIPTION),
+        input_schema,
+        output_schema,
+        annotations: Annotations {
+            read_only: has(types::Annotations::READ_ONLY),
+            idempotent: has(types::Annotations::IDEMPOTENT),
+            destructive: has(types::Annotations::DESTRUCTIVE),
+            open_world: has(types::Annotations::OPEN_WORLD),
+        },
+        examples,
+    })
+}

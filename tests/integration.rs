@@ -1,0 +1,4 @@
+//! Behaviour through public doors: one file a behaviour.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should say so")]
+
+mod hostile;

@@ -1,0 +1,31 @@
+//! A registry with components made from WAT, for tests of the sandbox through its public door.
+
+use serde_json::Value;
+use toolhold_sandbox::{CallReport, Engine, EngineConfig, Invocation, LoadError, Policy, Registry};
+
+/// An empty registry with its own small engine: places and clocks are not shared between tests.
+pub fn registry(policy: Policy) -> Registry {
+    let config = EngineConfig { concurrent_calls: 8, ..EngineConfig::default() };
+    Registry::new(Engine::new(config).expect("an engine"), None, policy)
+}
+
+/// Loads a component given as WAT.
+pub async fn load(registry: &mut Registry, name: &str, wat: &str) -> Result<(), LoadError> {
+    registry.load_bytes(name, component(wat)).await
+}
+
+/// The bytes of a component given as WAT.
+pub fn component(wat: &str) -> Vec<u8> {
+    wat::parse_str(wat).expect("the fixture is valid WAT")
+}
+
+/// Calls a tool with the module's own limits.
+pub async fn call(registry: &Registry, tool: &str, arguments: Value) -> CallReport {
+    let invocation = Invocation { id: "test", tool, arguments: &arguments, context: &[], timeout: None };
+    registry.call(&invocation).await
+}
+
+/// The error kind of a call that must fail.
+pub fn kind(report: &CallReport) -> &'static str {
+    report.result.as_ref().map_or_else(|error| error.kind(), |_| "ok")
+}
