@@ -19,15 +19,22 @@ fn policy(change: impl FnOnce(&mut Limits)) -> Policy {
 
 async fn with(name: &str, wat: &str, policy: Policy) -> Registry {
     let mut registry = registry(policy);
-    load(&mut registry, name, wat).await.expect("the component loads");
-    load(&mut registry, "benign", hostile::COMPUTE).await.expect("the benign component loads");
+    load(&mut registry, name, wat)
+        .await
+        .expect("the component loads");
+    load(&mut registry, "benign", hostile::COMPUTE)
+        .await
+        .expect("the benign component loads");
     registry
 }
 
 /// What "ends" means, after the call.
 async fn assert_unharmed(registry: &Registry) {
     let report = call(registry, "benign.count", json!({})).await;
-    assert_eq!(report.result.expect("a benign call works"), Output::Value(json!(2)));
+    assert_eq!(
+        report.result.expect("a benign call works"),
+        Output::Value(json!(2))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -41,18 +48,32 @@ async fn row_01_infinite_loop_ends_by_fuel() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_01_infinite_loop_ends_by_deadline() {
-    let registry = with("bad", hostile::COMPUTE, policy(|l| (l.fuel, l.timeout_ms) = (u64::MAX, 200))).await;
+    let registry = with(
+        "bad",
+        hostile::COMPUTE,
+        policy(|l| (l.fuel, l.timeout_ms) = (u64::MAX, 200)),
+    )
+    .await;
     let started = Instant::now();
     let report = call(&registry, "bad.spin", json!({})).await;
     assert_eq!(kind(&report), "deadline");
-    assert!(started.elapsed() < Duration::from_millis(200) + GRACE, "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() < Duration::from_millis(200) + GRACE,
+        "{:?}",
+        started.elapsed()
+    );
     assert_unharmed(&registry).await;
 }
 
 /// Spinning guests hold no worker thread: on a runtime with one, a timer and a benign call get through.
 #[tokio::test(flavor = "current_thread")]
 async fn row_01_spinning_guests_leave_a_benign_call_responsive() {
-    let registry = with("bad", hostile::COMPUTE, policy(|l| (l.fuel, l.timeout_ms) = (u64::MAX, 1_000))).await;
+    let registry = with(
+        "bad",
+        hostile::COMPUTE,
+        policy(|l| (l.fuel, l.timeout_ms) = (u64::MAX, 1_000)),
+    )
+    .await;
     let spinning = (0..4).map(|_| call(&registry, "bad.spin", json!({})));
     let benign = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -67,9 +88,17 @@ async fn row_01_spinning_guests_leave_a_benign_call_responsive() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_02_infinite_loop_through_host_calls_ends() {
-    let registry = with("bad", hostile::CLOCKS, policy(|l| (l.fuel, l.timeout_ms) = (u64::MAX, 200))).await;
+    let registry = with(
+        "bad",
+        hostile::CLOCKS,
+        policy(|l| (l.fuel, l.timeout_ms) = (u64::MAX, 200)),
+    )
+    .await;
     let started = Instant::now();
-    assert_eq!(kind(&call(&registry, "bad.ask", json!({})).await), "deadline");
+    assert_eq!(
+        kind(&call(&registry, "bad.ask", json!({})).await),
+        "deadline"
+    );
     assert!(started.elapsed() < Duration::from_millis(200) + GRACE);
     assert_unharmed(&registry).await;
 }
@@ -84,8 +113,16 @@ async fn row_03_sleep_for_an_hour_ends_by_deadline_and_holds_no_thread() {
     let sleeping = (0..8).map(|_| call(&registry, "bad.sleep", json!({})));
     let reports = futures_util::future::join_all(sleeping).await;
     assert!(reports.iter().all(|report| kind(report) == "deadline"));
-    assert!(started.elapsed() < Duration::from_millis(300) + GRACE, "{:?}", started.elapsed());
-    assert!(reports[0].usage.fuel < 100_000, "sleeping computes nothing: {:?}", reports[0].usage);
+    assert!(
+        started.elapsed() < Duration::from_millis(300) + GRACE,
+        "{:?}",
+        started.elapsed()
+    );
+    assert!(
+        reports[0].usage.fuel < 100_000,
+        "sleeping computes nothing: {:?}",
+        reports[0].usage
+    );
     assert!(thread_count() <= threads, "threads were left behind");
     assert_unharmed(&registry).await;
 }
@@ -109,7 +146,11 @@ async fn a_full_host_lets_calls_wait_with_their_deadline_running() {
     };
     let (_, report) = tokio::join!(futures_util::future::join_all(sleeping), late);
     assert_eq!(kind(&report), "busy");
-    assert!(report.usage.queued >= Duration::from_millis(90), "{:?}", report.usage);
+    assert!(
+        report.usage.queued >= Duration::from_millis(90),
+        "{:?}",
+        report.usage
+    );
     assert_unharmed(&registry).await;
 }
 
@@ -122,33 +163,59 @@ async fn row_04_growing_memory_ends_at_the_limit() {
     assert!(report.usage.memory_bytes <= CAP, "{:?}", report.usage);
 
     let before = resident_bytes();
-    assert_eq!(kind(&call(&registry, "bad.fill", json!({})).await), "memory");
+    assert_eq!(
+        kind(&call(&registry, "bad.fill", json!({})).await),
+        "memory"
+    );
     let after = resident_bytes();
-    assert!(after < before + CAP + (32 << 20), "{} MiB more are resident", (after - before) >> 20);
+    assert!(
+        after < before + CAP + (32 << 20),
+        "{} MiB more are resident",
+        (after - before) >> 20
+    );
     assert_unharmed(&registry).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_04_huge_initial_memory_and_many_memories_are_refused() {
     let mut registry = registry(policy(|l| l.memory_bytes = 64 << 20));
-    let error = load(&mut registry, "huge", hostile::HUGE_MEMORY).await.expect_err("too large");
+    let error = load(&mut registry, "huge", hostile::HUGE_MEMORY)
+        .await
+        .expect_err("too large");
     assert!(error.to_string().contains("memory"), "{error}");
-    let error = load(&mut registry, "many", &hostile::many_memories()).await.expect_err("too many");
+    let error = load(&mut registry, "many", &hostile::many_memories())
+        .await
+        .expect_err("too many");
     assert!(error.to_string().contains("memor"), "{error}");
-    load(&mut registry, "benign", hostile::COMPUTE).await.expect("the benign component loads");
+    load(&mut registry, "benign", hostile::COMPUTE)
+        .await
+        .expect("the benign component loads");
     assert_unharmed(&registry).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_05_table_bomb_ends_at_the_limit() {
-    let registry = with("bad", hostile::GROWTH, policy(|l| l.table_elements = 10_000)).await;
-    assert_eq!(kind(&call(&registry, "bad.table", json!({})).await), "table");
+    let registry = with(
+        "bad",
+        hostile::GROWTH,
+        policy(|l| l.table_elements = 10_000),
+    )
+    .await;
+    assert_eq!(
+        kind(&call(&registry, "bad.table", json!({})).await),
+        "table"
+    );
     assert_unharmed(&registry).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_05_many_tables_count_together() {
-    let registry = with("bad", &hostile::many_tables(), policy(|l| l.table_elements = 100_000)).await;
+    let registry = with(
+        "bad",
+        &hostile::many_tables(),
+        policy(|l| l.table_elements = 100_000),
+    )
+    .await;
     assert_eq!(kind(&call(&registry, "bad.f", json!({})).await), "table");
     assert_unharmed(&registry).await;
 }
@@ -156,14 +223,20 @@ async fn row_05_many_tables_count_together() {
 #[tokio::test(flavor = "multi_thread")]
 async fn row_06_deep_recursion_ends_at_the_stack_limit() {
     let registry = with("bad", hostile::COMPUTE, policy(|_| ())).await;
-    assert_eq!(kind(&call(&registry, "bad.recurse", json!({})).await), "stack");
+    assert_eq!(
+        kind(&call(&registry, "bad.recurse", json!({})).await),
+        "stack"
+    );
     assert_unharmed(&registry).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_07_handles_in_a_loop_end_at_the_limit() {
     let registry = with("bad", hostile::CLOCKS, policy(|l| l.handles = 100)).await;
-    assert_eq!(kind(&call(&registry, "bad.hoard", json!({})).await), "handles");
+    assert_eq!(
+        kind(&call(&registry, "bad.hoard", json!({})).await),
+        "handles"
+    );
     assert_unharmed(&registry).await;
 }
 
@@ -171,10 +244,16 @@ async fn row_07_handles_in_a_loop_end_at_the_limit() {
 async fn row_09_output_flood_is_bounded_and_counted() {
     let registry = with("bad", hostile::FLOOD, policy(|l| l.capture_bytes = 10_000)).await;
     let report = call(&registry, "bad.flood", json!({})).await;
-    assert_eq!(report.result.expect("a chatty tool survives"), Output::Value(json!(16_384)));
+    assert_eq!(
+        report.result.expect("a chatty tool survives"),
+        Output::Value(json!(16_384))
+    );
     assert_eq!(report.stdout.text.len(), 10_000);
     assert_eq!(report.stdout.dropped_bytes, (64 << 20) - 10_000);
-    assert!(report.stdout.text.starts_with('\u{1b}'), "the text is kept as it was; it is escaped where it is shown");
+    assert!(
+        report.stdout.text.starts_with('\u{1b}'),
+        "the text is kept as it was; it is escaped where it is shown"
+    );
     assert_unharmed(&registry).await;
 }
 
@@ -183,7 +262,13 @@ async fn row_20_every_call_is_a_fresh_instance_after_traps_too() {
     let registry = with("bad", hostile::COMPUTE, policy(|_| ())).await;
     for _ in 0..20 {
         // 1 from the global and 1 from memory: nothing of the last call is there.
-        assert_eq!(call(&registry, "bad.count", json!({})).await.result.expect("counts"), Output::Value(json!(2)));
+        assert_eq!(
+            call(&registry, "bad.count", json!({}))
+                .await
+                .result
+                .expect("counts"),
+            Output::Value(json!(2))
+        );
         assert_eq!(kind(&call(&registry, "bad.boom", json!({})).await), "trap");
     }
     assert_unharmed(&registry).await;
@@ -196,7 +281,12 @@ async fn a_dropped_call_gives_its_place_back() {
     for tool in ["bad.sleep", "bad.ask"] {
         let calls = (0..8).map(|_| call(&registry, tool, json!({})));
         let all = futures_util::future::join_all(calls);
-        assert!(tokio::time::timeout(Duration::from_millis(100), all).await.is_err(), "they were to hang");
+        assert!(
+            tokio::time::timeout(Duration::from_millis(100), all)
+                .await
+                .is_err(),
+            "they were to hang"
+        );
         let started = Instant::now();
         assert_unharmed(&registry).await;
         assert!(started.elapsed() < Duration::from_millis(250) + GRACE);
@@ -207,7 +297,8 @@ async fn a_dropped_call_gives_its_place_back() {
 #[tokio::test]
 async fn bad_files_are_refused_with_their_reason() {
     let folder = tempfile::tempdir().expect("a folder");
-    let put = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).expect("a file");
+    let put =
+        |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).expect("a file");
     let good = support::sandbox::component(hostile::COMPUTE);
     put("good.wasm", &good);
     put("text.wasm", b"hello");
@@ -224,15 +315,34 @@ async fn bad_files_are_refused_with_their_reason() {
     std::fs::create_dir(folder.path().join("typo")).expect("a folder");
     std::fs::write(folder.path().join("typo/module.toml"), "[limits]\nfule = 1").expect("a file");
     std::fs::create_dir(folder.path().join("escape")).expect("a folder");
-    std::fs::write(folder.path().join("escape/module.toml"), "component = \"../good.wasm\"").expect("a file");
+    std::fs::write(
+        folder.path().join("escape/module.toml"),
+        "component = \"../good.wasm\"",
+    )
+    .expect("a file");
 
-    let mut registry = registry(Policy { max_component_bytes: 100_000, ..Policy::default() });
-    registry.load_folder(folder.path(), None, &|_| ()).await.expect("the folder is there");
-    let modules: Vec<_> = registry.modules().map(|module| module.name.clone()).collect();
+    let mut registry = registry(Policy {
+        max_component_bytes: 100_000,
+        ..Policy::default()
+    });
+    registry
+        .load_folder(folder.path(), None, &|_| ())
+        .await
+        .expect("the folder is there");
+    let modules: Vec<_> = registry
+        .modules()
+        .map(|module| module.name.clone())
+        .collect();
     assert_eq!(modules, ["good"], "{:?}", registry.failures());
     let reason = |file: &str| {
-        let failed = registry.failures().iter().find(|f| f.origin.ends_with(file));
-        failed.unwrap_or_else(|| panic!("{file} is missing from the failures")).error.to_string()
+        let failed = registry
+            .failures()
+            .iter()
+            .find(|f| f.origin.ends_with(file));
+        failed
+            .unwrap_or_else(|| panic!("{file} is missing from the failures"))
+            .error
+            .to_string()
     };
     for (file, expect) in [
         ("text.wasm", "does not begin with the Wasm header"),
@@ -250,12 +360,20 @@ async fn bad_files_are_refused_with_their_reason() {
     ] {
         assert!(reason(file).contains(expect), "{file}: {}", reason(file));
     }
-    assert!(matches!(registry.failures()[0].error, LoadError::Manifest { .. }), "in the folder's order");
+    assert!(
+        matches!(registry.failures()[0].error, LoadError::Manifest { .. }),
+        "in the folder's order"
+    );
 }
 
 fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux");
-    statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("a number") * 4096
+    statm
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse::<u64>().ok())
+        .expect("a number")
+        * 4096
 }
 
 fn thread_count() -> usize {

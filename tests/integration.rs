@@ -1,4 +1,11 @@
 //! Behaviour through public doors: one file a behaviour.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should say so")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on should say so"
+)]
 
 mod hostile;
+mod model;
+mod modules;
+mod typed;

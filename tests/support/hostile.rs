@@ -86,7 +86,8 @@ pub fn many_memories() -> String {
 
 /// Row 5: twenty tables of 15 000 elements in as many instances.
 pub fn many_tables() -> String {
-    let mut text = String::from("(component (core module $m (table 15000 funcref) (func (export \"f\")))\n");
+    let mut text =
+        String::from("(component (core module $m (table 15000 funcref) (func (export \"f\")))\n");
     for i in 0..12 {
         text.push_str(&format!("(core instance $i{i} (instantiate $m))\n"));
     }

@@ -1,5 +1,11 @@
 //! What the integration tests share.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a fixture that cannot be made should say so")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a fixture that cannot be made should say so"
+)]
 
+pub mod endpoint;
+pub mod host;
 pub mod hostile;
 pub mod sandbox;

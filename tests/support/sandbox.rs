@@ -1,11 +1,15 @@
 //! A registry with components made from WAT, for tests of the sandbox through its public door.
 
 use serde_json::Value;
+use std::path::PathBuf;
 use toolhold_sandbox::{CallReport, Engine, EngineConfig, Invocation, LoadError, Policy, Registry};
 
 /// An empty registry with its own small engine: places and clocks are not shared between tests.
 pub fn registry(policy: Policy) -> Registry {
-    let config = EngineConfig { concurrent_calls: 8, ..EngineConfig::default() };
+    let config = EngineConfig {
+        concurrent_calls: 8,
+        ..EngineConfig::default()
+    };
     Registry::new(Engine::new(config).expect("an engine"), None, policy)
 }
 
@@ -21,11 +25,25 @@ pub fn component(wat: &str) -> Vec<u8> {
 
 /// Calls a tool with the module's own limits.
 pub async fn call(registry: &Registry, tool: &str, arguments: Value) -> CallReport {
-    let invocation = Invocation { id: "test", tool, arguments: &arguments, context: &[], timeout: None };
+    let invocation = Invocation {
+        id: "test",
+        tool,
+        arguments: &arguments,
+        context: &[],
+        timeout: None,
+    };
     registry.call(&invocation).await
 }
 
 /// The error kind of a call that must fail.
 pub fn kind(report: &CallReport) -> &'static str {
-    report.result.as_ref().map_or_else(|error| error.kind(), |_| "ok")
+    report
+        .result
+        .as_ref()
+        .map_or_else(|error| error.kind(), |_| "ok")
+}
+
+/// The root of this repository.
+pub fn repository() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
 }

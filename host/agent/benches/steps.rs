@@ -1,7 +1,10 @@
 //! What the loop itself costs: a step without model time and tool time.
 //!
 //! `cargo bench -p toolhold-agent`
-#![expect(clippy::unwrap_used, reason = "a bench that cannot go on should say so")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a bench that cannot go on should say so"
+)]
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use futures_util::future::BoxFuture;
@@ -67,7 +70,11 @@ fn completion(n: u32) -> Completion {
     } else {
         json!({"calls": [{"_tool": format!("module{}.tool", n % 20), "_reasoningForCall": "r", "text": format!("{n}")}], "output": null})
     };
-    Completion { content: content.to_string(), duration: Duration::ZERO, ..Completion::default() }
+    Completion {
+        content: content.to_string(),
+        duration: Duration::ZERO,
+        ..Completion::default()
+    }
 }
 
 #[derive(Debug)]
@@ -84,7 +91,11 @@ impl Toolbox for Nothing {
 }
 
 fn result() -> ToolResult {
-    ToolResult { outcome: Ok(json!({"value": "x".repeat(200)})), usage: ToolUsage::default(), printed: Vec::new() }
+    ToolResult {
+        outcome: Ok(json!({"value": "x".repeat(200)})),
+        usage: ToolUsage::default(),
+        printed: Vec::new(),
+    }
 }
 
 /// One step of the machine: reply read, call validated, result taken, next Request composed.
@@ -92,7 +103,8 @@ fn machine(c: &mut Criterion) {
     c.bench_function("machine/step, 20 tools", |b| {
         b.iter_batched(
             || {
-                let mut machine = Machine::new(RunRequest::new("task"), "m".into(), tools()).unwrap();
+                let mut machine =
+                    Machine::new(RunRequest::new("task"), "m".into(), tools()).unwrap();
                 machine.handle(Input::Start, Duration::ZERO);
                 machine
             },
@@ -106,7 +118,13 @@ fn machine(c: &mut Criterion) {
                         _ => None,
                     })
                     .unwrap();
-                black_box(machine.handle(Input::Called { id, result: result() }, Duration::ZERO));
+                black_box(machine.handle(
+                    Input::Called {
+                        id,
+                        result: result(),
+                    },
+                    Duration::ZERO,
+                ));
                 machine
             },
             BatchSize::SmallInput,
@@ -117,10 +135,15 @@ fn machine(c: &mut Criterion) {
 /// A whole run of ten steps through the driver, events read: divide by ten.
 fn driver(c: &mut Criterion) {
     let runtime = Runtime::new().unwrap();
-    let driver = Driver { model: Arc::new(Instant::default()), toolbox: Arc::new(Nothing) };
+    let driver = Driver {
+        model: Arc::new(Instant::default()),
+        toolbox: Arc::new(Nothing),
+    };
     c.bench_function("driver/run of 10 steps, 20 tools", |b| {
         b.to_async(&runtime).iter(async || {
-            let mut run = driver.start(RunRequest::new("task"), Box::new(NoJournal)).unwrap();
+            let mut run = driver
+                .start(RunRequest::new("task"), Box::new(NoJournal))
+                .unwrap();
             while let Some(event) = run.events.recv().await {
                 black_box(event);
             }

@@ -27,5 +27,8 @@ pub enum RunError {
     #[error("two tools are named {name:?}; rename one of the modules")]
     DuplicateTool { name: String },
     #[error("the run's journal cannot be written, so the run was stopped: {source}")]
-    Journal { #[source] source: std::io::Error },
+    Journal {
+        #[source]
+        source: std::io::Error,
+    },
 }

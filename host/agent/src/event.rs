@@ -28,14 +28,29 @@ pub struct Event {
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum EventKind {
     /// The run begins: what it was asked and what it may use.
-    Run { task: String, model: String, contract: &'static str, tools: Vec<String>, host: &'static str },
+    Run {
+        task: String,
+        model: String,
+        contract: &'static str,
+        tools: Vec<String>,
+        host: &'static str,
+    },
     /// A Request goes to the model: the chat completion body, so that it can be sent again.
     Request { step: u32, body: Value },
     /// The model wrote something: content, or its thinking.
-    Delta { step: u32, text: String, #[serde(skip_serializing_if = "std::ops::Not::not")] reasoning: bool },
+    Delta {
+        step: u32,
+        text: String,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        reasoning: bool,
+    },
     /// The reply is complete: what the model wants done.
     Plan { step: u32, calls: Vec<Call> },
-    ToolStart { step: u32, #[serde(flatten)] call: Call },
+    ToolStart {
+        step: u32,
+        #[serde(flatten)]
+        call: Call,
+    },
     ToolResult {
         step: u32,
         id: String,

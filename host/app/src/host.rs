@@ -4,13 +4,14 @@ use crate::config::{Config, Endpoint};
 use anyhow::{Context as _, Result};
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold_agent::model::{HttpTransport, OpenAiModel, Timeouts, Transport};
+use toolhold_agent::model::{HttpTransport, ModelError, OpenAiModel, Timeouts, Transport};
 use toolhold_sandbox::cache::Cache;
 use toolhold_sandbox::{Engine, LoadEvent, Registry};
 
 /// An engine with an empty registry: modules are loaded into it.
 pub fn registry(config: &Config) -> Result<Registry> {
-    let engine = Engine::new(config.engine()).context("the WebAssembly engine could not be started")?;
+    let engine =
+        Engine::new(config.engine()).context("the WebAssembly engine could not be started")?;
     Ok(Registry::new(engine, cache(config), config.policy()))
 }
 
@@ -24,7 +25,12 @@ pub async fn load(
     registry
         .load_folder(config.modules_folder(), only, on_event)
         .await
-        .with_context(|| format!("the modules folder {} cannot be used; name another with --modules", config.modules_folder().display()))
+        .with_context(|| {
+            format!(
+                "the modules folder {} cannot be used; name another with --modules",
+                config.modules_folder().display()
+            )
+        })
 }
 
 /// The compiled cache; a host that has none still runs, only slower.
@@ -47,21 +53,31 @@ pub fn timeouts(endpoint: &Endpoint, total: Duration) -> Timeouts {
 
 /// The way to an endpoint, with its key from the environment.
 pub fn transport(endpoint: &Endpoint) -> Result<Arc<dyn Transport>> {
-    let key = std::env::var(&endpoint.api_key_env).ok().filter(|key| !key.is_empty());
+    let key = std::env::var(&endpoint.api_key_env)
+        .ok()
+        .filter(|key| !key.trim().is_empty());
     let connect = Duration::from_millis(endpoint.connect_timeout_ms);
-    let transport = HttpTransport::new(&endpoint.base_url, key, connect)
-        .with_context(|| format!("the endpoint {} cannot be used", endpoint.base_url))?;
+    let transport =
+        HttpTransport::new(&endpoint.base_url, key, connect).map_err(ModelError::from)?;
     Ok(Arc::new(transport))
 }
 
 /// The model that runs use: the configured one, or the first that the endpoint lists.
-pub async fn model(endpoint: &Endpoint, transport: Arc<dyn Transport>, total: Duration) -> Result<OpenAiModel> {
-    let timeouts = timeouts(endpoint, total);
+pub async fn model(
+    endpoint: &Endpoint,
+    transport: Arc<dyn Transport>,
+    total: Duration,
+) -> Result<OpenAiModel> {
+    let model = |name: &str| {
+        OpenAiModel::new(transport.clone(), name, timeouts(endpoint, total))
+            .with_key_variable(&endpoint.api_key_env)
+    };
     if !endpoint.model.is_empty() {
-        return Ok(OpenAiModel::new(transport, endpoint.model.clone(), timeouts));
+        return Ok(model(&endpoint.model));
     }
-    let unnamed = OpenAiModel::new(transport.clone(), String::new(), timeouts.clone());
-    let models = unnamed.list_models().await?;
-    let first = models.into_iter().next().context("the endpoint lists no models; name one with --model")?;
-    Ok(OpenAiModel::new(transport, first, timeouts))
+    let models = model("").list_models().await?;
+    let first = models
+        .first()
+        .context("the endpoint lists no models; name one with --model")?;
+    Ok(model(first))
 }

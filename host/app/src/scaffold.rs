@@ -14,13 +14,20 @@ const MAX_NAME_BYTES: usize = 48;
 /// The folder must not exist yet; if something fails half-way it is removed again.
 pub fn create(parent: &Path, name: &str, language: Language) -> Result<PathBuf, ScaffoldError> {
     if !is_name(name) || name.len() > MAX_NAME_BYTES {
-        return Err(ScaffoldError::Name { name: name.to_owned() });
+        return Err(ScaffoldError::Name {
+            name: name.to_owned(),
+        });
     }
     let folder = parent.join(name);
     fs::create_dir_all(parent).map_err(ScaffoldError::io(parent))?;
     fs::create_dir(&folder).map_err(|source| match source.kind() {
-        io::ErrorKind::AlreadyExists => ScaffoldError::Exists { path: folder.clone() },
-        _ => ScaffoldError::Io { path: folder.clone(), source },
+        io::ErrorKind::AlreadyExists => ScaffoldError::Exists {
+            path: folder.clone(),
+        },
+        _ => ScaffoldError::Io {
+            path: folder.clone(),
+            source,
+        },
     })?;
     let written = write(&folder, name, language);
     if written.is_err() {
@@ -76,14 +83,32 @@ const RUST: Template = Template {
     notes: "`cargo test` runs the examples natively. `vendor/toolhold-guest` is the helper crate that \
             derives\nschemas and exports the world: an ordinary crate, yours to change.",
     files: &[
-        ("Cargo.toml", include_str!("../templates/rust/Cargo.toml.in")),
+        (
+            "Cargo.toml",
+            include_str!("../templates/rust/Cargo.toml.in"),
+        ),
         ("src/lib.rs", include_str!("../templates/rust/lib.rs.in")),
         (".gitignore", "/target/\n"),
-        ("vendor/toolhold-guest/Cargo.toml", include_str!("../../../modules/sdk/Cargo.toml")),
-        ("vendor/toolhold-guest/src/lib.rs", include_str!("../../../modules/sdk/src/lib.rs")),
-        ("vendor/toolhold-guest/src/check.rs", include_str!("../../../modules/sdk/src/check.rs")),
-        ("vendor/toolhold-guest/src/schema.rs", include_str!("../../../modules/sdk/src/schema.rs")),
-        ("vendor/toolhold-guest/src/tool.rs", include_str!("../../../modules/sdk/src/tool.rs")),
+        (
+            "vendor/toolhold-guest/Cargo.toml",
+            include_str!("../../../modules/sdk/Cargo.toml"),
+        ),
+        (
+            "vendor/toolhold-guest/src/lib.rs",
+            include_str!("../../../modules/sdk/src/lib.rs"),
+        ),
+        (
+            "vendor/toolhold-guest/src/check.rs",
+            include_str!("../../../modules/sdk/src/check.rs"),
+        ),
+        (
+            "vendor/toolhold-guest/src/schema.rs",
+            include_str!("../../../modules/sdk/src/schema.rs"),
+        ),
+        (
+            "vendor/toolhold-guest/src/tool.rs",
+            include_str!("../../../modules/sdk/src/tool.rs"),
+        ),
     ],
 };
 
@@ -103,7 +128,10 @@ const JAVASCRIPT: Template = Template {
     source: "module.js",
     notes: "`module.js` may import other files of this folder and packages from its `node_modules`.",
     files: &[
-        ("module.js", include_str!("../templates/javascript/module.js")),
+        (
+            "module.js",
+            include_str!("../templates/javascript/module.js"),
+        ),
         (".gitignore", "/node_modules/\n"),
     ],
 };
@@ -143,8 +171,14 @@ mod tests {
             let folder = create(&parent.path().join("modules"), "my_tool", language).unwrap();
             let manifest = fs::read_to_string(folder.join("module.toml")).unwrap();
             assert!(manifest.contains("name = \"my_tool\""), "{manifest}");
-            assert!(manifest.contains(&format!("language = \"{language}\"")), "{manifest}");
-            assert_eq!(fs::read_to_string(folder.join("wit/toolhold.wit")).unwrap(), WIT);
+            assert!(
+                manifest.contains(&format!("language = \"{language}\"")),
+                "{manifest}"
+            );
+            assert_eq!(
+                fs::read_to_string(folder.join("wit/toolhold.wit")).unwrap(),
+                WIT
+            );
             for path in files(&folder) {
                 let text = fs::read_to_string(&path).unwrap();
                 assert!(!text.contains("{{"), "{}", path.display());
@@ -156,8 +190,14 @@ mod tests {
     fn the_helper_crate_is_copied_whole() {
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../modules/sdk/src");
         for source in files(&sources) {
-            let name = format!("vendor/toolhold-guest/src/{}", source.file_name().unwrap().display());
-            assert!(RUST.files.iter().any(|(file, _)| *file == name), "{name} is not in RUST.files");
+            let name = format!(
+                "vendor/toolhold-guest/src/{}",
+                source.file_name().unwrap().display()
+            );
+            assert!(
+                RUST.files.iter().any(|(file, _)| *file == name),
+                "{name} is not in RUST.files"
+            );
         }
     }
 
@@ -165,9 +205,22 @@ mod tests {
     fn names_that_no_tool_could_have_are_refused() {
         let parent = tempfile::tempdir().unwrap();
         let long = "a".repeat(MAX_NAME_BYTES + 1);
-        for name in ["", "1st", "Upper", "kebab-case", "../up", "a/b", "ümlaut", "_a", &long] {
+        for name in [
+            "",
+            "1st",
+            "Upper",
+            "kebab-case",
+            "../up",
+            "a/b",
+            "ümlaut",
+            "_a",
+            &long,
+        ] {
             let error = create(parent.path(), name, Language::Rust).unwrap_err();
-            assert!(matches!(error, ScaffoldError::Name { .. }), "{name}: {error}");
+            assert!(
+                matches!(error, ScaffoldError::Name { .. }),
+                "{name}: {error}"
+            );
         }
         assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
     }
@@ -187,7 +240,11 @@ mod tests {
         let mut files = Vec::new();
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
-            if path.is_dir() { files.extend(self::files(&path)) } else { files.push(path) }
+            if path.is_dir() {
+                files.extend(self::files(&path));
+            } else {
+                files.push(path);
+            }
         }
         files
     }

@@ -21,19 +21,31 @@ impl SandboxTools {
 
     /// Names in the allow-list that no loaded tool or module has.
     pub fn unknown(&self) -> Vec<&str> {
-        let named = |name: &str| self.registry.module(name).is_some() || self.registry.tool(name).is_some();
-        self.allowed.iter().flatten().map(String::as_str).filter(|name| !named(name)).collect()
+        let named =
+            |name: &str| self.registry.module(name).is_some() || self.registry.tool(name).is_some();
+        self.allowed
+            .iter()
+            .flatten()
+            .map(String::as_str)
+            .filter(|name| !named(name))
+            .collect()
     }
 
     fn is_allowed(&self, tool: &str) -> bool {
         let module = tool.split('.').next().unwrap_or_default();
-        self.allowed.as_ref().is_none_or(|allowed| allowed.iter().any(|name| name == tool || name == module))
+        self.allowed
+            .as_ref()
+            .is_none_or(|allowed| allowed.iter().any(|name| name == tool || name == module))
     }
 }
 
 impl Toolbox for SandboxTools {
     fn tools(&self) -> Vec<Tool> {
-        self.registry.tools().filter(|spec| self.is_allowed(&spec.name)).map(tool).collect()
+        self.registry
+            .tools()
+            .filter(|spec| self.is_allowed(&spec.name))
+            .map(tool)
+            .collect()
     }
 
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
@@ -95,7 +107,11 @@ fn result(report: CallReport) -> ToolResult {
         fuel: report.usage.fuel,
         memory_bytes: report.usage.memory_bytes,
     };
-    ToolResult { outcome, usage, printed }
+    ToolResult {
+        outcome,
+        usage,
+        printed,
+    }
 }
 
 /// What a guest printed and logged, a line each, labelled with where it came from.
@@ -104,12 +120,23 @@ pub fn printed(report: &CallReport) -> Vec<String> {
     for (name, captured) in [("stdout", &report.stdout), ("stderr", &report.stderr)] {
         lines.extend(captured.text.lines().map(|line| format!("{name}: {line}")));
         if captured.dropped_bytes > 0 {
-            lines.push(format!("{name}: {} more bytes were dropped", captured.dropped_bytes));
+            lines.push(format!(
+                "{name}: {} more bytes were dropped",
+                captured.dropped_bytes
+            ));
         }
     }
-    lines.extend(report.logs.iter().map(|line| format!("log {:?}: {}", line.level, line.message)));
+    lines.extend(
+        report
+            .logs
+            .iter()
+            .map(|line| format!("log {:?}: {}", line.level, line.message)),
+    );
     if report.dropped_logs > 0 {
-        lines.push(format!("log: {} more lines were dropped", report.dropped_logs));
+        lines.push(format!(
+            "log: {} more lines were dropped",
+            report.dropped_logs
+        ));
     }
     lines
 }

@@ -2,7 +2,12 @@
 //! were measured in one run, not the times of a shared machine.
 //!
 //! `cargo bench -p toolhold-sandbox`. The Python rows need `toolhold build modules/python` first.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a bench that cannot go on should say so")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a bench that cannot go on should say so"
+)]
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use serde_json::{Value, json};
@@ -17,7 +22,9 @@ mod bare {
     //! component and the same JSON, but no limits beyond fuel, no deadline, no capture, no report.
 
     use wasmtime::component::{Component, Linker, ResourceTable};
-    use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store};
+    use wasmtime::{
+        Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store,
+    };
     use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
     wasmtime::component::bindgen!({ path: "../../wit", world: "tool-module", exports: { default: async } });
@@ -26,7 +33,10 @@ mod bare {
 
     impl WasiView for State {
         fn ctx(&mut self) -> WasiCtxView<'_> {
-            WasiCtxView { ctx: &mut self.0, table: &mut self.1 }
+            WasiCtxView {
+                ctx: &mut self.0,
+                table: &mut self.1,
+            }
         }
     }
 
@@ -70,7 +80,10 @@ mod bare {
         }
 
         pub async fn call(&self, tool: &str, arguments: &serde_json::Value) -> serde_json::Value {
-            let mut store = Store::new(&self.engine, State(WasiCtx::builder().build(), ResourceTable::new()));
+            let mut store = Store::new(
+                &self.engine,
+                State(WasiCtx::builder().build(), ResourceTable::new()),
+            );
             store.set_fuel(10_000_000_000).unwrap();
             store.set_epoch_deadline(1_000_000);
             let instance = self.pre.instantiate_async(&mut store).await.unwrap();
@@ -80,10 +93,18 @@ mod bare {
                 arguments: arguments.to_string(),
                 context: Vec::new(),
             };
-            let output = instance.toolhold_module_tools().call_call(&mut store, &invocation).await.unwrap();
+            let output = instance
+                .toolhold_module_tools()
+                .call_call(&mut store, &invocation)
+                .await
+                .unwrap();
             match output.unwrap() {
-                exports::toolhold::module::tools::Output::Value(json) => serde_json::from_str(&json).unwrap(),
-                exports::toolhold::module::tools::Output::Message(_) => unreachable!("the bench's tools return values"),
+                exports::toolhold::module::tools::Output::Value(json) => {
+                    serde_json::from_str(&json).unwrap()
+                }
+                exports::toolhold::module::tools::Output::Message(_) => {
+                    unreachable!("the bench's tools return values")
+                }
             }
         }
     }
@@ -98,14 +119,27 @@ struct Case {
 
 fn cases() -> Vec<Case> {
     vec![
-        Case { module: "calculator", tool: "evaluate", arguments: json!({"expression": "1+2"}) },
-        Case { module: "text", tool: "reverse", arguments: json!({"text": "abc"}) },
-        Case { module: "python", tool: "run", arguments: json!({"code": "1+2"}) },
+        Case {
+            module: "calculator",
+            tool: "evaluate",
+            arguments: json!({"expression": "1+2"}),
+        },
+        Case {
+            module: "text",
+            tool: "reverse",
+            arguments: json!({"text": "abc"}),
+        },
+        Case {
+            module: "python",
+            tool: "run",
+            arguments: json!({"code": "1+2"}),
+        },
     ]
 }
 
 fn component(module: &str) -> Option<Vec<u8>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../modules/{module}/{module}.wasm"));
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../modules/{module}/{module}.wasm"));
     let bytes = std::fs::read(&path).ok();
     if bytes.is_none() {
         eprintln!("{module}: not built, so not measured (toolhold build modules/{module})");
@@ -118,7 +152,11 @@ fn cache(folder: &Path) -> Cache {
 }
 
 fn registry(cache: Cache) -> Registry {
-    Registry::new(Engine::new(EngineConfig::default()).unwrap(), Some(cache), Policy::default())
+    Registry::new(
+        Engine::new(EngineConfig::default()).unwrap(),
+        Some(cache),
+        Policy::default(),
+    )
 }
 
 /// Fresh instance + call + JSON in and out, ours beside the bare one.
@@ -127,17 +165,28 @@ fn calls(c: &mut Criterion) {
     let folder = tempfile::tempdir().unwrap();
     let mut group = c.benchmark_group("call");
     for case in cases() {
-        let Some(bytes) = component(case.module) else { continue };
+        let Some(bytes) = component(case.module) else {
+            continue;
+        };
         let bare = bare::Bare::new(&bytes);
         let mut ours = registry(cache(folder.path()));
-        runtime.block_on(ours.load_bytes(case.module, bytes)).expect("the module loads");
+        runtime
+            .block_on(ours.load_bytes(case.module, bytes))
+            .expect("the module loads");
         let tool = format!("{}.{}", case.module, case.tool);
-        let invocation = Invocation { id: "bench", tool: &tool, arguments: &case.arguments, context: &[], timeout: None };
+        let invocation = Invocation {
+            id: "bench",
+            tool: &tool,
+            arguments: &case.arguments,
+            context: &[],
+            timeout: None,
+        };
         let output = runtime.block_on(ours.call(&invocation));
         assert!(output.result.is_ok(), "{:?}", output.result);
 
         group.bench_function(BenchmarkId::new("bare", case.module), |b| {
-            b.to_async(&runtime).iter(|| bare.call(case.tool, &case.arguments));
+            b.to_async(&runtime)
+                .iter(|| bare.call(case.tool, &case.arguments));
         });
         group.bench_function(BenchmarkId::new("toolhold", case.module), |b| {
             b.to_async(&runtime).iter(|| ours.call(&invocation));
@@ -150,18 +199,28 @@ fn calls(c: &mut Criterion) {
 fn loading(c: &mut Criterion) {
     let runtime = Runtime::new().unwrap();
     let mut group = c.benchmark_group("load");
-    group.sample_size(10).warm_up_time(Duration::from_millis(500));
+    group
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(500));
     for case in cases() {
-        let Some(bytes) = component(case.module) else { continue };
+        let Some(bytes) = component(case.module) else {
+            continue;
+        };
         let engine = Engine::new(EngineConfig::default()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let load = |cache: Option<Cache>| {
             let mut registry = Registry::new(engine.clone(), cache, Policy::default());
-            runtime.block_on(registry.load_bytes(case.module, bytes.clone())).expect("the module loads");
+            runtime
+                .block_on(registry.load_bytes(case.module, bytes.clone()))
+                .expect("the module loads");
         };
         load(Some(cache(folder.path())));
-        group.bench_function(BenchmarkId::new("cached", case.module), |b| b.iter(|| load(Some(cache(folder.path())))));
-        group.bench_function(BenchmarkId::new("compiled", case.module), |b| b.iter(|| load(None)));
+        group.bench_function(BenchmarkId::new("cached", case.module), |b| {
+            b.iter(|| load(Some(cache(folder.path()))))
+        });
+        group.bench_function(BenchmarkId::new("compiled", case.module), |b| {
+            b.iter(|| load(None))
+        });
     }
     group.finish();
 }

@@ -314,7 +314,7 @@ async fn load_candidate(
         on_event(LoadEvent::Compiling {
             module: name.clone(),
             bytes: size,
-        })
+        });
     })
     .await
 }

@@ -82,7 +82,7 @@ pub fn to_json(value: &Val, ty: &Type) -> Result<Value, String> {
             .map(|(v, t)| to_json(v, &t))
             .collect::<Result<Vec<_>, _>>()?
             .into(),
-        (Val::Variant(name, None), _) | (Val::Enum(name), _) => json!(name),
+        (Val::Variant(name, None) | Val::Enum(name), _) => json!(name),
         (Val::Variant(name, Some(payload)), Type::Variant(variant)) => {
             let case = variant
                 .cases()

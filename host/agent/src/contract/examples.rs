@@ -33,7 +33,9 @@ fn pick(tools: &[Tool]) -> Vec<Picked<'_>> {
     let mut seen = Vec::new();
     let (mut first, mut rest) = (Vec::new(), Vec::new());
     for tool in tools {
-        let Some(example) = tool.examples.first() else { continue };
+        let Some(example) = tool.examples.first() else {
+            continue;
+        };
         if seen.contains(&module(tool)) {
             rest.push((tool, example));
         } else {
@@ -55,11 +57,17 @@ fn pair<'a>(picked: &[Picked<'a>]) -> Option<(Picked<'a>, Picked<'a>)> {
 }
 
 fn user(text: String) -> Message {
-    Message::Text { role: Role::User, text }
+    Message::Text {
+        role: Role::User,
+        text,
+    }
 }
 
 fn assistant(text: String) -> Message {
-    Message::Text { role: Role::Assistant, text }
+    Message::Text {
+        role: Role::Assistant,
+        text,
+    }
 }
 
 fn exchange(tool: &Tool, example: &Example, index: u32) -> Message {

@@ -56,7 +56,9 @@ pub fn read(completion: &Completion) -> Result<Solution, String> {
 fn system(view: &View<'_>) -> String {
     let mut text = view.instructions.to_owned();
     if view.tools.is_empty() {
-        text.push_str("\n\nReply with one JSON object: {\"calls\": [], \"output\": <your answer>}.");
+        text.push_str(
+            "\n\nReply with one JSON object: {\"calls\": [], \"output\": <your answer>}.",
+        );
         return text;
     }
     text.push_str("\n\n# Tools\n");
@@ -78,22 +80,40 @@ fn describe(tool: &Tool, text: &mut String) {
         schema.remove("$schema");
         schema.remove("title");
     }
-    let _ = write!(text, "\n## {}\n{}\nParameters: {parameters}\n", tool.name, tool.description);
+    let _ = write!(
+        text,
+        "\n## {}\n{}\nParameters: {parameters}\n",
+        tool.name, tool.description
+    );
 }
 
 fn render(message: &Message, reasons: bool, out: &mut Vec<ChatMessage>) {
     match message {
-        Message::Text { role: Role::System, text } => out.push(ChatMessage::system(text.clone())),
-        Message::Text { role: Role::User, text } => out.push(ChatMessage::user(text.clone())),
-        Message::Text { role: Role::Assistant, text } => {
-            out.push(ChatMessage::assistant(json!({"calls": [], "output": text}).to_string()));
+        Message::Text {
+            role: Role::System,
+            text,
+        } => out.push(ChatMessage::system(text.clone())),
+        Message::Text {
+            role: Role::User,
+            text,
+        } => out.push(ChatMessage::user(text.clone())),
+        Message::Text {
+            role: Role::Assistant,
+            text,
+        } => {
+            out.push(ChatMessage::assistant(
+                json!({"calls": [], "output": text}).to_string(),
+            ));
         }
         Message::Exchange(exchange) => {
             out.push(ChatMessage::assistant(solution(exchange, reasons)));
             out.push(ChatMessage::user(results(exchange)));
         }
         Message::Rejected { reply, reason } => {
-            out.push(ChatMessage::assistant(crate::guard::validate::cut(reply, MAX_REJECTED)));
+            out.push(ChatMessage::assistant(crate::guard::validate::cut(
+                reply,
+                MAX_REJECTED,
+            )));
             out.push(ChatMessage::user(format!(
                 "That reply could not be used: {reason}. Reply again, with one JSON object of the form described above."
             )));
@@ -126,8 +146,14 @@ fn results(exchange: &Exchange) -> String {
     for answered in &exchange.calls {
         let (tool, fence) = (&answered.call.tool, &answered.fence);
         let kind = if answered.failed { "error" } else { "result" };
-        let _ = writeln!(text, "<{kind} {fence} tool=\"{tool}\">\n{}\n</{kind} {fence}>", answered.text);
+        let _ = writeln!(
+            text,
+            "<{kind} {fence} tool=\"{tool}\">\n{}\n</{kind} {fence}>",
+            answered.text
+        );
     }
-    text.push_str("Call the next tool that the task needs, or give the output if nothing is missing.");
+    text.push_str(
+        "Call the next tool that the task needs, or give the output if nothing is missing.",
+    );
     text
 }

@@ -54,13 +54,21 @@ pub fn request(view: &View<'_>) -> ChatRequest {
 pub fn read(completion: &Completion, view: &View<'_>) -> Result<Solution, String> {
     let mut solution = Solution::default();
     for call in &completion.tool_calls {
-        let text = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
+        let text = if call.arguments.trim().is_empty() {
+            "{}"
+        } else {
+            &call.arguments
+        };
         let arguments: Value = serde_json::from_str(text)
             .map_err(|error| format!("the arguments of {} are not JSON: {error}", call.name))?;
         if call.name == FINISH && view.output_schema.is_some() {
             solution.output = arguments.get("output").cloned();
         } else {
-            solution.calls.push(Requested { tool: tool(&call.name), arguments, reason: None });
+            solution.calls.push(Requested {
+                tool: tool(&call.name),
+                arguments,
+                reason: None,
+            });
         }
     }
     if solution.calls.is_empty() && solution.output.is_none() {
@@ -94,11 +102,16 @@ fn lowered(schema: &Value) -> Value {
 }
 
 fn describe(from: &Value, to: &mut Value) {
-    let (Some(from), Some(to)) = (from.get("properties").and_then(Value::as_object), to.get_mut("properties")) else {
+    let (Some(from), Some(to)) = (
+        from.get("properties").and_then(Value::as_object),
+        to.get_mut("properties"),
+    ) else {
         return;
     };
     for (name, property) in from {
-        if let (Some(text), Some(Value::Object(target))) = (property.get("description"), to.get_mut(name)) {
+        if let (Some(text), Some(Value::Object(target))) =
+            (property.get("description"), to.get_mut(name))
+        {
             target.insert("description".into(), text.clone());
         }
     }
@@ -106,9 +119,18 @@ fn describe(from: &Value, to: &mut Value) {
 
 fn render(message: &Message, out: &mut Vec<ChatMessage>) {
     match message {
-        Message::Text { role: Role::System, text } => out.push(ChatMessage::system(text.clone())),
-        Message::Text { role: Role::User, text } => out.push(ChatMessage::user(text.clone())),
-        Message::Text { role: Role::Assistant, text } => out.push(ChatMessage::assistant(text.clone())),
+        Message::Text {
+            role: Role::System,
+            text,
+        } => out.push(ChatMessage::system(text.clone())),
+        Message::Text {
+            role: Role::User,
+            text,
+        } => out.push(ChatMessage::user(text.clone())),
+        Message::Text {
+            role: Role::Assistant,
+            text,
+        } => out.push(ChatMessage::assistant(text.clone())),
         Message::Exchange(exchange) => {
             let calls = exchange
                 .calls
@@ -119,9 +141,13 @@ fn render(message: &Message, out: &mut Vec<ChatMessage>) {
                     arguments: answered.call.arguments.to_string(),
                 })
                 .collect();
-            out.push(ChatMessage::assistant_calls(calls));
+            out.push(ChatMessage::assistant_calls(None, calls));
             for answered in &exchange.calls {
-                let text = if answered.failed { format!("error: {}", answered.text) } else { answered.text.clone() };
+                let text = if answered.failed {
+                    format!("error: {}", answered.text)
+                } else {
+                    answered.text.clone()
+                };
                 out.push(ChatMessage::tool(answered.call.id.clone(), text));
             }
         }
@@ -129,7 +155,9 @@ fn render(message: &Message, out: &mut Vec<ChatMessage>) {
             if !reply.is_empty() {
                 out.push(ChatMessage::assistant(reply.clone()));
             }
-            out.push(ChatMessage::user(format!("That reply could not be used: {reason}.")));
+            out.push(ChatMessage::user(format!(
+                "That reply could not be used: {reason}."
+            )));
         }
     }
 }

@@ -32,9 +32,15 @@ impl Repeats {
         let seen = self
             .seen
             .entry(key(&call.tool, &call.arguments))
-            .or_insert_with(|| Seen { text: text.to_owned(), times: 0 });
+            .or_insert_with(|| Seen {
+                text: text.to_owned(),
+                times: 0,
+            });
         if seen.text != text {
-            *seen = Seen { text: text.to_owned(), times: 0 };
+            *seen = Seen {
+                text: text.to_owned(),
+                times: 0,
+            };
         }
         seen.times += 1;
     }
@@ -55,7 +61,11 @@ mod tests {
     #[test]
     fn the_third_identical_call_is_intercepted() {
         let mut repeats = Repeats::default();
-        let call = |arguments| Requested { tool: "t".into(), arguments, reason: None };
+        let call = |arguments| Requested {
+            tool: "t".into(),
+            arguments,
+            reason: None,
+        };
         repeats.record(&call(json!({"a": 1, "b": 2})), "7");
         assert_eq!(repeats.intercept("t", &json!({"a": 1, "b": 2})), None);
         repeats.record(&call(json!({"b": 2, "a": 1})), "7");
@@ -66,7 +76,11 @@ mod tests {
     #[test]
     fn a_changing_result_is_polling_and_allowed() {
         let mut repeats = Repeats::default();
-        let call = Requested { tool: "t".into(), arguments: json!({}), reason: None };
+        let call = Requested {
+            tool: "t".into(),
+            arguments: json!({}),
+            reason: None,
+        };
         for text in ["1", "2", "3", "4"] {
             repeats.record(&call, text);
             assert_eq!(repeats.intercept("t", &json!({})), None);

@@ -15,7 +15,9 @@ impl Validator {
     /// # Errors
     /// What is wrong with the schema. References to other documents are errors: nothing is fetched.
     pub fn new(schema: &Value) -> Result<Self, String> {
-        jsonschema::validator_for(schema).map(|inner| Self { inner }).map_err(|error| error.to_string())
+        jsonschema::validator_for(schema)
+            .map(|inner| Self { inner })
+            .map_err(|error| error.to_string())
     }
 
     /// # Errors
@@ -27,7 +29,11 @@ impl Validator {
             .take(SHOWN + 1)
             .map(|error| {
                 let path = error.instance_path().to_string();
-                let place = if path.is_empty() { String::new() } else { format!("{path}: ") };
+                let place = if path.is_empty() {
+                    String::new()
+                } else {
+                    format!("{path}: ")
+                };
                 cut(&format!("{place}{error}"), 300)
             })
             .collect();
@@ -58,8 +64,14 @@ mod tests {
     #[test]
     fn faults_name_the_place_and_the_expectation() {
         let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n", "m"]});
-        let error = Validator::new(&schema).unwrap().check(&json!({"n": "x"})).unwrap_err();
-        assert!(error.contains("/n: \"x\" is not of type \"integer\""), "{error}");
+        let error = Validator::new(&schema)
+            .unwrap()
+            .check(&json!({"n": "x"}))
+            .unwrap_err();
+        assert!(
+            error.contains("/n: \"x\" is not of type \"integer\""),
+            "{error}"
+        );
         assert!(error.contains("\"m\" is a required property"), "{error}");
     }
 

@@ -46,7 +46,10 @@ pub fn compose(tools: &[Tool], output: Option<&Value>, how: Composition) -> Valu
         let empty = json!({"type": "array", "items": {}, "maxItems": 0});
         return lowering.finish(solution(empty, output));
     }
-    let calls: Vec<Value> = tools.iter().map(|tool| call(tool, how.reasons, &mut lowering)).collect();
+    let calls: Vec<Value> = tools
+        .iter()
+        .map(|tool| call(tool, how.reasons, &mut lowering))
+        .collect();
     let list = |least: usize| json!({"type": "array", "items": {"anyOf": calls}, "minItems": least, "maxItems": how.max_calls});
     let schema = match how.shape {
         Shape::Both => solution(list(0), json!({"anyOf": [output, {"type": "null"}]})),
@@ -73,11 +76,18 @@ fn call(tool: &Tool, reasons: bool, lowering: &mut Lowering) -> Value {
     properties.insert("_tool".into(), json!({"const": tool.name}));
     let mut required = vec![json!("_tool")];
     if reasons {
-        properties.insert("_reasoningForCall".into(), json!({"type": "string", "maxLength": 200}));
+        properties.insert(
+            "_reasoningForCall".into(),
+            json!({"type": "string", "maxLength": 200}),
+        );
         required.push(json!("_reasoningForCall"));
     }
     if let Some(Value::Object(own)) = parameters.get("properties") {
-        properties.extend(own.iter().filter(|(key, _)| !key.starts_with('_')).map(|(k, v)| (k.clone(), v.clone())));
+        properties.extend(
+            own.iter()
+                .filter(|(key, _)| !key.starts_with('_'))
+                .map(|(k, v)| (k.clone(), v.clone())),
+        );
     }
     if let Some(Value::Array(own)) = parameters.get("required") {
         required.extend(own.iter().cloned());
@@ -101,7 +111,12 @@ mod tests {
         }
     }
 
-    const HOW: Composition = Composition { shape: Shape::Exclusive, reasons: true, max_calls: 4, max_string: None };
+    const HOW: Composition = Composition {
+        shape: Shape::Exclusive,
+        reasons: true,
+        max_calls: 4,
+        max_string: None,
+    };
 
     #[test]
     fn exclusive_means_calls_or_output() {
@@ -116,10 +131,21 @@ mod tests {
 
     #[test]
     fn the_model_writes_the_tool_first_and_calls_before_output() {
-        let text = compose(&[tool("a.b")], None, Composition { shape: Shape::Both, ..HOW }).to_string();
+        let text = compose(
+            &[tool("a.b")],
+            None,
+            Composition {
+                shape: Shape::Both,
+                ..HOW
+            },
+        )
+        .to_string();
         let at = |needle: &str| text.find(needle).unwrap();
         assert!(at("\"calls\"") < at("\"output\""));
-        assert!(at("\"_tool\"") < at("\"_reasoningForCall\"") && at("\"_reasoningForCall\"") < at("\"x\""));
+        assert!(
+            at("\"_tool\"") < at("\"_reasoningForCall\"")
+                && at("\"_reasoningForCall\"") < at("\"x\"")
+        );
     }
 
     #[test]

@@ -21,12 +21,18 @@ pub struct Lowering {
 
 impl Lowering {
     pub fn new(max_string: Option<u32>) -> Self {
-        Self { max_string, definitions: Map::new() }
+        Self {
+            max_string,
+            definitions: Map::new(),
+        }
     }
 
     /// `schema` in safe keywords. `owner` keeps the definitions of different schemas apart.
     pub fn lower(&mut self, schema: &Value, owner: &str) -> Value {
-        let prefix: String = owner.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        let prefix: String = owner
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+            .collect();
         for keyword in ["$defs", "definitions"] {
             if let Some(Value::Object(definitions)) = schema.get(keyword) {
                 for (name, definition) in definitions {
@@ -55,9 +61,14 @@ impl Lowering {
             return json!({});
         }
         if let Some(Value::String(reference)) = schema.get("$ref") {
-            let name = reference.strip_prefix("#/$defs/").or_else(|| reference.strip_prefix("#/definitions/"));
+            let name = reference
+                .strip_prefix("#/$defs/")
+                .or_else(|| reference.strip_prefix("#/definitions/"));
             // Other references (`#`, `#anchor`, URLs) are refused by servers: anything goes there.
-            return name.map_or(json!({}), |name| json!({"$ref": format!("#/$defs/{prefix}_{name}")}));
+            return name.map_or(
+                json!({}),
+                |name| json!({"$ref": format!("#/$defs/{prefix}_{name}")}),
+            );
         }
         if let Some(Value::Array(all)) = schema.get("allOf") {
             return match all.as_slice() {
@@ -67,7 +78,10 @@ impl Lowering {
         }
         for keyword in ["anyOf", "oneOf"] {
             if let Some(Value::Array(branches)) = schema.get(keyword) {
-                let branches: Vec<_> = branches.iter().map(|b| self.node(b, prefix, depth + 1)).collect();
+                let branches: Vec<_> = branches
+                    .iter()
+                    .map(|b| self.node(b, prefix, depth + 1))
+                    .collect();
                 return json!({"anyOf": branches});
             }
         }
@@ -89,8 +103,10 @@ impl Lowering {
         if schema.get("nullable") == Some(&Value::Bool(true)) && !types.contains(&"null") {
             types.push("null");
         }
-        let mut branches: Vec<Value> =
-            types.iter().map(|ty| self.one_type(ty, schema, prefix, depth)).collect();
+        let mut branches: Vec<Value> = types
+            .iter()
+            .map(|ty| self.one_type(ty, schema, prefix, depth))
+            .collect();
         match branches.len() {
             1 => branches.remove(0),
             _ => json!({"anyOf": branches}),
@@ -100,7 +116,7 @@ impl Lowering {
     fn one_type(&self, ty: &str, schema: &Map<String, Value>, prefix: &str, depth: usize) -> Value {
         let mut out = Map::new();
         out.insert("type".into(), json!(ty));
-        let mut keep = |out: &mut Map<String, Value>, keys: &[&str]| {
+        let keep = |out: &mut Map<String, Value>, keys: &[&str]| {
             for key in keys {
                 if let Some(value) = schema.get(*key) {
                     out.insert((*key).into(), value.clone());
@@ -110,9 +126,10 @@ impl Lowering {
         match ty {
             "object" => {
                 let properties: Map<String, Value> = match schema.get("properties") {
-                    Some(Value::Object(own)) => {
-                        own.iter().map(|(k, v)| (k.clone(), self.node(v, prefix, depth + 1))).collect()
-                    }
+                    Some(Value::Object(own)) => own
+                        .iter()
+                        .map(|(k, v)| (k.clone(), self.node(v, prefix, depth + 1)))
+                        .collect(),
                     _ => Map::new(),
                 };
                 let additional = match schema.get("additionalProperties") {
@@ -123,7 +140,9 @@ impl Lowering {
                 };
                 if let Some(Value::Array(required)) = schema.get("required") {
                     // A required key without a schema of its own confuses two of three grammars.
-                    let known = required.iter().filter(|k| k.as_str().is_some_and(|k| properties.contains_key(k)));
+                    let known = required
+                        .iter()
+                        .filter(|k| k.as_str().is_some_and(|k| properties.contains_key(k)));
                     out.insert("required".into(), known.cloned().collect());
                 }
                 if !properties.is_empty() {
@@ -136,7 +155,10 @@ impl Lowering {
             "array" => {
                 let items = match (schema.get("prefixItems"), schema.get("items")) {
                     (Some(Value::Array(each)), _) => {
-                        let each: Vec<_> = each.iter().map(|i| self.node(i, prefix, depth + 1)).collect();
+                        let each: Vec<_> = each
+                            .iter()
+                            .map(|i| self.node(i, prefix, depth + 1))
+                            .collect();
                         json!({"anyOf": each})
                     }
                     (_, Some(items)) => self.node(items, prefix, depth + 1),
@@ -147,8 +169,14 @@ impl Lowering {
             }
             "string" => {
                 keep(&mut out, &["minLength", "maxLength"]);
-                let pattern = schema.get("pattern").and_then(Value::as_str).filter(|p| is_safe_pattern(p));
-                let format = schema.get("format").and_then(Value::as_str).filter(|f| FORMATS.contains(f));
+                let pattern = schema
+                    .get("pattern")
+                    .and_then(Value::as_str)
+                    .filter(|p| is_safe_pattern(p));
+                let format = schema
+                    .get("format")
+                    .and_then(Value::as_str)
+                    .filter(|f| FORMATS.contains(f));
                 if let Some(pattern) = pattern {
                     // A pattern together with a length is ignored by two of three.
                     out.retain(|key, _| key == "type");
@@ -156,12 +184,16 @@ impl Lowering {
                 } else if let Some(format) = format {
                     out.retain(|key, _| key == "type");
                     out.insert("format".into(), json!(format));
-                } else if let (Some(max), false) = (self.max_string, out.contains_key("maxLength")) {
+                } else if let (Some(max), false) = (self.max_string, out.contains_key("maxLength"))
+                {
                     let least = out.get("minLength").and_then(Value::as_u64).unwrap_or(0);
                     out.insert("maxLength".into(), json!(u64::from(max).max(least)));
                 }
             }
-            "integer" => keep(&mut out, &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"]),
+            "integer" => keep(
+                &mut out,
+                &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"],
+            ),
             _ => {}
         }
         Value::Object(out)
@@ -170,7 +202,10 @@ impl Lowering {
 
 /// Anchored at both ends, and without the classes that llama.cpp reads as letters.
 fn is_safe_pattern(pattern: &str) -> bool {
-    pattern.starts_with('^') && pattern.ends_with('$') && !pattern.contains('\\') && !pattern.contains("(?")
+    pattern.starts_with('^')
+        && pattern.ends_with('$')
+        && !pattern.contains('\\')
+        && !pattern.contains("(?")
 }
 
 #[cfg(test)]
@@ -182,16 +217,43 @@ mod tests {
         let lower = |schema: Value| Lowering::new(None).lower(&schema, "t");
         for (schema, expect) in [
             (json!(true), json!({})),
-            (json!({"type": ["string", "null"]}), json!({"anyOf": [{"type": "string"}, {"type": "null"}]})),
-            (json!({"type": "string", "nullable": true}), json!({"anyOf": [{"type": "string"}, {"type": "null"}]})),
-            (json!({"type": "number", "minimum": 0.5}), json!({"type": "number"})),
-            (json!({"type": "integer", "minimum": 1}), json!({"type": "integer", "minimum": 1})),
-            (json!({"type": "string", "pattern": "\\d+"}), json!({"type": "string"})),
-            (json!({"type": "string", "pattern": "^[a-z]$", "maxLength": 3}), json!({"type": "string", "pattern": "^[a-z]$"})),
-            (json!({"type": "string", "format": "email"}), json!({"type": "string"})),
-            (json!({"type": "array", "uniqueItems": true}), json!({"type": "array", "items": {}})),
+            (
+                json!({"type": ["string", "null"]}),
+                json!({"anyOf": [{"type": "string"}, {"type": "null"}]}),
+            ),
+            (
+                json!({"type": "string", "nullable": true}),
+                json!({"anyOf": [{"type": "string"}, {"type": "null"}]}),
+            ),
+            (
+                json!({"type": "number", "minimum": 0.5}),
+                json!({"type": "number"}),
+            ),
+            (
+                json!({"type": "integer", "minimum": 1}),
+                json!({"type": "integer", "minimum": 1}),
+            ),
+            (
+                json!({"type": "string", "pattern": "\\d+"}),
+                json!({"type": "string"}),
+            ),
+            (
+                json!({"type": "string", "pattern": "^[a-z]$", "maxLength": 3}),
+                json!({"type": "string", "pattern": "^[a-z]$"}),
+            ),
+            (
+                json!({"type": "string", "format": "email"}),
+                json!({"type": "string"}),
+            ),
+            (
+                json!({"type": "array", "uniqueItems": true}),
+                json!({"type": "array", "items": {}}),
+            ),
             (json!({"type": "object"}), json!({"type": "object"})),
-            (json!({"oneOf": [{"const": 1}]}), json!({"anyOf": [{"const": 1}]})),
+            (
+                json!({"oneOf": [{"const": 1}]}),
+                json!({"anyOf": [{"const": 1}]}),
+            ),
         ] {
             assert_eq!(lower(schema.clone()), expect, "{schema}");
         }
@@ -200,8 +262,14 @@ mod tests {
     #[test]
     fn definitions_of_two_tools_do_not_meet() {
         let mut lowering = Lowering::new(None);
-        let a = lowering.lower(&json!({"$ref": "#/$defs/N", "$defs": {"N": {"type": "integer"}}}), "a.x");
-        let b = lowering.lower(&json!({"$ref": "#/$defs/N", "$defs": {"N": {"type": "string"}}}), "b.x");
+        let a = lowering.lower(
+            &json!({"$ref": "#/$defs/N", "$defs": {"N": {"type": "integer"}}}),
+            "a.x",
+        );
+        let b = lowering.lower(
+            &json!({"$ref": "#/$defs/N", "$defs": {"N": {"type": "string"}}}),
+            "b.x",
+        );
         let all = lowering.finish(json!({"anyOf": [a, b]}));
         assert_eq!(all["$defs"]["a_x_N"]["type"], "integer");
         assert_eq!(all["$defs"]["b_x_N"]["type"], "string");
@@ -211,8 +279,17 @@ mod tests {
     #[test]
     fn strings_are_bounded_where_nobody_bounded_them() {
         let mut lowering = Lowering::new(Some(50));
-        assert_eq!(lowering.lower(&json!({"type": "string"}), "t")["maxLength"], 50);
-        assert_eq!(lowering.lower(&json!({"type": "string", "maxLength": 9}), "t")["maxLength"], 9);
-        assert_eq!(lowering.lower(&json!({"type": "string", "minLength": 60}), "t")["maxLength"], 60);
+        assert_eq!(
+            lowering.lower(&json!({"type": "string"}), "t")["maxLength"],
+            50
+        );
+        assert_eq!(
+            lowering.lower(&json!({"type": "string", "maxLength": 9}), "t")["maxLength"],
+            9
+        );
+        assert_eq!(
+            lowering.lower(&json!({"type": "string", "minLength": 60}), "t")["maxLength"],
+            60
+        );
     }
 }

@@ -45,7 +45,9 @@ impl Solution {
         let output = object.remove("output").filter(|output| !output.is_null());
         let calls = match object.remove("calls") {
             None | Some(Value::Null) => Vec::new(),
-            Some(Value::Array(calls)) => calls.into_iter().map(requested).collect::<Result<_, _>>()?,
+            Some(Value::Array(calls)) => {
+                calls.into_iter().map(requested).collect::<Result<_, _>>()?
+            }
             Some(_) => return Err("\"calls\" must be a list".into()),
         };
         if calls.is_empty() && output.is_none() {
@@ -68,8 +70,15 @@ fn requested(call: Value) -> Result<Requested, String> {
         _ => None,
     };
     // Unknown reserved properties are no parameters (PROTOCOL.md, 3).
-    let arguments: Map<String, Value> = call.into_iter().filter(|(key, _)| !key.starts_with('_')).collect();
-    Ok(Requested { tool, arguments: arguments.into(), reason })
+    let arguments: Map<String, Value> = call
+        .into_iter()
+        .filter(|(key, _)| !key.starts_with('_'))
+        .collect();
+    Ok(Requested {
+        tool,
+        arguments: arguments.into(),
+        reason,
+    })
 }
 
 #[cfg(test)]
@@ -85,7 +94,11 @@ mod tests {
         .unwrap();
         assert_eq!(
             solution.calls,
-            [Requested { tool: "a.b".into(), arguments: json!({"x": 1}), reason: Some("because".into()) }]
+            [Requested {
+                tool: "a.b".into(),
+                arguments: json!({"x": 1}),
+                reason: Some("because".into())
+            }]
         );
         assert_eq!(solution.output, None);
     }
@@ -97,7 +110,10 @@ mod tests {
             (r#"{"calls":[{"_tool":"a"#, "not one JSON object"),
             ("[]", "keys calls and output"),
             ("{}", "neither a call nor an output"),
-            (r#"{"calls":[],"output":null}"#, "neither a call nor an output"),
+            (
+                r#"{"calls":[],"output":null}"#,
+                "neither a call nor an output",
+            ),
             (r#"{"calls":{},"output":null}"#, "must be a list"),
             (r#"{"calls":[1]}"#, "must be an object"),
             (r#"{"calls":[{"x":1}]}"#, "lacks \"_tool\""),

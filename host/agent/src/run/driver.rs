@@ -44,7 +44,9 @@ impl Run {
     pub async fn finished(mut self) -> Result<(), RunError> {
         match (&mut self.task).await {
             Ok(result) => result,
-            Err(error) => Err(RunError::Journal { source: std::io::Error::other(error) }),
+            Err(error) => Err(RunError::Journal {
+                source: std::io::Error::other(error),
+            }),
         }
     }
 }
@@ -72,10 +74,20 @@ impl Driver {
             model: self.model.clone(),
             toolbox: self.toolbox.clone(),
             places: Arc::new(Semaphore::new(parallel)),
-            out: Publisher { run: id, seq: 0, journal, sender },
+            out: Publisher {
+                run: id,
+                seq: 0,
+                journal,
+                sender,
+            },
         };
         let task = tokio::spawn(performer.perform(machine, timeout, cancel.clone()));
-        Ok(Run { id, events, cancel, task })
+        Ok(Run {
+            id,
+            events,
+            cancel,
+            task,
+        })
     }
 }
 
@@ -87,7 +99,12 @@ struct Performer {
 }
 
 impl Performer {
-    async fn perform(mut self, mut machine: Machine, timeout: Duration, cancel: CancellationToken) -> Result<(), RunError> {
+    async fn perform(
+        mut self,
+        mut machine: Machine,
+        timeout: Duration,
+        cancel: CancellationToken,
+    ) -> Result<(), RunError> {
         let started = Instant::now();
         let deadline = tokio::time::Instant::from_std(started + timeout);
         // Unbounded in count, bounded in bytes: the client caps the size of a reply.
@@ -140,7 +157,10 @@ impl Performer {
         async move {
             let _place = places.acquire_owned().await;
             let result = toolbox.call(&call).await;
-            Input::Called { id: call.id, result }
+            Input::Called {
+                id: call.id,
+                result,
+            }
         }
     }
 }
@@ -161,14 +181,30 @@ impl Publisher {
             // Native calls are shown when they are whole, by `plan`.
             Delta::ToolCall { .. } => return Ok(()),
         };
-        self.publish(EventKind::Delta { step, text, reasoning }).await
+        self.publish(EventKind::Delta {
+            step,
+            text,
+            reasoning,
+        })
+        .await
     }
 
     async fn publish(&mut self, kind: EventKind) -> Result<(), RunError> {
-        let at_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-        let event = Event { run: self.run, seq: self.seq, at_ms: u64::try_from(at_ms).unwrap_or(u64::MAX), kind };
+        let at_ms = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_millis();
+        let event = Event {
+            run: self.run,
+            seq: self.seq,
+            at_ms: u64::try_from(at_ms).unwrap_or(u64::MAX),
+            kind,
+        };
         self.seq += 1;
-        self.journal.append(&event).await.map_err(|source| RunError::Journal { source })?;
+        self.journal
+            .append(&event)
+            .await
+            .map_err(|source| RunError::Journal { source })?;
         // A reader that went away does not end the run; its journal is still being written.
         let _ = self.sender.send(event).await;
         Ok(())

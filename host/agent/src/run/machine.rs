@@ -80,11 +80,24 @@ impl Machine {
     pub fn new(request: RunRequest, model: String, tools: Vec<Tool>) -> Result<Self, RunError> {
         let mut validators = HashMap::new();
         for tool in &tools {
-            let failed = |reason| RunError::ToolSchema { tool: tool.name.clone(), reason };
+            let failed = |reason| RunError::ToolSchema {
+                tool: tool.name.clone(),
+                reason,
+            };
             let arguments = Validator::new(&tool.parameters).map_err(failed)?;
-            let result = tool.output.as_ref().map(Validator::new).transpose().map_err(failed)?;
-            if validators.insert(tool.name.clone(), (arguments, result)).is_some() {
-                return Err(RunError::DuplicateTool { name: tool.name.clone() });
+            let result = tool
+                .output
+                .as_ref()
+                .map(Validator::new)
+                .transpose()
+                .map_err(failed)?;
+            if validators
+                .insert(tool.name.clone(), (arguments, result))
+                .is_some()
+            {
+                return Err(RunError::DuplicateTool {
+                    name: tool.name.clone(),
+                });
             }
         }
         let output = request
@@ -93,7 +106,10 @@ impl Machine {
             .map(Validator::new)
             .transpose()
             .map_err(|reason| RunError::OutputSchema { reason })?;
-        let context = vec![Message::Text { role: Role::User, text: request.task.clone() }];
+        let context = vec![Message::Text {
+            role: Role::User,
+            text: request.task.clone(),
+        }];
         Ok(Self {
             request,
             model,
@@ -132,15 +148,42 @@ impl Machine {
             }
             Input::Replied(completion) => self.replied(&completion, &mut effects, elapsed),
             Input::ModelFailed(error) => {
-                let failure = RunFailure { class: error.class(), message: error.to_string() };
-                self.finish(StopReason::Model, Value::Null, Some(failure), &mut effects, elapsed);
+                let failure = RunFailure {
+                    class: error.class(),
+                    message: error.to_string(),
+                };
+                self.finish(
+                    StopReason::Model,
+                    Value::Null,
+                    Some(failure),
+                    &mut effects,
+                    elapsed,
+                );
             }
             Input::Called { id, result } => self.called(&id, result, &mut effects, elapsed),
-            Input::Cancelled => self.finish(StopReason::Cancelled, Value::Null, None, &mut effects, elapsed),
+            Input::Cancelled => self.finish(
+                StopReason::Cancelled,
+                Value::Null,
+                None,
+                &mut effects,
+                elapsed,
+            ),
             Input::TimedOut => {
-                let message = format!("the run did not finish within {} s", self.request.settings.timeout.as_secs_f32());
-                let failure = RunFailure { class: ErrorClass::Retryable, message };
-                self.finish(StopReason::Timeout, Value::Null, Some(failure), &mut effects, elapsed);
+                let message = format!(
+                    "the run did not finish within {} s",
+                    self.request.settings.timeout.as_secs_f32()
+                );
+                let failure = RunFailure {
+                    class: ErrorClass::Retryable,
+                    message,
+                };
+                self.finish(
+                    StopReason::Timeout,
+                    Value::Null,
+                    Some(failure),
+                    &mut effects,
+                    elapsed,
+                );
             }
         }
         effects
@@ -161,18 +204,48 @@ impl Machine {
     fn ask(&mut self, effects: &mut Effects, elapsed: Duration) {
         let settings = &self.request.settings;
         if self.step >= settings.max_steps {
-            let message = format!("no output after {} steps (run.max_steps)", settings.max_steps);
-            let failure = RunFailure { class: ErrorClass::Correctable, message };
-            return self.finish(StopReason::MaxSteps, Value::Null, Some(failure), effects, elapsed);
+            let message = format!(
+                "no output after {} steps (run.max_steps)",
+                settings.max_steps
+            );
+            let failure = RunFailure {
+                class: ErrorClass::Correctable,
+                message,
+            };
+            return self.finish(
+                StopReason::MaxSteps,
+                Value::Null,
+                Some(failure),
+                effects,
+                elapsed,
+            );
         }
-        if let Some(budget) = settings.token_budget.filter(|budget| self.tokens >= *budget) {
-            let message = format!("{} of {budget} tokens were used before there was an output (run.token_budget)", self.tokens);
-            let failure = RunFailure { class: ErrorClass::Correctable, message };
-            return self.finish(StopReason::TokenBudget, Value::Null, Some(failure), effects, elapsed);
+        if let Some(budget) = settings
+            .token_budget
+            .filter(|budget| self.tokens >= *budget)
+        {
+            let message = format!(
+                "{} of {budget} tokens were used before there was an output (run.token_budget)",
+                self.tokens
+            );
+            let failure = RunFailure {
+                class: ErrorClass::Correctable,
+                message,
+            };
+            return self.finish(
+                StopReason::TokenBudget,
+                Value::Null,
+                Some(failure),
+                effects,
+                elapsed,
+            );
         }
         self.step += 1;
         let request = settings.contract.request(&self.view());
-        effects.events.push(EventKind::Request { step: self.step, body: request.body() });
+        effects.events.push(EventKind::Request {
+            step: self.step,
+            body: request.body(),
+        });
         effects.actions.push(Action::Ask(Box::new(request)));
     }
 
@@ -187,7 +260,12 @@ impl Machine {
             first_token_ms: completion.time_to_first_token.map(millis),
             duration_ms: millis(completion.duration),
         });
-        match self.request.settings.contract.read(completion, &self.view()) {
+        match self
+            .request
+            .settings
+            .contract
+            .read(completion, &self.view())
+        {
             Ok(solution) => self.solved(solution, completion, effects, elapsed),
             Err(reason) => self.reject(&completion.content, reason, effects, elapsed),
         }
@@ -203,18 +281,36 @@ impl Machine {
                 self.unusable,
                 cut(reply, 200)
             );
-            let failure = RunFailure { class: ErrorClass::Correctable, message };
-            return self.finish(StopReason::Unusable, Value::Null, Some(failure), effects, elapsed);
+            let failure = RunFailure {
+                class: ErrorClass::Correctable,
+                message,
+            };
+            return self.finish(
+                StopReason::Unusable,
+                Value::Null,
+                Some(failure),
+                effects,
+                elapsed,
+            );
         }
         effects.events.push(EventKind::Notice {
             step: self.step,
             message: format!("the reply could not be used, asking again: {reason}"),
         });
-        self.context.push(Message::Rejected { reply: reply.to_owned(), reason });
+        self.context.push(Message::Rejected {
+            reply: reply.to_owned(),
+            reason,
+        });
         self.ask(effects, elapsed);
     }
 
-    fn solved(&mut self, solution: Solution, completion: &Completion, effects: &mut Effects, elapsed: Duration) {
+    fn solved(
+        &mut self,
+        solution: Solution,
+        completion: &Completion,
+        effects: &mut Effects,
+        elapsed: Duration,
+    ) {
         if let (Some(output), Some(validator)) = (&solution.output, &self.output)
             && let Err(reason) = validator.check(output)
         {
@@ -223,7 +319,13 @@ impl Machine {
         }
         self.unusable = 0;
         if solution.calls.is_empty() {
-            return self.finish(StopReason::Output, solution.output.unwrap_or_default(), None, effects, elapsed);
+            return self.finish(
+                StopReason::Output,
+                solution.output.unwrap_or_default(),
+                None,
+                effects,
+                elapsed,
+            );
         }
         self.held = solution.output;
         let calls: Vec<(Requested, Call)> = solution
@@ -249,14 +351,32 @@ impl Machine {
             let fence = self.derive("fence", index);
             self.calls += 1;
             let refusal = self.refusal(&call);
-            self.open.push(Open { call: call.clone(), fence, answer: None });
+            self.open.push(Open {
+                call: call.clone(),
+                fence,
+                answer: None,
+            });
             if let Some(failure) = refusal {
-                self.answered(&call, Err(failure), ToolUsage::default(), Vec::new(), effects);
+                self.answered(
+                    &call,
+                    Err(failure),
+                    ToolUsage::default(),
+                    Vec::new(),
+                    effects,
+                );
                 continue;
             }
             let timeout = self.request.settings.call_timeout;
-            effects.events.push(EventKind::ToolStart { step: self.step, call: call.clone() });
-            effects.actions.push(Action::Call(ToolCall { id: call.id, tool: call.tool, arguments: call.arguments, timeout }));
+            effects.events.push(EventKind::ToolStart {
+                step: self.step,
+                call: call.clone(),
+            });
+            effects.actions.push(Action::Call(ToolCall {
+                id: call.id,
+                tool: call.tool,
+                arguments: call.arguments,
+                timeout,
+            }));
         }
         self.proceed(effects, elapsed);
     }
@@ -264,25 +384,49 @@ impl Machine {
     /// Why a call is not made: each refusal is a message to the model that says which rule.
     fn refusal(&self, call: &Call) -> Option<ToolFailure> {
         let failure = |kind: &str, message| {
-            Some(ToolFailure { kind: kind.into(), class: ErrorClass::Correctable, message })
+            Some(ToolFailure {
+                kind: kind.into(),
+                class: ErrorClass::Correctable,
+                message,
+            })
         };
         let Some((arguments, _)) = self.validators.get(&call.tool) else {
             let names: Vec<_> = self.tools.iter().map(|tool| tool.name.as_str()).collect();
-            let available = if names.is_empty() { "there are no tools".into() } else { format!("there are {}", names.join(", ")) };
-            return failure("unknown_tool", format!("there is no tool named {:?}; {available}", cut(&call.tool, 64)));
+            let available = if names.is_empty() {
+                "there are no tools".into()
+            } else {
+                format!("there are {}", names.join(", "))
+            };
+            return failure(
+                "unknown_tool",
+                format!(
+                    "there is no tool named {:?}; {available}",
+                    cut(&call.tool, 64)
+                ),
+            );
         };
         if let Err(reason) = arguments.check(&call.arguments) {
-            return failure("arguments", format!("the arguments do not fit the tool's parameters: {reason}"));
+            return failure(
+                "arguments",
+                format!("the arguments do not fit the tool's parameters: {reason}"),
+            );
         }
         let earlier = self.repeats.intercept(&call.tool, &call.arguments)?;
         failure(
             "repeated",
-            format!("this very call was made before and its result will not change: {earlier}. Use that result, or do something else"),
+            format!(
+                "this very call was made before and its result will not change: {earlier}. Use that result, or do something else"
+            ),
         )
     }
 
     fn called(&mut self, id: &str, result: ToolResult, effects: &mut Effects, elapsed: Duration) {
-        let Some(call) = self.open.iter().find(|open| open.call.id == id && open.answer.is_none()).map(|open| open.call.clone()) else {
+        let Some(call) = self
+            .open
+            .iter()
+            .find(|open| open.call.id == id && open.answer.is_none())
+            .map(|open| open.call.clone())
+        else {
             return;
         };
         let outcome = result.outcome.and_then(|output| {
@@ -313,9 +457,14 @@ impl Machine {
             Ok(output) => (shorten(&output.to_string(), max), false),
             Err(failure) => (shorten(&failure.message, max), true),
         };
-        let requested = Requested { tool: call.tool.clone(), arguments: call.arguments.clone(), reason: None };
+        let requested = Requested {
+            tool: call.tool.clone(),
+            arguments: call.arguments.clone(),
+            reason: None,
+        };
         // A refusal costs nothing and teaches; only what ran counts as a repetition.
-        if !matches!(&outcome, Err(failure) if ["repeated", "unknown_tool", "arguments"].contains(&failure.kind.as_str())) {
+        if !matches!(&outcome, Err(failure) if ["repeated", "unknown_tool", "arguments"].contains(&failure.kind.as_str()))
+        {
             self.repeats.record(&requested, &answer.0);
         }
         if let Some(open) = self.open.iter_mut().find(|open| open.call.id == call.id) {
@@ -343,7 +492,12 @@ impl Machine {
             .into_iter()
             .filter_map(|open| {
                 let (text, failed) = open.answer?;
-                Some(Answered { call: open.call, fence: open.fence, text, failed })
+                Some(Answered {
+                    call: open.call,
+                    fence: open.fence,
+                    text,
+                    failed,
+                })
             })
             .collect();
         self.context.push(Message::Exchange(Exchange { calls }));
@@ -377,7 +531,9 @@ impl Machine {
     /// Eight hex digits that only this run can know, and that it finds again when it is replayed.
     fn derive(&self, what: &str, index: usize) -> String {
         let name = format!("{what}.{}.{index}", self.step);
-        let id = Uuid::new_v5(&self.request.id, name.as_bytes()).simple().to_string();
+        let id = Uuid::new_v5(&self.request.id, name.as_bytes())
+            .simple()
+            .to_string();
         id[..8].to_owned()
     }
 }
@@ -389,7 +545,9 @@ fn shorten(text: &str, max: usize) -> String {
         return text.to_owned();
     }
     let kept: String = text.chars().take(max).collect();
-    format!("{kept}\n[cut: {max} of {length} characters shown; ask the tool for a smaller part to see the rest]")
+    format!(
+        "{kept}\n[cut: {max} of {length} characters shown; ask the tool for a smaller part to see the rest]"
+    )
 }
 
 fn millis(duration: Duration) -> u64 {

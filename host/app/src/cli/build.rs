@@ -10,9 +10,19 @@ pub async fn build(config: &Config, folders: &[PathBuf]) -> anyhow::Result<Exit>
     let mut exit = Exit::Ok;
     for folder in folders {
         match one(config, folder).await {
-            Ok(built) => println!("{} {} ({})", style::good("built"), built.component.display(), style::bytes(built.bytes)),
+            Ok(built) => println!(
+                "{} {} ({})",
+                style::good("built"),
+                built.component.display(),
+                style::bytes(built.bytes)
+            ),
             Err(error) => {
-                eprintln!("{} {}: {}", style::bad("error:"), folder.display(), style::plain(&format!("{error:#}")));
+                eprintln!(
+                    "{} {}: {}",
+                    style::bad("error:"),
+                    folder.display(),
+                    style::chain(&error)
+                );
                 exit = Exit::Failed;
             }
         }
@@ -25,7 +35,9 @@ pub async fn one(config: &Config, folder: &Path) -> anyhow::Result<build::Built>
     let spinner = Spinner::start(format!("building {}", folder.display()));
     let (folder, toolchains) = (folder.to_owned(), config.cache_folder().join("toolchains"));
     let built = tokio::task::spawn_blocking(move || {
-        build::build(&folder, &toolchains, &|step: BuildStep| spinner.say(step.to_string()))
+        build::build(&folder, &toolchains, &|step: BuildStep| {
+            spinner.say(step.to_string())
+        })
     })
     .await??;
     Ok(built)

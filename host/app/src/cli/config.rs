@@ -10,7 +10,11 @@ pub fn show(settings: &[Setting], json: bool) -> anyhow::Result<Exit> {
     }
     let width = settings.iter().map(|s| s.key.len()).max().unwrap_or(0);
     for Setting { key, value, origin } in settings {
-        let origin = if origin == "default" { style::dim(origin) } else { style::good(origin) };
+        let origin = if origin == "default" {
+            style::dim(origin)
+        } else {
+            style::good(origin)
+        };
         println!("{key:width$} = {value}  {origin}");
     }
     Ok(Exit::Ok)

@@ -9,7 +9,7 @@ use clap::Args;
 use std::path::PathBuf;
 use std::sync::Arc;
 use toolhold_agent::event::NoJournal;
-use toolhold_agent::model::{Model, RecordingTransport, ReplayTransport, Transport};
+use toolhold_agent::model::{Model, OpenAiModel, RecordingTransport, ReplayTransport, Transport};
 use toolhold_agent::{Driver, RunRequest};
 
 #[derive(Debug, Args)]
@@ -29,17 +29,25 @@ pub async fn demo(config: &Config, args: DemoArgs) -> Result<Exit> {
     request.id = demo::RUN;
     request.settings = demo::settings();
     let total = request.settings.timeout;
+    let timeouts = host::timeouts(config.selected(), total);
 
     let model: Arc<dyn Model> = match &args.record {
         Some(path) => {
             let endpoint = config.selected();
+            let file = std::fs::File::create(path)
+                .with_context(|| format!("--record {}", path.display()))?;
             let live = host::transport(endpoint)?;
-            let model = host::model(endpoint, live.clone(), total).await?;
-            let recorder = RecordingTransport::create(live, path).with_context(|| format!("--record {}", path.display()))?;
-            Arc::new(model.over(Arc::new(recorder)))
+            // Asked for before the recorder is there: the list of models is no part of the run.
+            let name = host::model(endpoint, live.clone(), total)
+                .await?
+                .name()
+                .to_owned();
+            let recorder = Arc::new(RecordingTransport::new(live, file));
+            Arc::new(OpenAiModel::new(recorder, name, timeouts))
         }
         None => {
-            let recording: Arc<dyn Transport> = Arc::new(ReplayTransport::parse(demo::RECORDING)?.with_pace(demo::PACE));
+            let recording: Arc<dyn Transport> =
+                Arc::new(ReplayTransport::parse(demo::RECORDING)?.with_pace(demo::PACE));
             let model = demo::recorded_model()?;
             eprintln!(
                 "{}",
@@ -48,11 +56,14 @@ pub async fn demo(config: &Config, args: DemoArgs) -> Result<Exit> {
                      they run now, in the sandbox. For a live model: cargo xtask quickstart, or toolhold run --base-url URL."
                 ))
             );
-            Arc::new(demo::model(model, recording, host::timeouts(config.selected(), total)))
+            Arc::new(OpenAiModel::new(recording, model, timeouts))
         }
     };
     eprintln!("{} {}\n", style::bold("task:"), demo::TASK);
-    let driver = Driver { model, toolbox: Arc::new(toolbox) };
+    let driver = Driver {
+        model,
+        toolbox: Arc::new(toolbox),
+    };
     let run = driver.start(request, Box::new(NoJournal))?;
     watch(run, args.json).await
 }

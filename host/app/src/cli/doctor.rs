@@ -1,8 +1,8 @@
 //! `toolhold doctor`: what works, what does not, and what to do about it.
 
+use crate::cli::Exit;
 use crate::cli::progress::Loading;
 use crate::cli::style::{bad, dim, good, plain, warn};
-use crate::cli::Exit;
 use crate::config::{self, Config, Flags};
 use crate::host;
 use std::path::Path;
@@ -26,20 +26,42 @@ pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> 
     let mut broken = 0;
     let mut report = |area: &str, finding: Finding| match finding {
         Fine(text) => println!("{} {area}: {}", good("✓"), plain(&text)),
-        Lacking(text, remedy) => println!("{} {area}: {}\n    {}", warn("–"), plain(&text), dim(&plain(&remedy))),
+        Lacking(text, remedy) => println!(
+            "{} {area}: {}\n    {}",
+            warn("–"),
+            plain(&text),
+            dim(&plain(&remedy))
+        ),
         Broken(text, remedy) => {
             broken += 1;
-            println!("{} {area}: {}\n    {}", bad("✗"), plain(&text), plain(&remedy));
+            println!(
+                "{} {area}: {}\n    {}",
+                bad("✗"),
+                plain(&text),
+                plain(&remedy)
+            );
         }
     };
     let config = match config::load(file, flags) {
         Ok((config, settings)) => {
             let own = settings.iter().filter(|s| s.origin != "default").count();
-            report("configuration", Fine(format!("{own} of {} values are not the defaults", settings.len())));
+            report(
+                "configuration",
+                Fine(format!(
+                    "{own} of {} values are not the defaults",
+                    settings.len()
+                )),
+            );
             config
         }
         Err(error) => {
-            report("configuration", Broken(error.to_string(), "correct it; `toolhold config` shows all keys".into()));
+            report(
+                "configuration",
+                Broken(
+                    error.to_string(),
+                    "correct it; `toolhold config` shows all keys".into(),
+                ),
+            );
             return Ok(Exit::Failed);
         }
     };
@@ -63,45 +85,81 @@ async fn endpoint(config: &Config) -> Finding {
         Err(error) => return Broken(format!("{error:#}"), remedy.into()),
     };
     let timeouts = host::timeouts(endpoint, Duration::from_secs(10));
-    match OpenAiModel::new(transport, endpoint.model.clone(), timeouts).list_models().await {
-        Ok(models) if endpoint.model.is_empty() || models.contains(&endpoint.model) => {
-            Fine(format!("{} answers, models: {}", endpoint.base_url, models.join(", ")))
+    match OpenAiModel::new(transport, endpoint.model.clone(), timeouts)
+        .list_models()
+        .await
+    {
+        Ok(names) => {
+            let url = &endpoint.base_url;
+            if endpoint.model.is_empty() || names.contains(&endpoint.model) {
+                Fine(format!("{url} answers, models: {}", names.join(", ")))
+            } else {
+                Broken(
+                    format!("{url} answers, but has no model {:?}", endpoint.model),
+                    format!("use one of {}", names.join(", ")),
+                )
+            }
         }
-        Ok(models) => Broken(
-            format!("{} answers, but has no model {:?}", endpoint.base_url, endpoint.model),
-            format!("use one of {}", models.join(", ")),
-        ),
-        Err(error) => Broken(format!("{}: {error}", endpoint.base_url), remedy.into()),
+        Err(error) => Broken(format!("{error}"), remedy.into()),
     }
 }
 
 async fn modules(config: &Config) -> Vec<Finding> {
     let mut registry = match host::registry(config) {
         Ok(registry) => registry,
-        Err(error) => return vec![Broken(format!("{error:#}"), "lower modules.concurrent_calls, or raise `ulimit -v`".into())],
+        Err(error) => {
+            return vec![Broken(
+                format!("{error:#}"),
+                "lower modules.concurrent_calls, or raise `ulimit -v`".into(),
+            )];
+        }
     };
     let loading = Loading::default();
-    if let Err(error) = host::load(&mut registry, config, None, &|event| loading.on_event(event)).await {
-        return vec![Broken(format!("{error:#}"), "run this in a folder with modules, or name it with --modules".into())];
+    if let Err(error) = host::load(&mut registry, config, None, &|event| {
+        loading.on_event(event)
+    })
+    .await
+    {
+        return vec![Broken(
+            format!("{error:#}"),
+            "run this in a folder with modules, or name it with --modules".into(),
+        )];
     }
     let tools = registry.tools().count();
     let folder = config.modules_folder().display();
-    let mut findings = vec![Fine(format!("{} modules with {tools} tools in {folder}", registry.modules().count()))];
-    findings.extend(registry.failures().iter().map(|failed| match &failed.error {
-        LoadError::Missing { .. } => Lacking(
-            format!("{} is not built", failed.name),
-            format!("toolhold build {}", failed.origin),
-        ),
-        error => Broken(format!("{}: {error}", failed.origin), "repair it or take it out of the folder".into()),
-    }));
+    let mut findings = vec![Fine(format!(
+        "{} modules with {tools} tools in {folder}",
+        registry.modules().count()
+    ))];
+    findings.extend(
+        registry
+            .failures()
+            .iter()
+            .map(|failed| match &failed.error {
+                LoadError::Missing { .. } => Lacking(
+                    format!("{} is not built", failed.name),
+                    format!("toolhold build {}", failed.origin),
+                ),
+                error => Broken(
+                    format!("{}: {error}", failed.origin),
+                    "repair it or take it out of the folder".into(),
+                ),
+            }),
+    );
     findings
 }
 
 fn cache(config: &Config) -> Finding {
     match host::cache(config) {
-        Some(cache) => Fine(format!("compiled modules are kept in {}", cache.folder().display())),
+        Some(cache) => Fine(format!(
+            "compiled modules are kept in {}",
+            cache.folder().display()
+        )),
         None => Lacking(
-            format!("{} cannot be used; modules are compiled at every start", config.cache_folder().display()),
+            format!(
+                "{} cannot be used; modules are compiled at every start",
+                config.cache_folder().display()
+            ),
             "make the folder writable for you alone, or set paths.cache and paths.state".into(),
         ),
     }
@@ -110,23 +168,50 @@ fn cache(config: &Config) -> Finding {
 /// What is needed only to build modules, not to run them.
 async fn toolchains() -> Vec<(&'static str, Finding)> {
     let rust = match output("rustup", &["target", "list", "--installed"]).await {
-        Some(targets) if targets.contains("wasm32-wasip2") => Fine("wasm32-wasip2 is installed".into()),
-        Some(_) => Lacking("the target wasm32-wasip2 is missing".into(), "rustup target add wasm32-wasip2".into()),
-        None => Lacking("rustup was not found".into(), "needed to build Rust modules: https://rustup.rs".into()),
+        Some(targets) if targets.contains("wasm32-wasip2") => {
+            Fine("wasm32-wasip2 is installed".into())
+        }
+        Some(_) => Lacking(
+            "the target wasm32-wasip2 is missing".into(),
+            "rustup target add wasm32-wasip2".into(),
+        ),
+        None => Lacking(
+            "rustup was not found".into(),
+            "needed to build Rust modules: https://rustup.rs".into(),
+        ),
     };
     let version = |text: Option<String>, what: &str| match text {
         Some(version) => Fine(version.trim().to_owned()),
-        None => Lacking("not found".into(), format!("needed to build {what} modules")),
+        None => Lacking(
+            "not found".into(),
+            format!("needed to build {what} modules"),
+        ),
     };
     vec![
         ("rust", rust),
-        ("python", version(output("python3", &["--version"]).await, "Python")),
-        ("node", version(output("node", &["--version"]).await, "JavaScript")),
+        (
+            "python",
+            version(output("python3", &["--version"]).await, "Python"),
+        ),
+        (
+            "node",
+            version(output("node", &["--version"]).await, "JavaScript"),
+        ),
     ]
 }
 
 async fn output(program: &str, arguments: &[&str]) -> Option<String> {
-    let child = tokio::process::Command::new(program).args(arguments).stdin(Stdio::null()).kill_on_drop(true).output();
-    let output = tokio::time::timeout(Duration::from_secs(10), child).await.ok()?.ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    let child = tokio::process::Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = tokio::time::timeout(Duration::from_secs(10), child)
+        .await
+        .ok()?
+        .ok()?;
+    output
+        .status
+        .success()
+        .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }

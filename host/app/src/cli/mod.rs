@@ -1,5 +1,9 @@
 //! The command line: parses, builds what a command needs, maps outcomes to exit codes.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "this is where Toolhold talks to a terminal")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "this is where Toolhold talks to a terminal"
+)]
 
 mod build;
 mod config;
@@ -11,10 +15,10 @@ mod run;
 mod style;
 mod view;
 
-use crate::config::{Config, Flags, Setting};
+use crate::config::Flags;
 use crate::scaffold;
 use clap::{Args, Parser, Subcommand};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use toml::Value;
 
@@ -49,11 +53,16 @@ impl From<Exit> for ExitCode {
 
 /// Runs LLM agents whose tools are sandboxed WebAssembly components.
 #[derive(Debug, Parser)]
-#[command(name = "toolhold", version, max_term_width = 100, after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, \
-3 the endpoint failed, 4 a limit of the run was reached, 5 the tool failed, 130 interrupted.")]
+#[command(
+    name = "toolhold",
+    version,
+    max_term_width = 100,
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, \
+3 the endpoint failed, 4 a limit of the run was reached, 5 the tool failed, 130 interrupted."
+)]
 struct Cli {
-    /// Read this configuration file instead of ./toolhold.toml and the user's.
-    #[arg(long, global = true, value_name = "FILE", env = "TOOLHOLD_CONFIG")]
+    /// Read this configuration file instead of ./toolhold.toml and the user's [env: TOOLHOLD_CONFIG].
+    #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
     modules: ModuleArgs,
@@ -134,7 +143,7 @@ pub fn main() -> ExitCode {
         Ok(exit) => exit.into(),
         Err(error) => {
             let code = exit_of(&error);
-            eprintln!("{} {}", style::bad("error:"), style::plain(&format!("{error:#}")));
+            eprintln!("{} {}", style::bad("error:"), style::chain(&error));
             code.into()
         }
     }
@@ -153,7 +162,10 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
     if let Command::Run(args) = &cli.command {
         args.put(&mut flags);
     }
-    let load = |flags: &Flags| crate::config::load(cli.config.as_deref(), flags);
+    let file = cli
+        .config
+        .or_else(|| std::env::var_os("TOOLHOLD_CONFIG").map(PathBuf::from));
+    let load = |flags: &Flags| crate::config::load(file.as_deref(), flags);
     match cli.command {
         Command::Run(args) => run::run(&load(&flags)?.0, args).await,
         Command::Modules(command) => modules::modules(&load(&flags)?.0, command).await,
@@ -169,14 +181,18 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
             Ok(Exit::Ok)
         }
         Command::Demo(args) => demo::demo(&load(&flags)?.0, args).await,
-        Command::Doctor => doctor::doctor(cli.config.as_deref(), &flags).await,
+        Command::Doctor => doctor::doctor(file.as_deref(), &flags).await,
         Command::Config { json } => config::show(&load(&flags)?.1, json),
     }
 }
 
 impl ModuleArgs {
     fn put(&self, flags: &mut Flags) -> anyhow::Result<()> {
-        flags.set("--modules", "modules.folder", self.folder.as_ref().map(|f| f.display().to_string()));
+        flags.set(
+            "--modules",
+            "modules.folder",
+            self.folder.as_ref().map(|f| f.display().to_string()),
+        );
         for (module, grants) in grouped(&self.directories, "--dir", "MODULE=HOST[:GUEST[:rw]]")? {
             let list: Vec<Value> = grants.iter().map(|grant| directory(grant)).collect();
             flags.set("--dir", format!("module.{module}.directories"), Some(list));
@@ -196,10 +212,17 @@ impl ModuleArgs {
 }
 
 /// `a=x a=y b=z` → a: x, y; b: z.
-fn grouped<'a>(grants: &'a [String], flag: &str, form: &str) -> anyhow::Result<Vec<(&'a str, Vec<&'a str>)>> {
+fn grouped<'a>(
+    grants: &'a [String],
+    flag: &str,
+    form: &str,
+) -> anyhow::Result<Vec<(&'a str, Vec<&'a str>)>> {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for grant in grants {
-        let Some((module, rest)) = grant.split_once('=').filter(|(m, r)| !m.is_empty() && !r.is_empty()) else {
+        let Some((module, rest)) = grant
+            .split_once('=')
+            .filter(|(m, r)| !m.is_empty() && !r.is_empty())
+        else {
             anyhow::bail!("{flag} {grant}: expected {form}");
         };
         match groups.iter_mut().find(|(name, _)| *name == module) {
@@ -214,7 +237,10 @@ fn grouped<'a>(grants: &'a [String], flag: &str, form: &str) -> anyhow::Result<V
 fn directory(grant: &str) -> Value {
     let mut parts = grant.split(':');
     let host = parts.next().unwrap_or_default();
-    let guest = parts.next().filter(|guest| !guest.is_empty()).unwrap_or("/data");
+    let guest = parts
+        .next()
+        .filter(|guest| !guest.is_empty())
+        .unwrap_or("/data");
     let access = match parts.next() {
         Some("rw") => "read-write",
         None | Some("ro") => "read",

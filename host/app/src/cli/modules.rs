@@ -2,7 +2,7 @@
 
 use crate::cli::progress::Loading;
 use crate::cli::run::warn_of_failures;
-use crate::cli::style::{bad, bold, bytes, count, dim, plain};
+use crate::cli::style::{bad, bold, bytes, count, dim, headline, plain};
 use crate::cli::{Exit, build, view};
 use crate::config::Config;
 use crate::host;
@@ -52,7 +52,11 @@ pub async fn modules(config: &Config, command: ModulesCommand) -> Result<Exit> {
             let registry = load(config, Some(&name)).await?;
             inspect(module(&registry, &name)?, json)
         }
-        ModulesCommand::Call { tool, arguments, json } => call(config, &tool, &arguments, json).await,
+        ModulesCommand::Call {
+            tool,
+            arguments,
+            json,
+        } => call(config, &tool, &arguments, json).await,
     }
 }
 
@@ -60,7 +64,10 @@ async fn load(config: &Config, only: Option<&str>) -> Result<Registry> {
     let mut registry = host::registry(config)?;
     let loading = Loading::default();
     let only = only.map(|name| vec![name.to_owned()]);
-    host::load(&mut registry, config, only.as_deref(), &|event| loading.on_event(event)).await?;
+    host::load(&mut registry, config, only.as_deref(), &|event| {
+        loading.on_event(event)
+    })
+    .await?;
     Ok(registry)
 }
 
@@ -80,17 +87,33 @@ fn list(registry: &Registry, json: bool) -> Result<Exit> {
             .map(|f| json!({"name": f.name, "origin": f.origin, "error": f.error.to_string()}))
             .collect();
         let modules: Vec<_> = registry.modules().map(|m| describe(m)).collect();
-        println!("{}", serde_json::to_string_pretty(&json!({"modules": modules, "failed": failed}))?);
+        println!(
+            "{}",
+            serde_json::to_string_pretty(&json!({"modules": modules, "failed": failed}))?
+        );
         return Ok(Exit::Ok);
     }
     if registry.modules().next().is_none() {
-        println!("no modules; drop a component into the folder, or start one with `toolhold new-module NAME --lang rust`");
+        println!(
+            "no modules; drop a component into the folder, or start one with `toolhold new-module NAME --lang rust`"
+        );
     }
     for module in registry.modules() {
-        println!("{}  {}", bold(&module.name), dim(&format!("{}, sha256:{:.12}…", bytes(module.size), module.digest.to_string())));
+        println!(
+            "{}  {}",
+            bold(&module.name),
+            dim(&format!(
+                "{}, sha256:{:.12}…",
+                bytes(module.size),
+                module.digest.to_string()
+            ))
+        );
         for tool in &module.tools {
-            let first = tool.description.lines().next().unwrap_or_default();
-            println!("  {}  {}", tool.name, dim(&plain(first)));
+            println!(
+                "  {}  {}",
+                tool.name,
+                dim(&headline(&tool.description, 100))
+            );
         }
     }
     warn_of_failures(registry);
@@ -120,32 +143,67 @@ fn inspect(module: &Module, json: bool) -> Result<Exit> {
         return Ok(Exit::Ok);
     }
     let manifest = &module.manifest;
-    println!("{} {}", bold(&module.name), manifest.version.as_deref().unwrap_or_default());
+    println!(
+        "{} {}",
+        bold(&module.name),
+        manifest.version.as_deref().unwrap_or_default()
+    );
     if let Some(description) = &manifest.description {
         println!("{}", plain(description));
     }
-    println!("{}  {}  {:?}", module.origin, bytes(module.size), module.digest);
+    println!(
+        "{}  {}  {:?}",
+        module.origin,
+        bytes(module.size),
+        module.digest
+    );
     println!("\n{}", bold("tools"));
     for tool in &module.tools {
-        println!("  {}\n    {}", bold(&tool.name), plain(&tool.description).replace('\n', "\n    "));
+        println!(
+            "  {}\n    {}",
+            bold(&tool.name),
+            plain(&tool.description).replace('\n', "\n    ")
+        );
         println!("    arguments {}", plain(&tool.input_schema.to_string()));
         if let Some(output) = &tool.output_schema {
             println!("    returns   {}", plain(&output.to_string()));
         }
     }
     for (export, reason) in &module.refused {
-        println!("  {} {}: {}", bad("not a tool:"), plain(export), plain(reason));
+        println!(
+            "  {} {}: {}",
+            bad("not a tool:"),
+            plain(export),
+            plain(reason)
+        );
     }
     let limits = &module.limits;
     println!("\n{}", bold("limits of a call"));
-    println!("  fuel {}, {} ms, memory {}, {} table elements", count(limits.fuel), limits.timeout_ms, bytes(limits.memory_bytes), limits.table_elements);
-    println!("  arguments {}, output {}, printed {}, {} handles", bytes(limits.argument_bytes), bytes(limits.output_bytes), bytes(limits.capture_bytes), limits.handles);
+    println!(
+        "  fuel {}, {} ms, memory {}, {} table elements",
+        count(limits.fuel),
+        limits.timeout_ms,
+        bytes(limits.memory_bytes),
+        limits.table_elements
+    );
+    println!(
+        "  arguments {}, output {}, printed {}, {} handles",
+        bytes(limits.argument_bytes),
+        bytes(limits.output_bytes),
+        bytes(limits.capture_bytes),
+        limits.handles
+    );
     println!("\n{}", bold("what it was given"));
     if module.grant.is_empty() {
         println!("  nothing: no files, no variables, no network");
     }
     for directory in &module.grant.directories {
-        println!("  {} as {} ({:?})", directory.host.display(), directory.guest, directory.access);
+        println!(
+            "  {} as {} ({:?})",
+            directory.host.display(),
+            directory.guest,
+            directory.access
+        );
     }
     for (name, value) in &module.grant.environment {
         println!("  {name}={value}");
@@ -156,11 +214,28 @@ fn inspect(module: &Module, json: bool) -> Result<Exit> {
         println!("  nothing");
     }
     for ask in &asks.directories {
-        println!("  a directory at {} ({:?}): {}", plain(&ask.guest), ask.access, plain(&ask.reason));
-        println!("    {}", dim(&format!("give it with --dir {}=HOST:{}:rw, or in toolhold.toml under [module.{}]", module.name, plain(&ask.guest), module.name)));
+        println!(
+            "  a directory at {} ({:?}): {}",
+            plain(&ask.guest),
+            ask.access,
+            plain(&ask.reason)
+        );
+        println!(
+            "    {}",
+            dim(&format!(
+                "give it with --dir {}=HOST:{}:rw, or in toolhold.toml under [module.{}]",
+                module.name,
+                plain(&ask.guest),
+                module.name
+            ))
+        );
     }
     for ask in &asks.environment {
-        println!("  the variable {}: {}", plain(&ask.name), plain(&ask.reason));
+        println!(
+            "  the variable {}: {}",
+            plain(&ask.name),
+            plain(&ask.reason)
+        );
     }
     Ok(Exit::Ok)
 }
@@ -169,22 +244,42 @@ async fn call(config: &Config, tool: &str, arguments: &str, json: bool) -> Resul
     let Some((name, _)) = tool.split_once('.') else {
         bail!("{tool:?}: expected MODULE.TOOL; see `toolhold modules list`");
     };
-    let arguments: Value = serde_json::from_str(&text(arguments)?).context("the arguments are not JSON")?;
+    let arguments: Value =
+        serde_json::from_str(&text(arguments)?).context("the arguments are not JSON")?;
     let mut registry = load(config, Some(name)).await?;
     if let Some(folder) = unbuilt(&registry) {
         let built = build::one(config, Path::new(&folder)).await?;
-        eprintln!("{}", dim(&format!("built {} on its first use", built.component.display())));
+        eprintln!(
+            "{}",
+            dim(&format!(
+                "built {} on its first use",
+                built.component.display()
+            ))
+        );
         registry = load(config, Some(name)).await?;
     }
     let module = module(&registry, name)?;
     let Some(spec) = module.tools.iter().find(|spec| spec.name == tool) else {
         let names: Vec<_> = module.tools.iter().map(|spec| spec.name.as_str()).collect();
-        bail!("module {name} has no tool {tool:?}; it has {}", names.join(", "));
+        bail!(
+            "module {name} has no tool {tool:?}; it has {}",
+            names.join(", ")
+        );
     };
     let fits = Validator::new(&spec.input_schema).and_then(|validator| validator.check(&arguments));
     let id = uuid::Uuid::now_v7().to_string();
     let report = match fits {
-        Ok(()) => registry.call(&Invocation { id: &id, tool, arguments: &arguments, context: &[], timeout: None }).await,
+        Ok(()) => {
+            registry
+                .call(&Invocation {
+                    id: &id,
+                    tool,
+                    arguments: &arguments,
+                    context: &[],
+                    timeout: None,
+                })
+                .await
+        }
         Err(reason) => CallReport::refused(CallError::Arguments { reason }),
     };
     show(&report, json)
@@ -194,10 +289,16 @@ async fn call(config: &Config, tool: &str, arguments: &str, json: bool) -> Resul
 /// native code: Python and JavaScript are compiled inside a sandbox of their toolchain's; a Rust
 /// crate may bring a build script, so that takes an explicit `toolhold build`.
 fn unbuilt(registry: &Registry) -> Option<String> {
-    registry.failures().iter().find_map(|failed| match &failed.error {
-        LoadError::Missing { language: Some(language), .. } if language != "rust" => Some(failed.origin.clone()),
-        _ => None,
-    })
+    registry
+        .failures()
+        .iter()
+        .find_map(|failed| match &failed.error {
+            LoadError::Missing {
+                language: Some(language),
+                ..
+            } if language != "rust" => Some(failed.origin.clone()),
+            _ => None,
+        })
 }
 
 fn text(arguments: &str) -> Result<String> {
@@ -205,16 +306,25 @@ fn text(arguments: &str) -> Result<String> {
         return Ok(arguments.to_owned());
     }
     let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text).context("the arguments cannot be read from stdin")?;
+    std::io::stdin()
+        .read_to_string(&mut text)
+        .context("the arguments cannot be read from stdin")?;
     Ok(text)
 }
 
 fn show(report: &CallReport, json: bool) -> Result<Exit> {
-    let exit = if report.result.is_ok() { Exit::Ok } else { Exit::Tool };
+    let exit = if report.result.is_ok() {
+        Exit::Ok
+    } else {
+        Exit::Tool
+    };
     if json {
         let (key, outcome) = match &report.result {
             Ok(output) => ("result", serde_json::to_value(output)?),
-            Err(error) => ("error", json!({"kind": error.kind(), "class": error.class(), "message": error.to_string()})),
+            Err(error) => (
+                "error",
+                json!({"kind": error.kind(), "class": error.class(), "message": error.to_string()}),
+            ),
         };
         let whole = json!({key: outcome, "usage": report.usage, "stdout": report.stdout, "stderr": report.stderr, "logs": report.logs});
         println!("{}", serde_json::to_string_pretty(&whole)?);
@@ -224,8 +334,14 @@ fn show(report: &CallReport, json: bool) -> Result<Exit> {
         eprintln!("{}", dim(&plain(&line)));
     }
     match &report.result {
-        Ok(Output::Value(value) | Output::Message(value)) => println!("{}", plain(&view::answer(value))),
-        Err(error) => eprintln!("{} {}", bad(&format!("{}:", error.kind())), plain(&error.to_string())),
+        Ok(Output::Value(value) | Output::Message(value)) => {
+            println!("{}", plain(&view::answer(value)))
+        }
+        Err(error) => eprintln!(
+            "{} {}",
+            bad(&format!("{}:", error.kind())),
+            plain(&error.to_string())
+        ),
     }
     let usage = ToolUsage {
         duration_us: u64::try_from(report.usage.duration.as_micros()).unwrap_or(u64::MAX),

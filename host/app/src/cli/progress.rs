@@ -51,7 +51,10 @@ impl Loading {
     const WORTH_SAYING: u64 = 1 << 20;
 
     pub fn on_event(&self, event: LoadEvent) {
-        let mut spinner = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut spinner = self
+            .0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         match event {
             LoadEvent::Compiling { module, bytes } if bytes > Self::WORTH_SAYING => {
                 let text = format!("compiling {module} ({}), once", style::bytes(bytes));

@@ -69,29 +69,51 @@ impl RunArgs {
     /// The flags that are settings of the configuration.
     pub fn put(&self, flags: &mut Flags) {
         flags.set("--endpoint", "endpoint", self.endpoint.clone());
-        flags.set("--base-url", "endpoints.{endpoint}.base_url", self.base_url.clone());
+        flags.set(
+            "--base-url",
+            "endpoints.{endpoint}.base_url",
+            self.base_url.clone(),
+        );
         flags.set("--model", "endpoints.{endpoint}.model", self.model.clone());
-        flags.set("--contract", "endpoints.{endpoint}.contract", self.contract.clone());
+        flags.set(
+            "--contract",
+            "endpoints.{endpoint}.contract",
+            self.contract.clone(),
+        );
         flags.set("--shape", "run.shape", self.shape.clone());
         flags.set("--max-steps", "run.max_steps", self.max_steps);
         flags.set("--max-tokens", "run.max_tokens", self.max_tokens);
         flags.set("--token-budget", "run.token_budget", self.token_budget);
-        flags.set("--timeout", "run.timeout_ms", self.timeout.map(|s| (s * 1_000.0).ceil() as i64));
+        flags.set(
+            "--timeout",
+            "run.timeout_ms",
+            self.timeout.map(|s| (s * 1_000.0).ceil() as i64),
+        );
     }
 }
 
 pub async fn run(config: &Config, args: RunArgs) -> Result<Exit> {
     let mut request = RunRequest::new(task(&args.task)?);
-    request.instructions = args.instructions.clone().unwrap_or_else(|| DEFAULT_INSTRUCTIONS.into());
+    request.instructions = args
+        .instructions
+        .clone()
+        .unwrap_or_else(|| DEFAULT_INSTRUCTIONS.into());
     request.settings = config.settings();
     if let Some(path) = &args.output_schema {
-        let text = std::fs::read_to_string(path).with_context(|| format!("--output-schema {}", path.display()))?;
-        request.output_schema = Some(serde_json::from_str(&text).with_context(|| format!("{} is not JSON", path.display()))?);
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("--output-schema {}", path.display()))?;
+        request.output_schema = Some(
+            serde_json::from_str(&text)
+                .with_context(|| format!("{} is not JSON", path.display()))?,
+        );
     }
 
     let mut registry = host::registry(config)?;
     let loading = Loading::default();
-    host::load(&mut registry, config, None, &|event| loading.on_event(event)).await?;
+    host::load(&mut registry, config, None, &|event| {
+        loading.on_event(event)
+    })
+    .await?;
     warn_of_failures(&registry);
     let toolbox = SandboxTools::new(Arc::new(registry), args.tools.clone());
     if let [first, ..] = toolbox.unknown().as_slice() {
@@ -101,13 +123,20 @@ pub async fn run(config: &Config, args: RunArgs) -> Result<Exit> {
     let endpoint = config.selected();
     let mut transport: Arc<dyn Transport> = host::transport(endpoint)?;
     if let Some(path) = &args.record {
-        let recorder = RecordingTransport::create(transport, path).with_context(|| format!("--record {}", path.display()))?;
+        let recorder = RecordingTransport::create(transport, path)
+            .with_context(|| format!("--record {}", path.display()))?;
         transport = Arc::new(recorder);
     }
-    let model: Arc<dyn Model> = Arc::new(host::model(endpoint, transport, request.settings.timeout).await?);
+    let model: Arc<dyn Model> =
+        Arc::new(host::model(endpoint, transport, request.settings.timeout).await?);
 
-    let driver = Driver { model, toolbox: Arc::new(toolbox) };
-    let journal = FileJournal::create(&config.state_folder(), request.id).await.context("the run's journal cannot be made")?;
+    let driver = Driver {
+        model,
+        toolbox: Arc::new(toolbox),
+    };
+    let journal = FileJournal::create(&config.state_folder(), request.id)
+        .await
+        .context("the run's journal cannot be made")?;
     let path = journal.path().to_owned();
     let run = driver.start(request, Box::new(journal))?;
     let exit = watch(run, args.json).await?;
@@ -150,7 +179,10 @@ fn exit_of(reason: StopReason) -> Exit {
         StopReason::Output => Exit::Ok,
         StopReason::Model => Exit::Endpoint,
         StopReason::Cancelled => Exit::Interrupted,
-        StopReason::MaxSteps | StopReason::TokenBudget | StopReason::Timeout | StopReason::Unusable => Exit::Limit,
+        StopReason::MaxSteps
+        | StopReason::TokenBudget
+        | StopReason::Timeout
+        | StopReason::Unusable => Exit::Limit,
     }
 }
 
@@ -159,7 +191,9 @@ fn task(text: &str) -> Result<String> {
         return Ok(text.to_owned());
     }
     let mut task = String::new();
-    std::io::stdin().read_to_string(&mut task).context("the task cannot be read from stdin")?;
+    std::io::stdin()
+        .read_to_string(&mut task)
+        .context("the task cannot be read from stdin")?;
     Ok(task)
 }
 

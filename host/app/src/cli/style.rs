@@ -7,7 +7,11 @@ static COLOURS: LazyLock<bool> =
     LazyLock::new(|| std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
 
 fn paint(code: &str, text: &str) -> String {
-    if *COLOURS { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    if *COLOURS {
+        format!("\x1b[{code}m{text}\x1b[0m")
+    } else {
+        text.to_owned()
+    }
 }
 
 pub fn bold(text: &str) -> String {
@@ -43,6 +47,31 @@ pub fn plain(text: &str) -> String {
         }
     }
     out
+}
+
+/// An error with its causes, each said once: many messages already tell their cause.
+pub fn chain(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !text.contains(&cause) {
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(&cause);
+        }
+    }
+    plain(&text)
+}
+
+/// The first sentence of `text`, at most `max` characters of it.
+pub fn headline(text: &str, max: usize) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    let sentence = line.split_inclusive(". ").next().unwrap_or(line).trim_end();
+    let mut out: String = sentence.chars().take(max).collect();
+    if out.len() < sentence.len() {
+        out.push('…');
+    }
+    plain(&out)
 }
 
 /// 1.2 ms, 35 µs, 2.4 s.
@@ -83,9 +112,29 @@ mod tests {
     }
 
     #[test]
+    fn causes_are_said_once() {
+        let error = anyhow::anyhow!("refused")
+            .context("cannot connect: refused")
+            .context("the endpoint");
+        assert_eq!(chain(&error), "the endpoint: cannot connect: refused");
+    }
+
+    #[test]
+    fn headlines_are_one_sentence() {
+        assert_eq!(headline("Does it. And more.", 80), "Does it.");
+        assert_eq!(headline("abcdef", 3), "abc…");
+    }
+
+    #[test]
     fn numbers_are_short() {
-        assert_eq!((duration(35), duration(1_234), duration(2_400_000)), ("35 µs".into(), "1.2 ms".into(), "2.4 s".into()));
-        assert_eq!((count(812), count(1_234_567)), ("812".into(), "1.2 M".into()));
+        assert_eq!(
+            (duration(35), duration(1_234), duration(2_400_000)),
+            ("35 µs".into(), "1.2 ms".into(), "2.4 s".into())
+        );
+        assert_eq!(
+            (count(812), count(1_234_567)),
+            ("812".into(), "1.2 M".into())
+        );
         assert_eq!(bytes(1_153_434), "1.1 MiB");
     }
 }

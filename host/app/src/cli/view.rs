@@ -20,24 +20,68 @@ pub struct View {
 impl View {
     pub fn show(&mut self, event: &Event) {
         match &event.kind {
-            EventKind::Run { model, contract, tools, .. } => {
-                self.line(&dim(&plain(&format!("{model} ({contract} contract), {} tools", tools.len()))));
+            EventKind::Run {
+                model,
+                contract,
+                tools,
+                ..
+            } => {
+                self.line(&dim(&plain(&format!(
+                    "{model} ({contract} contract), {} tools",
+                    tools.len()
+                ))));
             }
             EventKind::Request { step, .. } => self.line(&bold(&format!("step {step}"))),
             EventKind::Delta { text, .. } => self.model_text(text),
             EventKind::Plan { .. } => self.end_line(),
             EventKind::ToolStart { call, .. } => {
-                let reason = call.reason.as_deref().map_or(String::new(), |r| dim(&format!("  {}", plain(r))));
-                self.line(&format!("  → {} {}{reason}", bold(&plain(&call.tool)), shown(&call.arguments)));
+                let reason = call
+                    .reason
+                    .as_deref()
+                    .map_or(String::new(), |r| dim(&format!("  {}", plain(r))));
+                self.line(&format!(
+                    "  → {} {}{reason}",
+                    bold(&plain(&call.tool)),
+                    shown(&call.arguments)
+                ));
             }
-            EventKind::ToolResult { tool, outcome, usage, printed, .. } => self.result(tool, outcome, usage, printed),
-            EventKind::Tokens { prompt, completion, first_token_ms, duration_ms, .. } => {
-                self.line(&dim(&format!("  {}", tokens(*prompt, *completion, *first_token_ms, *duration_ms))));
+            EventKind::ToolResult {
+                tool,
+                outcome,
+                usage,
+                printed,
+                ..
+            } => self.result(tool, outcome, usage, printed),
+            EventKind::Tokens {
+                prompt,
+                completion,
+                first_token_ms,
+                duration_ms,
+                ..
+            } => {
+                self.line(&dim(&format!(
+                    "  {}",
+                    tokens(*prompt, *completion, *first_token_ms, *duration_ms)
+                )));
             }
-            EventKind::Notice { message, .. } => self.line(&format!("  {} {}", warn("!"), plain(message))),
-            EventKind::Done { reason, output, error, steps, calls, tokens, duration_ms } => {
+            EventKind::Notice { message, .. } => {
+                self.line(&format!("  {} {}", warn("!"), plain(message)))
+            }
+            EventKind::Done {
+                reason,
+                output,
+                error,
+                steps,
+                calls,
+                tokens,
+                duration_ms,
+            } => {
                 self.end_line();
-                let summary = format!("{steps} steps, {calls} calls, {} tokens, {}", count(*tokens), duration(duration_ms * 1_000));
+                let summary = format!(
+                    "{steps} steps, {calls} calls, {} tokens, {}",
+                    count(*tokens),
+                    duration(duration_ms * 1_000)
+                );
                 self.done(*reason, output, error.as_ref(), &summary);
             }
         }
@@ -47,7 +91,13 @@ impl View {
         let cost = cost(usage);
         match outcome {
             ToolOutcome::Output(output) => {
-                self.line(&format!("  {} {} {}  {}", good("←"), plain(tool), shown(output), dim(&cost)));
+                self.line(&format!(
+                    "  {} {} {}  {}",
+                    good("←"),
+                    plain(tool),
+                    shown(output),
+                    dim(&cost)
+                ));
             }
             ToolOutcome::Error(failure) => {
                 let text = plain(&format!("{tool} {}: {}", failure.kind, failure.message));
@@ -62,7 +112,13 @@ impl View {
         }
     }
 
-    fn done(&mut self, reason: StopReason, output: &Value, error: Option<&RunFailure>, summary: &str) {
+    fn done(
+        &mut self,
+        reason: StopReason,
+        output: &Value,
+        error: Option<&RunFailure>,
+        summary: &str,
+    ) {
         match (reason, error) {
             (StopReason::Output, _) => {
                 self.line(&dim(summary));
@@ -75,7 +131,11 @@ impl View {
                 self.line(&format!("{} {}", bad("stopped:"), plain(&failure.message)));
                 self.line(&dim(&format!("{} after {summary}", name(reason))));
             }
-            (reason, None) => self.line(&format!("{} {} after {summary}", bad("stopped:"), name(reason))),
+            (reason, None) => self.line(&format!(
+                "{} {} after {summary}",
+                bad("stopped:"),
+                name(reason)
+            )),
         }
     }
 
@@ -110,7 +170,12 @@ pub fn answer(output: &Value) -> String {
 
 /// 1.2 ms · fuel 35.1 k · 1.1 MiB.
 pub fn cost(usage: &ToolUsage) -> String {
-    format!("{} · fuel {} · memory {}", duration(usage.duration_us), count(usage.fuel), bytes(usage.memory_bytes))
+    format!(
+        "{} · fuel {} · memory {}",
+        duration(usage.duration_us),
+        count(usage.fuel),
+        bytes(usage.memory_bytes)
+    )
 }
 
 pub fn name(reason: StopReason) -> &'static str {
@@ -129,15 +194,28 @@ fn shown(value: &Value) -> String {
     let text = value.to_string();
     let cut: String = text.chars().take(MAX_SHOWN).collect();
     let missing = text.chars().count().saturating_sub(MAX_SHOWN);
-    let rest = if missing > 0 { style::dim(&format!(" … {missing} more characters")) } else { String::new() };
+    let rest = if missing > 0 {
+        style::dim(&format!(" … {missing} more characters"))
+    } else {
+        String::new()
+    };
     format!("{}{rest}", plain(&cut))
 }
 
-fn tokens(prompt: Option<u64>, completion: Option<u64>, first_token_ms: Option<u64>, duration_ms: u64) -> String {
+fn tokens(
+    prompt: Option<u64>,
+    completion: Option<u64>,
+    first_token_ms: Option<u64>,
+    duration_ms: u64,
+) -> String {
     let counted = match (prompt, completion) {
-        (Some(prompt), Some(completion)) => format!("{} → {} tokens", count(prompt), count(completion)),
+        (Some(prompt), Some(completion)) => {
+            format!("{} → {} tokens", count(prompt), count(completion))
+        }
         _ => "tokens not counted by the endpoint".into(),
     };
-    let first = first_token_ms.map_or(String::new(), |ms| format!(", first after {}", duration(ms * 1_000)));
+    let first = first_token_ms.map_or(String::new(), |ms| {
+        format!(", first after {}", duration(ms * 1_000))
+    });
     format!("{counted}, {}{first}", duration(duration_ms * 1_000))
 }

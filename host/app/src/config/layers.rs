@@ -19,13 +19,25 @@ const NAMED: [&str; 2] = ["endpoints", "module"];
 #[non_exhaustive]
 pub enum ConfigError {
     #[error("the configuration file {} cannot be read: {source}", path.display())]
-    Read { path: PathBuf, #[source] source: std::io::Error },
+    Read {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
     #[error("{origin} is not valid TOML: {reason}")]
     Syntax { origin: String, reason: String },
     #[error("{origin} has no meaning for {key:?}{suggestion}; `toolhold config` lists all keys")]
-    UnknownKey { origin: String, key: String, suggestion: String },
+    UnknownKey {
+        origin: String,
+        key: String,
+        suggestion: String,
+    },
     #[error("{key:?}, set by {origin}: {reason}")]
-    Value { key: String, origin: String, reason: String },
+    Value {
+        key: String,
+        origin: String,
+        reason: String,
+    },
 }
 
 /// One effective value.
@@ -65,7 +77,11 @@ impl Merged {
             .chain(added)
             .filter_map(|key| {
                 let (value, origin) = self.leaves.get(key)?;
-                Some(Setting { key: key.clone(), value: value.clone(), origin: origin.clone() })
+                Some(Setting {
+                    key: key.clone(),
+                    value: value.clone(),
+                    origin: origin.clone(),
+                })
             })
             .collect()
     }
@@ -73,15 +89,7 @@ impl Merged {
     pub fn table(&self) -> Table {
         let mut root = Table::new();
         for (key, (value, _)) in &self.leaves {
-            let mut table = &mut root;
-            let mut parts: Vec<&str> = key.split('.').collect();
-            let Some(last) = parts.pop() else { continue };
-            for part in parts {
-                let next = table.entry(part.to_owned()).or_insert_with(|| Value::Table(Table::new()));
-                let Value::Table(next) = next else { break };
-                table = next;
-            }
-            table.insert(last.to_owned(), value.clone());
+            insert(&mut root, key, value);
         }
         root
     }
@@ -89,8 +97,15 @@ impl Merged {
     pub fn origin(&self, key: &str) -> String {
         let exact = self.leaves.get(key);
         // An error inside a value, such as a list of directories, names a deeper key.
-        let nearest = || self.leaves.iter().find(|(k, _)| key.starts_with(k.as_str())).map(|(_, v)| v);
-        exact.or_else(nearest).map_or_else(|| "the configuration".into(), |(_, origin)| origin.clone())
+        let nearest = || {
+            self.leaves
+                .iter()
+                .find(|(k, _)| key.starts_with(k.as_str()))
+                .map(|(_, v)| v)
+        };
+        exact
+            .or_else(nearest)
+            .map_or_else(|| "the configuration".into(), |(_, origin)| origin.clone())
     }
 
     fn put(&mut self, key: String, value: Value, origin: &str) -> Result<(), ConfigError> {
@@ -111,9 +126,18 @@ impl Merged {
         let names: Vec<String> = self
             .leaves
             .keys()
-            .filter_map(|key| key.strip_prefix("endpoints.")?.split('.').next().map(str::to_owned))
+            .filter_map(|key| {
+                key.strip_prefix("endpoints.")?
+                    .split('.')
+                    .next()
+                    .map(str::to_owned)
+            })
             .collect();
-        for leaf in self.order.iter().filter_map(|key| key.strip_prefix("endpoints.default.")) {
+        for leaf in self
+            .order
+            .iter()
+            .filter_map(|key| key.strip_prefix("endpoints.default."))
+        {
             let (value, origin) = match leaf {
                 "base_url" => continue,
                 "model" => (Value::String(String::new()), "default".to_owned()),
@@ -121,7 +145,9 @@ impl Merged {
             };
             for name in &names {
                 let key = format!("endpoints.{name}.{leaf}");
-                self.leaves.entry(key).or_insert_with(|| (value.clone(), origin.clone()));
+                self.leaves
+                    .entry(key)
+                    .or_insert_with(|| (value.clone(), origin.clone()));
             }
         }
     }
@@ -141,10 +167,29 @@ impl Merged {
     }
 
     fn suggestion(&self, key: &str) -> String {
-        let nearest = self.order.iter().map(|known| (strsim::jaro_winkler(known, key), known)).max_by(|a, b| a.0.total_cmp(&b.0));
+        let nearest = self
+            .order
+            .iter()
+            .map(|known| (strsim::jaro_winkler(known, key), known))
+            .max_by(|a, b| a.0.total_cmp(&b.0));
         match nearest {
             Some((score, known)) if score > 0.85 => format!("; did you mean {known:?}?"),
             _ => String::new(),
+        }
+    }
+}
+
+/// Puts a leaf under its dotted key.
+fn insert(table: &mut Table, key: &str, value: &Value) {
+    match key.split_once('.') {
+        None => drop(table.insert(key.to_owned(), value.clone())),
+        Some((first, rest)) => {
+            let inner = table
+                .entry(first.to_owned())
+                .or_insert_with(|| Value::Table(Table::new()));
+            if let Value::Table(inner) = inner {
+                insert(inner, rest, value);
+            }
         }
     }
 }
@@ -155,7 +200,10 @@ pub fn merge(
     flags: &Flags,
     variables: impl Iterator<Item = (String, String)>,
 ) -> Result<Merged, ConfigError> {
-    let mut merged = Merged { leaves: BTreeMap::new(), order: Vec::new() };
+    let mut merged = Merged {
+        leaves: BTreeMap::new(),
+        order: Vec::new(),
+    };
     let defaults = parse("the default file", DEFAULTS)?;
     for (key, value) in flatten(&defaults) {
         merged.order.push(key.clone());
@@ -163,7 +211,11 @@ pub fn merge(
     }
     let files = match file {
         Some(file) => vec![(file.to_owned(), true)],
-        None => [user_file(), Some(PathBuf::from("toolhold.toml"))].into_iter().flatten().map(|f| (f, false)).collect(),
+        None => [user_file(), Some(PathBuf::from("toolhold.toml"))]
+            .into_iter()
+            .flatten()
+            .map(|f| (f, false))
+            .collect(),
     };
     for (path, required) in files {
         let text = match std::fs::read_to_string(&path) {
@@ -177,7 +229,9 @@ pub fn merge(
         }
     }
     merged.complete_endpoints();
-    let mut variables: Vec<_> = variables.filter(|(name, _)| name.starts_with(PREFIX)).collect();
+    let mut variables: Vec<_> = variables
+        .filter(|(name, _)| name.starts_with(PREFIX))
+        .collect();
     variables.sort();
     for (name, text) in variables {
         let short = &name[PREFIX.len()..];
@@ -199,7 +253,12 @@ pub fn merge(
 }
 
 fn endpoint(merged: &Merged) -> String {
-    merged.leaves.get("endpoint").and_then(|(value, _)| value.as_str()).unwrap_or("default").to_owned()
+    merged
+        .leaves
+        .get("endpoint")
+        .and_then(|(value, _)| value.as_str())
+        .unwrap_or("default")
+        .to_owned()
 }
 
 /// Where the user's own file lies, if there is a home.
@@ -221,8 +280,16 @@ fn parse(origin: &str, text: &str) -> Result<Table, ConfigError> {
 fn flatten(table: &Table) -> Vec<(String, Value)> {
     fn walk(prefix: &str, table: &Table, out: &mut Vec<(String, Value)>) {
         for (name, value) in table {
-            let key = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
-            let free = key.split('.').next().is_some_and(|first| NAMED.contains(&first)) && name == "environment";
+            let key = if prefix.is_empty() {
+                name.clone()
+            } else {
+                format!("{prefix}.{name}")
+            };
+            let free = key
+                .split('.')
+                .next()
+                .is_some_and(|first| NAMED.contains(&first))
+                && name == "environment";
             match value {
                 Value::Table(inner) if !free => walk(&key, inner, out),
                 _ => out.push((key, value.clone())),
@@ -236,9 +303,18 @@ fn flatten(table: &Table) -> Vec<(String, Value)> {
 
 /// A variable's text as the TOML value it looks like; a string otherwise.
 fn scalar(text: &str) -> Value {
-    let parsed = format!("v = {text}").parse::<Table>().ok().and_then(|mut table| table.remove("v"));
+    let parsed = format!("v = {text}")
+        .parse::<Table>()
+        .ok()
+        .and_then(|mut table| table.remove("v"));
     match parsed {
-        Some(value @ (Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Array(_) | Value::Table(_))) => value,
+        Some(
+            value @ (Value::Integer(_)
+            | Value::Float(_)
+            | Value::Boolean(_)
+            | Value::Array(_)
+            | Value::Table(_)),
+        ) => value,
         _ => Value::String(text.to_owned()),
     }
 }
@@ -248,10 +324,20 @@ mod tests {
     use super::*;
     use std::io::Write as _;
 
-    fn merge_with(text: &str, variables: &[(&str, &str)], flags: &Flags) -> Result<Merged, ConfigError> {
+    fn merge_with(
+        text: &str,
+        variables: &[(&str, &str)],
+        flags: &Flags,
+    ) -> Result<Merged, ConfigError> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text.as_bytes()).unwrap();
-        merge(Some(file.path()), flags, variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())))
+        merge(
+            Some(file.path()),
+            flags,
+            variables
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned())),
+        )
     }
 
     #[test]
@@ -264,20 +350,39 @@ mod tests {
             &flags,
         )
         .unwrap();
-        assert_eq!(merged.leaves["endpoints.big.model"].0.as_str(), Some("from-flag"));
-        assert_eq!(merged.leaves["endpoints.big.base_url"].0.as_str(), Some("http://v/v1"));
+        assert_eq!(
+            merged.leaves["endpoints.big.model"].0.as_str(),
+            Some("from-flag")
+        );
+        assert_eq!(
+            merged.leaves["endpoints.big.base_url"].0.as_str(),
+            Some("http://v/v1")
+        );
         assert_eq!(merged.leaves["run.max_steps"].0.as_integer(), Some(5));
-        assert_eq!(merged.origin("run.max_steps"), "variable TOOLHOLD_RUN__MAX_STEPS");
+        assert_eq!(
+            merged.origin("run.max_steps"),
+            "variable TOOLHOLD_RUN__MAX_STEPS"
+        );
         assert_eq!(merged.origin("run.max_tokens"), "default");
     }
 
     #[test]
     fn a_wrong_key_is_named_with_its_place_and_a_suggestion() {
-        let error = merge_with("[run]\nmax_step = 3", &[], &Flags::default()).unwrap_err().to_string();
-        assert!(error.contains("run.max_step") && error.contains("did you mean \"run.max_steps\"?"), "{error}");
+        let error = merge_with("[run]\nmax_step = 3", &[], &Flags::default())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("run.max_step") && error.contains("did you mean \"run.max_steps\"?"),
+            "{error}"
+        );
         assert!(error.starts_with("file "), "{error}");
-        let error = merge_with("", &[("TOOLHOLD_RUN__NONSENSE", "1")], &Flags::default()).unwrap_err().to_string();
-        assert!(error.starts_with("variable TOOLHOLD_RUN__NONSENSE"), "{error}");
+        let error = merge_with("", &[("TOOLHOLD_RUN__NONSENSE", "1")], &Flags::default())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with("variable TOOLHOLD_RUN__NONSENSE"),
+            "{error}"
+        );
     }
 
     #[test]

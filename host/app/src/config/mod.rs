@@ -13,7 +13,10 @@ pub use types::{Config, Endpoint};
 ///
 /// # Errors
 /// A file that cannot be read or parsed, a key that does not exist, a value of the wrong type.
-pub fn load(file: Option<&std::path::Path>, flags: &Flags) -> Result<(Config, Vec<Setting>), ConfigError> {
+pub fn load(
+    file: Option<&std::path::Path>,
+    flags: &Flags,
+) -> Result<(Config, Vec<Setting>), ConfigError> {
     let merged = layers::merge(file, flags, std::env::vars())?;
     let config = types::validate(&merged)?;
     Ok((config, merged.settings()))

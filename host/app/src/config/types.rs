@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toolhold_agent::{Contract, Settings, Shape};
-use toolhold_sandbox::{Access, DirectoryGrant, EngineConfig, Grant, Limits, LimitsRequest, ModulePolicy, Policy};
+use toolhold_sandbox::{
+    Access, DirectoryGrant, EngineConfig, Grant, Limits, LimitsRequest, ModulePolicy, Policy,
+};
 
 /// Everything the host was told.
 #[derive(Debug, Clone, Deserialize)]
@@ -86,16 +88,33 @@ struct PathsTable {
 }
 
 pub fn validate(merged: &Merged) -> Result<Config, ConfigError> {
-    let value = |key: &str, reason: String| ConfigError::Value { key: key.into(), origin: merged.origin(key), reason };
-    let config: Config = toml::Value::Table(merged.table()).try_into().map_err(|error: toml::de::Error| {
-        // toml says which key in a last line: in `run.max_steps`
-        let text = error.to_string();
-        let (reason, key) = text.trim_end().rsplit_once("\nin `").map_or((text.as_str(), ""), |(r, k)| (r, k.trim_end_matches('`')));
-        value(key, reason.to_owned())
-    })?;
+    let value = |key: &str, reason: String| ConfigError::Value {
+        key: key.into(),
+        origin: merged.origin(key),
+        reason,
+    };
+    let config: Config =
+        toml::Value::Table(merged.table())
+            .try_into()
+            .map_err(|error: toml::de::Error| {
+                // toml says which key in a last line: in `run.max_steps`
+                let text = error.to_string();
+                let (reason, key) = text
+                    .trim_end()
+                    .rsplit_once("\nin `")
+                    .map_or((text.as_str(), ""), |(r, k)| (r, k.trim_end_matches('`')));
+                value(key, reason.to_owned())
+            })?;
     if !config.endpoints.contains_key(&config.endpoint) {
         let names: Vec<_> = config.endpoints.keys().cloned().collect();
-        return Err(value("endpoint", format!("there is no [endpoints.{}]; there are {}", config.endpoint, names.join(", "))));
+        return Err(value(
+            "endpoint",
+            format!(
+                "there is no [endpoints.{}]; there are {}",
+                config.endpoint,
+                names.join(", ")
+            ),
+        ));
     }
     for (key, zero) in [
         ("run.max_steps", config.run.max_steps == 0),
@@ -103,14 +122,20 @@ pub fn validate(merged: &Merged) -> Result<Config, ConfigError> {
         ("run.timeout_ms", config.run.timeout_ms == 0),
         ("run.parallel_calls", config.run.parallel_calls == 0),
         ("run.max_calls", config.run.max_calls == 0),
-        ("modules.concurrent_calls", config.modules.concurrent_calls == 0),
+        (
+            "modules.concurrent_calls",
+            config.modules.concurrent_calls == 0,
+        ),
     ] {
         if zero {
             return Err(value(key, "must be at least 1".into()));
         }
     }
     if !(64 << 10..=8 << 20).contains(&config.modules.stack_bytes) {
-        return Err(value("modules.stack_bytes", "must be between 65536 and 8388608".into()));
+        return Err(value(
+            "modules.stack_bytes",
+            "must be between 65536 and 8388608".into(),
+        ));
     }
     Ok(config)
 }
@@ -167,10 +192,23 @@ impl Config {
                 let directories = table
                     .directories
                     .iter()
-                    .map(|d| DirectoryGrant { host: d.host.clone(), guest: d.guest.clone(), access: d.access })
+                    .map(|d| DirectoryGrant {
+                        host: d.host.clone(),
+                        guest: d.guest.clone(),
+                        access: d.access,
+                    })
                     .collect();
                 let environment = table.environment.clone().into_iter().collect();
-                (name.clone(), ModulePolicy { limits: table.limits.clone(), grant: Grant { directories, environment } })
+                (
+                    name.clone(),
+                    ModulePolicy {
+                        limits: table.limits.clone(),
+                        grant: Grant {
+                            directories,
+                            environment,
+                        },
+                    },
+                )
             })
             .collect();
         Policy {
@@ -190,7 +228,10 @@ impl Config {
     /// Where runs are recorded and the cache's key lies.
     pub fn state_folder(&self) -> PathBuf {
         let base = etcetera::choose_base_strategy().ok();
-        own_or(&self.paths.state, base.map(|base| base.state_dir().unwrap_or_else(|| base.data_dir())))
+        own_or(
+            &self.paths.state,
+            base.map(|base| base.state_dir().unwrap_or_else(|| base.data_dir())),
+        )
     }
 }
 
@@ -198,7 +239,10 @@ impl Config {
 /// without a home sees.
 fn own_or(own: &Path, users: Option<PathBuf>) -> PathBuf {
     if own.as_os_str().is_empty() {
-        users.map_or_else(|| PathBuf::from(".toolhold"), |folder| folder.join("toolhold"))
+        users.map_or_else(
+            || PathBuf::from(".toolhold"),
+            |folder| folder.join("toolhold"),
+        )
     } else {
         own.to_owned()
     }

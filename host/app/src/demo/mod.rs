@@ -11,10 +11,10 @@ use anyhow::{Context as _, Result};
 use std::sync::Arc;
 use std::time::Duration;
 use toolhold_agent::Settings;
-use toolhold_agent::model::{OpenAiModel, Timeouts, Transport};
 use uuid::Uuid;
 
-pub const TASK: &str = "What is 2^200 % 97, and what is the SHA-256 of the text \"toolhold\"?";
+pub const TASK: &str =
+    "What is 3^150 modulo 1009, and what is the SHA-256 hash of the text \"toolhold\"?";
 pub const RUN: Uuid = Uuid::from_u128(0x0198_0000_0000_7000_8000_0000_0000_0001);
 pub const RECORDING: &str = include_str!("recording.jsonl");
 /// Three times as fast as it was: a CPU wrote it.
@@ -27,24 +27,30 @@ const TEXT: &[u8] = include_bytes!("../../../../modules/text/text.wasm");
 pub async fn toolbox(config: &Config) -> Result<SandboxTools> {
     let mut registry = host::registry(config)?;
     for (name, component) in [("calculator", CALCULATOR), ("text", TEXT)] {
-        registry.load_bytes(name, component.to_vec()).await.with_context(|| format!("module {name}"))?;
+        registry
+            .load_bytes(name, component.to_vec())
+            .await
+            .with_context(|| format!("module {name}"))?;
     }
     Ok(SandboxTools::new(Arc::new(registry), None))
 }
 
 /// Fixed, because the requests must be the recorded ones whatever the user's configuration says.
 pub fn settings() -> Settings {
-    Settings { reasons: false, max_tokens: 400, timeout: Duration::from_secs(300), ..Settings::default() }
+    Settings {
+        reasons: false,
+        max_tokens: 400,
+        timeout: Duration::from_secs(300),
+        ..Settings::default()
+    }
 }
 
 /// The model that the recording is of.
 pub fn recorded_model() -> Result<String> {
     let first = RECORDING.lines().next().context("the recording is empty")?;
     let exchange: serde_json::Value = serde_json::from_str(first)?;
-    let model = exchange.pointer("/request/model").and_then(|model| model.as_str());
+    let model = exchange
+        .pointer("/request/model")
+        .and_then(|model| model.as_str());
     Ok(model.context("the recording names no model")?.to_owned())
-}
-
-pub fn model(name: String, transport: Arc<dyn Transport>, timeouts: Timeouts) -> OpenAiModel {
-    OpenAiModel::new(transport, name, timeouts)
 }

@@ -25,7 +25,10 @@ impl FileJournal {
         options.create_new(true).append(true);
         #[cfg(unix)]
         options.mode(0o600);
-        Ok(Self { file: options.open(&path).await?, path })
+        Ok(Self {
+            file: options.open(&path).await?,
+            path,
+        })
     }
 
     pub fn path(&self) -> &Path {

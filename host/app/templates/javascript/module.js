@@ -68,7 +68,7 @@ export const tools = {
 function countWords(text, top) {
   if (!(top >= 1 && top <= 1000)) throw correctable("`top` must be between 1 and 1000");
   const counts = new Map();
-  for (const [word] of text.toLowerCase().matchAll(/[\p{L}\p{N}][\p{L}\p{N}']*/gu)) {
+  for (const [word] of text.toLowerCase().matchAll(/[\p{L}\p{N}]+(?:'[\p{L}\p{N}]+)*/gu)) {
     counts.set(word, (counts.get(word) ?? 0) + 1);
   }
   const words = [...counts]

@@ -96,7 +96,7 @@ class Tools(exports.Tools):
 def word_frequency(text: str, top: int) -> dict:
     if not 1 <= top <= 1000:
         raise correctable("`top` must be between 1 and 1000")
-    counts = Counter(re.findall(r"[^\W_](?:[^\W_]|')*", text.lower()))
+    counts = Counter(re.findall(r"[^\W_]+(?:'[^\W_]+)*", text.lower()))
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     words = [{"word": word, "count": count} for word, count in ranked[:top]]
     return {"words": words, "distinct": len(counts)}

@@ -1,0 +1,366 @@
+//! From the bytes of an answer to deltas and a completion.
+//!
+//! Strict where a mistake would change the meaning, lenient about everything else: the table in the
+//! tests is the list of what servers do. No I/O and no clock: [`super::client`] feeds the bytes.
+
+use std::mem;
+
+use serde_json::Value;
+
+use super::error::ModelError;
+use super::error_body::{excerpt, from_value};
+use super::sse::{SseDecoder, SseEvent};
+use super::tool_calls::ToolCalls;
+use super::{Completion, Delta, Usage};
+
+/// How many bytes tell an event stream from other text: the longest field name and its colon.
+const SNIFF_BYTES: usize = 6;
+
+/// Decodes one answer.
+#[derive(Debug)]
+pub(super) struct Decoder {
+    /// Bytes that the whole answer may take.
+    limit: usize,
+    received: usize,
+    body: Body,
+    /// `[DONE]` was seen; what follows is not part of the answer.
+    done: bool,
+    completion: Completion,
+    calls: ToolCalls,
+}
+
+#[derive(Debug)]
+enum Body {
+    /// Too few bytes to tell.
+    Unknown {
+        head: Vec<u8>,
+        is_event_stream: bool,
+        content_type: String,
+    },
+    Events(SseDecoder),
+    /// One JSON object: an error, or a server that does not stream.
+    Json(Vec<u8>),
+}
+
+impl Decoder {
+    /// `limit`: the most bytes the answer may take. `content_type`: as the server declared it.
+    pub(super) fn new(limit: usize, content_type: Option<&str>) -> Self {
+        let content_type = content_type.unwrap_or("no content type");
+        Self {
+            limit,
+            received: 0,
+            body: Body::Unknown {
+                head: Vec::new(),
+                is_event_stream: content_type.starts_with("text/event-stream"),
+                content_type: content_type.to_owned(),
+            },
+            done: false,
+            completion: Completion::default(),
+            calls: ToolCalls::default(),
+        }
+    }
+
+    /// Nothing after this point belongs to the answer.
+    pub(super) fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// The answer itself is complete; only its formal end may still come.
+    pub(super) fn is_whole(&self) -> bool {
+        self.done || self.completion.finish_reason.is_some()
+    }
+
+    /// Takes the next bytes. `url` is where they come from, for messages.
+    pub(super) fn push(
+        &mut self,
+        bytes: &[u8],
+        url: &str,
+        emit: &mut dyn FnMut(Delta),
+    ) -> Result<(), ModelError> {
+        self.received += bytes.len();
+        if self.received > self.limit {
+            return Err(self.too_large());
+        }
+        match &mut self.body {
+            Body::Unknown { head, .. } => {
+                head.extend_from_slice(bytes);
+                self.sniff(false, url, emit)
+            }
+            Body::Json(json) => {
+                json.extend_from_slice(bytes);
+                Ok(())
+            }
+            Body::Events(events) => {
+                let events = events.push(bytes).map_err(|_| self.too_large())?;
+                self.take_events(events, emit)
+            }
+        }
+    }
+
+    /// The answer has ended in good order. A clean end says nothing about completeness: proxies end
+    /// cleanly when the server behind them dies.
+    pub(super) fn finish(
+        mut self,
+        url: &str,
+        emit: &mut dyn FnMut(Delta),
+    ) -> Result<Completion, ModelError> {
+        if matches!(self.body, Body::Unknown { .. }) {
+            self.sniff(true, url, emit)?;
+        }
+        match &mut self.body {
+            Body::Unknown { .. } => {}
+            Body::Json(json) => {
+                let json = mem::take(json);
+                self.take_json(&json, emit)?;
+            }
+            Body::Events(events) => {
+                let last = events.finish();
+                // Without its blank line the last event may be cut: unreadable means truncated.
+                match last.map(|event| self.take_event(event, emit)) {
+                    None | Some(Ok(()) | Err(ModelError::Decode { .. })) => {}
+                    Some(Err(error)) => return Err(error),
+                }
+            }
+        }
+        if self.is_whole() {
+            Ok(self.into_completion())
+        } else {
+            Err(ModelError::Truncated {
+                received: Box::new(self.into_completion()),
+                source: None,
+            })
+        }
+    }
+
+    /// What came so far.
+    pub(super) fn into_completion(mut self) -> Completion {
+        self.completion.tool_calls = self.calls.finish();
+        self.completion
+    }
+
+    fn too_large(&self) -> ModelError {
+        ModelError::TooLarge {
+            limit: self.limit,
+            unit: "bytes",
+        }
+    }
+
+    /// Decides what the body is. Its first bytes are believed before the content type: errors to
+    /// streaming requests come as JSON under any name, and proxies send their pages as anything.
+    fn sniff(
+        &mut self,
+        at_end: bool,
+        url: &str,
+        emit: &mut dyn FnMut(Delta),
+    ) -> Result<(), ModelError> {
+        let Body::Unknown {
+            head,
+            is_event_stream,
+            content_type,
+        } = &mut self.body
+        else {
+            return Ok(());
+        };
+        let start = head
+            .strip_prefix(b"\xef\xbb\xbf")
+            .unwrap_or(head)
+            .trim_ascii_start();
+        if start.len() < SNIFF_BYTES && !at_end && !start.starts_with(b"{") {
+            return Ok(());
+        }
+        let is_page = start.starts_with(b"<");
+        let has_field = [&b"data:"[..], b"event:", b"id:", b"retry:", b":"]
+            .iter()
+            .any(|field| start.starts_with(field));
+        if start.starts_with(b"{") {
+            self.body = Body::Json(start.to_vec());
+            Ok(())
+        } else if !is_page && (*is_event_stream || has_field) {
+            let head = mem::take(head);
+            let mut events = SseDecoder::new(self.limit);
+            let first = events.push(&head);
+            self.body = Body::Events(events);
+            let first = first.map_err(|_| self.too_large())?;
+            self.take_events(first, emit)
+        } else if start.is_empty() {
+            // A connection that closed without a word: cut, not misconfigured.
+            Ok(())
+        } else {
+            Err(ModelError::NotAnEndpoint {
+                url: url.to_owned(),
+                content_type: mem::take(content_type),
+                excerpt: excerpt(start),
+            })
+        }
+    }
+
+    fn take_events(
+        &mut self,
+        events: Vec<SseEvent>,
+        emit: &mut dyn FnMut(Delta),
+    ) -> Result<(), ModelError> {
+        events
+            .into_iter()
+            .try_for_each(|event| self.take_event(event, emit))
+    }
+
+    fn take_event(
+        &mut self,
+        event: SseEvent,
+        emit: &mut dyn FnMut(Delta),
+    ) -> Result<(), ModelError> {
+        let data = event.data.trim();
+        // Proxies that stream a stream sometimes write the field name twice.
+        let data = data.strip_prefix("data:").map_or(data, str::trim_start);
+        if self.done || data.is_empty() {
+            return Ok(());
+        }
+        if data == "[DONE]" {
+            self.done = true;
+            return Ok(());
+        }
+        let is_error = event.name.as_deref() == Some("error");
+        match serde_json::from_str::<Value>(data) {
+            // The event's name says that it is an error, whatever its data look like.
+            Ok(chunk) if is_error && from_value(&chunk).is_none() => {
+                Err(self.in_stream(&serde_json::json!({ "error": chunk })))
+            }
+            Err(_) if is_error => Err(self.in_stream(&serde_json::json!({ "error": data }))),
+            Ok(chunk) => self.take_chunk(&chunk, emit),
+            Err(source) => Err(ModelError::Decode {
+                what: "an event",
+                excerpt: excerpt(data.as_bytes()),
+                source: Some(source),
+            }),
+        }
+    }
+
+    fn take_json(&mut self, bytes: &[u8], emit: &mut dyn FnMut(Delta)) -> Result<(), ModelError> {
+        let text = String::from_utf8_lossy(bytes);
+        let answer: Value = match serde_json::from_str(&text) {
+            Ok(answer) => answer,
+            // Cut off by a clean end.
+            Err(error) if error.is_eof() => return Ok(()),
+            Err(source) => {
+                return Err(ModelError::Decode {
+                    what: "an answer",
+                    excerpt: excerpt(bytes),
+                    source: Some(source),
+                });
+            }
+        };
+        self.take_chunk(&answer, emit)?;
+        if answer
+            .get("choices")
+            .is_none_or(|choices| choices.get(0).is_none())
+        {
+            return Err(ModelError::Decode {
+                what: "an answer without choices",
+                excerpt: excerpt(bytes),
+                source: None,
+            });
+        }
+        // It parsed, so it is whole.
+        self.done = true;
+        Ok(())
+    }
+
+    fn take_chunk(&mut self, chunk: &Value, emit: &mut dyn FnMut(Delta)) -> Result<(), ModelError> {
+        if from_value(chunk).is_some() {
+            return Err(self.in_stream(chunk));
+        }
+        if let Some(model) = chunk.get("model").and_then(Value::as_str) {
+            if self.completion.model.is_none() && !model.is_empty() {
+                self.completion.model = Some(model.to_owned());
+            }
+        }
+        // The last one counts: some servers send a running count with every chunk.
+        if let Some(usage) = chunk.get("usage").and_then(Usage::from_wire) {
+            self.completion.usage = Some(usage);
+        }
+        let choices = chunk.get("choices").and_then(Value::as_array);
+        let first = choices.and_then(|choices| {
+            let is_first = |choice: &&Value| match choice.get("index").and_then(Value::as_u64) {
+                Some(index) => index == 0,
+                None => true,
+            };
+            choices.iter().find(is_first)
+        });
+        let Some(choice) = first else {
+            return Ok(());
+        };
+        if let Some(delta) = choice.get("delta").filter(|delta| delta.is_object()) {
+            self.take_delta(delta, emit)?;
+        } else if let Some(message) = choice.get("message") {
+            // Some servers repeat the whole message at the end of the stream.
+            if self.is_blank() {
+                self.take_delta(message, emit)?;
+            }
+        }
+        if let Some(reason) = choice.get("finish_reason").and_then(Value::as_str) {
+            self.completion.finish_reason = Some(reason.to_owned());
+        }
+        Ok(())
+    }
+
+    fn take_delta(&mut self, delta: &Value, emit: &mut dyn FnMut(Delta)) -> Result<(), ModelError> {
+        // Some vLLM versions send the same text under both names.
+        let reasoning = ["reasoning", "reasoning_content"]
+            .into_iter()
+            .find_map(|key| delta.get(key).map(text_of).filter(|text| !text.is_empty()));
+        if let Some(text) = reasoning {
+            self.completion.reasoning.push_str(&text);
+            emit(Delta::Reasoning(text));
+        }
+        let content = delta.get("content").map(text_of).unwrap_or_default();
+        if !content.is_empty() {
+            self.completion.content.push_str(&content);
+            emit(Delta::Content(content));
+        }
+        let calls = match delta.get("tool_calls") {
+            Some(Value::Array(calls)) => calls.as_slice(),
+            Some(call @ Value::Object(_)) => std::slice::from_ref(call),
+            _ => match delta.get("function_call") {
+                Some(call @ Value::Object(_)) => std::slice::from_ref(call),
+                _ => &[],
+            },
+        };
+        for call in calls {
+            if let Some(delta) = self.calls.push(call)? {
+                emit(delta);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_blank(&self) -> bool {
+        self.completion.content.is_empty()
+            && self.completion.reasoning.is_empty()
+            && self.calls.is_empty()
+    }
+
+    fn in_stream(&mut self, value: &Value) -> ModelError {
+        let mut received = mem::take(&mut self.completion);
+        received.tool_calls = mem::take(&mut self.calls).finish();
+        ModelError::InStream {
+            detail: Box::new(from_value(value).unwrap_or_default()),
+            received: Box::new(received),
+        }
+    }
+}
+
+/// Text, or the text among a list of content parts.
+fn text_of(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => parts
+            .iter()
+            .filter_map(|part| part.get("text").and_then(Value::as_str))
+            .collect(),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+#[path = "decode_tests.rs"]
+mod tests;

@@ -1,0 +1,88 @@
+//! The model client: everything between a [`ChatRequest`] and a [`Completion`].
+//!
+//! Read [`chat`] for what is asked, [`client`] for how one completion is driven and timed,
+//! [`decode`] for what servers really answer, [`error`] for what goes wrong and whose move it is
+//! then. Bytes come from a [`Transport`]: over HTTP, or from a recording ([`replay`]). Nothing here
+//! retries; the layers above decide that with [`ModelError::class`].
+
+pub mod chat;
+pub mod client;
+pub mod error;
+pub mod exchange;
+pub mod http;
+pub mod record;
+pub mod replay;
+pub mod transport;
+
+mod decode;
+mod error_body;
+mod sse;
+mod tool_calls;
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+pub use chat::{
+    ChatMessage, ChatRequest, ChatTool, ChatToolCall, Content, Role, ToolChoice, Usage,
+};
+pub use client::{Health, OpenAiModel, Timeouts};
+pub use error::{ContextOverflow, ErrorDetail, ModelError, TimeoutPhase};
+pub use http::{ApiKey, HttpSettings, HttpTransport};
+pub use record::RecordingTransport;
+pub use replay::ReplayTransport;
+pub use transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};
+
+/// A language model: something that completes a chat.
+///
+/// The loop calls it once a step. Implementations must bound their own waiting and memory, and must
+/// be cancel-safe: dropping the returned future ends the generation at the endpoint.
+pub trait Model: Send + Sync + Debug {
+    /// The name that is shown and recorded.
+    fn name(&self) -> &str;
+
+    /// Generates one completion. `on_delta` is called for every piece in the order it arrived, and
+    /// must not block. An error may follow after deltas were already given out.
+    fn complete<'a>(
+        &'a self,
+        request: &'a ChatRequest,
+        on_delta: &'a mut (dyn FnMut(Delta) + Send),
+    ) -> BoxFuture<'a, Result<Completion, ModelError>>;
+}
+
+/// A piece of a completion, as it arrives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Delta {
+    /// Text of the answer.
+    Content(String),
+    /// Text the model thinks by; never part of the answer.
+    Reasoning(String),
+    /// A piece of a tool call. `index` is the call's place in [`Completion::tool_calls`]; `id` and
+    /// `name` come once, `arguments` piece by piece.
+    ToolCall {
+        index: usize,
+        id: Option<String>,
+        name: Option<String>,
+        arguments: String,
+    },
+}
+
+/// What the model answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Completion {
+    pub content: String,
+    pub reasoning: String,
+    /// Calls in the order they began. Decide by their presence, never by `finish_reason`: servers
+    /// disagree about it.
+    pub tool_calls: Vec<ChatToolCall>,
+    /// As the endpoint said it (`stop`, `length`, `tool_calls`, `abort`, …).
+    pub finish_reason: Option<String>,
+    pub usage: Option<Usage>,
+    /// The model that the endpoint says it used.
+    pub model: Option<String>,
+    /// From sending the request to the first delta.
+    pub time_to_first_token: Option<Duration>,
+    /// From sending the request to the end of the answer.
+    pub duration: Duration,
+}

@@ -1,0 +1,202 @@
+//! Runs a build's commands: no input, everything they print in one log, and an error that shows its
+//! end.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use super::{BuildError, Failure};
+
+/// What a terminal shows without scrolling, and where compilers put the reason.
+const TAIL_LINES: usize = 30;
+
+/// The file that collects what a build's commands print.
+#[derive(Debug)]
+pub struct Log {
+    pub path: PathBuf,
+}
+
+/// A tool that has to be on the PATH, and how one gets it.
+#[derive(Debug, Clone, Copy)]
+pub struct Tool {
+    pub program: &'static str,
+    pub language: &'static str,
+    pub install: &'static str,
+}
+
+impl Tool {
+    pub fn command(self) -> Command {
+        Command::new(self.program)
+    }
+
+    /// The error for a program that could not be started: missing, or not allowed.
+    fn not_started(self, error: io::Error) -> BuildError {
+        let Self {
+            program: tool,
+            language,
+            install,
+        } = self;
+        if error.kind() == ErrorKind::NotFound {
+            return BuildError::MissingTool {
+                tool,
+                language,
+                install,
+            };
+        }
+        BuildError::Io {
+            action: "run",
+            path: tool.into(),
+            source: error,
+        }
+    }
+}
+
+impl Log {
+    pub fn create(toolchains: &Path, module: &str) -> Result<Self, BuildError> {
+        let directory = toolchains.join("logs");
+        fs::create_dir_all(&directory).map_err(BuildError::io("create", &directory))?;
+        let path = directory.join(format!("{module}.log"));
+        File::create(&path).map_err(BuildError::io("create", &path))?;
+        Ok(Self { path })
+    }
+
+    /// Runs a command to its end; `tool` is the program it needs, `advice` what to do if it fails.
+    pub fn run(
+        &self,
+        command: &mut Command,
+        tool: Tool,
+        advice: &'static str,
+    ) -> Result<(), BuildError> {
+        let stdout = self.append()?;
+        self.finish(command.stdout(stdout), tool, advice).map(drop)
+    }
+
+    /// The same for a command whose standard output is the answer; the log has the rest.
+    pub fn query(
+        &self,
+        command: &mut Command,
+        tool: Tool,
+        advice: &'static str,
+    ) -> Result<String, BuildError> {
+        let output = self.finish(command.stdout(Stdio::piped()), tool, advice)?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    fn finish(
+        &self,
+        command: &mut Command,
+        tool: Tool,
+        advice: &'static str,
+    ) -> Result<Output, BuildError> {
+        let mut log = self.append()?;
+        let line = shown(command);
+        writeln!(log, "$ {line}").map_err(BuildError::io("write", &self.path))?;
+        let output = command
+            .stdin(Stdio::null())
+            // componentize-py prints sixty lines of its own frames below the reason otherwise.
+            .env("RUST_BACKTRACE", "0")
+            .stderr(log)
+            .spawn()
+            .and_then(std::process::Child::wait_with_output)
+            .map_err(|error| tool.not_started(error))?;
+        if output.status.success() {
+            return Ok(output);
+        }
+        Err(Box::new(Failure {
+            command: line,
+            status: output.status.to_string(),
+            tail: self.tail(),
+            advice,
+            log: self.path.clone(),
+        })
+        .into())
+    }
+
+    fn append(&self) -> Result<File, BuildError> {
+        let open = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(&self.path);
+        open.map_err(BuildError::io("write", &self.path))
+    }
+
+    fn tail(&self) -> String {
+        let text = fs::read(&self.path).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<_> = text.lines().collect();
+        lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+    }
+}
+
+/// A command as somebody would type it, near enough to try it by hand.
+fn shown(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let quoted = words.map(|word| {
+        let word = word.to_string_lossy();
+        if word.contains(char::is_whitespace) {
+            format!("'{word}'")
+        } else {
+            word.into_owned()
+        }
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use super::*;
+
+    const SHELL: Tool = Tool {
+        program: "sh",
+        language: "test",
+        install: "install a shell",
+    };
+
+    fn log() -> (tempfile::TempDir, Log) {
+        let directory = tempfile::tempdir().unwrap();
+        let log = Log::create(directory.path(), "module").unwrap();
+        (directory, log)
+    }
+
+    #[test]
+    fn a_failure_shows_the_end_of_both_streams_and_the_advice() {
+        let (_directory, log) = log();
+        let script = "seq 100; echo reason >&2; exit 3";
+        let error = log
+            .run(SHELL.command().args(["-c", script]), SHELL, "mend it")
+            .unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.starts_with(&format!("`sh -c '{script}'` failed (exit status: 3)")),
+            "{text}"
+        );
+        assert!(
+            text.contains("\n100\nreason\n") && !text.contains("\n60\n"),
+            "{text}"
+        );
+        assert!(text.contains("next: mend it; the whole log is "), "{text}");
+    }
+
+    #[test]
+    fn a_query_answers_with_standard_output_alone() {
+        let (_directory, log) = log();
+        let mut command = SHELL.command();
+        command.args(["-c", "echo answer; echo noise >&2"]);
+        assert_eq!(log.query(&mut command, SHELL, "").unwrap(), "answer\n");
+        assert!(fs::read_to_string(&log.path).unwrap().ends_with("noise\n"));
+    }
+
+    #[test]
+    fn a_missing_program_says_how_to_get_it() {
+        let (_directory, log) = log();
+        let tool = Tool {
+            program: "toolhold-no-such-program",
+            ..SHELL
+        };
+        let error = log.run(&mut tool.command(), tool, "").unwrap_err();
+        assert!(matches!(error, BuildError::MissingTool { .. }));
+        assert!(error.to_string().ends_with("install a shell"));
+    }
+}

@@ -1,0 +1,139 @@
+//! The part of `module.toml` that a build needs. The sandbox owns the whole file and checks it when
+//! the module is loaded; a build must work before there is anything to load.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::{BuildError, Language};
+
+/// What to build, and where the result belongs. Paths are absolute.
+#[derive(Debug)]
+pub struct Manifest {
+    pub name: String,
+    pub language: Language,
+    pub directory: PathBuf,
+    pub component: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct Document {
+    name: Option<String>,
+    component: Option<String>,
+    build: Option<Build>,
+}
+
+#[derive(Deserialize)]
+struct Build {
+    language: String,
+}
+
+impl Manifest {
+    pub fn read(module_dir: &Path) -> Result<Self, BuildError> {
+        let directory =
+            fs::canonicalize(module_dir).map_err(BuildError::io("open the module", module_dir))?;
+        let path = directory.join("module.toml");
+        let text = fs::read_to_string(&path).map_err(BuildError::io("read", &path))?;
+        let document: Document = toml::from_str(&text).map_err(|source| BuildError::Manifest {
+            path: path.clone(),
+            source: Box::new(source),
+        })?;
+        let Some(build) = document.build else {
+            return Err(BuildError::NoRecipe { path });
+        };
+        let language = build
+            .language
+            .parse()
+            .map_err(|source| BuildError::Language {
+                path: path.clone(),
+                source,
+            })?;
+
+        let folder = directory
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
+        let name = document.name.or(folder).unwrap_or_default();
+        // The name becomes part of file names, the component's the target of a rename.
+        if !is_name(&name) {
+            let wanted = "a name of lower-case letters, digits and `_` that begins with a letter";
+            return Err(BuildError::BadValue {
+                path,
+                key: "name",
+                found: name,
+                wanted,
+            });
+        }
+        let component = document.component.unwrap_or_else(|| format!("{name}.wasm"));
+        if Path::new(&component).file_name() != Some(component.as_ref()) {
+            let wanted = "the name of a file in the module's folder, without a path";
+            return Err(BuildError::BadValue {
+                path,
+                key: "component",
+                found: component,
+                wanted,
+            });
+        }
+        Ok(Self {
+            name,
+            language,
+            component: directory.join(component),
+            directory,
+        })
+    }
+}
+
+/// Whether a module can have this name: it is a part of tool names, file names and crate names.
+pub fn is_name(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_lowercase())
+        && text
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Manifest, String> {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = parent.path().join("folder");
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("module.toml"), text).unwrap();
+        Manifest::read(&directory).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn names_default_to_the_folder() {
+        let manifest = read("[build]\nlanguage = \"js\"\n[limits]\nfuel = 1").unwrap();
+        assert_eq!(
+            (manifest.name.as_str(), manifest.language),
+            ("folder", Language::JavaScript)
+        );
+        assert!(manifest.component.ends_with("folder/folder.wasm"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_place() {
+        let cases = [
+            ("name = \"x\"", "add\n[build]\nlanguage"),
+            ("[build]\nlanguage = \"cobol\"", "`cobol` is not a language"),
+            (
+                "name = \"../x\"\n[build]\nlanguage = \"rust\"",
+                "must be a name of lower-case",
+            ),
+            (
+                "component = \"../x.wasm\"\n[build]\nlanguage = \"rust\"",
+                "without a path",
+            ),
+            ("name = ", "is not a module manifest"),
+        ];
+        for (text, expected) in cases {
+            let error = read(text).unwrap_err();
+            assert!(
+                error.contains(expected) && error.contains("module.toml"),
+                "{text}: {error}"
+            );
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Builds a module's component from its source: `toolhold build DIR`.
+//!
+//! The language's own tools do the work; this room finds or installs them, runs them where their
+//! output cannot be lost, and puts the component in its place in one step, so that whoever watches
+//! the folder never sees half of one. `rust`, `python` and `javascript` each know one language;
+//! `command` runs what they ask for; `error` says what a person does next.
+//!
+//! Everything blocks: call [`build`] from `spawn_blocking`.
+
+mod command;
+mod error;
+mod javascript;
+mod manifest;
+mod python;
+mod rust;
+mod toolchain;
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use command::Log;
+pub use error::{BuildError, Failure};
+use manifest::Manifest;
+pub use manifest::is_name;
+
+/// The contract that a module implements, as text: builds and templates write it where a toolchain
+/// looks for it.
+pub const WIT: &str = include_str!("../../../../wit/toolhold.wit");
+
+/// The world of [`WIT`] that a module implements.
+const WORLD: &str = "tool-module";
+
+/// A language that `[build]` in `module.toml` can name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Language {
+    Rust,
+    Python,
+    JavaScript,
+}
+
+/// What a build is doing, for a progress line. Each takes seconds to minutes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BuildStep {
+    /// A toolchain is fetched; happens once per machine and version.
+    Install { tool: String },
+    /// The source is compiled.
+    Compile { module: String, language: Language },
+}
+
+/// A finished build.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Built {
+    /// The module's name.
+    pub module: String,
+    /// The component, in place.
+    pub component: PathBuf,
+    /// Its size.
+    pub bytes: u64,
+    /// What the tools printed.
+    pub log: PathBuf,
+}
+
+/// Builds the component of the module in `module_dir`, as `[build]` of its `module.toml` says.
+///
+/// `toolchains` is a cache directory: compilers are installed there once, logs are kept there, and
+/// it may be deleted at any time between builds. `progress` hears of each step as it begins.
+pub fn build(
+    module_dir: &Path,
+    toolchains: &Path,
+    progress: &dyn Fn(BuildStep),
+) -> Result<Built, BuildError> {
+    let manifest = Manifest::read(module_dir)?;
+    // The tools run in other directories than ours.
+    let toolchains = &toolchain::prepare(toolchains)?;
+    let job = Job {
+        log: Log::create(toolchains, &manifest.name)?,
+        manifest,
+        toolchains,
+        progress,
+    };
+    match job.manifest.language {
+        Language::Rust => rust::build(&job)?,
+        Language::Python => python::build(&job)?,
+        Language::JavaScript => javascript::build(&job)?,
+    }
+    let component = job.manifest.component;
+    let bytes = fs::metadata(&component)
+        .map_err(BuildError::io("read", &component))?
+        .len();
+    Ok(Built {
+        module: job.manifest.name,
+        component,
+        bytes,
+        log: job.log.path,
+    })
+}
+
+/// One build under way, as the languages see it.
+struct Job<'a> {
+    manifest: Manifest,
+    /// Absolute.
+    toolchains: &'a Path,
+    log: Log,
+    progress: &'a dyn Fn(BuildStep),
+}
+
+impl Job<'_> {
+    fn installing(&self, tool: &str) {
+        (self.progress)(BuildStep::Install {
+            tool: tool.to_owned(),
+        });
+    }
+
+    fn compiling(&self) {
+        let module = self.manifest.name.clone();
+        (self.progress)(BuildStep::Compile {
+            module,
+            language: self.manifest.language,
+        });
+    }
+
+    /// Lets `make` write the component beside its place, then moves it there in one step.
+    fn publish(
+        &self,
+        make: impl FnOnce(&Path) -> Result<(), BuildError>,
+    ) -> Result<(), BuildError> {
+        let target = &self.manifest.component;
+        let unfinished = target.with_extension(format!("wasm.{}.part", std::process::id()));
+        let result = make(&unfinished).and_then(|()| {
+            fs::rename(&unfinished, target).map_err(BuildError::io("write", target))
+        });
+        if result.is_err() {
+            // The build's own error says more than this one could.
+            let _ = fs::remove_file(&unfinished);
+        }
+        result
+    }
+}
+
+impl Language {
+    /// As `module.toml` and the command line write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rust => "rust",
+            Self::Python => "python",
+            Self::JavaScript => "javascript",
+        }
+    }
+}
+
+impl fmt::Display for Language {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+impl FromStr for Language {
+    type Err = UnknownLanguage;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "rust" => Ok(Self::Rust),
+            "python" => Ok(Self::Python),
+            "javascript" | "js" => Ok(Self::JavaScript),
+            _ => Err(UnknownLanguage {
+                found: text.to_owned(),
+            }),
+        }
+    }
+}
+
+/// A language nobody here can build.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{found}` is not a language that can be built here: use rust, python or javascript")]
+pub struct UnknownLanguage {
+    found: String,
+}
+
+impl fmt::Display for BuildStep {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Install { tool } => write!(formatter, "installing {tool} (once)"),
+            Self::Compile { module, language } => {
+                write!(formatter, "compiling {module} ({language})")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn languages_parse_by_their_names() {
+        for language in [Language::Rust, Language::Python, Language::JavaScript] {
+            assert_eq!(language.name().parse(), Ok(language));
+        }
+        assert_eq!("js".parse(), Ok(Language::JavaScript));
+        let error = "go".parse::<Language>().unwrap_err();
+        assert!(error.to_string().contains("use rust, python or javascript"));
+    }
+
+    #[test]
+    fn the_embedded_contract_has_the_world_that_builds_ask_for() {
+        assert!(WIT.contains(&format!("world {WORLD} {{")));
+    }
+}

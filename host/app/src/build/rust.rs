@@ -1,0 +1,199 @@
+//! Rust: `cargo build` for `wasm32-wasip2` makes a component without further tools.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::Deserialize;
+
+use super::command::Tool;
+use super::{BuildError, Job};
+
+const TARGET: &str = "wasm32-wasip2";
+
+const CARGO: Tool = Tool {
+    program: "cargo",
+    language: "rust",
+    install: "install Rust through rustup, then build again",
+};
+const RUSTC: Tool = Tool {
+    program: "rustc",
+    ..CARGO
+};
+const RUSTUP: Tool = Tool {
+    program: "rustup",
+    ..CARGO
+};
+
+pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
+    let manifest = job.manifest.directory.join("Cargo.toml");
+    if !manifest.is_file() {
+        let advice = "a Rust module is a crate; `toolhold new-module NAME --lang rust` makes one";
+        return Err(BuildError::NoSource {
+            path: manifest,
+            advice,
+        });
+    }
+    ensure_target(job)?;
+    job.compiling();
+    // On its own, so that a network that is not there is not mistaken for broken source.
+    job.log.run(
+        in_module(job, CARGO).args(["fetch", "--target", TARGET]),
+        CARGO,
+        "check that cargo reaches its registry (network, proxy, `.cargo/config.toml`)",
+    )?;
+    let messages = job.log.query(
+        in_module(job, CARGO)
+            .args([
+                "build",
+                "--release",
+                "--target",
+                TARGET,
+                "--message-format=json-render-diagnostics",
+            ])
+            .args(without_local_paths()),
+        CARGO,
+        "mend what the compiler reports, then build again",
+    )?;
+    let artefact =
+        artefact(&messages, &manifest).ok_or(BuildError::NoArtefact { path: manifest })?;
+    job.publish(|path| {
+        fs::copy(&artefact, path)
+            .map(drop)
+            .map_err(BuildError::io("copy", &artefact))
+    })
+}
+
+/// Asks the compiler and not rustup: distributions ship the target too.
+fn ensure_target(job: &Job<'_>) -> Result<(), BuildError> {
+    let library = job.log.query(
+        in_module(job, RUSTC).args(["--print", "target-libdir", "--target", TARGET]),
+        RUSTC,
+        "update Rust: this compiler does not know wasm32-wasip2, which came with 1.82",
+    )?;
+    if Path::new(library.trim()).is_dir() {
+        return Ok(());
+    }
+    job.installing(&format!("the Rust target {TARGET}"));
+    let added = job.log.run(
+        in_module(job, RUSTUP).args(["target", "add", TARGET]),
+        RUSTUP,
+        "check the network, then run it by hand: `rustup target add wasm32-wasip2`",
+    );
+    match added {
+        Err(BuildError::MissingTool { .. }) => Err(BuildError::MissingTarget),
+        other => other,
+    }
+}
+
+/// Panic messages name source files, and those of dependencies begin with this user's home and
+/// cargo's cache: a component that is handed on should not say so, and should be the same bytes on
+/// every machine.
+fn without_local_paths() -> Option<String> {
+    let home = std::env::var_os("CARGO_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::home_dir().map(|home| home.join(".cargo")))?;
+    let sources = fs::read_dir(home.join("registry/src")).ok();
+    let sources = sources
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()));
+    // The last prefix that fits counts: the home first, then each registry's folder.
+    let remaps: Vec<_> = std::iter::once(home.clone())
+        .chain(sources)
+        .map(|path| format!("--remap-path-prefix={}=cargo", path.display()).into())
+        .collect();
+    // Through `--config`, which adds to the module's own flags; RUSTFLAGS would replace them.
+    Some(format!(
+        "--config=target.{TARGET}.rustflags={}",
+        toml::Value::Array(remaps)
+    ))
+}
+
+/// In the module's folder, so that its `rust-toolchain.toml` and `.cargo/config.toml` count.
+fn in_module(job: &Job<'_>, tool: Tool) -> Command {
+    let mut command = tool.command();
+    command.current_dir(&job.manifest.directory);
+    command
+}
+
+/// One line of cargo's answer, as far as it matters here.
+#[derive(Deserialize)]
+#[serde(tag = "reason", rename_all = "kebab-case")]
+enum Message {
+    CompilerArtifact {
+        manifest_path: PathBuf,
+        target: Target,
+        filenames: Vec<PathBuf>,
+    },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    crate_types: Vec<String>,
+}
+
+/// The component among what cargo made: the `cdylib` of this very package, not of a dependency.
+fn artefact(messages: &str, manifest: &Path) -> Option<PathBuf> {
+    messages
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .find_map(|message| {
+            let Message::CompilerArtifact {
+                manifest_path,
+                target,
+                filenames,
+            } = message
+            else {
+                return None;
+            };
+            let ours = fs::canonicalize(manifest_path).is_ok_and(|path| path == manifest);
+            if !ours || !target.crate_types.iter().any(|kind| kind == "cdylib") {
+                return None;
+            }
+            filenames
+                .into_iter()
+                .find(|path| path.extension().is_some_and(|found| found == "wasm"))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_artefact_is_the_cdylib_of_the_package_itself() {
+        let directory = tempfile::tempdir().unwrap();
+        let manifest = fs::canonicalize(directory.path())
+            .unwrap()
+            .join("Cargo.toml");
+        fs::write(&manifest, "").unwrap();
+        let line = |manifest: &Path, kind: &str, file: &str| {
+            serde_json::json!({
+                "reason": "compiler-artifact",
+                "manifest_path": manifest,
+                "target": { "crate_types": [kind], "name": "x" },
+                "filenames": ["x.d", file],
+            })
+            .to_string()
+        };
+        let messages = [
+            "a line of something else".to_owned(),
+            line(
+                Path::new("elsewhere/Cargo.toml"),
+                "cdylib",
+                "dependency.wasm",
+            ),
+            line(&manifest, "lib", "x.rlib"),
+            line(&manifest, "cdylib", "x.wasm"),
+            r#"{"reason":"build-finished","success":true}"#.to_owned(),
+        ];
+        assert_eq!(
+            artefact(&messages.join("\n"), &manifest),
+            Some(PathBuf::from("x.wasm"))
+        );
+        assert_eq!(artefact(&messages[..3].join("\n"), &manifest), None);
+    }
+}

@@ -1,0 +1,64 @@
+//! The cache directory in which compilers are installed, each version in a folder of its own.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use super::{BuildError, Job, WIT};
+
+/// Written last: a folder without it is an installation that was cut off.
+const COMPLETE: &str = ".complete";
+
+/// Creates the cache directory and returns its absolute path.
+pub fn prepare(toolchains: &Path) -> Result<PathBuf, BuildError> {
+    fs::create_dir_all(toolchains).map_err(BuildError::io("create", toolchains))?;
+    fs::canonicalize(toolchains).map_err(BuildError::io("open", toolchains))
+}
+
+/// The folder of a tool at one version; `install` fills it if nobody has yet.
+pub fn folder(
+    job: &Job<'_>,
+    tool: &str,
+    version: &str,
+    install: impl FnOnce(&Path) -> Result<(), BuildError>,
+) -> Result<PathBuf, BuildError> {
+    let folder = job.toolchains.join(format!("{tool}-{version}"));
+    let complete = folder.join(COMPLETE);
+    if complete.exists() {
+        return Ok(folder);
+    }
+    // Two builds at once are ordinary (a watcher and a person): the second waits here, then finds
+    // the work done.
+    let lock_path = job.toolchains.join(format!("{tool}-{version}.lock"));
+    let lock = File::create(&lock_path).map_err(BuildError::io("create", &lock_path))?;
+    lock.lock().map_err(BuildError::io("lock", &lock_path))?;
+    if complete.exists() {
+        return Ok(folder);
+    }
+    job.installing(&format!("{tool} {version}"));
+    if folder.exists() {
+        fs::remove_dir_all(&folder).map_err(BuildError::io("remove", &folder))?;
+    }
+    fs::create_dir_all(&folder).map_err(BuildError::io("create", &folder))?;
+    install(&folder)?;
+    fs::write(&complete, version).map_err(BuildError::io("write", &complete))?;
+    Ok(folder)
+}
+
+/// The WIT to build against: the module's own `wit/`, or else the contract of this host.
+pub fn wit(job: &Job<'_>) -> Result<PathBuf, BuildError> {
+    let own = job.manifest.directory.join("wit");
+    if own.is_dir() {
+        return Ok(own);
+    }
+    let directory = job.toolchains.join("wit");
+    let path = directory.join("toolhold.wit");
+    // Another build may be reading it, so it is not touched when it is right already.
+    if fs::read_to_string(&path).is_ok_and(|text| text == WIT) {
+        return Ok(directory);
+    }
+    fs::create_dir_all(&directory).map_err(BuildError::io("create", &directory))?;
+    let unfinished = directory.join(format!("toolhold.{}.part", std::process::id()));
+    fs::write(&unfinished, WIT).map_err(BuildError::io("write", &unfinished))?;
+    fs::rename(&unfinished, &path).map_err(BuildError::io("write", &path))?;
+    Ok(directory)
+}

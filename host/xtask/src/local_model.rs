@@ -1,0 +1,74 @@
+//! A small real model on this machine's CPU, so that the first command a person runs, and the
+//! end-to-end tests, need no account and no GPU.
+//!
+//! `catalogue` knows which models there are, `python` and `fetch` put the server and the weights
+//! into the cache, `server` starts and ends the process, `record` remembers detached ones and tells
+//! ours from others, `commands` is what `cargo xtask local-model` does.
+
+mod catalogue;
+pub mod commands;
+mod fetch;
+mod health;
+mod home;
+mod python;
+mod record;
+mod server;
+
+use anyhow::{Context, Result};
+
+pub use catalogue::{Choice, Model};
+use server::Server;
+
+use crate::narrate;
+
+/// A model that answers for as long as this lives: one that was already running and goes on
+/// afterwards, or one that ends when this is dropped.
+#[derive(Debug)]
+pub struct LocalModel {
+    pub base_url: String,
+    pub name: &'static str,
+    _own: Option<Server>,
+}
+
+impl LocalModel {
+    pub fn borrow_or_start(model: &'static Model) -> Result<Self> {
+        if let Some(running) = record::find(model)?.filter(record::Record::answers) {
+            narrate::line(&format!(
+                "using the local model that runs at {}",
+                running.base_url()
+            ));
+            return Ok(Self {
+                base_url: running.base_url(),
+                name: &model.name,
+                _own: None,
+            });
+        }
+        let installed = install(model)?;
+        let server = Server::start_owned(&installed, server::free_port(None)?)?;
+        Ok(Self {
+            base_url: server.base_url(),
+            name: &model.name,
+            _own: Some(server),
+        })
+    }
+}
+
+/// Everything a server process needs, in the cache.
+#[derive(Debug)]
+struct Installed {
+    model: &'static Model,
+    python: std::path::PathBuf,
+    weights: std::path::PathBuf,
+}
+
+fn install(model: &'static Model) -> Result<Installed> {
+    // Two sessions that begin at once would otherwise write the same files.
+    let _exclusive = home::lock()?;
+    let python = python::install().context("llama.cpp's server could not be installed")?;
+    let weights = fetch::fetch(&python, model)?;
+    Ok(Installed {
+        model,
+        python,
+        weights,
+    })
+}

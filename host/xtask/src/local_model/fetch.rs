@@ -1,0 +1,92 @@
+//! The weights: runs `local_model/fetch.py` and shows what it reports.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use indicatif::ProgressBar;
+use serde::Deserialize;
+
+use super::{Model, home};
+use crate::{narrate, project};
+
+/// One line of `fetch.py`, which documents them.
+#[derive(Debug, Deserialize, PartialEq, Eq)]
+#[serde(tag = "event", rename_all = "lowercase")]
+enum Event {
+    Stage { text: String },
+    Progress { done: u64, total: u64 },
+    Note { text: String },
+    Done { path: PathBuf },
+    Failed { text: String },
+}
+
+pub fn fetch(python: &Path, model: &Model) -> Result<PathBuf> {
+    let folder = home::subfolder("models")?;
+    let there = folder.join(format!("{}.gguf", model.name));
+    // Only a file whose SHA-256 was right ever got this name (fetch.py); half a gigabyte is not
+    // hashed again at every start, but a file that was cut since is noticed.
+    if there.metadata().is_ok_and(|file| file.len() == model.bytes) {
+        return Ok(there);
+    }
+    narrate::line(&format!("the local model is {}", model.about));
+    let helper = project::xtask_folder().join("local_model");
+    run(
+        Command::new(python)
+            .arg(helper.join("fetch.py"))
+            .arg(helper.join("models.json"))
+            .arg(&model.name)
+            .arg(&folder),
+    )
+    .context("the model could not be fetched; use an endpoint of your own (--base-url), or try again: what was loaded is kept")
+}
+
+fn run(command: &mut Command) -> Result<PathBuf> {
+    let mut helper = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("could not run {command:?}"))?;
+    let output = helper.stdout.take().context("fetch.py has no output")?;
+    let ending = follow(BufReader::new(output));
+    let status = helper.wait().context("could not wait for fetch.py")?;
+    match ending? {
+        Some(Event::Done { path }) if status.success() => Ok(path),
+        Some(Event::Failed { text }) => bail!(text),
+        _ => bail!("fetch.py ended without a result ({status})"),
+    }
+}
+
+/// Shows the events up to the last one, which is the result.
+fn follow(lines: impl BufRead) -> Result<Option<Event>> {
+    let mut bar: Option<ProgressBar> = None;
+    let mut ending = None;
+    for line in lines.lines() {
+        let line = line.context("could not read from fetch.py")?;
+        let event = serde_json::from_str(&line)
+            .with_context(|| format!("fetch.py printed something else than an event: {line}"))?;
+        match event {
+            Event::Progress { done, total } => {
+                bar.get_or_insert_with(|| narrate::bytes_bar(total))
+                    .set_position(done);
+            }
+            Event::Stage { text } | Event::Note { text } => {
+                clear(bar.take());
+                narrate::line(&text);
+            }
+            last => ending = Some(last),
+        }
+    }
+    clear(bar);
+    Ok(ending)
+}
+
+fn clear(bar: Option<ProgressBar>) {
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! `cargo xtask`: what a developer, and `.ci/run`, does with this repository.
+//!
+//! Start with `quickstart` (a task solved by a real model) or `test_run` (everything that must
+//! pass); both stand on `project` (cargo, the `toolhold` binary) and `local_model` (a small real
+//! model served on this machine). Narration goes to standard error, so that standard output carries
+//! only what a command answers.
+
+#![forbid(unsafe_code)]
+
+mod interrupt;
+mod local_model;
+mod modules;
+mod narrate;
+mod project;
+mod quickstart;
+mod record;
+mod test_run;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use local_model::{Choice, commands};
+use project::Profile;
+
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask", about = "Developer commands of Toolhold")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Build Toolhold and watch a model solve a task by calling sandboxed Wasm tools
+    Quickstart(quickstart::Arguments),
+    /// Serve a small real model on this machine's CPU, OpenAI-compatible
+    LocalModel {
+        #[command(subcommand)]
+        command: LocalModel,
+    },
+    /// Build the components under modules/ from their sources
+    Modules(modules::Arguments),
+    /// Build what the tests need, serve a local model for the end-to-end ones, run all tests
+    Test(test_run::Arguments),
+    /// Record again what `toolhold demo` replays, with a local model
+    RecordDemo {
+        /// Which model to record
+        #[arg(long, value_enum, default_value_t = Choice::Larger)]
+        model: Choice,
+        /// Which build of toolhold records
+        #[arg(long, value_enum, default_value_t = Profile::Release)]
+        profile: Profile,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum LocalModel {
+    /// Start it in the background, unless it runs; prints its base URL
+    Start {
+        #[arg(long, value_enum, default_value_t = Choice::Smaller)]
+        model: Choice,
+        /// The port to listen on (default: 18080, or a free one if that is taken)
+        #[arg(long)]
+        port: Option<u16>,
+    },
+    /// Stop what `start` started
+    Stop {
+        /// Only this one (default: all)
+        #[arg(long, value_enum)]
+        model: Option<Choice>,
+    },
+    /// Say what runs; fails if nothing does
+    Status {
+        /// Only this one (default: all)
+        #[arg(long, value_enum)]
+        model: Option<Choice>,
+    },
+}
+
+fn main() -> ExitCode {
+    match interrupt::listen().and_then(|()| dispatch(Cli::parse())) {
+        Ok(code) => code,
+        Err(_) if interrupt::happened() => {
+            narrate::line("interrupted");
+            interrupt::exit_code()
+        }
+        Err(error) => {
+            narrate::line(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
+    match cli.command {
+        Command::Quickstart(arguments) => quickstart::run(&arguments),
+        Command::LocalModel { command } => match command {
+            LocalModel::Start { model, port } => commands::start(model.model()?, port),
+            LocalModel::Stop { model } => commands::stop(model),
+            LocalModel::Status { model } => commands::status(model),
+        },
+        Command::Modules(arguments) => modules::run(&arguments),
+        Command::Test(arguments) => test_run::run(&arguments),
+        Command::RecordDemo { model, profile } => record::run(model.model()?, profile),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

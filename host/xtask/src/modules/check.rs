@@ -1,0 +1,127 @@
+//! `cargo xtask modules --check`: a component is committed ready built, and nobody reviews bytes, so
+//! this proves that they are what the source beside them compiles to. `toolhold build` keeps paths
+//! of the machine out of a component; the same compiler then makes the same bytes in any folder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::BUILT_ON_FIRST_USE;
+use crate::{narrate, project};
+
+/// What is copied: the modules, and the interface that their bindings are made from.
+const SOURCES: [&str; 2] = ["modules", "wit"];
+
+pub fn committed(toolhold: &Path, mut names: Vec<String>) -> Result<()> {
+    names.retain(|name| name != BUILT_ON_FIRST_USE);
+    // Beside the other build outputs, where cargo finds the dependencies of the last check again.
+    let copy = project::target_folder()?.join("modules-check");
+    if copy.exists() {
+        fs::remove_dir_all(&copy)
+            .with_context(|| format!("could not remove {}", copy.display()))?;
+    }
+    for folder in SOURCES {
+        copy_sources(&project::root().join(folder), &copy.join(folder))?;
+    }
+    super::build(toolhold, &copy, &names)?;
+
+    let differing = differing(&project::root(), &copy, &names)?;
+    if differing.is_empty() {
+        narrate::line(&format!(
+            "{} committed components are what their sources compile to",
+            names.len()
+        ));
+        return Ok(());
+    }
+    bail!(
+        "modules/{{{}}}: the committed component is not what its source compiles to. Either the source was \
+         changed and `cargo xtask modules` was not run, or another compiler built it; this one is {}",
+        differing.join(","),
+        compiler()
+    )
+}
+
+fn component(root: &Path, name: &str) -> PathBuf {
+    root.join("modules").join(name).join(format!("{name}.wasm"))
+}
+
+fn differing(root: &Path, copy: &Path, names: &[String]) -> Result<Vec<String>> {
+    let mut differing = Vec::new();
+    for name in names {
+        let (committed, built) = (component(root, name), component(copy, name));
+        let read = |path: &Path| {
+            fs::read(path).with_context(|| format!("could not read {}", path.display()))
+        };
+        if read(&committed)? != read(&built)? {
+            differing.push(name.clone());
+        }
+    }
+    Ok(differing)
+}
+
+/// Everything but what builds leave behind: a component that was not built again must be missing.
+fn copy_sources(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("could not create {}", to.display()))?;
+    let entries =
+        fs::read_dir(from).with_context(|| format!("could not list {}", from.display()))?;
+    for entry in entries {
+        let entry = entry.with_context(|| format!("could not list {}", from.display()))?;
+        let (path, name) = (entry.path(), entry.file_name());
+        if path.is_dir() {
+            if name != "target" {
+                copy_sources(&path, &to.join(name))?;
+            }
+        } else if path.extension().is_none_or(|extension| extension != "wasm") {
+            fs::copy(&path, to.join(name))
+                .with_context(|| format!("could not copy {}", path.display()))?;
+        }
+    }
+    Ok(())
+}
+
+fn compiler() -> String {
+    let output = Command::new("rustc").arg("--version").output();
+    output.map_or_else(
+        |_| "unknown".to_owned(),
+        |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(root: &Path, name: &str, bytes: &[u8]) {
+        let path = root.join("modules").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    #[test]
+    fn a_component_of_another_source_is_named() {
+        let (root, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for (name, committed, built) in [("calc", b"1", b"1"), ("text", b"1", b"2")] {
+            put(root.path(), &format!("{name}/{name}.wasm"), committed);
+            put(copy.path(), &format!("{name}/{name}.wasm"), built);
+        }
+        let names = ["calc".to_owned(), "text".to_owned()];
+        assert_eq!(
+            differing(root.path(), copy.path(), &names).unwrap(),
+            ["text"]
+        );
+    }
+
+    #[test]
+    fn a_copy_has_sources_only() {
+        let (root, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for name in ["calc/src/lib.rs", "calc/calc.wasm", "target/x.rlib"] {
+            put(root.path(), name, b"");
+        }
+        let to = copy.path().join("modules");
+        copy_sources(&root.path().join("modules"), &to).unwrap();
+        assert!(to.join("calc/src/lib.rs").exists());
+        assert!(!to.join("calc/calc.wasm").exists() && !to.join("target").exists());
+    }
+}

@@ -1,0 +1,154 @@
+//! This repository: where it is, cargo in it, and the `toolhold` binary it builds.
+
+use std::env;
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use serde_json::Value;
+
+use crate::interrupt;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Profile {
+    Release,
+    Dev,
+}
+
+impl Profile {
+    /// Cargo's folder for the profile: "dev" builds into `debug`.
+    fn folder(self) -> &'static str {
+        match self {
+            Self::Release => "release",
+            Self::Dev => "debug",
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Release => "release",
+            Self::Dev => "dev",
+        }
+    }
+}
+
+/// This crate's folder; `cargo xtask` only ever runs from the source tree.
+pub fn xtask_folder() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+pub fn root() -> PathBuf {
+    xtask_folder()
+        .ancestors()
+        .nth(2)
+        .unwrap_or(xtask_folder())
+        .to_path_buf()
+}
+
+/// Cargo in the repository's root; the same cargo that runs us.
+pub fn cargo() -> Command {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
+    cargo.current_dir(root());
+    cargo
+}
+
+/// Builds `toolhold` with cargo's own progress on the terminal and says where it is.
+pub fn build_toolhold(profile: Profile) -> Result<PathBuf> {
+    let mut build = cargo();
+    build.args([
+        "build",
+        "--package",
+        "toolhold",
+        "--profile",
+        profile.name(),
+    ]);
+    require(&mut build)?;
+    Ok(target_folder()?.join(profile.folder()).join("toolhold"))
+}
+
+/// Asked of cargo, because the environment and configuration files may both move it.
+pub fn target_folder() -> Result<PathBuf> {
+    let output = cargo()
+        .args(["metadata", "--format-version", "1", "--no-deps"])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("could not run `cargo metadata`")?;
+    let metadata: Value =
+        serde_json::from_slice(&output.stdout).context("`cargo metadata` printed no JSON")?;
+    metadata["target_directory"]
+        .as_str()
+        .map(PathBuf::from)
+        .context("`cargo metadata` named no target_directory")
+}
+
+/// Runs a command with our terminal; its failure is ours.
+pub fn require(command: &mut Command) -> Result<()> {
+    let status = run(command)?;
+    if status.success() {
+        return Ok(());
+    }
+    bail!("`{}` failed ({status})", shown(command))
+}
+
+pub fn run(command: &mut Command) -> Result<ExitStatus> {
+    if interrupt::happened() {
+        bail!("interrupted before `{}`", shown(command));
+    }
+    command
+        .status()
+        .with_context(|| format!("could not run `{}`", shown(command)))
+}
+
+/// A child's exit code as our own; a signal as shells report it.
+pub fn exit_code(status: ExitStatus) -> ExitCode {
+    let code = status
+        .code()
+        .or_else(|| status.signal().map(|signal| 128 + signal))
+        .and_then(|code| u8::try_from(code).ok());
+    ExitCode::from(code.unwrap_or(1))
+}
+
+fn shown(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    let name = program.file_name().unwrap_or(program.as_os_str());
+    let words = std::iter::once(name).chain(command.get_args());
+    words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_holds_the_workspace() {
+        assert!(root().join("Cargo.lock").exists());
+        assert!(root().join("host/xtask").exists());
+    }
+
+    #[test]
+    fn a_signal_becomes_the_shells_code() {
+        let by_signal = ExitStatus::from_raw(2);
+        assert_eq!(
+            format!("{:?}", exit_code(by_signal)),
+            format!("{:?}", ExitCode::from(130))
+        );
+        let by_code = ExitStatus::from_raw(3 << 8);
+        assert_eq!(
+            format!("{:?}", exit_code(by_code)),
+            format!("{:?}", ExitCode::from(3))
+        );
+    }
+
+    #[test]
+    fn a_command_is_shown_without_its_folder() {
+        let mut command = Command::new("/somewhere/bin/cargo");
+        command.args(["build", "--release"]);
+        assert_eq!(shown(&command), "cargo build --release");
+    }
+}

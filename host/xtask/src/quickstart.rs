@@ -1,0 +1,145 @@
+//! `cargo xtask quickstart`: from a fresh clone to a task that a real model solves by calling Wasm
+//! components, in one command.
+
+use std::env;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::Value;
+
+use crate::local_model::{Choice, LocalModel};
+use crate::project::{self, Profile};
+use crate::{interrupt, narrate};
+
+/// Cannot be answered without two modules: the calculator for the power, text for the hash.
+const TASK: &str = "Compute 2^200 % 97 exactly, then give the SHA-256 hash of the text 'toolhold'.";
+
+#[derive(Args, Debug)]
+pub struct Arguments {
+    /// What the model is to do
+    #[arg(default_value = TASK)]
+    task: String,
+    /// An OpenAI-compatible endpoint to use instead of a local model, e.g. http://gpu:8000/v1
+    #[arg(long)]
+    base_url: Option<String>,
+    /// The model to ask for there
+    #[arg(long, requires = "base_url")]
+    model: Option<String>,
+}
+
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    narrate::line("building toolhold (the first time compiles the Wasm engine: some minutes)");
+    let toolhold = project::build_toolhold(Profile::Release)?;
+    let mut run = Command::new(&toolhold);
+    run.current_dir(project::root())
+        .arg("run")
+        .arg(&arguments.task);
+
+    let local = if endpoint_is_given(arguments) || endpoint_is_configured(&toolhold) {
+        // Environment and configuration file reach toolhold as they are.
+        run.args(flag("--base-url", arguments.base_url.as_deref()));
+        run.args(flag("--model", arguments.model.as_deref()));
+        None
+    } else {
+        narrate::line(
+            "no endpoint is configured: a small real model will run on this machine's CPU",
+        );
+        let local = LocalModel::borrow_or_start(Choice::Smaller.model()?)?;
+        run.args(["--base-url", &local.base_url, "--model", local.name]);
+        // A model this small does not answer native tool calls; grammar-bound JSON it does.
+        run.args(["--contract", "schema"]);
+        Some(local)
+    };
+
+    narrate::line(&format!("toolhold run \"{}\"", arguments.task));
+    let status = project::run(&mut run)?;
+    let was_local = local.is_some();
+    drop(local);
+    if !interrupt::happened() {
+        narrate::block(&what_next(&toolhold, was_local));
+    }
+    Ok(project::exit_code(status))
+}
+
+fn endpoint_is_given(arguments: &Arguments) -> bool {
+    arguments.base_url.is_some()
+        || env::var_os("TOOLHOLD_BASE_URL").is_some_and(|url| !url.is_empty())
+}
+
+/// Asks toolhold itself, which alone knows where its configuration comes from. A configuration that
+/// it cannot read is reported by the run that follows.
+fn endpoint_is_configured(toolhold: &Path) -> bool {
+    let output = Command::new(toolhold)
+        .args(["config", "--json"])
+        .current_dir(project::root())
+        .stdin(Stdio::null())
+        .output();
+    output.is_ok_and(|output| names_an_endpoint(&output.stdout))
+}
+
+fn names_an_endpoint(config: &[u8]) -> bool {
+    let Ok(Value::Array(entries)) = serde_json::from_slice(config) else {
+        return false;
+    };
+    let setting = |key: &str| entries.iter().find(|entry| entry["key"] == key);
+    let selected = setting("endpoint").and_then(|entry| entry["value"].as_str());
+    let base_url = format!("endpoints.{}.base_url", selected.unwrap_or("default"));
+    setting(&base_url).is_some_and(|entry| entry["origin"] != "default")
+}
+
+fn flag<'a>(name: &'a str, value: Option<&'a str>) -> impl Iterator<Item = &'a str> {
+    value.into_iter().flat_map(move |value| [name, value])
+}
+
+fn what_next(toolhold: &Path, was_local: bool) -> String {
+    let toolhold = toolhold.display();
+    let keep = if was_local {
+        "
+Keep the local model running for more tasks, or serve the one that errs less (1.1 GB):
+  cargo xtask local-model start --model 1.5b      (prints its base URL; ends with: local-model stop)
+"
+    } else {
+        ""
+    };
+    format!(
+        "
+Point Toolhold at a GPU endpoint: vLLM, SGLang, llama.cpp, anything OpenAI-compatible:
+  vllm serve Qwen/Qwen3-32B                       (on the GPU machine; listens on port 8000)
+  export TOOLHOLD_API_KEY=...                     (if the endpoint wants a key)
+  {toolhold} run \"...\" --base-url http://gpu-machine:8000/v1 --model Qwen/Qwen3-32B
+{keep}
+See a recorded exchange of a real model replayed against the live sandbox:
+  {toolhold} demo"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_configured_endpoint_counts() {
+        let from = |selected: &str, origin: &str| {
+            let config = serde_json::json!([
+                { "key": "endpoint", "value": selected, "origin": "default" },
+                { "key": "endpoints.default.base_url", "value": "http://x/v1", "origin": origin },
+            ]);
+            names_an_endpoint(config.to_string().as_bytes())
+        };
+        assert!(from("default", "file toolhold.toml"));
+        assert!(!from("default", "default"));
+        assert!(!from("gpu", "file toolhold.toml"));
+        assert!(!names_an_endpoint(b"error: no such key"));
+    }
+
+    #[test]
+    fn a_flag_is_given_only_with_a_value() {
+        assert_eq!(
+            flag("--model", Some("m")).collect::<Vec<_>>(),
+            ["--model", "m"]
+        );
+        assert_eq!(flag("--model", None).count(), 0);
+    }
+}

@@ -1,0 +1,182 @@
+//! `cargo xtask test`: what a contributor runs and what `.ci/run` runs. `cargo test` comes last, so
+//! that its closing lines are the last thing said.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use crate::local_model::{Choice, LocalModel, Model};
+use crate::modules::BUILT_ON_FIRST_USE;
+use crate::project::{self, Profile};
+use crate::{interrupt, modules, narrate};
+
+const BASE_URL: &str = "TOOLHOLD_E2E_BASE_URL";
+const MODEL: &str = "TOOLHOLD_E2E_MODEL";
+const SWITCH: &str = "TOOLHOLD_E2E";
+
+/// What the server takes beside the weights: contexts, prompt cache, Python.
+const SERVER_MIB: u64 = 900;
+/// What the tests take meanwhile; a machine that swaps proves nothing.
+const TESTS_MIB: u64 = 1500;
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Environment: TOOLHOLD_E2E=off leaves the real model out; \
+    TOOLHOLD_E2E_BASE_URL and TOOLHOLD_E2E_MODEL test against an endpoint of yours."
+)]
+pub struct Arguments {
+    /// Passed on to `cargo test --workspace`, after `--`; leaves the modules' own tests out
+    #[arg(last = true)]
+    cargo: Vec<OsString>,
+}
+
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    // Who picks a test means one of the host's.
+    let modules_pass = !arguments.cargo.is_empty() || modules_pass()?;
+    narrate::line("building toolhold for the tests");
+    let toolhold = project::build_toolhold(Profile::Dev)?;
+    build_what_is_not_committed(&toolhold)?;
+
+    let mut test = project::cargo();
+    test.args(["test", "--workspace"]).args(&arguments.cargo);
+    let local = real_model()?;
+    if let Some(local) = &local {
+        test.env(BASE_URL, &local.base_url).env(MODEL, local.name);
+    }
+    let status = project::run(&mut test)?;
+    if status.success() && !modules_pass {
+        bail!("the host's tests pass, but those of the modules do not: see above");
+    }
+    Ok(project::exit_code(status))
+}
+
+/// The modules are a workspace of their own; their logic is tested natively.
+fn modules_pass() -> Result<bool> {
+    narrate::line("testing the modules' own logic");
+    let mut test = project::cargo();
+    test.arg("test").current_dir(modules::folder());
+    Ok(project::run(&mut test)?.success())
+}
+
+/// A failure is told but does not end the run: most tests do without, and those that do not will
+/// say so themselves.
+fn build_what_is_not_committed(toolhold: &Path) -> Result<()> {
+    let folder = modules::folder().join(BUILT_ON_FIRST_USE);
+    let component = folder.join(format!("{BUILT_ON_FIRST_USE}.wasm"));
+    let wit = project::root().join("wit");
+    if modified(&component)
+        .is_some_and(|built| built >= newest(&folder, &component).max(newest(&wit, &component)))
+    {
+        return Ok(());
+    }
+    narrate::line("building the Python interpreter module (about a minute, once)");
+    if let Err(error) = modules::build(toolhold, &project::root(), &[BUILT_ON_FIRST_USE.to_owned()])
+    {
+        if interrupt::happened() {
+            return Err(error);
+        }
+        narrate::line(&format!("WITHOUT the Python module: {error:#}"));
+    }
+    Ok(())
+}
+
+/// When the last of the files below `folder` was changed, the component itself aside.
+fn newest(folder: &Path, component: &Path) -> SystemTime {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let times = entries.filter_map(|entry| {
+        let path = entry.path();
+        // What the build itself leaves behind is no source.
+        if path == component || entry.file_name() == "__pycache__" {
+            None
+        } else if path.is_dir() {
+            Some(newest(&path, component))
+        } else {
+            modified(&path)
+        }
+    });
+    times.max().unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    path.metadata().and_then(|file| file.modified()).ok()
+}
+
+/// A local model for the end-to-end tests, unless there is an endpoint, it is switched off or the
+/// machine cannot have one; then the reason is said, since a test that did not run proves nothing.
+fn real_model() -> Result<Option<LocalModel>> {
+    if env::var_os(BASE_URL).is_some() {
+        narrate::line(&format!("end-to-end tests use the endpoint of {BASE_URL}"));
+        return Ok(None);
+    }
+    let started = match env::var(SWITCH).as_deref() {
+        Ok("off") => Err(anyhow::anyhow!("{SWITCH}=off")),
+        Ok("" | "on") | Err(_) => Choice::Smaller.model().and_then(start),
+        Ok(other) => bail!("{SWITCH} is {other:?}: set it to on or off"),
+    };
+    match started {
+        Err(error) if interrupt::happened() => Err(error),
+        Err(error) => {
+            narrate::line(&format!("SKIPPED: tests with a real model: {error:#}"));
+            Ok(None)
+        }
+        Ok(local) => Ok(Some(local)),
+    }
+}
+
+fn start(model: &'static Model) -> Result<LocalModel> {
+    let needed = (model.bytes >> 20) + SERVER_MIB + TESTS_MIB;
+    if let Some(available) = available_mib().filter(|available| *available < needed) {
+        bail!("{available} MiB of memory are available and {needed} are needed");
+    }
+    LocalModel::borrow_or_start(model)
+}
+
+/// Known on Linux only; elsewhere nothing is held against the machine.
+fn available_mib() -> Option<u64> {
+    parse_available(&fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+fn parse_available(meminfo: &str) -> Option<u64> {
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib >> 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn memory_is_read_in_mebibytes() {
+        let meminfo = "MemTotal:       25000000 kB\nMemAvailable:    2097152 kB\n";
+        assert_eq!(parse_available(meminfo), Some(2048));
+        assert_eq!(parse_available("MemTotal: 1 kB\n"), None);
+    }
+
+    #[test]
+    fn the_component_is_no_source_of_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str, seconds: u64| {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+            fs::File::create(&path).unwrap().set_modified(time).unwrap();
+            path
+        };
+        at("module.toml", 10);
+        at("src/app.py", 20);
+        at("__pycache__/app.pyc", 40);
+        let component = at("python.wasm", 30);
+        let newest = newest(folder.path(), &component);
+        assert_eq!(newest, SystemTime::UNIX_EPOCH + Duration::from_secs(20));
+    }
+}

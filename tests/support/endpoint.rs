@@ -1,0 +1,136 @@
+//! A scripted endpoint: speaks the OpenAI API over real HTTP as model servers do, answers what a
+//! [`Scenario`] says, and fails in the ways that they fail.
+//!
+//! It runs on a thread of its own, so that it serves asynchronous tests and tests that start the
+//! binary alike, and dropping it closes every connection at once.
+
+mod connections;
+mod scenario;
+mod server;
+mod wire;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+pub use scenario::{ErrorReply, Expect, Order, Reply, Scenario, ToolCall};
+use server::Shared;
+
+/// A running endpoint; stops when dropped.
+#[derive(Debug)]
+pub struct Endpoint {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Endpoint {
+    /// Starts on a free port of the loopback interface.
+    ///
+    /// # Panics
+    /// If a reply of the scenario contradicts itself, or no port can be opened.
+    pub fn start(scenario: Scenario) -> Self {
+        if let Err(fault) = scenario.check() {
+            panic!("the scenario cannot be played: {fault}");
+        }
+        let shared = Arc::new(Shared::new(scenario));
+        let (stop, stopped) = oneshot::channel();
+        let (ready, address) = mpsc::channel();
+        let thread = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || server::run(shared, &ready, stopped)
+        });
+        let address = address.recv_timeout(Duration::from_secs(10));
+        Self {
+            address: address.unwrap_or_else(|_| panic!("the scripted endpoint did not start")),
+            shared,
+            stop: Some(stop),
+            thread: Some(thread),
+        }
+    }
+
+    /// Starts with the scenario of this name in `fixtures/scenarios`.
+    ///
+    /// # Panics
+    /// If there is none, or it cannot be read.
+    pub fn play(name: &str) -> Self {
+        Self::start(Scenario::load(name))
+    }
+
+    /// What a client is configured with; ends in `/v1`.
+    pub fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// The bodies of all chat requests so far, in order.
+    pub fn requests(&self) -> Vec<Value> {
+        self.shared.requests()
+    }
+
+    /// The `Authorization` header of each chat request.
+    pub fn authorizations(&self) -> Vec<Option<String>> {
+        self.shared.authorizations()
+    }
+
+    /// What requests did not meet of what the scenario expected of them.
+    pub fn mismatches(&self) -> Vec<String> {
+        self.shared.mismatches()
+    }
+
+    /// Replies that nobody has asked for yet.
+    pub fn replies_left(&self) -> usize {
+        self.shared.replies_left()
+    }
+
+    /// Answers that are being given just now: where a real server's GPU would be busy.
+    pub fn open_streams(&self) -> usize {
+        self.shared.open_streams.count()
+    }
+
+    /// Answers that the client left before they ended.
+    pub fn disconnects(&self) -> usize {
+        self.shared.disconnects()
+    }
+
+    /// TCP connections that are open just now.
+    pub fn open_connections(&self) -> usize {
+        self.shared.open_connections.count()
+    }
+
+    /// TCP connections ever accepted: fewer than requests when the client keeps them alive.
+    pub fn connections(&self) -> usize {
+        self.shared.open_connections.total()
+    }
+
+    /// Waits until `condition` holds; false if it did not within the time.
+    pub fn wait_until(&self, within: Duration, condition: impl Fn(&Self) -> bool) -> bool {
+        let end = Instant::now() + within;
+        while !condition(self) {
+            if Instant::now() > end {
+                return false;
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        true
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic of the server shows in the test that it failed.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "endpoint/tests.rs"]
+mod tests;

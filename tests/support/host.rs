@@ -1,0 +1,126 @@
+//! The `toolhold` binary as a user runs it: its own folder, no configuration but what the test gives.
+
+use crate::sandbox::repository;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use tempfile::TempDir;
+
+/// A place to run the binary in.
+#[derive(Debug)]
+pub struct Host {
+    folder: TempDir,
+}
+
+/// What a finished command printed.
+#[derive(Debug)]
+pub struct Finished {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Host {
+    /// An empty folder. The compiled cache is shared between tests: compiling is not what they test.
+    pub fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().expect("a folder"),
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Puts the shipped module `name` into `modules/`.
+    pub fn ship(&self, name: &str) -> &Self {
+        let from = repository().join("modules").join(name);
+        let to = self.path().join("modules").join(name);
+        std::fs::create_dir_all(&to).expect("a folder");
+        for file in ["module.toml", &format!("{name}.wasm")] {
+            std::fs::copy(from.join(file), to.join(file)).expect("a shipped module");
+        }
+        self
+    }
+
+    /// Writes a file, and the folders above it.
+    pub fn write(&self, path: &str, content: impl AsRef<[u8]>) -> &Self {
+        let path = self.path().join(path);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).expect("a folder");
+        }
+        std::fs::write(path, content).expect("a file");
+        self
+    }
+
+    /// A command that is ready to run.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let shared = binary().with_file_name("toolhold-test-state");
+        let mut command = Command::new(binary());
+        command
+            .args(arguments)
+            .current_dir(self.path())
+            .env_clear()
+            .env("HOME", self.path())
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("TOOLHOLD_PATHS__CACHE", shared.join("cache"))
+            .env("TOOLHOLD_PATHS__STATE", shared.join("state"))
+            .stdin(Stdio::null());
+        // Rust's own toolchain is found through these, where a test builds a module.
+        for name in [
+            "CARGO_HOME",
+            "RUSTUP_HOME",
+            "RUSTUP_TOOLCHAIN",
+            "CARGO_HTTP_CAINFO",
+            "SSL_CERT_FILE",
+        ] {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        command
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Finished {
+        finish(self.command(arguments).output().expect("the binary runs"))
+    }
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What `output` holds, as text.
+pub fn finish(output: Output) -> Finished {
+    Finished {
+        code: output.status.code(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// The binary of this build. Built here, once, because cargo does not build another package's binary
+/// for a test, and a stale one would test the past.
+pub fn binary() -> PathBuf {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY
+        .get_or_init(|| {
+            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+            let built = Command::new(cargo)
+                .args(["build", "--quiet", "--package", "toolhold"])
+                .current_dir(repository())
+                .status()
+                .expect("cargo runs");
+            assert!(built.success(), "the binary does not build");
+            // target/PROFILE/deps/integration-… → target/PROFILE/toolhold
+            let test = std::env::current_exe().expect("a path");
+            let profile = test
+                .parent()
+                .and_then(Path::parent)
+                .expect("a target folder");
+            profile.join("toolhold")
+        })
+        .clone()
+}
