@@ -1,38 +1,70 @@
 //! The command line with good and bad input: what it prints and how it exits.
 
 use serde_json::{Value, json};
-use support::hostile;
 use support::host::Host;
+use support::hostile;
 use support::sandbox::component;
 
 #[test]
 fn a_module_call_prints_the_exact_result_and_what_it_cost() {
     let host = Host::new();
     host.ship("calculator");
-    let done = host.run(&["modules", "call", "calculator.evaluate", r#"{"expression":"2^200 % 97"}"#]);
+    let done = host.run(&[
+        "modules",
+        "call",
+        "calculator.evaluate",
+        r#"{"expression":"2^200 % 97"}"#,
+    ]);
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(done.stdout.contains(r#""value": "62""#), "{done:?}");
-    for word in ["ms", "fuel", "memory"] {
+    for word in ["s · ", "fuel", "memory"] {
         assert!(done.stderr.contains(word), "{done:?}");
     }
-    let done = host.run(&["modules", "call", "calculator.evaluate", r#"{"expression":"2^200 % 97"}"#, "--json"]);
+    let done = host.run(&[
+        "modules",
+        "call",
+        "calculator.evaluate",
+        r#"{"expression":"2^200 % 97"}"#,
+        "--json",
+    ]);
     let whole: Value = serde_json::from_str(&done.stdout).expect("one JSON object");
     assert_eq!(whole.pointer("/result/value/value"), Some(&json!("62")));
-    assert!(whole["usage"]["fuel"].as_u64() > Some(0) && whole["usage"]["memory_bytes"].as_u64() > Some(0), "{whole}");
+    assert!(
+        whole["usage"]["fuel"].as_u64() > Some(0)
+            && whole["usage"]["memory_bytes"].as_u64() > Some(0),
+        "{whole}"
+    );
 }
 
 #[test]
 fn bad_input_to_a_call_says_what_to_do() {
     let host = Host::new();
-    host.ship("calculator").write("modules/bad.wasm", component(hostile::COMPUTE));
+    host.ship("calculator")
+        .write("modules/bad.wasm", component(hostile::COMPUTE));
     for (arguments, code, expect) in [
         (vec!["calculator", "{}"], 1, "expected MODULE.TOOL"),
         (vec!["nothing.here", "{}"], 1, "no module \"nothing\""),
-        (vec!["calculator.nothing", "{}"], 1, "it has calculator.evaluate"),
+        (
+            vec!["calculator.nothing", "{}"],
+            1,
+            "it has calculator.evaluate",
+        ),
         (vec!["calculator.evaluate", "{expression}"], 1, "not JSON"),
-        (vec!["calculator.evaluate", "{}"], 5, "\"expression\" is a required property"),
-        (vec!["calculator.evaluate", r#"{"expression":7}"#], 5, "/expression: 7 is not of type \"string\""),
-        (vec!["calculator.evaluate", r#"{"expression":"1+"}"#], 5, "tool: "),
+        (
+            vec!["calculator.evaluate", "{}"],
+            5,
+            "\"expression\" is a required property",
+        ),
+        (
+            vec!["calculator.evaluate", r#"{"expression":7}"#],
+            5,
+            "/expression: 7 is not of type \"string\"",
+        ),
+        (
+            vec!["calculator.evaluate", r#"{"expression":"1+"}"#],
+            5,
+            "tool: ",
+        ),
         (vec!["bad.boom"], 5, "trap: the tool crashed"),
         (vec!["bad.recurse"], 5, "stack: "),
     ] {
@@ -57,12 +89,22 @@ fn one_bad_module_never_hides_the_others() {
     let host = Host::new();
     host.ship("calculator")
         .write("modules/broken.wasm", "no component")
-        .write("modules/unbuilt/module.toml", "[build]\nlanguage = \"python\"\n");
+        .write(
+            "modules/unbuilt/module.toml",
+            "[build]\nlanguage = \"python\"\n",
+        );
     let done = host.run(&["modules", "list"]);
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(done.stdout.contains("calculator.evaluate"), "{done:?}");
-    assert!(done.stderr.contains("left out: ") && done.stderr.contains("does not begin with the Wasm header"), "{done:?}");
-    assert!(done.stderr.contains("not built: ") && done.stderr.contains("toolhold build"), "{done:?}");
+    assert!(
+        done.stderr.contains("left out: ")
+            && done.stderr.contains("does not begin with the Wasm header"),
+        "{done:?}"
+    );
+    assert!(
+        done.stderr.contains("not built: ") && done.stderr.contains("toolhold build"),
+        "{done:?}"
+    );
 }
 
 #[test]
@@ -75,21 +117,49 @@ fn inspect_shows_what_a_module_asks_for_and_has() {
         assert!(asks.stdout.contains(part), "{part}: {}", asks.stdout);
     }
     std::fs::create_dir(host.path().join("notes")).expect("a folder");
-    let given = host.run(&["modules", "inspect", "files", "--dir", "files=notes:/data:rw"]);
-    assert!(given.stdout.contains("notes as /data (ReadWrite)"), "{}", given.stdout);
+    let given = host.run(&[
+        "modules",
+        "inspect",
+        "files",
+        "--dir",
+        "files=notes:/data:rw",
+    ]);
+    assert!(
+        given.stdout.contains("notes as /data (ReadWrite)"),
+        "{}",
+        given.stdout
+    );
     let missing = host.run(&["modules", "inspect", "files", "--dir", "files=nowhere"]);
     assert_eq!(missing.code, Some(1), "{missing:?}");
-    assert!(missing.stderr.contains("the directory nowhere cannot be opened"), "{missing:?}");
+    assert!(
+        missing
+            .stderr
+            .contains("the directory nowhere cannot be opened"),
+        "{missing:?}"
+    );
 }
 
 #[test]
 fn a_granted_directory_is_all_that_a_module_sees() {
     let host = Host::new();
-    host.ship("files").write("notes/a.txt", "hello").write("secret.txt", "no");
-    let call = |arguments: &[&str]| host.run(&[&["modules", "call", "--dir", "files=notes:/data:rw"], arguments].concat());
+    host.ship("files")
+        .write("notes/a.txt", "hello")
+        .write("secret.txt", "no");
+    let call = |arguments: &[&str]| {
+        host.run(
+            &[
+                &["modules", "call", "--dir", "files=notes:/data:rw"],
+                arguments,
+            ]
+            .concat(),
+        )
+    };
     let done = call(&["files.write", r#"{"path":"b.txt","content":"new"}"#]);
     assert_eq!(done.code, Some(0), "{done:?}");
-    assert_eq!(std::fs::read_to_string(host.path().join("notes/b.txt")).expect("written"), "new");
+    assert_eq!(
+        std::fs::read_to_string(host.path().join("notes/b.txt")).expect("written"),
+        "new"
+    );
     let done = call(&["files.read", r#"{"path":"../secret.txt"}"#]);
     assert_eq!(done.code, Some(5), "{done:?}");
 }
@@ -102,14 +172,29 @@ fn configuration_shows_values_and_origins_and_refuses_what_it_does_not_know() {
     command.env("TOOLHOLD_RUN__MAX_TOKENS", "77");
     let done = support::host::finish(command.output().expect("runs"));
     let settings: Vec<Value> = serde_json::from_str(&done.stdout).expect("an array");
-    let of = |key: &str| settings.iter().find(|s| s["key"] == key).cloned().unwrap_or_default();
-    assert_eq!(of("run.max_steps"), json!({"key": "run.max_steps", "value": 3, "origin": "file toolhold.toml"}));
-    assert_eq!(of("run.max_tokens")["origin"], "variable TOOLHOLD_RUN__MAX_TOKENS");
+    let of = |key: &str| {
+        settings
+            .iter()
+            .find(|s| s["key"] == key)
+            .cloned()
+            .unwrap_or_default()
+    };
+    assert_eq!(
+        of("run.max_steps"),
+        json!({"key": "run.max_steps", "value": 3, "origin": "file toolhold.toml"})
+    );
+    assert_eq!(
+        of("run.max_tokens")["origin"],
+        "variable TOOLHOLD_RUN__MAX_TOKENS"
+    );
     assert_eq!(of("limits.fuel")["origin"], "default");
 
     for (text, expect) in [
         ("[run]\nmax_step = 3", "did you mean \"run.max_steps\"?"),
-        ("[run]\nmax_steps = \"many\"", "\"run.max_steps\", set by file toolhold.toml"),
+        (
+            "[run]\nmax_steps = \"many\"",
+            "\"run.max_steps\", set by file toolhold.toml",
+        ),
         ("[run]\nmax_steps = 0", "must be at least 1"),
         ("endpoint = \"big\"", "there is no [endpoints.big]"),
         ("[run", "not valid TOML"),
@@ -127,7 +212,10 @@ fn guest_text_cannot_drive_the_terminal() {
     host.write("modules/bad.wasm", component(hostile::FLOOD));
     let done = host.run(&["modules", "call", "bad.flood"]);
     assert_eq!(done.code, Some(0), "{:?}", done.stderr.get(..500));
-    assert!(!done.stderr.contains('\u{1b}') && done.stderr.contains("\\u{1b}"), "escapes are shown, not obeyed");
+    assert!(
+        !done.stderr.contains('\u{1b}') && done.stderr.contains("\\u{1b}"),
+        "escapes are shown, not obeyed"
+    );
     assert!(done.stderr.contains("more bytes were dropped"));
 }
 
@@ -136,6 +224,12 @@ fn the_demo_replays_a_real_model_against_live_tools() {
     let host = Host::new();
     let done = host.run(&["demo"]);
     assert_eq!(done.code, Some(0), "{done:?}");
-    assert!(done.stderr.contains("This replays what"), "it says that it is a replay: {done:?}");
-    assert!(done.stderr.contains("calculator.evaluate") && done.stderr.contains("text.hash"), "{done:?}");
+    assert!(
+        done.stderr.contains("This replays what"),
+        "it says that it is a replay: {done:?}"
+    );
+    assert!(
+        done.stderr.contains("calculator.evaluate") && done.stderr.contains("text.count"),
+        "{done:?}"
+    );
 }

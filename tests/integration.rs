@@ -5,7 +5,11 @@
     reason = "a test that cannot go on should say so"
 )]
 
+mod cli;
 mod hostile;
 mod model;
 mod modules;
+mod new_module;
+mod real_model;
+mod run;
 mod typed;

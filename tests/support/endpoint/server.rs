@@ -88,7 +88,7 @@ impl Shared {
     }
 
     /// The reply for a request, or the refusal of it.
-    fn choose(&self, request: &Value) -> Result<Reply, Response> {
+    fn choose(&self, request: &Value) -> Result<Reply, Refusal> {
         let replies = &self.scenario.replies;
         let mut seen = self.seen();
         let number = seen.requests.len();
@@ -106,7 +106,11 @@ impl Shared {
                 "the scenario has {} replies, and none is left for request {number}",
                 replies.len()
             );
-            return Err(error(500, "scenario_exhausted", &message));
+            return Err(Refusal {
+                status: StatusCode::INTERNAL_SERVER_ERROR,
+                code: "scenario_exhausted",
+                message,
+            });
         };
         let expect = reply.expect.as_ref();
         let found = expect
@@ -117,7 +121,11 @@ impl Shared {
         }
         let message = format!("request {number} is not as expected: {}", found.join("; "));
         seen.mismatches.push(message.clone());
-        Err(error(400, "unexpected_request", &message))
+        Err(Refusal {
+            status: StatusCode::BAD_REQUEST,
+            code: "unexpected_request",
+            message,
+        })
     }
 }
 
@@ -161,7 +169,7 @@ pub(super) fn run(
 
 async fn models(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
     if let Err(refusal) = authorize(&shared, &headers) {
-        return refusal;
+        return refusal.into_response();
     }
     let names = if shared.scenario.models.is_empty() {
         vec![shared.model().to_owned()]
@@ -183,7 +191,12 @@ async fn chat(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes
         is_finished: false,
     };
     let Ok(request) = serde_json::from_slice::<Value>(&body) else {
-        return stream.end(error(400, "invalid_json", "the body is no JSON"));
+        let refusal = Refusal {
+            status: StatusCode::BAD_REQUEST,
+            code: "invalid_json",
+            message: "the body is no JSON".into(),
+        };
+        return stream.end(refusal.into_response());
     };
     {
         let mut seen = shared.seen();
@@ -194,11 +207,11 @@ async fn chat(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes
         seen.requests.push(request.clone());
     }
     if let Err(refusal) = authorize(&shared, &headers) {
-        return stream.end(refusal);
+        return stream.end(refusal.into_response());
     }
     let reply = match shared.choose(&request) {
         Ok(reply) => reply,
-        Err(refusal) => return stream.end(refusal),
+        Err(refusal) => return stream.end(refusal.into_response()),
     };
     if reply.never {
         std::future::pending::<()>().await;
@@ -318,20 +331,33 @@ impl Script {
     }
 }
 
-fn authorize(shared: &Shared, headers: &HeaderMap) -> Result<(), Response> {
+fn authorize(shared: &Shared, headers: &HeaderMap) -> Result<(), Refusal> {
     let Some(key) = &shared.scenario.key else {
         return Ok(());
     };
     let expected = format!("Bearer {key}");
     match headers.get(AUTHORIZATION) {
         Some(value) if value.as_bytes() == expected.as_bytes() => Ok(()),
-        _ => Err(error(401, "invalid_api_key", "Incorrect API key provided")),
+        _ => Err(Refusal {
+            status: StatusCode::UNAUTHORIZED,
+            code: "invalid_api_key",
+            message: "Incorrect API key provided".into(),
+        }),
     }
 }
 
-fn error(status: u16, code: &str, message: &str) -> Response {
-    let body = json!({"error": {"message": message, "type": "scripted_error", "code": code}});
-    (status_code(status), axum::Json(body)).into_response()
+/// An error of the endpoint's own, in the shape of the OpenAI API.
+struct Refusal {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let error = json!({"message": self.message, "type": "scripted_error", "code": self.code});
+        (self.status, axum::Json(json!({ "error": error }))).into_response()
+    }
 }
 
 fn error_reply(reply: &ErrorReply) -> Response {

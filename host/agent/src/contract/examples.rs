@@ -4,23 +4,22 @@
 use crate::protocol::message::Answered;
 use crate::protocol::{Call, Example, Exchange, Message, Role, Tool};
 
-/// Turns made from the tools' own examples: one task with one call, and one task that needs two
-/// calls after each other, so that a model sees both where to stop and where to go on. At most
-/// `count` tasks; tools of different modules first.
+/// Turns made from the tools' own examples: a task with one call, then a task of two parts with both
+/// calls in one reply. Of the arrangements tried on a 0.5 B model this one led most often to the
+/// right calls and an end: with the parts in two replies it never stopped, without the first task it
+/// called too much. At most `count` tasks, from different modules where there are two.
 pub fn turns(tools: &[Tool], count: usize) -> Vec<Message> {
     let picked = pick(tools);
     let mut turns = Vec::new();
-    let mut ids = 0..;
-    if let Some(&(tool, example)) = picked.first().filter(|_| count > 0) {
+    if let (Some((tool, example)), 1..) = (picked.first(), count) {
         turns.push(user(example.task.clone()));
-        turns.push(exchange(tool, example, ids.next().unwrap_or(0)));
+        turns.push(exchange(&[(0, tool, example)]));
         turns.push(assistant(example.answer.clone()));
     }
-    if let Some(((first, a), (second, b))) = pair(&picked).filter(|_| count > 1) {
-        turns.push(user(format!("Two things. 1. {} 2. {}", a.task, b.task)));
-        turns.push(exchange(first, a, ids.next().unwrap_or(0)));
-        turns.push(exchange(second, b, ids.next().unwrap_or(0)));
-        turns.push(assistant(format!("1. {} 2. {}", a.answer, b.answer)));
+    if let ([(first, a), (second, b), ..], 2..) = (picked.as_slice(), count) {
+        turns.push(user(format!("{} {}", b.task, a.task)));
+        turns.push(exchange(&[(1, second, b), (2, first, a)]));
+        turns.push(assistant(format!("{} {}", b.answer, a.answer)));
     }
     turns
 }
@@ -47,15 +46,6 @@ fn pick(tools: &[Tool]) -> Vec<Picked<'_>> {
     first
 }
 
-/// Two examples for the second task: the later ones, so that it does not repeat the first.
-fn pair<'a>(picked: &[Picked<'a>]) -> Option<(Picked<'a>, Picked<'a>)> {
-    match picked {
-        [] | [_] => None,
-        [a, b] => Some((*b, *a)),
-        [_, b, c, ..] => Some((*b, *c)),
-    }
-}
-
 fn user(text: String) -> Message {
     Message::Text {
         role: Role::User,
@@ -70,19 +60,20 @@ fn assistant(text: String) -> Message {
     }
 }
 
-fn exchange(tool: &Tool, example: &Example, index: u32) -> Message {
-    let call = Call {
-        id: format!("example_{index}"),
-        tool: tool.name.clone(),
-        arguments: example.arguments.clone(),
-        reason: Some("The task asks for this.".into()),
-    };
-    Message::Exchange(Exchange {
-        calls: vec![Answered {
-            call,
+fn exchange(calls: &[(usize, &Tool, &Example)]) -> Message {
+    let calls = calls
+        .iter()
+        .map(|(index, tool, example)| Answered {
+            call: Call {
+                id: format!("example_{index}"),
+                tool: tool.name.clone(),
+                arguments: example.arguments.clone(),
+                reason: Some(format!("The user asks: {}", example.task)),
+            },
             fence: format!("example{index}"),
             text: example.output.to_string(),
             failed: false,
-        }],
-    })
+        })
+        .collect();
+    Message::Exchange(Exchange { calls })
 }

@@ -152,8 +152,6 @@ fn results(exchange: &Exchange) -> String {
             answered.text
         );
     }
-    text.push_str(
-        "Call the next tool that the task needs, or give the output if nothing is missing.",
-    );
+    text.truncate(text.trim_end().len());
     text
 }

@@ -50,9 +50,9 @@ impl Default for Timeouts {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(5),
-            first_token: Duration::from_secs(120),
-            idle: Duration::from_secs(60),
-            total: Duration::from_secs(600),
+            first_token: Duration::from_mins(2),
+            idle: Duration::from_mins(1),
+            total: Duration::from_mins(10),
         }
     }
 }

@@ -55,7 +55,7 @@ impl Wire {
 }
 
 impl Transport for Wire {
-    fn target(&self) -> &str {
+    fn target(&self) -> &'static str {
         "http://endpoint/v1"
     }
 

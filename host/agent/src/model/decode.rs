@@ -269,10 +269,11 @@ impl Decoder {
         if from_value(chunk).is_some() {
             return Err(self.in_stream(chunk));
         }
-        if let Some(model) = chunk.get("model").and_then(Value::as_str) {
-            if self.completion.model.is_none() && !model.is_empty() {
-                self.completion.model = Some(model.to_owned());
-            }
+        if let Some(model) = chunk.get("model").and_then(Value::as_str)
+            && self.completion.model.is_none()
+            && !model.is_empty()
+        {
+            self.completion.model = Some(model.to_owned());
         }
         // The last one counts: some servers send a running count with every chunk.
         if let Some(usage) = chunk.get("usage").and_then(Usage::from_wire) {

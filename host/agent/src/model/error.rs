@@ -218,10 +218,9 @@ impl ErrorDetail {
         match status.or_else(|| code.parse().ok()) {
             // 424 is how TGI says that a generation failed.
             Some(408 | 409 | 424 | 425 | 429) => ErrorClass::Retryable,
-            Some(401 | 402 | 403 | 404 | 405 | 501) => ErrorClass::Fatal,
+            // A redirect is not followed, so it is a wrong URL.
+            Some(300..=399 | 401..=405 | 501) => ErrorClass::Fatal,
             Some(400..=499) => ErrorClass::Correctable,
-            // A redirect that we do not follow.
-            Some(300..=399) => ErrorClass::Fatal,
             Some(_) => ErrorClass::Retryable,
             None => Self::class_of_name(code),
         }

@@ -114,13 +114,13 @@ impl RecordedBody {
         let delay = now.duration_since(self.last);
         self.last = now;
         self.size += bytes.len();
-        if let Some(exchange) = &mut self.exchange {
-            if self.size <= MAX_BODY {
-                exchange.body.push(Piece {
-                    delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
-                    bytes: bytes.clone(),
-                });
-            }
+        if let Some(exchange) = &mut self.exchange
+            && self.size <= MAX_BODY
+        {
+            exchange.body.push(Piece {
+                delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
+                bytes: bytes.clone(),
+            });
         }
     }
 

@@ -42,8 +42,10 @@ impl Solution {
         let Value::Object(mut object) = value else {
             return Err("the reply must be one JSON object with the keys calls and output".into());
         };
-        let output = object.remove("output").filter(|output| !output.is_null());
-        let calls = match object.remove("calls") {
+        let output = object
+            .shift_remove("output")
+            .filter(|output| !output.is_null());
+        let calls = match object.shift_remove("calls") {
             None | Some(Value::Null) => Vec::new(),
             Some(Value::Array(calls)) => {
                 calls.into_iter().map(requested).collect::<Result<_, _>>()?
@@ -62,10 +64,10 @@ fn requested(call: Value) -> Result<Requested, String> {
     let Value::Object(mut call) = call else {
         return Err("every call must be an object with \"_tool\"".into());
     };
-    let Some(Value::String(tool)) = call.remove("_tool") else {
+    let Some(Value::String(tool)) = call.shift_remove("_tool") else {
         return Err("a call lacks \"_tool\", the name of the tool to call".into());
     };
-    let reason = match call.remove("_reasoningForCall") {
+    let reason = match call.shift_remove("_reasoningForCall") {
         Some(Value::String(reason)) => Some(reason),
         _ => None,
     };

@@ -13,8 +13,7 @@ use std::time::Duration;
 use toolhold_agent::Settings;
 use uuid::Uuid;
 
-pub const TASK: &str =
-    "What is 3^150 modulo 1009, and what is the SHA-256 hash of the text \"toolhold\"?";
+pub const TASK: &str = "How many r are in 'refrigerator'? What is 123456789 * 987654321?";
 pub const RUN: Uuid = Uuid::from_u128(0x0198_0000_0000_7000_8000_0000_0000_0001);
 pub const RECORDING: &str = include_str!("recording.jsonl");
 /// Three times as fast as it was: a CPU wrote it.

@@ -1,0 +1,47 @@
+//! Templates: what `new-module` makes builds, and is callable from the folder without further steps.
+
+use serde_json::{Value, json};
+use std::process::Command;
+use support::host::Host;
+
+fn builds_and_runs(language: &str, needs: &[&str]) {
+    for program in needs {
+        if Command::new(program).arg("--version").output().is_err() {
+            eprintln!(
+                "SKIPPED: {program} is not installed, so the {language} template is not built"
+            );
+            return;
+        }
+    }
+    let host = Host::new();
+    let made = host.run(&["new-module", "words", "--lang", language, "--build"]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let arguments = r#"{"text":"to be or not to be, to","top":1}"#;
+    let called = host.run(&["modules", "call", "words.word_frequency", arguments]);
+    assert_eq!(called.code, Some(0), "{called:?}");
+    let output: Value = serde_json::from_str(&called.stdout).expect("JSON");
+    assert_eq!(
+        output,
+        json!({"words": [{"word": "to", "count": 3}], "distinct": 4})
+    );
+    let refused = host.run(&["modules", "call", "words.word_frequency", r#"{"txt":"a"}"#]);
+    assert_eq!(refused.code, Some(5), "{refused:?}");
+    let again = host.run(&["new-module", "words", "--lang", language]);
+    assert_eq!(again.code, Some(1), "{again:?}");
+    assert!(again.stderr.contains("exists already"), "{again:?}");
+}
+
+#[test]
+fn rust() {
+    builds_and_runs("rust", &["cargo"]);
+}
+
+#[test]
+fn python() {
+    builds_and_runs("python", &["python3"]);
+}
+
+#[test]
+fn javascript() {
+    builds_and_runs("js", &["node", "npm"]);
+}

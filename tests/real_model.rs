@@ -1,0 +1,57 @@
+//! The whole way with a real model on real weights. Skipped, loudly, where there is none:
+//! `cargo xtask test` starts one and says where it is.
+
+use serde_json::Value;
+use support::host::Host;
+
+#[test]
+fn a_real_model_solves_a_task_with_two_components() {
+    let Ok(url) = std::env::var("TOOLHOLD_E2E_BASE_URL") else {
+        eprintln!(
+            "SKIPPED: no real model (TOOLHOLD_E2E_BASE_URL is not set; `cargo xtask test` starts one)"
+        );
+        return;
+    };
+    let model = std::env::var("TOOLHOLD_E2E_MODEL").unwrap_or_default();
+    let host = Host::new();
+    host.ship("calculator").ship("text");
+    // What the quickstart sets for a model this small.
+    let task = "How many r are in 'refrigerator'? What is 123456789 * 987654321?";
+    let mut command = host.command(&[
+        "run",
+        task,
+        "--base-url",
+        &url,
+        "--max-tokens",
+        "400",
+        "--json",
+    ]);
+    command
+        .env("TOOLHOLD_RUN__REASONS", "false")
+        .env("TOOLHOLD_MODEL", model);
+    let done = support::host::finish(command.output().expect("runs"));
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let events: Vec<Value> = done
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("an event"))
+        .collect();
+    let worked: Vec<_> = events
+        .iter()
+        .filter(|event| event["event"] == "tool_result" && event.get("output").is_some())
+        .map(|event| event["tool"].as_str().unwrap_or_default())
+        .collect();
+    assert!(
+        worked.contains(&"calculator.evaluate") && worked.contains(&"text.count"),
+        "{worked:?}"
+    );
+    let output = events
+        .last()
+        .and_then(|event| event["output"].as_str())
+        .unwrap_or_default()
+        .to_owned();
+    assert!(
+        output.replace(',', "").contains("121932631112635269") && output.contains('4'),
+        "{output}"
+    );
+}

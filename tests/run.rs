@@ -1,0 +1,462 @@
+//! `toolhold run` against a scripted endpoint: the loop from task to output, and every way in which
+//! an endpoint, a model or a module can spoil it.
+
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+use support::endpoint::{Endpoint, Reply, Scenario};
+use support::host::{Finished, Host, finish};
+use support::hostile;
+use support::sandbox::component;
+
+/// A reply of the schema contract that makes one call.
+fn calls(tool: &str, arguments: Value) -> Reply {
+    let mut call = json!({"_tool": tool, "_reasoningForCall": "because"});
+    call.as_object_mut()
+        .unwrap()
+        .extend(arguments.as_object().unwrap().clone());
+    Reply::solution(json!({"calls": [call], "output": null}))
+}
+
+fn answers(output: Value) -> Reply {
+    Reply::solution(json!({"calls": [], "output": output}))
+}
+
+fn host() -> Host {
+    let host = Host::new();
+    host.ship("calculator")
+        .write("modules/bad.wasm", component(hostile::COMPUTE));
+    host
+}
+
+fn run(host: &Host, endpoint: &Endpoint, extra: &[&str]) -> Finished {
+    let url = endpoint.base_url();
+    host.run(&[&["run", "the task", "--base-url", &url], extra].concat())
+}
+
+/// The text of all messages of the endpoint's `n`th request.
+fn told(endpoint: &Endpoint, n: usize) -> String {
+    endpoint.requests()[n]["messages"].to_string()
+}
+
+fn events(done: &Finished) -> Vec<Value> {
+    done.stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("one event a line"))
+        .collect()
+}
+
+#[test]
+fn a_task_is_solved_by_calling_a_component() {
+    let endpoint = Endpoint::start(Scenario::new([
+        calls("calculator.evaluate", json!({"expression": "2^200 % 97"})),
+        answers(json!("It is 62.")),
+    ]));
+    let done = run(&host(), &endpoint, &[]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(
+        done.stdout.trim(),
+        "It is 62.",
+        "only the answer is on stdout"
+    );
+    for part in [
+        "→ calculator.evaluate {\"expression\":\"2^200 % 97\"}  because",
+        "{\"value\":\"62\"}",
+        "fuel",
+        "memory",
+    ] {
+        assert!(done.stderr.contains(part), "{part}: {}", done.stderr);
+    }
+    assert!(
+        told(&endpoint, 1).contains(r#"{\"value\":\"62\"}"#),
+        "the result is in the next request"
+    );
+    let schema = endpoint.requests()[0]["response_format"]["json_schema"]["schema"].to_string();
+    assert!(
+        schema.contains("calculator.evaluate") && schema.contains("bad.spin"),
+        "{schema}"
+    );
+}
+
+#[test]
+fn native_tool_calling_solves_it_too() {
+    let endpoint = Endpoint::start(Scenario::new([
+        Reply::tool_calls([
+            ("calculator-evaluate", json!({"expression": "17*23"})),
+            ("bad-count", json!({})),
+        ]),
+        Reply::content("It is 391."),
+    ]));
+    let done = run(&host(), &endpoint, &["--contract", "tools"]);
+    assert_eq!(
+        (done.code, done.stdout.trim()),
+        (Some(0), "It is 391."),
+        "{done:?}"
+    );
+    let second = endpoint.requests()[1]["messages"]
+        .as_array()
+        .cloned()
+        .unwrap();
+    let results: Vec<_> = second
+        .iter()
+        .rev()
+        .take(2)
+        .map(|m| (m["role"].clone(), m["content"].clone()))
+        .collect();
+    assert_eq!(
+        results,
+        [
+            (json!("tool"), json!("2")),
+            (json!("tool"), json!("{\"value\":\"391\"}"))
+        ]
+    );
+}
+
+#[test]
+fn events_come_in_order_and_the_journal_holds_the_same() {
+    let endpoint = Endpoint::start(Scenario::new([
+        calls("calculator.evaluate", json!({"expression": "1+1"})),
+        answers(json!("2")),
+    ]));
+    let done = run(&host(), &endpoint, &["--json"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let events = events(&done);
+    let mut kinds: Vec<_> = events
+        .iter()
+        .map(|e| e["event"].as_str().unwrap())
+        .collect();
+    kinds.dedup();
+    assert_eq!(
+        kinds,
+        [
+            "run",
+            "request",
+            "delta",
+            "tokens",
+            "plan",
+            "tool_start",
+            "tool_result",
+            "request",
+            "delta",
+            "tokens",
+            "done"
+        ]
+    );
+    let numbers: Vec<_> = events.iter().map(|e| e["seq"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, (0..events.len() as u64).collect::<Vec<_>>());
+    let run = events[0]["run"].as_str().unwrap();
+    let state = support::host::binary()
+        .with_file_name("toolhold-test-state")
+        .join("state/runs");
+    let journal = std::fs::read_to_string(state.join(format!("{run}.jsonl"))).expect("a journal");
+    assert_eq!(journal, done.stdout);
+}
+
+/// Whatever is wrong with a call, the model is told what to do about it and the run goes on.
+#[test]
+fn a_bad_call_is_a_message_to_the_model() {
+    for (tool, arguments, expect) in [
+        ("no.such", json!({}), "there is no tool named"),
+        ("calculator.evaluate", json!({}), "is a required property"),
+        (
+            "calculator.evaluate",
+            json!({"expression": 7}),
+            "is not of type",
+        ),
+        ("calculator.evaluate", json!({"expression": "1/0"}), "zero"),
+        ("bad.boom", json!({}), "the tool crashed"),
+        ("bad.recurse", json!({}), "bytes of Wasm stack"),
+        ("bad.spin", json!({}), "fuel limit of 5000000"),
+    ] {
+        let host = host();
+        host.write("toolhold.toml", "[limits]\nfuel = 5_000_000\n");
+        let endpoint = Endpoint::start(Scenario::new([
+            calls(tool, arguments.clone()),
+            answers(json!("went on")),
+        ]));
+        let done = run(&host, &endpoint, &[]);
+        assert_eq!(
+            (done.code, done.stdout.trim()),
+            (Some(0), "went on"),
+            "{tool}: {done:?}"
+        );
+        let told = told(&endpoint, 1);
+        assert!(
+            told.contains("<error ") && told.contains(expect),
+            "{tool} {arguments}: {told}"
+        );
+        assert!(done.stderr.contains("✗"), "{tool}: {}", done.stderr);
+    }
+}
+
+#[test]
+fn a_model_that_answers_prose_is_corrected_and_then_given_up() {
+    let endpoint = Endpoint::start(Scenario::new([
+        Reply::content("I think it is 7."),
+        answers(json!("seven")),
+    ]));
+    let done = run(&host(), &endpoint, &[]);
+    assert_eq!(
+        (done.code, done.stdout.trim()),
+        (Some(0), "seven"),
+        "{done:?}"
+    );
+    assert!(
+        told(&endpoint, 1).contains("That reply could not be used"),
+        "{}",
+        told(&endpoint, 1)
+    );
+
+    let endpoint = Endpoint::start(Scenario::new(
+        (0..3).map(|_| Reply::content("I think it is 7.")),
+    ));
+    let done = run(&host(), &endpoint, &[]);
+    assert_eq!(done.code, Some(4), "{done:?}");
+    for part in ["3 replies in a row", "I think it is 7.", "--contract"] {
+        assert!(done.stderr.contains(part), "{part}: {}", done.stderr);
+    }
+}
+
+#[test]
+fn the_third_identical_call_is_not_made() {
+    let same = || calls("calculator.evaluate", json!({"expression": "1+1"}));
+    let endpoint = Endpoint::start(Scenario::new([same(), same(), same(), answers(json!("2"))]));
+    let done = run(&host(), &endpoint, &["--json"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let started = events(&done)
+        .iter()
+        .filter(|e| e["event"] == "tool_start")
+        .count();
+    assert_eq!(started, 2);
+    assert!(
+        told(&endpoint, 3).contains("made before"),
+        "{}",
+        told(&endpoint, 3)
+    );
+}
+
+#[test]
+fn an_output_schema_holds() {
+    let host = host();
+    host.write("schema.json", json!({"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 2}}, "required": ["n"]}).to_string());
+    let endpoint = Endpoint::start(Scenario::new([
+        answers(json!({"n": 3})),
+        answers(json!({"n": 4})),
+    ]));
+    let done = run(&host, &endpoint, &["--output-schema", "schema.json"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(
+        serde_json::from_str::<Value>(&done.stdout).expect("JSON"),
+        json!({"n": 4})
+    );
+    // No grammar knows multipleOf: it is not sent, and checked here all the same.
+    assert!(
+        !endpoint.requests()[0]["response_format"]
+            .to_string()
+            .contains("multipleOf")
+    );
+    assert!(
+        told(&endpoint, 1).contains("not a multiple of 2"),
+        "{}",
+        told(&endpoint, 1)
+    );
+}
+
+#[test]
+fn every_failure_of_the_endpoint_has_its_reason_and_exit_code() {
+    for (name, reply, expect) in [
+        (
+            "truncated",
+            answers(json!("x")).truncated_after(60),
+            "in the middle",
+        ),
+        ("cut", answers(json!("x")).cut(), "in the middle"),
+        ("html", Reply::html(), "no OpenAI-compatible endpoint"),
+        (
+            "401",
+            Reply::error(401, json!({"error": {"message": "bad key"}})),
+            "TOOLHOLD_API_KEY",
+        ),
+        ("500", Reply::error(500, json!({"error": "boom"})), "boom"),
+        (
+            "garbage",
+            Reply::raw("data: {nonsense\n\n"),
+            "cannot be read",
+        ),
+    ] {
+        let endpoint = Endpoint::start(Scenario::new([reply]));
+        let done = run(&host(), &endpoint, &[]);
+        assert_eq!(done.code, Some(3), "{name}: {done:?}");
+        assert!(
+            done.stderr.contains("stopped:") && done.stderr.contains(expect),
+            "{name}: {}",
+            done.stderr
+        );
+    }
+    let done = host().run(&[
+        "run",
+        "t",
+        "--base-url",
+        "http://127.0.0.1:9/v1",
+        "--model",
+        "m",
+    ]);
+    assert_eq!(done.code, Some(3), "{done:?}");
+    assert!(
+        done.stderr.contains("is the server running there?"),
+        "{done:?}"
+    );
+    let done = host().run(&["run", "t", "--base-url", "nonsense", "--model", "m"]);
+    assert_ne!(done.code, Some(0), "{done:?}");
+    assert!(done.stderr.contains("should look like http://"), "{done:?}");
+}
+
+#[test]
+fn an_endpoint_that_never_answers_ends_within_the_timeout() {
+    let host = host();
+    host.write(
+        "toolhold.toml",
+        "[endpoints.default]\nfirst_token_timeout_ms = 500\n",
+    );
+    let endpoint = Endpoint::start(Scenario::new([Reply::never()]));
+    let started = Instant::now();
+    let done = run(&host, &endpoint, &["--model", "m"]);
+    assert_eq!(done.code, Some(3), "{done:?}");
+    assert!(
+        started.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        started.elapsed()
+    );
+    assert!(done.stderr.contains("500ms"), "{}", done.stderr);
+
+    let endpoint = Endpoint::start(Scenario::new([Reply::never()]));
+    let done = run(&host, &endpoint, &["--model", "m", "--timeout", "0.3"]);
+    assert_eq!(done.code, Some(4), "{done:?}");
+    assert!(done.stderr.contains("within 0.3 s"), "{}", done.stderr);
+}
+
+#[test]
+fn limits_of_a_run_stop_it_with_their_name() {
+    let endless = || {
+        Scenario::new((0..5).map(|n| {
+            calls(
+                "calculator.evaluate",
+                json!({"expression": format!("{n}+1")}),
+            )
+        }))
+    };
+    let endpoint = Endpoint::start(endless());
+    let done = run(&host(), &endpoint, &["--max-steps", "2"]);
+    assert_eq!(done.code, Some(4), "{done:?}");
+    assert!(
+        done.stderr.contains("no output after 2 steps") && endpoint.requests().len() == 2,
+        "{done:?}"
+    );
+
+    let endpoint = Endpoint::start(endless());
+    let done = run(&host(), &endpoint, &["--token-budget", "1"]);
+    assert_eq!(done.code, Some(4), "{done:?}");
+    assert!(
+        done.stderr.contains("run.token_budget") && endpoint.requests().len() == 1,
+        "{done:?}"
+    );
+}
+
+#[test]
+fn an_allow_list_is_all_that_the_model_sees() {
+    let endpoint = Endpoint::start(Scenario::new([
+        calls("bad.count", json!({})),
+        answers(json!("ok")),
+    ]));
+    let done = run(&host(), &endpoint, &["--tools", "calculator"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(!endpoint.requests()[0].to_string().contains("bad.spin"));
+    assert!(
+        told(&endpoint, 1).contains("there is no tool named"),
+        "what it does not see it cannot call"
+    );
+    let done = run(&host(), &endpoint, &["--tools", "calculater"]);
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(done.stderr.contains("--tools calculater"), "{done:?}");
+}
+
+#[test]
+fn ctrl_c_cancels_and_leaves_no_stream_open() {
+    let endpoint = Endpoint::start(Scenario::new([Reply::endless()]));
+    let host = host();
+    let mut command = host.command(&[
+        "run",
+        "t",
+        "--base-url",
+        &endpoint.base_url(),
+        "--model",
+        "m",
+        "--json",
+    ]);
+    let child = command
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("runs");
+    assert!(
+        endpoint.wait_until(Duration::from_secs(20), |e| e.open_streams() == 1),
+        "the stream began"
+    );
+    let pid = child.id().to_string();
+    std::process::Command::new("kill")
+        .args(["-INT", &pid])
+        .status()
+        .expect("kill");
+    let done = finish(child.wait_with_output().expect("ends"));
+    assert_eq!(done.code, Some(130), "{done:?}");
+    assert_eq!(events(&done).last().unwrap()["reason"], "cancelled");
+    assert!(
+        endpoint.wait_until(Duration::from_secs(5), |e| e.open_streams() == 0),
+        "the GPU would still be busy"
+    );
+}
+
+/// A guest that is running when the run is cancelled does not outlive it.
+#[test]
+fn ctrl_c_stops_a_running_guest() {
+    let endpoint = Endpoint::start(Scenario::new([calls("bad.spin", json!({}))]));
+    let host = host();
+    host.write(
+        "toolhold.toml",
+        "[limits]\nfuel = 1_000_000_000_000\ntimeout_ms = 60_000\n",
+    );
+    let mut command = host.command(&[
+        "run",
+        "t",
+        "--base-url",
+        &endpoint.base_url(),
+        "--model",
+        "m",
+        "--json",
+    ]);
+    let child = command
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("runs");
+    assert!(
+        endpoint.wait_until(Duration::from_secs(20), |e| e.requests().len() == 1),
+        "it was asked"
+    );
+    std::thread::sleep(Duration::from_millis(500));
+    let started = Instant::now();
+    std::process::Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .expect("kill");
+    let done = finish(child.wait_with_output().expect("ends"));
+    assert_eq!(done.code, Some(130), "{done:?}");
+    assert!(
+        started.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        started.elapsed()
+    );
+    assert!(
+        events(&done).iter().any(|e| e["event"] == "tool_start"),
+        "{done:?}"
+    );
+}
