@@ -8,7 +8,7 @@ use support::sandbox::{call, kind, load, registry};
 use toolhold_sandbox::{Limits, LoadError, Output, Policy, Registry};
 
 /// THREATS.md, promise 1, with room for a machine that builds something else meanwhile.
-const GRACE: Duration = Duration::from_millis(1_000);
+const GRACE: Duration = Duration::from_secs(1);
 
 fn policy(change: impl FnOnce(&mut Limits)) -> Policy {
     let mut policy = Policy::default();

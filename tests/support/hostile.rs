@@ -1,5 +1,7 @@
 //! Hostile components, as WAT. Each exports plain functions, so each becomes tools by its types.
 
+use std::fmt::Write as _;
+
 /// Rows 1, 6, 20: spins, recurses, traps, and leaves something behind in a global and in memory.
 pub const COMPUTE: &str = r#"(component
   (core module $m
@@ -79,7 +81,7 @@ pub const HUGE_MEMORY: &str = r#"(component
 pub fn many_memories() -> String {
     let mut text = String::from("(component (core module $m (memory 16) (func (export \"f\")))\n");
     for i in 0..40 {
-        text.push_str(&format!("(core instance $i{i} (instantiate $m))\n"));
+        let _ = writeln!(text, "(core instance $i{i} (instantiate $m))");
     }
     text + "(func (export \"f\") (canon lift (core func $i0 \"f\"))))"
 }
@@ -89,7 +91,7 @@ pub fn many_tables() -> String {
     let mut text =
         String::from("(component (core module $m (table 15000 funcref) (func (export \"f\")))\n");
     for i in 0..12 {
-        text.push_str(&format!("(core instance $i{i} (instantiate $m))\n"));
+        let _ = writeln!(text, "(core instance $i{i} (instantiate $m))");
     }
     text + "(func (export \"f\") (canon lift (core func $i0 \"f\"))))"
 }

@@ -1,6 +1,5 @@
 //! What the integration tests share.
 #![expect(
-    clippy::unwrap_used,
     clippy::expect_used,
     reason = "a fixture that cannot be made should say so"
 )]

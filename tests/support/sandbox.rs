@@ -40,7 +40,7 @@ pub fn kind(report: &CallReport) -> &'static str {
     report
         .result
         .as_ref()
-        .map_or_else(|error| error.kind(), |_| "ok")
+        .map_or_else(toolhold_sandbox::CallError::kind, |_| "ok")
 }
 
 /// The root of this repository.

@@ -216,10 +216,10 @@ fn loading(c: &mut Criterion) {
         };
         load(Some(cache(folder.path())));
         group.bench_function(BenchmarkId::new("cached", case.module), |b| {
-            b.iter(|| load(Some(cache(folder.path()))))
+            b.iter(|| load(Some(cache(folder.path()))));
         });
         group.bench_function(BenchmarkId::new("compiled", case.module), |b| {
-            b.iter(|| load(None))
+            b.iter(|| load(None));
         });
     }
     group.finish();

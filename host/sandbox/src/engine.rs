@@ -144,7 +144,9 @@ fn wasmtime_config(config: &EngineConfig) -> Config {
         .memory_guaranteed_dense_image_size(64 << 20)
         .wasm_memory64(false)
         .wasm_relaxed_simd(false)
-        .wasm_multi_memory(false)
+        // The adapters between components inside a component (JavaScript's are made so) copy from one
+        // memory to another; without this wasmtime panics on them. The meter sums over all memories.
+        .wasm_multi_memory(true)
         .wasm_backtrace_max_frames(NonZeroUsize::new(16))
         .max_wasm_stack(config.stack_bytes)
         // The difference is what host functions may use on the guest's fiber.

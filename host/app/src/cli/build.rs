@@ -36,7 +36,7 @@ pub async fn one(config: &Config, folder: &Path) -> anyhow::Result<build::Built>
     let (folder, toolchains) = (folder.to_owned(), config.cache_folder().join("toolchains"));
     let built = tokio::task::spawn_blocking(move || {
         build::build(&folder, &toolchains, &|step: BuildStep| {
-            spinner.say(step.to_string())
+            spinner.say(step.to_string());
         })
     })
     .await??;

@@ -116,7 +116,7 @@ async fn modules(config: &Config) -> Vec<Finding> {
     };
     let loading = Loading::default();
     if let Err(error) = host::load(&mut registry, config, None, &|event| {
-        loading.on_event(event)
+        loading.on_event(event);
     })
     .await
     {

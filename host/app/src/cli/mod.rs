@@ -87,7 +87,7 @@ struct ModuleArgs {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Give a task to a model that may call the modules' tools.
-    Run(run::RunArgs),
+    Run(Box<run::RunArgs>),
     /// See and call modules without a model.
     #[command(subcommand)]
     Modules(modules::ModulesCommand),
@@ -167,7 +167,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         .or_else(|| std::env::var_os("TOOLHOLD_CONFIG").map(PathBuf::from));
     let load = |flags: &Flags| crate::config::load(file.as_deref(), flags);
     match cli.command {
-        Command::Run(args) => run::run(&load(&flags)?.0, args).await,
+        Command::Run(args) => run::run(&load(&flags)?.0, *args).await,
         Command::Modules(command) => modules::modules(&load(&flags)?.0, command).await,
         Command::Build { folders } => build::build(&load(&flags)?.0, &folders).await,
         Command::NewModule { name, lang, build } => {

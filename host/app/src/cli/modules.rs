@@ -65,7 +65,7 @@ async fn load(config: &Config, only: Option<&str>) -> Result<Registry> {
     let loading = Loading::default();
     let only = only.map(|name| vec![name.to_owned()]);
     host::load(&mut registry, config, only.as_deref(), &|event| {
-        loading.on_event(event)
+        loading.on_event(event);
     })
     .await?;
     Ok(registry)
@@ -335,7 +335,7 @@ fn show(report: &CallReport, json: bool) -> Result<Exit> {
     }
     match &report.result {
         Ok(Output::Value(value) | Output::Message(value)) => {
-            println!("{}", plain(&view::answer(value)))
+            println!("{}", plain(&view::answer(value)));
         }
         Err(error) => eprintln!(
             "{} {}",

@@ -111,7 +111,7 @@ pub async fn run(config: &Config, args: RunArgs) -> Result<Exit> {
     let mut registry = host::registry(config)?;
     let loading = Loading::default();
     host::load(&mut registry, config, None, &|event| {
-        loading.on_event(event)
+        loading.on_event(event);
     })
     .await?;
     warn_of_failures(&registry);

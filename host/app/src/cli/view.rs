@@ -65,7 +65,7 @@ impl View {
                 )));
             }
             EventKind::Notice { message, .. } => {
-                self.line(&format!("  {} {}", warn("!"), plain(message)))
+                self.line(&format!("  {} {}", warn("!"), plain(message)));
             }
             EventKind::Done {
                 reason,

@@ -39,7 +39,7 @@ pub fn settings() -> Settings {
     Settings {
         reasons: false,
         max_tokens: 400,
-        timeout: Duration::from_secs(300),
+        timeout: Duration::from_mins(5),
         ..Settings::default()
     }
 }
