@@ -1,7 +1,9 @@
 //! What stands between a model's wish and a call: validation, and the guard against repetition.
 
+pub mod gate;
 pub mod repeats;
 pub mod validate;
 
+pub use gate::Gate;
 pub use repeats::Repeats;
 pub use validate::Validator;

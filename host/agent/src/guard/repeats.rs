@@ -1,7 +1,6 @@
 //! Weak models make the same call again and again. The third identical call with an identical
 //! result is not made: the model is told what it already knows (THREATS.md, row 28).
 
-use crate::protocol::solution::Requested;
 use serde_json::Value;
 use std::collections::HashMap;
 
@@ -28,10 +27,10 @@ impl Repeats {
     }
 
     /// Remembers the text the model was given for a call. A different result starts a new count.
-    pub fn record(&mut self, call: &Requested, text: &str) {
+    pub fn record(&mut self, tool: &str, arguments: &Value, text: &str) {
         let seen = self
             .seen
-            .entry(key(&call.tool, &call.arguments))
+            .entry(key(tool, arguments))
             .or_insert_with(|| Seen {
                 text: text.to_owned(),
                 times: 0,
@@ -61,14 +60,9 @@ mod tests {
     #[test]
     fn the_third_identical_call_is_intercepted() {
         let mut repeats = Repeats::default();
-        let call = |arguments| Requested {
-            tool: "t".into(),
-            arguments,
-            reason: None,
-        };
-        repeats.record(&call(json!({"a": 1, "b": 2})), "7");
+        repeats.record("t", &json!({"a": 1, "b": 2}), "7");
         assert_eq!(repeats.intercept("t", &json!({"a": 1, "b": 2})), None);
-        repeats.record(&call(json!({"b": 2, "a": 1})), "7");
+        repeats.record("t", &json!({"b": 2, "a": 1}), "7");
         assert_eq!(repeats.intercept("t", &json!({"a": 1, "b": 2})), Some("7"));
         assert_eq!(repeats.intercept("t", &json!({"a": 1})), None);
     }
@@ -76,13 +70,8 @@ mod tests {
     #[test]
     fn a_changing_result_is_polling_and_allowed() {
         let mut repeats = Repeats::default();
-        let call = Requested {
-            tool: "t".into(),
-            arguments: json!({}),
-            reason: None,
-        };
         for text in ["1", "2", "3", "4"] {
-            repeats.record(&call, text);
+            repeats.record("t", &json!({}), text);
             assert_eq!(repeats.intercept("t", &json!({})), None);
         }
     }

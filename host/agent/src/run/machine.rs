@@ -5,15 +5,13 @@ use crate::contract::View;
 use crate::error::{ErrorClass, RunError};
 use crate::event::{EventKind, RunFailure, StopReason, ToolOutcome};
 use crate::guard::validate::cut;
-use crate::guard::{Repeats, Validator};
+use crate::guard::{Gate, Validator};
 use crate::model::{ChatRequest, Completion, ModelError};
 use crate::protocol::message::Answered;
-use crate::protocol::solution::Requested;
 use crate::protocol::{Call, Exchange, Message, Role, Solution, Tool};
 use crate::run::RunRequest;
 use crate::toolbox::{ToolCall, ToolFailure, ToolResult, ToolUsage};
 use serde_json::Value;
-use std::collections::HashMap;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -50,11 +48,9 @@ pub struct Machine {
     request: RunRequest,
     model: String,
     tools: Vec<Tool>,
-    /// By tool name: arguments, result.
-    validators: HashMap<String, (Validator, Option<Validator>)>,
+    gate: Gate,
     output: Option<Validator>,
     context: Vec<Message>,
-    repeats: Repeats,
     step: u32,
     calls: u32,
     tokens: u64,
@@ -78,28 +74,7 @@ impl Machine {
     /// # Errors
     /// Schemas that are none, or two tools of one name.
     pub fn new(request: RunRequest, model: String, tools: Vec<Tool>) -> Result<Self, RunError> {
-        let mut validators = HashMap::new();
-        for tool in &tools {
-            let failed = |reason| RunError::ToolSchema {
-                tool: tool.name.clone(),
-                reason,
-            };
-            let arguments = Validator::new(&tool.parameters).map_err(failed)?;
-            let result = tool
-                .output
-                .as_ref()
-                .map(Validator::new)
-                .transpose()
-                .map_err(failed)?;
-            if validators
-                .insert(tool.name.clone(), (arguments, result))
-                .is_some()
-            {
-                return Err(RunError::DuplicateTool {
-                    name: tool.name.clone(),
-                });
-            }
-        }
+        let gate = Gate::new(&tools)?;
         let output = request
             .output_schema
             .as_ref()
@@ -114,10 +89,9 @@ impl Machine {
             request,
             model,
             tools,
-            validators,
+            gate,
             output,
             context,
-            repeats: Repeats::default(),
             step: 0,
             calls: 0,
             tokens: 0,
@@ -328,29 +302,36 @@ impl Machine {
             );
         }
         self.held = solution.output;
-        let calls: Vec<(Requested, Call)> = solution
+        let max = self.request.settings.max_calls;
+        if solution.calls.len() > max {
+            effects.events.push(EventKind::Notice {
+                step: self.step,
+                message: format!(
+                    "of {} calls only the first {max} are made (run.max_calls)",
+                    solution.calls.len()
+                ),
+            });
+        }
+        let calls: Vec<Call> = solution
             .calls
             .into_iter()
-            .take(self.request.settings.max_calls)
+            .take(max)
             .enumerate()
-            .map(|(index, requested)| {
-                let call = Call {
-                    id: format!("call_{}", self.derive("call", index)),
-                    tool: requested.tool.clone(),
-                    arguments: requested.arguments.clone(),
-                    reason: requested.reason.clone(),
-                };
-                (requested, call)
+            .map(|(index, requested)| Call {
+                id: format!("call_{}", self.derive("call", index)),
+                tool: requested.tool,
+                arguments: requested.arguments,
+                reason: requested.reason,
             })
             .collect();
         effects.events.push(EventKind::Plan {
             step: self.step,
-            calls: calls.iter().map(|(_, call)| call.clone()).collect(),
+            calls: calls.clone(),
         });
-        for (index, (_, call)) in calls.into_iter().enumerate() {
+        for (index, call) in calls.into_iter().enumerate() {
             let fence = self.derive("fence", index);
             self.calls += 1;
-            let refusal = self.refusal(&call);
+            let refusal = self.gate.refusal(&call);
             self.open.push(Open {
                 call: call.clone(),
                 fence,
@@ -381,45 +362,6 @@ impl Machine {
         self.proceed(effects, elapsed);
     }
 
-    /// Why a call is not made: each refusal is a message to the model that says which rule.
-    fn refusal(&self, call: &Call) -> Option<ToolFailure> {
-        let failure = |kind: &str, message| {
-            Some(ToolFailure {
-                kind: kind.into(),
-                class: ErrorClass::Correctable,
-                message,
-            })
-        };
-        let Some((arguments, _)) = self.validators.get(&call.tool) else {
-            let names: Vec<_> = self.tools.iter().map(|tool| tool.name.as_str()).collect();
-            let available = if names.is_empty() {
-                "there are no tools".into()
-            } else {
-                format!("there are {}", names.join(", "))
-            };
-            return failure(
-                "unknown_tool",
-                format!(
-                    "there is no tool named {:?}; {available}",
-                    cut(&call.tool, 64)
-                ),
-            );
-        };
-        if let Err(reason) = arguments.check(&call.arguments) {
-            return failure(
-                "arguments",
-                format!("the arguments do not fit the tool's parameters: {reason}"),
-            );
-        }
-        let earlier = self.repeats.intercept(&call.tool, &call.arguments)?;
-        failure(
-            "repeated",
-            format!(
-                "this very call was made before and its result will not change: {earlier}. Use that result, or do something else"
-            ),
-        )
-    }
-
     fn called(&mut self, id: &str, result: ToolResult, effects: &mut Effects, elapsed: Duration) {
         let Some(call) = self
             .open
@@ -429,21 +371,15 @@ impl Machine {
         else {
             return;
         };
-        let outcome = result.outcome.and_then(|output| {
-            let schema = self.validators.get(&call.tool).and_then(|(_, output)| output.as_ref());
-            match schema.map_or(Ok(()), |schema| schema.check(&output)) {
-                Ok(()) => Ok(output),
-                Err(reason) => Err(ToolFailure {
-                    kind: "output_schema".into(),
-                    class: ErrorClass::Correctable,
-                    message: format!("the tool returned something that does not fit its own output schema: {reason}"),
-                }),
-            }
-        });
-        self.answered(&call, outcome, result.usage, result.printed, effects);
+        let outcome = result
+            .outcome
+            .and_then(|output| self.gate.output(&call.tool, output));
+        let text = self.answered(&call, outcome, result.usage, result.printed, effects);
+        self.gate.ran(&call, &text);
         self.proceed(effects, elapsed);
     }
 
+    /// Takes the answer to an open call and returns the text that the model is given for it.
     fn answered(
         &mut self,
         call: &Call,
@@ -451,24 +387,14 @@ impl Machine {
         usage: ToolUsage,
         printed: Vec<String>,
         effects: &mut Effects,
-    ) {
+    ) -> String {
         let max = self.request.settings.result_chars;
-        let answer = match &outcome {
+        let (text, failed) = match &outcome {
             Ok(output) => (shorten(&output.to_string(), max), false),
             Err(failure) => (shorten(&failure.message, max), true),
         };
-        let requested = Requested {
-            tool: call.tool.clone(),
-            arguments: call.arguments.clone(),
-            reason: None,
-        };
-        // A refusal costs nothing and teaches; only what ran counts as a repetition.
-        if !matches!(&outcome, Err(failure) if ["repeated", "unknown_tool", "arguments"].contains(&failure.kind.as_str()))
-        {
-            self.repeats.record(&requested, &answer.0);
-        }
         if let Some(open) = self.open.iter_mut().find(|open| open.call.id == call.id) {
-            open.answer = Some(answer);
+            open.answer = Some((text.clone(), failed));
         }
         effects.events.push(EventKind::ToolResult {
             step: self.step,
@@ -481,6 +407,7 @@ impl Machine {
             usage,
             printed,
         });
+        text
     }
 
     /// When every call of the step is answered: the next Request, or the end.
