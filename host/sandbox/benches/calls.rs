@@ -21,7 +21,7 @@ mod bare {
     //! The least that an embedding needs for the same call: pooling, fuel, epochs, WASI, the same
     //! component and the same JSON, but no limits beyond fuel, no deadline, no capture, no report.
 
-    use wasmtime::component::{Component, Linker, ResourceTable};
+    use wasmtime::component::{Component, HasSelf, Linker, ResourceTable};
     use wasmtime::{
         Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store,
     };
@@ -38,6 +38,15 @@ mod bare {
                 table: &mut self.1,
             }
         }
+    }
+
+    // Python imports log and progress whether it uses them or not.
+    impl toolhold::module::types::Host for State {}
+    impl toolhold::module::log::Host for State {
+        fn write(&mut self, _: toolhold::module::log::Level, _: String) {}
+    }
+    impl toolhold::module::progress::Host for State {
+        fn report(&mut self, _: u64, _: u64, _: String) {}
     }
 
     pub struct Bare {
@@ -74,6 +83,7 @@ mod bare {
             let engine = Engine::new(&config).unwrap();
             let mut linker = Linker::new(&engine);
             wasmtime_wasi::p2::add_to_linker_async(&mut linker).unwrap();
+            ToolModule::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state).unwrap();
             let component = Component::from_binary(&engine, bytes).unwrap();
             let pre = ToolModulePre::new(linker.instantiate_pre(&component).unwrap()).unwrap();
             Self { engine, pre }

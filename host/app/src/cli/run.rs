@@ -110,7 +110,12 @@ pub async fn run(config: &Config, args: RunArgs) -> Result<Exit> {
 
     let mut registry = host::registry(config)?;
     let loading = Loading::default();
-    host::load(&mut registry, config, None, &|event| {
+    // With an allow-list, only the modules it names are loaded at all.
+    let only: Option<Vec<String>> = args.tools.as_ref().map(|tools| {
+        let module = |tool: &String| tool.split('.').next().unwrap_or_default().to_owned();
+        tools.iter().map(module).collect()
+    });
+    host::load(&mut registry, config, only.as_deref(), &|event| {
         loading.on_event(event);
     })
     .await?;
