@@ -379,36 +379,41 @@ fn an_allow_list_is_all_that_the_model_sees() {
     assert!(done.stderr.contains("--tools calculater"), "{done:?}");
 }
 
-#[test]
-fn ctrl_c_cancels_and_leaves_no_stream_open() {
-    let endpoint = Endpoint::start(Scenario::new([Reply::endless()]));
-    let host = host();
-    let mut command = host.command(&[
-        "run",
-        "t",
-        "--base-url",
-        &endpoint.base_url(),
-        "--model",
-        "m",
-        "--json",
-    ]);
-    let child = command
+/// Starts a run, sends it Ctrl-C as soon as `ready` holds, and returns how it ended.
+fn interrupted(host: &Host, endpoint: &Endpoint, ready: impl Fn(&Endpoint) -> bool) -> Finished {
+    let url = endpoint.base_url();
+    let child = host
+        .command(&["run", "t", "--base-url", &url, "--model", "m", "--json"])
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())
         .spawn()
         .expect("runs");
     assert!(
-        endpoint.wait_until(Duration::from_secs(20), |e| e.open_streams() == 1),
-        "the stream began"
+        endpoint.wait_until(Duration::from_secs(20), ready),
+        "it never got there"
     );
-    let pid = child.id().to_string();
+    // The event that it is waited for was sent; give the host the time to act on it.
+    std::thread::sleep(Duration::from_millis(500));
     std::process::Command::new("kill")
-        .args(["-INT", &pid])
+        .args(["-INT", &child.id().to_string()])
         .status()
         .expect("kill");
+    let started = Instant::now();
     let done = finish(child.wait_with_output().expect("ends"));
+    assert!(
+        started.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        started.elapsed()
+    );
     assert_eq!(done.code, Some(130), "{done:?}");
     assert_eq!(events(&done).last().unwrap()["reason"], "cancelled");
+    done
+}
+
+#[test]
+fn ctrl_c_cancels_and_leaves_no_stream_open() {
+    let endpoint = Endpoint::start(Scenario::new([Reply::endless()]));
+    interrupted(&host(), &endpoint, |endpoint| endpoint.open_streams() == 1);
     assert!(
         endpoint.wait_until(Duration::from_secs(5), |e| e.open_streams() == 0),
         "the GPU would still be busy"
@@ -424,39 +429,106 @@ fn ctrl_c_stops_a_running_guest() {
         "toolhold.toml",
         "[limits]\nfuel = 1_000_000_000_000\ntimeout_ms = 60_000\n",
     );
-    let mut command = host.command(&[
-        "run",
-        "t",
-        "--base-url",
-        &endpoint.base_url(),
-        "--model",
-        "m",
-        "--json",
-    ]);
-    let child = command
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .expect("runs");
-    assert!(
-        endpoint.wait_until(Duration::from_secs(20), |e| e.requests().len() == 1),
-        "it was asked"
+    let done = interrupted(&host, &endpoint, |endpoint| endpoint.requests().len() == 1);
+    let began = events(&done)
+        .iter()
+        .any(|event| event["event"] == "tool_start");
+    assert!(began, "{done:?}");
+}
+
+#[test]
+fn with_the_shape_both_the_calls_of_a_final_reply_still_run() {
+    let both = json!({
+        "calls": [{"_tool": "calculator.evaluate", "_reasoningForCall": "r", "expression": "1+1"}],
+        "output": "done",
+    });
+    let endpoint = Endpoint::start(Scenario::new([Reply::solution(both)]));
+    let done = run(&host(), &endpoint, &["--shape", "both", "--json"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let events = events(&done);
+    let result = events
+        .iter()
+        .find(|event| event["event"] == "tool_result")
+        .expect("it ran");
+    assert_eq!(result["output"], json!({"value": "2"}));
+    assert_eq!(events.last().unwrap()["output"], "done");
+}
+
+#[test]
+fn native_tool_calling_gives_a_typed_output_through_finish() {
+    let host = host();
+    host.write(
+        "schema.json",
+        json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
+            .to_string(),
     );
-    std::thread::sleep(Duration::from_millis(500));
-    let started = Instant::now();
-    std::process::Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status()
-        .expect("kill");
-    let done = finish(child.wait_with_output().expect("ends"));
-    assert_eq!(done.code, Some(130), "{done:?}");
-    assert!(
-        started.elapsed() < Duration::from_secs(3),
-        "{:?}",
-        started.elapsed()
+    let endpoint = Endpoint::start(Scenario::new([
+        Reply::content("It is four."),
+        Reply::tool_calls([("finish", json!({"output": {"n": 4}}))]),
+    ]));
+    let done = run(
+        &host,
+        &endpoint,
+        &["--contract", "tools", "--output-schema", "schema.json"],
+    );
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(
+        serde_json::from_str::<Value>(&done.stdout).expect("JSON"),
+        json!({"n": 4})
     );
     assert!(
-        events(&done).iter().any(|e| e["event"] == "tool_start"),
-        "{done:?}"
+        told(&endpoint, 1).contains("by calling finish"),
+        "{}",
+        told(&endpoint, 1)
+    );
+}
+
+/// Two calls of one reply run at the same time, and each result goes back under its own call.
+#[test]
+fn calls_of_one_reply_run_in_parallel() {
+    let host = Host::new();
+    host.write("modules/clocks.wasm", component(hostile::CLOCKS))
+        .write("toolhold.toml", "[limits]\ntimeout_ms = 1_500\n");
+    let sleep = json!({"_tool": "clocks.sleep", "_reasoningForCall": "r"});
+    let endpoint = Endpoint::start(Scenario::new([
+        Reply::solution(json!({"calls": [sleep, sleep, sleep], "output": null})),
+        answers(json!("ok")),
+    ]));
+    let done = run(&host, &endpoint, &["--json"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let kinds: Vec<_> = events(&done)
+        .iter()
+        .filter_map(|event| {
+            event["event"]
+                .as_str()
+                .filter(|kind| kind.starts_with("tool_"))
+                .map(str::to_owned)
+        })
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            "tool_start",
+            "tool_start",
+            "tool_start",
+            "tool_result",
+            "tool_result",
+            "tool_result"
+        ]
+    );
+    assert_eq!(told(&endpoint, 1).matches("deadline of 1500 ms").count(), 3);
+    let times: Vec<_> = events(&done)
+        .iter()
+        .filter(|event| {
+            event["event"]
+                .as_str()
+                .is_some_and(|kind| kind.starts_with("tool_"))
+        })
+        .map(|event| event["at_ms"].as_u64().expect("a time"))
+        .collect();
+    let took = times.last().expect("six events") - times[0];
+    assert!(
+        took < 4_000,
+        "one after the other they take 4500 ms; this took {took}"
     );
 }

@@ -122,14 +122,10 @@ impl Machine {
             }
             Input::Replied(completion) => self.replied(&completion, &mut effects, elapsed),
             Input::ModelFailed(error) => {
-                let failure = RunFailure {
-                    class: error.class(),
-                    message: error.to_string(),
-                };
-                self.finish(
+                self.fail(
                     StopReason::Model,
-                    Value::Null,
-                    Some(failure),
+                    error.class(),
+                    error.to_string(),
                     &mut effects,
                     elapsed,
                 );
@@ -147,14 +143,10 @@ impl Machine {
                     "the run did not finish within {} s",
                     self.request.settings.timeout.as_secs_f32()
                 );
-                let failure = RunFailure {
-                    class: ErrorClass::Retryable,
-                    message,
-                };
-                self.finish(
+                self.fail(
                     StopReason::Timeout,
-                    Value::Null,
-                    Some(failure),
+                    ErrorClass::Retryable,
+                    message,
                     &mut effects,
                     elapsed,
                 );
@@ -182,14 +174,10 @@ impl Machine {
                 "no output after {} steps (run.max_steps)",
                 settings.max_steps
             );
-            let failure = RunFailure {
-                class: ErrorClass::Correctable,
-                message,
-            };
-            return self.finish(
+            return self.fail(
                 StopReason::MaxSteps,
-                Value::Null,
-                Some(failure),
+                ErrorClass::Correctable,
+                message,
                 effects,
                 elapsed,
             );
@@ -202,14 +190,10 @@ impl Machine {
                 "{} of {budget} tokens were used before there was an output (run.token_budget)",
                 self.tokens
             );
-            let failure = RunFailure {
-                class: ErrorClass::Correctable,
-                message,
-            };
-            return self.finish(
+            return self.fail(
                 StopReason::TokenBudget,
-                Value::Null,
-                Some(failure),
+                ErrorClass::Correctable,
+                message,
                 effects,
                 elapsed,
             );
@@ -255,14 +239,10 @@ impl Machine {
                 self.unusable,
                 cut(reply, 200)
             );
-            let failure = RunFailure {
-                class: ErrorClass::Correctable,
-                message,
-            };
-            return self.finish(
+            return self.fail(
                 StopReason::Unusable,
-                Value::Null,
-                Some(failure),
+                ErrorClass::Correctable,
+                message,
                 effects,
                 elapsed,
             );
@@ -432,6 +412,19 @@ impl Machine {
             Some(output) => self.finish(StopReason::Output, output, None, effects, elapsed),
             None => self.ask(effects, elapsed),
         }
+    }
+
+    /// Ends the run without an output.
+    fn fail(
+        &mut self,
+        reason: StopReason,
+        class: ErrorClass,
+        message: String,
+        effects: &mut Effects,
+        elapsed: Duration,
+    ) {
+        let failure = RunFailure { class, message };
+        self.finish(reason, Value::Null, Some(failure), effects, elapsed);
     }
 
     fn finish(
