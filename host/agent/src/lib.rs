@@ -10,6 +10,7 @@
 //! performs what it asks), [`contract`] (how a Request becomes a chat completion and back),
 //! [`model`] (the client), [`guard`] (what stands between a model's wish and a call). It knows
 //! nothing of WebAssembly: tools are behind [`Toolbox`].
+#![forbid(unsafe_code)]
 
 pub mod contract;
 pub mod error;

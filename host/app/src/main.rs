@@ -3,6 +3,7 @@
 //! This crate puts the two others together: `toolhold-sandbox` runs tools, `toolhold-agent` runs the
 //! loop, and neither knows the other. `cli` is the way in, [`host`] builds what a command needs from
 //! the configuration, [`tools`] is the bridge between the loop and the sandbox.
+#![forbid(unsafe_code)]
 
 mod build;
 mod cli;

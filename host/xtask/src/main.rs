@@ -4,7 +4,6 @@
 //! pass); both stand on `project` (cargo, the `toolhold` binary) and `local_model` (a small real
 //! model served on this machine). Narration goes to standard error, so that standard output carries
 //! only what a command answers.
-
 #![forbid(unsafe_code)]
 
 mod interrupt;

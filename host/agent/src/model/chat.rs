@@ -1,6 +1,6 @@
 //! What goes over the wire to an OpenAI-compatible endpoint: requests, messages, tools, usage.
 //!
-//! Only shapes live here. Answers are decoded leniently in [`super::decode`], because no two servers
+//! Only shapes live here. Answers are decoded leniently in `super::decode`, because no two servers
 //! agree on them; requests are written strictly, because every server must accept them.
 
 use serde::{Deserialize, Serialize, Serializer};

@@ -1,7 +1,7 @@
 //! The model client: everything between a [`ChatRequest`] and a [`Completion`].
 //!
 //! Read [`chat`] for what is asked, [`client`] for how one completion is driven and timed,
-//! [`decode`] for what servers really answer, [`error`] for what goes wrong and whose move it is
+//! `decode` for what servers really answer, [`error`] for what goes wrong and whose move it is
 //! then. Bytes come from a [`Transport`]: over HTTP, or from a recording ([`replay`]). Nothing here
 //! retries; the layers above decide that with [`ModelError::class`].
 
