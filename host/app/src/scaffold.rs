@@ -4,16 +4,14 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::build::{Language, WIT, is_name};
-
-/// Names become parts of tool names (`module.tool`), which model servers limit to 64 bytes.
-const MAX_NAME_BYTES: usize = 48;
+use crate::build::{Language, WIT};
+use toolhold_sandbox::is_name;
 
 /// Creates the folder `parent/name` with a module in `language` and returns its path.
 ///
 /// The folder must not exist yet; if something fails half-way it is removed again.
 pub fn create(parent: &Path, name: &str, language: Language) -> Result<PathBuf, ScaffoldError> {
-    if !is_name(name) || name.len() > MAX_NAME_BYTES {
+    if !is_name(name) {
         return Err(ScaffoldError::Name {
             name: name.to_owned(),
         });
@@ -41,7 +39,7 @@ pub fn create(parent: &Path, name: &str, language: Language) -> Result<PathBuf, 
 #[derive(Debug, thiserror::Error)]
 pub enum ScaffoldError {
     #[error(
-        "`{name}` cannot be a module's name: use up to {MAX_NAME_BYTES} lower-case letters, digits \
+        "`{name}` cannot be a module's name: use up to 48 lower-case letters, digits \
          and `_`, beginning with a letter"
     )]
     Name { name: String },
@@ -204,7 +202,7 @@ mod tests {
     #[test]
     fn names_that_no_tool_could_have_are_refused() {
         let parent = tempfile::tempdir().unwrap();
-        let long = "a".repeat(MAX_NAME_BYTES + 1);
+        let long = "a".repeat(49);
         for name in [
             "",
             "1st",

@@ -41,3 +41,4 @@ pub use limits::{Limits, LimitsRequest};
 pub use manifest::Manifest;
 pub use module::{Annotations, Example, Module, ModuleKind, ToolSpec};
 pub use registry::{FailedModule, LoadEvent, ModulePolicy, Policy, Registry};
+pub use text::is_name;

@@ -1,5 +1,8 @@
 //! Text that a module wrote and a model or a person will read.
 
+/// The OpenAI API's limit for function names.
+const MAX_TOOL_NAME: usize = 64;
+
 /// `text` without characters that can hide or reorder other text (control, zero-width, bidi, tag
 /// characters), cut to `max` characters. THREATS.md, promise 10.
 pub fn visible(text: &str, max: usize) -> String {
@@ -28,6 +31,26 @@ fn is_invisible(c: char) -> bool {
             | '\u{FFA0}' | '\u{FFF0}'..='\u{FFFB}' | '\u{E0000}'..='\u{E0FFF}')
 }
 
+/// The name under which models see a tool.
+///
+/// # Errors
+/// Why it cannot be a tool's name.
+pub fn tool_name(module: &str, tool: &str) -> Result<String, String> {
+    if !is_name(tool) {
+        return Err(
+            "its name must be lower case letters, digits and _, at most 48, starting with a letter"
+                .into(),
+        );
+    }
+    let name = format!("{module}.{tool}");
+    if name.len() > MAX_TOOL_NAME {
+        return Err(format!(
+            "{name} has more than {MAX_TOOL_NAME} bytes, the most that endpoints accept; shorten it or the module's name"
+        ));
+    }
+    Ok(name)
+}
+
 /// Whether `name` may name a module or a tool: `[a-z][a-z0-9_]*`, at most 48 bytes. ASCII only, so
 /// that no two names look alike.
 pub fn is_name(name: &str) -> bool {
@@ -47,6 +70,17 @@ mod tests {
         assert_eq!(visible("a\u{202E}b\u{200B}c\x1b[31m\n", 100), "abc[31m\n");
         assert_eq!(visible("abcdef", 3), "abc…");
         assert_eq!(visible("abc", 3), "abc");
+    }
+
+    #[test]
+    fn a_tool_name_fits_what_endpoints_accept() {
+        assert_eq!(tool_name("files", "read").as_deref(), Ok("files.read"));
+        assert!(tool_name("files", "Read").is_err());
+        assert!(
+            tool_name(&"m".repeat(40), &"t".repeat(40))
+                .unwrap_err()
+                .contains("64 bytes")
+        );
     }
 
     #[test]

@@ -78,11 +78,14 @@ impl TypedExports {
                         "{}_{local}",
                         prefix.split('@').next().unwrap_or(prefix)
                     ));
-                    spec.name = format!("{module}.{local}");
-                    if self.functions.contains_key(&local) || !text::is_name(&local) {
-                        self.refused
-                            .push((signature, "its name is already taken".into()));
-                        return;
+                    let taken = self.functions.contains_key(&local);
+                    match text::tool_name(module, &local) {
+                        Ok(name) if !taken => spec.name = name,
+                        Ok(name) => {
+                            let reason = format!("the name {name} is already taken");
+                            return self.refused.push((signature, reason));
+                        }
+                        Err(reason) => return self.refused.push((signature, reason)),
                     }
                 }
                 let params = func.params().map(|(n, t)| (n.to_owned(), t)).collect();
@@ -112,9 +115,7 @@ fn typed_tool(
         return Err("async functions of the component model are not supported yet".into());
     }
     let local = snake(function);
-    if !text::is_name(&local) {
-        return Err("its name cannot be a tool's".into());
-    }
+    let name = text::tool_name(module, &local)?;
     let params: Vec<_> = func.params().map(|(n, t)| (n.to_owned(), t)).collect();
     let input_schema = schema::parameters(params.iter().map(|(n, t)| (n.as_str(), t)))?;
     let output = func.results().next();
@@ -131,7 +132,7 @@ fn typed_tool(
     Ok((
         local.clone(),
         ToolSpec {
-            name: format!("{module}.{local}"),
+            name,
             title: None,
             description: format!("{function}({}){origin}", names.join(", ")),
             input_schema,

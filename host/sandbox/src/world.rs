@@ -64,12 +64,7 @@ pub(crate) async fn list_tools(
 
 /// Checks and cleans what a module says of one of its tools.
 fn tool_spec(module: &str, tool: types::Tool) -> Result<ToolSpec, String> {
-    if !text::is_name(&tool.name) {
-        return Err(
-            "its name must be lower case letters, digits and _, at most 48, starting with a letter"
-                .into(),
-        );
-    }
+    let name = text::tool_name(module, &tool.name)?;
     let parse = |what: &str, json: &str| -> Result<Value, String> {
         if json.len() > MAX_SCHEMA_BYTES {
             return Err(format!("its {what} has more than {MAX_SCHEMA_BYTES} bytes"));
@@ -98,7 +93,7 @@ fn tool_spec(module: &str, tool: types::Tool) -> Result<ToolSpec, String> {
         .collect::<Result<_, String>>()?;
     let has = |flag| tool.annotations.contains(flag);
     Ok(ToolSpec {
-        name: format!("{module}.{}", tool.name),
+        name,
         title: tool.title.map(|t| text::visible(&t, 100)),
         description: text::visible(&tool.description, MAX_DESCRIPTION),
         input_schema,

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use toolhold_sandbox::is_name;
 
 use super::{BuildError, Language};
 
@@ -81,14 +82,6 @@ impl Manifest {
             directory,
         })
     }
-}
-
-/// Whether a module can have this name: it is a part of tool names, file names and crate names.
-pub fn is_name(text: &str) -> bool {
-    text.starts_with(|first: char| first.is_ascii_lowercase())
-        && text
-            .chars()
-            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
 }
 
 #[cfg(test)]

@@ -23,7 +23,6 @@ use std::str::FromStr;
 use command::Log;
 pub use error::{BuildError, Failure};
 use manifest::Manifest;
-pub use manifest::is_name;
 
 /// The contract that a module implements, as text: builds and templates write it where a toolchain
 /// looks for it.
