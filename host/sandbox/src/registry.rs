@@ -79,6 +79,33 @@ pub struct FailedModule {
 }
 
 /// The loaded modules and their tools.
+///
+/// ```
+/// use serde_json::json;
+/// use toolhold_sandbox::{Engine, EngineConfig, Invocation, Output, Policy, Registry};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let engine = Engine::new(EngineConfig::default())?;
+/// let mut registry = Registry::new(engine, None, Policy::default());
+/// let only = ["calculator".to_owned()];
+/// registry.load_folder("../../modules".as_ref(), Some(&only), &|_| ()).await?;
+///
+/// let arguments = json!({"expression": "2^200 % 97"});
+/// let report = registry
+///     .call(&Invocation {
+///         id: "call-1",
+///         tool: "calculator.evaluate",
+///         arguments: &arguments,
+///         context: &[],
+///         timeout: None,
+///     })
+///     .await;
+/// assert_eq!(report.result?, Output::Value(json!({"value": "62"})));
+/// assert!(report.usage.fuel > 0);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Registry {
     engine: Engine,
