@@ -207,6 +207,36 @@ async fn row_05_many_tables_count_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn row_06_each_module_has_its_own_stack_limit() {
+    let mut policy = policy(|l| l.stack_bytes = 256 << 10);
+    policy
+        .modules
+        .entry("deep".into())
+        .or_default()
+        .limits
+        .stack_bytes = Some(3 << 20);
+    let mut registry = with("bad", hostile::COMPUTE, policy).await;
+    load(&mut registry, "deep", hostile::COMPUTE)
+        .await
+        .expect("the component loads");
+    let shallow = call(&registry, "bad.recurse", json!({})).await;
+    let deep = call(&registry, "deep.recurse", json!({})).await;
+    assert_eq!((kind(&shallow), kind(&deep)), ("stack", "stack"));
+    let limit =
+        |report: toolhold_sandbox::CallReport| report.result.expect_err("stack").to_string();
+    assert!(
+        deep.usage.fuel > 8 * shallow.usage.fuel,
+        "the deeper stack holds more frames"
+    );
+    assert!(limit(shallow).contains("262144 bytes"));
+    assert!(
+        limit(deep).contains("4194304 bytes"),
+        "rounded up to a power of two"
+    );
+    assert_unharmed(&registry).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn row_06_deep_recursion_ends_at_the_stack_limit() {
     let registry = with("bad", hostile::COMPUTE, policy(|_| ())).await;
     assert_eq!(

@@ -2,9 +2,10 @@
 
 use crate::error::LoadError;
 use crate::state::{self, State};
+use std::collections::HashMap;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Thread};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -23,7 +24,7 @@ pub struct EngineConfig {
     /// Calls that may run at the same time. More wait, with their deadline running. Each place
     /// reserves address space, not memory.
     pub concurrent_calls: u32,
-    /// Bytes of Wasm stack a guest may use. The same for all modules: it is compiled into the pool.
+    /// Bytes of Wasm stack of a call. Modules with another limit get a sibling of this engine.
     pub stack_bytes: usize,
     /// The largest linear memory any module may be given, in bytes.
     pub max_memory_bytes: usize,
@@ -51,7 +52,13 @@ struct Inner {
     places: Arc<Semaphore>,
     ticker: Ticker,
     config: EngineConfig,
+    /// wasmtime fixes the stack size for an engine, so each other size has an engine of its own. By
+    /// stack size; powers of two within [`STACK_BYTES`], so there are few.
+    siblings: Mutex<HashMap<usize, Engine>>,
 }
+
+/// The smallest and the largest stack a call may have.
+const STACK_BYTES: (u64, u64) = (64 << 10, 8 << 20);
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -67,13 +74,17 @@ impl Engine {
     /// # Errors
     /// [`LoadError::Compile`] if this machine cannot reserve the address space or lacks a feature.
     pub fn new(config: EngineConfig) -> Result<Self, LoadError> {
+        let places = Arc::new(Semaphore::new(config.concurrent_calls as usize));
+        Self::build(config, places)
+    }
+
+    fn build(config: EngineConfig, places: Arc<Semaphore>) -> Result<Self, LoadError> {
         let failed = |error: wasmtime::Error| LoadError::Compile {
             reason: format!("{error:#}"),
         };
         let wasmtime = wasmtime::Engine::new(&wasmtime_config(&config)).map_err(failed)?;
         let linker = state::linker(&wasmtime).map_err(failed)?;
         let ticker = Ticker::start(wasmtime.weak()).map_err(|source| LoadError::Read { source })?;
-        let places = Arc::new(Semaphore::new(config.concurrent_calls as usize));
         Ok(Self {
             inner: Arc::new(Inner {
                 wasmtime,
@@ -81,8 +92,39 @@ impl Engine {
                 places,
                 ticker,
                 config,
+                siblings: Mutex::default(),
             }),
         })
+    }
+
+    /// This engine, or the one that is like it but for the stack: at least `bytes`, rounded up to a
+    /// power of two. They share the places for calls and the compiled cache.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub(crate) fn with_stack(&self, bytes: u64) -> Result<Self, LoadError> {
+        let bytes = bytes
+            .clamp(STACK_BYTES.0, STACK_BYTES.1)
+            .next_power_of_two();
+        let stack_bytes = usize::try_from(bytes).unwrap_or(self.inner.config.stack_bytes);
+        if stack_bytes == self.inner.config.stack_bytes {
+            return Ok(self.clone());
+        }
+        let mut siblings = self
+            .inner
+            .siblings
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(sibling) = siblings.get(&stack_bytes) {
+            return Ok(sibling.clone());
+        }
+        let config = EngineConfig {
+            stack_bytes,
+            ..self.inner.config.clone()
+        };
+        let sibling = Self::build(config, self.inner.places.clone())?;
+        siblings.insert(stack_bytes, sibling.clone());
+        Ok(sibling)
     }
 
     pub fn config(&self) -> &EngineConfig {

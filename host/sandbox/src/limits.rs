@@ -19,6 +19,9 @@ pub struct Limits {
     pub memory_bytes: u64,
     /// Elements of all tables together.
     pub table_elements: u64,
+    /// Bytes of Wasm stack. Rounded up to a power of two, because each size needs an engine of its
+    /// own.
+    pub stack_bytes: u64,
     /// Bytes of JSON a call may be given.
     pub argument_bytes: u64,
     /// Bytes of JSON a call may return.
@@ -38,6 +41,7 @@ impl Default for Limits {
             memory_bytes: 128 << 20,
             // CPython needs some ten thousand; the engine's pool holds 20 000 a table.
             table_elements: 100_000,
+            stack_bytes: 512 << 10,
             argument_bytes: 4 << 20,
             output_bytes: 4 << 20,
             capture_bytes: 64 << 10,
@@ -54,6 +58,7 @@ impl Limits {
             timeout_ms: 60_000,
             memory_bytes: 512 << 20,
             table_elements: 200_000,
+            stack_bytes: 4 << 20,
             argument_bytes: 16 << 20,
             output_bytes: 16 << 20,
             capture_bytes: 1 << 20,
@@ -73,6 +78,7 @@ impl Limits {
             timeout_ms: request.timeout_ms.unwrap_or(self.timeout_ms),
             memory_bytes: request.memory_bytes.unwrap_or(self.memory_bytes),
             table_elements: request.table_elements.unwrap_or(self.table_elements),
+            stack_bytes: request.stack_bytes.unwrap_or(self.stack_bytes),
             argument_bytes: request.argument_bytes.unwrap_or(self.argument_bytes),
             output_bytes: request.output_bytes.unwrap_or(self.output_bytes),
             capture_bytes: request.capture_bytes.unwrap_or(self.capture_bytes),
@@ -92,6 +98,7 @@ impl Limits {
             table_elements: request
                 .table_elements
                 .map(|v| v.min(ceiling.table_elements)),
+            stack_bytes: request.stack_bytes.map(|v| v.min(ceiling.stack_bytes)),
             argument_bytes: request
                 .argument_bytes
                 .map(|v| v.min(ceiling.argument_bytes)),
@@ -111,6 +118,7 @@ pub struct LimitsRequest {
     pub timeout_ms: Option<u64>,
     pub memory_bytes: Option<u64>,
     pub table_elements: Option<u64>,
+    pub stack_bytes: Option<u64>,
     pub argument_bytes: Option<u64>,
     pub output_bytes: Option<u64>,
     pub capture_bytes: Option<u64>,

@@ -166,6 +166,7 @@ impl Module {
             limits,
             grant,
         } = source;
+        let engine = &engine.with_stack(limits.stack_bytes)?;
         grant.check()?;
         check_header(&bytes)?;
         let size = bytes.len() as u64;

@@ -180,10 +180,11 @@ fn inspect(module: &Module, json: bool) -> Result<Exit> {
     let limits = &module.limits;
     println!("\n{}", bold("limits of a call"));
     println!(
-        "  fuel {}, {} ms, memory {}, {} table elements",
+        "  fuel {}, {} ms, memory {}, stack {}, {} table elements",
         count(limits.fuel),
         limits.timeout_ms,
         bytes(limits.memory_bytes),
+        bytes(limits.stack_bytes),
         limits.table_elements
     );
     println!(

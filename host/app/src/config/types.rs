@@ -61,7 +61,6 @@ struct ModulesTable {
     folder: PathBuf,
     max_component_bytes: u64,
     concurrent_calls: u32,
-    stack_bytes: usize,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -131,12 +130,6 @@ pub fn validate(merged: &Merged) -> Result<Config, ConfigError> {
             return Err(value(key, "must be at least 1".into()));
         }
     }
-    if !(64 << 10..=8 << 20).contains(&config.modules.stack_bytes) {
-        return Err(value(
-            "modules.stack_bytes",
-            "must be between 65536 and 8388608".into(),
-        ));
-    }
     Ok(config)
 }
 
@@ -179,8 +172,8 @@ impl Config {
             .unwrap_or(512 << 20);
         EngineConfig {
             concurrent_calls: self.modules.concurrent_calls,
-            stack_bytes: self.modules.stack_bytes,
             max_memory_bytes: usize::try_from(largest).unwrap_or(usize::MAX),
+            ..EngineConfig::default()
         }
     }
 
