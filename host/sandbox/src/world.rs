@@ -44,6 +44,11 @@ pub(crate) async fn list_tools(
             ),
         });
     }
+    specs(module, tools)
+}
+
+/// The tools as they are offered, or the first that cannot be.
+fn specs(module: &str, tools: Vec<types::Tool>) -> Result<Vec<ToolSpec>, LoadError> {
     let mut specs: Vec<ToolSpec> = Vec::with_capacity(tools.len());
     for tool in tools {
         let name = tool.name.clone();
@@ -106,4 +111,47 @@ fn tool_spec(module: &str, tool: types::Tool) -> Result<ToolSpec, String> {
         },
         examples,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(name: &str, schema: &str) -> types::Tool {
+        types::Tool {
+            name: name.into(),
+            title: None,
+            description: "does\u{202E} it".into(),
+            input_schema: schema.into(),
+            output_schema: None,
+            annotations: types::Annotations::empty(),
+            examples: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn tools_are_cleaned_and_named_by_their_module() {
+        let specs = specs("m", vec![tool("a", r#"{"type":"object"}"#)]).unwrap();
+        assert_eq!(
+            (specs[0].name.as_str(), specs[0].description.as_str()),
+            ("m.a", "does it")
+        );
+    }
+
+    #[test]
+    fn a_tool_that_cannot_be_offered_is_named_with_the_reason() {
+        let object = r#"{"type":"object"}"#;
+        for (tools, expect) in [
+            (vec![tool("a", object), tool("a", object)], "lists it twice"),
+            (vec![tool("Bad-Name", object)], "lower case"),
+            (vec![tool("a", "{")], "not JSON"),
+            (
+                vec![tool("a", r#"{"type":"string"}"#)],
+                "must be of \"type\": \"object\"",
+            ),
+        ] {
+            let error = specs("m", tools).unwrap_err().to_string();
+            assert!(error.contains(expect), "{error}");
+        }
+    }
 }
