@@ -27,8 +27,10 @@ pub struct Manifest {
 /// The recipe of a module that comes with its source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Build {
-    /// `rust`, `python` or `javascript`.
+    /// The language, as `toolhold new-module --lang` names it.
     pub language: String,
+    /// The world it implements, if it brings a `wit/` folder of its own.
+    pub world: Option<String>,
 }
 
 /// Capabilities that a module asks for.

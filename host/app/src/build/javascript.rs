@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::command::Tool;
-use super::{BuildError, Job, WORLD, toolchain};
+use super::{BuildError, Job, toolchain};
 
 /// Pinned: how WIT types look in JavaScript is this version's.
 const VERSION: &str = "0.4.5";
@@ -47,7 +47,7 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
             .arg(&job.manifest.directory)
             // `--sync`: the host does not speak the component model's async ABI. No `--stub-wasi`:
             // a stub traps, so that `Date.now()` would end the call; the host grants nothing anyway.
-            .args(["--world", WORLD, "--sync", "--output"])
+            .args(["--world", job.world(), "--sync", "--output"])
             .arg(component);
         job.log.run(
             &mut command,

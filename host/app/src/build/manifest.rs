@@ -14,6 +14,8 @@ use super::{BuildError, Language};
 pub struct Manifest {
     pub name: String,
     pub language: Language,
+    /// The world to implement, for a module with a `wit/` folder of its own.
+    pub world: Option<String>,
     pub directory: PathBuf,
     pub component: PathBuf,
 }
@@ -28,6 +30,7 @@ struct Document {
 #[derive(Deserialize)]
 struct Build {
     language: String,
+    world: Option<String>,
 }
 
 impl Manifest {
@@ -78,6 +81,7 @@ impl Manifest {
         Ok(Self {
             name,
             language,
+            world: build.world,
             component: directory.join(component),
             directory,
         })

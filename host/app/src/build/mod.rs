@@ -28,7 +28,7 @@ use manifest::Manifest;
 /// looks for it.
 pub const WIT: &str = include_str!("../../../../wit/toolhold.wit");
 
-/// The world of [`WIT`] that a module implements.
+/// The world of [`WIT`] that a module implements, unless it brings its own.
 const WORLD: &str = "tool-module";
 
 /// A language that `[build]` in `module.toml` can name.
@@ -110,6 +110,10 @@ impl Job<'_> {
         (self.progress)(BuildStep::Install {
             tool: tool.to_owned(),
         });
+    }
+
+    fn world(&self) -> &str {
+        self.manifest.world.as_deref().unwrap_or(WORLD)
     }
 
     fn compiling(&self) {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::command::Tool;
-use super::{BuildError, Job, WORLD, toolchain};
+use super::{BuildError, Job, toolchain};
 
 /// Pinned: the generated bindings that `app.py` imports are this version's.
 const VERSION: &str = "0.25.1";
@@ -40,7 +40,7 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
             .current_dir(&job.manifest.directory)
             .arg("--wit-path")
             .arg(&wit)
-            .args(["--world", WORLD, "componentize", "--python-path"])
+            .args(["--world", job.world(), "componentize", "--python-path"])
             .arg(&job.manifest.directory)
             .arg("app")
             .arg("--output")
