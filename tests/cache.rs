@@ -10,7 +10,7 @@ use toolhold_sandbox::{Engine, EngineConfig, LoadEvent, Policy, Registry};
 /// Loads `modules` and returns how many components had to be compiled.
 async fn load(engine: &Engine, root: &Path, key: &str) -> usize {
     let cache = Cache::open(&root.join("compiled"), &root.join(key)).expect("a cache");
-    let mut registry = Registry::new(engine.clone(), Some(cache), Policy::default());
+    let registry = Registry::new(engine.clone(), Some(cache), Policy::default());
     let compiled = AtomicUsize::new(0);
     let count = |event| {
         if let LoadEvent::Compiling { .. } = event {

@@ -113,7 +113,12 @@ fn inspect_shows_what_a_module_asks_for_and_has() {
     host.ship("files");
     let asks = host.run(&["modules", "inspect", "files"]);
     assert_eq!(asks.code, Some(0), "{asks:?}");
-    for part in ["nothing: no files", "asks for", "/data", "--dir files="] {
+    for part in [
+        "nothing else: no files",
+        "asks for",
+        "/data",
+        "--dir files=",
+    ] {
         assert!(asks.stdout.contains(part), "{part}: {}", asks.stdout);
     }
     std::fs::create_dir(host.path().join("notes")).expect("a folder");

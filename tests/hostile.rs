@@ -5,7 +5,7 @@ use serde_json::json;
 use std::time::{Duration, Instant};
 use support::hostile;
 use support::sandbox::{call, kind, load, registry};
-use toolhold_sandbox::{Limits, LoadError, Output, Policy, Registry};
+use toolhold_sandbox::{Caller, Limits, LoadError, Output, Policy, Registry};
 
 /// THREATS.md, promise 1, with room for a machine that builds something else meanwhile.
 const GRACE: Duration = Duration::from_secs(1);
@@ -18,11 +18,11 @@ fn policy(change: impl FnOnce(&mut Limits)) -> Policy {
 }
 
 async fn with(name: &str, wat: &str, policy: Policy) -> Registry {
-    let mut registry = registry(policy);
-    load(&mut registry, name, wat)
+    let registry = registry(policy);
+    load(&registry, name, wat)
         .await
         .expect("the component loads");
-    load(&mut registry, "benign", hostile::COMPUTE)
+    load(&registry, "benign", hostile::COMPUTE)
         .await
         .expect("the benign component loads");
     registry
@@ -138,6 +138,7 @@ async fn a_full_host_lets_calls_wait_with_their_deadline_running() {
             arguments: &arguments,
             context: &[],
             timeout: Some(Duration::from_millis(100)),
+            caller: Caller::default(),
         };
         registry.call(&invocation).await
     };
@@ -164,16 +165,16 @@ async fn row_04_growing_memory_ends_at_the_limit() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_04_huge_initial_memory_and_many_memories_are_refused() {
-    let mut registry = registry(policy(|l| l.memory_bytes = 64 << 20));
-    let error = load(&mut registry, "huge", hostile::HUGE_MEMORY)
+    let registry = registry(policy(|l| l.memory_bytes = 64 << 20));
+    let error = load(&registry, "huge", hostile::HUGE_MEMORY)
         .await
         .expect_err("too large");
     assert!(error.to_string().contains("memory"), "{error}");
-    let error = load(&mut registry, "many", &hostile::many_memories())
+    let error = load(&registry, "many", &hostile::many_memories())
         .await
         .expect_err("too many");
     assert!(error.to_string().contains("memor"), "{error}");
-    load(&mut registry, "benign", hostile::COMPUTE)
+    load(&registry, "benign", hostile::COMPUTE)
         .await
         .expect("the benign component loads");
     assert_unharmed(&registry).await;
@@ -215,8 +216,8 @@ async fn row_06_each_module_has_its_own_stack_limit() {
         .or_default()
         .limits
         .stack_bytes = Some(3 << 20);
-    let mut registry = with("bad", hostile::COMPUTE, policy).await;
-    load(&mut registry, "deep", hostile::COMPUTE)
+    let registry = with("bad", hostile::COMPUTE, policy).await;
+    load(&registry, "deep", hostile::COMPUTE)
         .await
         .expect("the component loads");
     let shallow = call(&registry, "bad.recurse", json!({})).await;
@@ -337,7 +338,7 @@ async fn bad_files_are_refused_with_their_reason() {
     )
     .expect("a file");
 
-    let mut registry = registry(Policy {
+    let registry = registry(Policy {
         max_component_bytes: 100_000,
         ..Policy::default()
     });
@@ -347,14 +348,13 @@ async fn bad_files_are_refused_with_their_reason() {
         .expect("the folder is there");
     let modules: Vec<_> = registry
         .modules()
+        .iter()
         .map(|module| module.name.clone())
         .collect();
     assert_eq!(modules, ["good"], "{:?}", registry.failures());
     let reason = |file: &str| {
-        let failed = registry
-            .failures()
-            .iter()
-            .find(|f| f.origin.ends_with(file));
+        let failures = registry.failures();
+        let failed = failures.iter().find(|f| f.origin.ends_with(file));
         failed
             .unwrap_or_else(|| panic!("{file} is missing from the failures"))
             .error

@@ -6,8 +6,10 @@
     reason = "a test that cannot go on, or is left out, should say so"
 )]
 
+mod approval;
 mod cache;
 mod cli;
+mod grants;
 mod hostile;
 mod model;
 mod modules;

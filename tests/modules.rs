@@ -7,7 +7,7 @@ use toolhold_sandbox::{
 };
 
 async fn shipped(only: &str, policy: Policy) -> Registry {
-    let mut registry = registry(policy);
+    let registry = registry(policy);
     let only = [only.to_owned()];
     registry
         .load_folder(&repository().join("modules"), Some(&only), &|_| ())
@@ -86,12 +86,13 @@ async fn files_sees_what_was_granted_and_nothing_else() {
             host: folder.path().to_owned(),
             guest: "/data".into(),
             access,
+            quota_bytes: None,
         }];
         let mut policy = Policy::default();
         let module = ModulePolicy {
             grant: Grant {
                 directories,
-                environment: vec![],
+                ..Grant::default()
             },
             ..ModulePolicy::default()
         };

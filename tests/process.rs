@@ -25,8 +25,8 @@ async fn with(wat: &str, memory_bytes: u64, timeout_ms: u64) -> Registry {
     let mut policy = Policy::default();
     policy.limits.memory_bytes = memory_bytes;
     policy.limits.timeout_ms = timeout_ms;
-    let mut registry = registry(policy);
-    load(&mut registry, "bad", wat)
+    let registry = registry(policy);
+    load(&registry, "bad", wat)
         .await
         .expect("the component loads");
     registry

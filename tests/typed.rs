@@ -66,8 +66,8 @@ const ECHO: &str = r#"(component
     (canon lift (core func $i "tagged-text") (memory $i "memory") (realloc (func $i "realloc")))))"#;
 
 async fn echo() -> Registry {
-    let mut registry = registry(Policy::default());
-    load(&mut registry, "t", ECHO)
+    let registry = registry(Policy::default());
+    load(&registry, "t", ECHO)
         .await
         .expect("the component loads");
     registry
@@ -227,8 +227,8 @@ async fn invalid_utf8_and_resources_are_refused_by_name() {
       (core instance $j (instantiate $n (with "h" (instance (export "make" (func $make))))))
       (func (export "open") (result (own $r)) (canon lift (core func $j "open")))
       (func (export "text") (result string) (canon lift (core func $i "f") (memory $i "memory"))))"#;
-    let mut registry = registry(Policy::default());
-    load(&mut registry, "t", bad_text)
+    let registry = registry(Policy::default());
+    load(&registry, "t", bad_text)
         .await
         .expect("one function can be a tool");
     assert_eq!(

@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 use std::path::PathBuf;
-use toolhold_sandbox::{CallReport, Engine, EngineConfig, Invocation, LoadError, Policy, Registry};
+use toolhold_sandbox::{
+    CallReport, Caller, Engine, EngineConfig, Invocation, LoadError, Policy, Registry,
+};
 
 /// An empty registry with its own small engine: places and clocks are not shared between tests.
 pub fn registry(policy: Policy) -> Registry {
@@ -14,7 +16,7 @@ pub fn registry(policy: Policy) -> Registry {
 }
 
 /// Loads a component given as WAT.
-pub async fn load(registry: &mut Registry, name: &str, wat: &str) -> Result<(), LoadError> {
+pub async fn load(registry: &Registry, name: &str, wat: &str) -> Result<(), LoadError> {
     registry.load_bytes(name, component(wat)).await
 }
 
@@ -25,12 +27,23 @@ pub fn component(wat: &str) -> Vec<u8> {
 
 /// Calls a tool with the module's own limits.
 pub async fn call(registry: &Registry, tool: &str, arguments: Value) -> CallReport {
+    call_as(registry, tool, arguments, Caller::default()).await
+}
+
+/// As [`call`], on somebody's behalf.
+pub async fn call_as(
+    registry: &Registry,
+    tool: &str,
+    arguments: Value,
+    caller: Caller<'_>,
+) -> CallReport {
     let invocation = Invocation {
         id: "test",
         tool,
         arguments: &arguments,
         context: &[],
         timeout: None,
+        caller,
     };
     registry.call(&invocation).await
 }

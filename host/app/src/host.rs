@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use toolhold_agent::model::{HttpTransport, ModelError, OpenAiModel, Timeouts, Transport};
 use toolhold_sandbox::cache::Cache;
-use toolhold_sandbox::{Engine, LoadEvent, Registry};
+use toolhold_sandbox::{Engine, LoadEvent, Policy, Registry, Trust};
 
 /// An engine with an empty registry: modules are loaded into it.
 pub fn registry(config: &Config) -> Result<Registry> {
@@ -15,9 +15,20 @@ pub fn registry(config: &Config) -> Result<Registry> {
     Ok(Registry::new(engine, cache(config), config.policy()))
 }
 
+/// As [`registry`], for components that come with this binary and need nobody's approval.
+pub fn trusting_registry(config: &Config) -> Result<Registry> {
+    let engine =
+        Engine::new(config.engine()).context("the WebAssembly engine could not be started")?;
+    let policy = Policy {
+        trust: Trust::All,
+        ..config.policy()
+    };
+    Ok(Registry::new(engine, cache(config), policy))
+}
+
 /// Loads the modules folder.
 pub async fn load(
-    registry: &mut Registry,
+    registry: &Registry,
     config: &Config,
     only: Option<&[String]>,
     on_event: &(dyn Fn(LoadEvent) + Sync),

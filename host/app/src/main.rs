@@ -13,6 +13,7 @@ mod host;
 mod scaffold;
 mod storage;
 mod tools;
+mod watch;
 
 use std::process::ExitCode;
 

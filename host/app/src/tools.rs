@@ -1,21 +1,22 @@
 //! The bridge: the loop's [`Toolbox`] over the sandbox's [`Registry`].
 
 use futures_util::future::BoxFuture;
-use std::sync::Arc;
 use toolhold_agent::protocol::{Annotations, Example, Tool};
 use toolhold_agent::{ErrorClass, ToolCall, ToolFailure, ToolResult, ToolUsage, Toolbox};
-use toolhold_sandbox::{self as sandbox, CallReport, Invocation, Output, Registry, ToolSpec};
+use toolhold_sandbox::{
+    self as sandbox, CallReport, Caller, Invocation, Output, Registry, ToolSpec,
+};
 
 /// The tools of the loaded modules, or those of them that a run may use.
 #[derive(Debug)]
 pub struct SandboxTools {
-    registry: Arc<Registry>,
+    registry: Registry,
     /// Tool names, or module names for all tools of a module. Absent: everything.
     allowed: Option<Vec<String>>,
 }
 
 impl SandboxTools {
-    pub fn new(registry: Arc<Registry>, allowed: Option<Vec<String>>) -> Self {
+    pub fn new(registry: Registry, allowed: Option<Vec<String>>) -> Self {
         Self { registry, allowed }
     }
 
@@ -43,6 +44,7 @@ impl Toolbox for SandboxTools {
     fn tools(&self) -> Vec<Tool> {
         self.registry
             .tools()
+            .iter()
             .filter(|spec| self.is_allowed(&spec.name))
             .map(tool)
             .collect()
@@ -56,6 +58,7 @@ impl Toolbox for SandboxTools {
                 arguments: &call.arguments,
                 context: &[],
                 timeout: Some(call.timeout),
+                caller: Caller::default(),
             };
             result(self.registry.call(&invocation).await)
         })

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use toolhold_sandbox::cache::Cache;
-use toolhold_sandbox::{Engine, EngineConfig, Invocation, Policy, Registry};
+use toolhold_sandbox::{Caller, Engine, EngineConfig, Invocation, Policy, Registry};
 
 mod bare {
     //! The least that an embedding needs for the same call: pooling, fuel, epochs, WASI, the same
@@ -179,7 +179,7 @@ fn calls(c: &mut Criterion) {
             continue;
         };
         let bare = bare::Bare::new(&bytes);
-        let mut ours = registry(cache(folder.path()));
+        let ours = registry(cache(folder.path()));
         runtime
             .block_on(ours.load_bytes(case.module, bytes))
             .expect("the module loads");
@@ -190,6 +190,7 @@ fn calls(c: &mut Criterion) {
             arguments: &case.arguments,
             context: &[],
             timeout: None,
+            caller: Caller::default(),
         };
         let output = runtime.block_on(ours.call(&invocation));
         assert!(output.result.is_ok(), "{:?}", output.result);
@@ -219,7 +220,7 @@ fn loading(c: &mut Criterion) {
         let engine = Engine::new(EngineConfig::default()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let load = |cache: Option<Cache>| {
-            let mut registry = Registry::new(engine.clone(), cache, Policy::default());
+            let registry = Registry::new(engine.clone(), cache, Policy::default());
             runtime
                 .block_on(registry.load_bytes(case.module, bytes.clone()))
                 .expect("the module loads");

@@ -3,7 +3,11 @@
 wasmtime::component::bindgen!({
     path: "../../wit",
     world: "tool-module",
+    imports: {
+        "toolhold:module/key-value": async,
+        "toolhold:module/other-tools": async,
+    },
     exports: { default: async },
 });
 
-pub use self::toolhold::module::{log, progress, types};
+pub use self::toolhold::module::{key_value, log, other_tools, progress, secrets, types};

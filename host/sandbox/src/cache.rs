@@ -6,7 +6,9 @@
 //! entry (its name, its size, a flipped bit, another engine's version) makes it worthless, and the
 //! component is compiled again. THREATS.md, promise 5.
 
+use crate::compile::Artefact;
 use crate::engine::Engine;
+use crate::error::LoadError;
 use crate::module::Digest;
 use std::fs::{self, OpenOptions};
 use std::hash::{Hash, Hasher};
@@ -72,19 +74,21 @@ impl Cache {
             .ok()
     }
 
-    /// Keeps `component`. Readers see the whole entry or none.
+    /// Keeps a compiled component. Readers see the whole entry or none.
     ///
     /// # Errors
     /// What the file system says; a host that cannot write its cache still runs, only slower.
-    pub fn store(&self, engine: &Engine, digest: &Digest, component: &Component) -> io::Result<()> {
-        let artefact = component
-            .serialize()
-            .map_err(|e| io::Error::other(e.to_string()))?;
+    pub(crate) fn store(
+        &self,
+        engine: &Engine,
+        digest: &Digest,
+        artefact: &[u8],
+    ) -> io::Result<()> {
         let path = self.path(engine, digest);
         let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
         let mut file = options(true).open(&temporary)?;
-        file.write_all(self.mac(engine, digest, &artefact).as_bytes())?;
-        file.write_all(&artefact)?;
+        file.write_all(self.mac(engine, digest, artefact).as_bytes())?;
+        file.write_all(artefact)?;
         file.sync_all()?;
         fs::rename(&temporary, &path)
     }
@@ -102,6 +106,22 @@ impl Cache {
             .update(artefact);
         hasher.finalize()
     }
+}
+
+/// Loads code that the compiler made a moment ago.
+pub(crate) fn adopt(engine: &Engine, artefact: &Artefact) -> Result<Component, LoadError> {
+    // SAFETY: `deserialize` runs whatever code the bytes hold, so they must come from
+    // `Component::serialize` of a compatible engine. An `Artefact` has no other constructor than
+    // `compile::compile`, which takes its bytes from this engine's compiler: in this process, or in a
+    // child running this host's own executable, over a pipe that nobody else holds.
+    #[expect(
+        unsafe_code,
+        reason = "loading compiled code is unsafe by nature; see above"
+    )]
+    let component = unsafe { Component::deserialize(engine.wasmtime(), artefact.bytes()) };
+    component.map_err(|error| LoadError::Compile {
+        reason: format!("{error:#}"),
+    })
 }
 
 /// wasmtime's version, features, settings and target CPU in one number.

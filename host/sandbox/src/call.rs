@@ -6,16 +6,20 @@
 //! where neither fuel nor epochs run. Whatever ends the call, its future is dropped, and with it the
 //! fiber, the store, the instance and the place.
 
+use crate::admission::{Lane, Refusal};
 use crate::bindings::{ToolModulePre, types};
 use crate::capture::{Captured, LogLine};
 use crate::engine::Engine;
 use crate::error::{CallError, ErrorClass};
-use crate::grant::Grant;
+use crate::grant::Prepared;
 use crate::limits::Limits;
-use crate::state::{Refused, State};
+use crate::meter::{Refused, TooManyBytes};
+use crate::peers::Peers;
+use crate::state::State;
 use crate::{text, value};
 use serde::Serialize;
 use serde_json::Value;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::{Duration, Instant};
 use tokio::time::timeout_at;
 use wasmtime::component::{ComponentExportIndex, InstancePre, ResourceTableError, Type, Val};
@@ -34,6 +38,40 @@ pub struct Invocation<'a> {
     pub context: &'a [(String, Value)],
     /// A deadline tighter than the module's own.
     pub timeout: Option<Duration>,
+    pub caller: Caller<'a>,
+}
+
+/// On whose behalf a call is made. Tenants share nothing; a tenant's sessions share what was granted
+/// to be kept for longer than a session. Empty names stand for the only one there is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Caller<'a> {
+    pub tenant: &'a str,
+    pub session: &'a str,
+}
+
+/// A [`Caller`] that outlives its call.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct OwnedCaller {
+    tenant: String,
+    session: String,
+}
+
+impl Caller<'_> {
+    pub(crate) fn to_owned(self) -> OwnedCaller {
+        OwnedCaller {
+            tenant: self.tenant.to_owned(),
+            session: self.session.to_owned(),
+        }
+    }
+}
+
+impl OwnedCaller {
+    pub fn borrowed(&self) -> Caller<'_> {
+        Caller {
+            tenant: &self.tenant,
+            session: &self.session,
+        }
+    }
 }
 
 /// What a tool returned.
@@ -57,6 +95,8 @@ pub struct Usage {
     pub fuel: u64,
     /// The most linear memory the component held, all memories together.
     pub memory_bytes: u64,
+    /// What host calls moved: files, streams, keys and values.
+    pub host_bytes: u64,
 }
 
 fn micros<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
@@ -107,6 +147,8 @@ pub(crate) enum Answer {
 /// The outcome of an errand with all that was measured.
 pub(crate) struct Ran<T> {
     pub result: Result<T, CallError>,
+    /// The last limit that refused something without ending the guest.
+    refused: Option<Refused>,
     usage: Usage,
     stdout: Captured,
     stderr: Captured,
@@ -118,6 +160,7 @@ impl<T> Ran<T> {
     fn without_store(error: CallError, usage: Usage) -> Self {
         Self {
             result: Err(error),
+            refused: None,
             usage,
             stdout: Captured::default(),
             stderr: Captured::default(),
@@ -129,6 +172,7 @@ impl<T> Ran<T> {
     pub fn and_then<U>(self, next: impl FnOnce(T) -> Result<U, CallError>) -> Ran<U> {
         Ran {
             result: self.result.and_then(next),
+            refused: self.refused,
             usage: self.usage,
             stdout: self.stdout,
             stderr: self.stderr,
@@ -140,8 +184,16 @@ impl<T> Ran<T> {
 
 impl From<Ran<Output>> for CallReport {
     fn from(ran: Ran<Output>) -> Self {
+        // A tool that gives up on a full directory says so in its own words; which limit it was is
+        // the host's to say.
+        let result = match (ran.result, ran.refused) {
+            (Err(CallError::Tool { message, .. }), Some(Refused::Quota)) => {
+                Err(CallError::Quota { reason: message })
+            }
+            (result, _) => result,
+        };
         Self {
-            result: ran.result,
+            result,
             usage: ran.usage,
             stdout: ran.stdout,
             stderr: ran.stderr,
@@ -151,72 +203,82 @@ impl From<Ran<Output>> for CallReport {
     }
 }
 
-/// Runs `errand` in a fresh instance and returns within `timeout`.
-pub(crate) async fn run(
-    engine: &Engine,
-    limits: &Limits,
-    grant: &Grant,
-    timeout: Duration,
-    errand: Errand<'_>,
-) -> Ran<Answer> {
-    let started = Instant::now();
-    let deadline = started + timeout;
+/// Who runs, with what.
+pub(crate) struct Terms<'a> {
+    pub engine: &'a Engine,
+    pub limits: &'a Limits,
+    pub granted: &'a Prepared,
+    /// The module's number, for its places.
+    pub module: u64,
+    pub caller: Caller<'a>,
+    pub peers: Peers,
+    pub timeout: Duration,
+}
 
-    let place = match engine.places().try_acquire() {
-        Ok(place) => Some(place),
-        Err(_) => timeout_at(deadline.into(), engine.places().acquire())
-            .await
-            .ok()
-            .and_then(Result::ok),
+/// Runs `errand` in a fresh instance and returns within the timeout.
+pub(crate) async fn run(terms: Terms<'_>, errand: Errand<'_>) -> Ran<Answer> {
+    let started = Instant::now();
+    let deadline = started + terms.timeout;
+    let Terms { engine, limits, .. } = terms;
+
+    let mut hasher = DefaultHasher::new();
+    terms.caller.tenant.hash(&mut hasher);
+    let lane = Lane {
+        module: terms.module,
+        caller: hasher.finish(),
     };
+    let most = usize::try_from(limits.concurrent_calls).unwrap_or(usize::MAX);
+    let place = engine.admission().enter(lane, most, deadline).await;
     let queued = started.elapsed();
-    if place.is_none() {
-        let permits = engine.config().concurrent_calls as usize;
-        let usage = Usage {
-            duration: queued,
-            queued,
-            ..Usage::default()
-        };
-        return Ran::without_store(
-            CallError::Busy {
+    let waited = || Usage {
+        duration: started.elapsed(),
+        queued,
+        ..Usage::default()
+    };
+    let _place = match place {
+        Ok(place) => place,
+        Err(refusal) => {
+            let permits = match refusal {
+                Refusal::Deadline => engine.admission().places().min(most),
+                Refusal::Full => engine.admission().places(),
+            };
+            let busy = CallError::Busy {
                 permits,
                 waited: queued,
-            },
-            usage,
-        );
-    }
-
-    let mut store = match fresh_store(engine, limits, grant, deadline) {
-        Ok(store) => store,
-        Err(error) => {
-            return Ran::without_store(
-                error,
-                Usage {
-                    duration: started.elapsed(),
-                    queued,
-                    ..Usage::default()
-                },
-            );
+            };
+            return Ran::without_store(busy, waited());
         }
+    };
+
+    let timeout = terms.timeout;
+    let mut store = match fresh_store(terms, deadline) {
+        Ok(store) => store,
+        Err(error) => return Ran::without_store(error, waited()),
     };
     let _running = engine.running();
     let outcome = timeout_at(deadline.into(), perform(&mut store, errand)).await;
 
-    let stack = engine.config().stack_bytes;
+    let stack = engine.which().stack_bytes;
     let result = match outcome {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => Err(classify(&error, store.data(), limits, stack, timeout)),
         Err(_) => Err(CallError::Deadline { limit: timeout }),
     };
-    let fuel = limits.fuel.saturating_sub(store.get_fuel().unwrap_or(0));
+    let fuel = if limits.metered() {
+        limits.fuel.saturating_sub(store.get_fuel().unwrap_or(0))
+    } else {
+        0
+    };
     let state = store.into_data();
     Ran {
         result,
+        refused: state.gauge.refused(),
         usage: Usage {
             duration: started.elapsed(),
             queued,
             fuel,
             memory_bytes: state.meter.memory,
+            host_bytes: state.gauge.total(),
         },
         stdout: state.stdout.captured(),
         stderr: state.stderr.captured(),
@@ -225,22 +287,22 @@ pub(crate) async fn run(
     }
 }
 
-fn fresh_store(
-    engine: &Engine,
-    limits: &Limits,
-    grant: &Grant,
-    deadline: Instant,
-) -> Result<Store<State>, CallError> {
-    let state = State::new(limits, grant, deadline).map_err(|error| CallError::Grant {
-        reason: format!("{error:#}"),
-    })?;
-    let mut store = Store::new(engine.wasmtime(), state);
-    store.limiter(|state| &mut state.meter);
-    store
-        .set_fuel(limits.fuel)
-        .map_err(|error| CallError::Host {
+fn fresh_store(terms: Terms<'_>, deadline: Instant) -> Result<Store<State>, CallError> {
+    let limits = terms.limits;
+    let state = State::new(limits, terms.granted, terms.caller, terms.peers, deadline).map_err(
+        |error| CallError::Grant {
             reason: format!("{error:#}"),
-        })?;
+        },
+    )?;
+    let mut store = Store::new(terms.engine.wasmtime(), state);
+    store.limiter(|state| &mut state.meter);
+    if limits.metered() {
+        store
+            .set_fuel(limits.fuel)
+            .map_err(|error| CallError::Host {
+                reason: format!("{error:#}"),
+            })?;
+    }
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(|store| {
         Ok(if Instant::now() >= store.data().deadline {
@@ -302,9 +364,11 @@ pub(crate) fn world_output(
                 limit: limits.output_bytes,
             });
         }
-        serde_json::from_str(&json).map_err(|error| CallError::Encoding {
+        let value = serde_json::from_str(&json).map_err(|error| CallError::Encoding {
             reason: error.to_string(),
-        })
+        })?;
+        shallow(&value, limits.json_depth).map_err(|reason| CallError::Encoding { reason })?;
+        Ok(value)
     };
     match answer {
         Ok(types::Output::Value(json)) => parse(json).map(Output::Value),
@@ -356,6 +420,22 @@ pub(crate) fn typed_output(
         });
     }
     Ok(Output::Value(json))
+}
+
+/// Refuses JSON that is nested deeper than `limit`: readers after us recurse.
+pub(crate) fn shallow(value: &Value, limit: u64) -> Result<(), String> {
+    // serde_json itself stops at 128 levels, so this recursion is bounded.
+    fn depth(value: &Value) -> u64 {
+        match value {
+            Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+            Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
+            _ => 0,
+        }
+    }
+    if depth(value) > limit {
+        return Err(format!("the JSON is nested deeper than {limit} levels"));
+    }
+    Ok(())
 }
 
 /// Counts bytes without keeping them.
@@ -419,8 +499,13 @@ fn classify(
             limit: limits.handles,
         };
     }
-    // A refused growth by itself kills nobody; a guest that dies after one died of it.
-    match state.meter.refused {
+    if error.downcast_ref::<TooManyBytes>().is_some() {
+        return CallError::HostBytes {
+            limit: limits.host_bytes,
+        };
+    }
+    // A refusal by itself kills nobody; a guest that dies after one died of it.
+    match state.gauge.refused() {
         Some(Refused::Memory) => {
             return CallError::Memory {
                 limit: limits.memory_bytes,
@@ -431,6 +516,12 @@ fn classify(
                 limit: limits.table_elements,
             };
         }
+        Some(Refused::HostBytes) => {
+            return CallError::HostBytes {
+                limit: limits.host_bytes,
+            };
+        }
+        Some(Refused::Quota) => return CallError::Quota { reason: cause },
         None => {}
     }
     let stderr = state.stderr.captured().text;

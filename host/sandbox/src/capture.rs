@@ -3,15 +3,16 @@
 //! wasmtime-wasi's own memory pipe traps the guest on the first byte too many. A chatty tool should
 //! survive, so these pipes keep what fits, count the rest and always accept.
 
+use crate::meter::{Gauge, TooManyBytes};
 use bytes::Bytes;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use tokio::io::AsyncWrite;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
-use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
+use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 
 /// What a guest wrote to one of its streams.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -29,11 +30,12 @@ impl Captured {
 }
 
 /// How much a guest wants its line to be noticed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogLevel {
     Trace,
     Debug,
+    #[default]
     Info,
     Warn,
     Error,
@@ -50,6 +52,7 @@ pub struct LogLine {
 #[derive(Debug, Clone)]
 pub struct CapturePipe {
     limit: usize,
+    gauge: Gauge,
     buffer: Arc<Mutex<Buffer>>,
 }
 
@@ -60,8 +63,9 @@ struct Buffer {
 }
 
 impl CapturePipe {
-    pub fn new(limit: u64) -> Self {
+    pub fn new(limit: u64, gauge: Gauge) -> Self {
         Self {
+            gauge,
             limit: usize::try_from(limit).unwrap_or(usize::MAX),
             buffer: Arc::default(),
         }
@@ -75,7 +79,9 @@ impl CapturePipe {
         }
     }
 
-    fn accept(&self, bytes: &[u8]) {
+    /// Keeps what fits. Dropped bytes count as moved too: a flood ends at its limit.
+    fn accept(&self, bytes: &[u8]) -> Result<(), TooManyBytes> {
+        self.gauge.moved(bytes.len() as u64)?;
         let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         let room = self
             .limit
@@ -83,6 +89,7 @@ impl CapturePipe {
             .min(bytes.len());
         buffer.kept.extend_from_slice(&bytes[..room]);
         buffer.dropped += (bytes.len() - room) as u64;
+        Ok(())
     }
 }
 
@@ -104,8 +111,8 @@ impl StdoutStream for CapturePipe {
 
 impl OutputStream for CapturePipe {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        self.accept(&bytes);
-        Ok(())
+        self.accept(&bytes)
+            .map_err(|error| StreamError::Trap(error.into()))
     }
 
     fn flush(&mut self) -> StreamResult<()> {
@@ -129,8 +136,11 @@ impl AsyncWrite for CapturePipe {
         _: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.accept(bytes);
-        Poll::Ready(Ok(bytes.len()))
+        Poll::Ready(
+            self.accept(bytes)
+                .map(|()| bytes.len())
+                .map_err(io::Error::other),
+        )
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -148,10 +158,11 @@ mod tests {
 
     #[test]
     fn keeps_what_fits_and_counts_the_rest() {
-        let pipe = CapturePipe::new(5);
-        pipe.accept(b"abc");
-        pipe.accept(b"defg");
-        pipe.accept(b"h");
+        let pipe = CapturePipe::new(5, Gauge::new(9));
+        pipe.accept(b"abc").unwrap();
+        pipe.accept(b"defg").unwrap();
+        pipe.accept(b"h").unwrap();
+        pipe.accept(b"ij").unwrap_err();
         assert_eq!(
             pipe.captured(),
             Captured {

@@ -45,6 +45,23 @@ pub enum CallError {
     #[error("the call opened more than its limit of {limit} handles")]
     Handles { limit: u64 },
     #[error(
+        "the call moved more than its limit of {limit} bytes through files and streams; ask for less data in one call"
+    )]
+    HostBytes { limit: u64 },
+    /// A directory that the module may write to is full.
+    #[error("the directory holds all it may: {reason}; delete something or write less")]
+    Quota { reason: String },
+    #[error("the module may be called {limit} times a minute; try again in {} s", retry_after.as_secs().max(1))]
+    Rate { limit: u64, retry_after: Duration },
+    /// The module asked for something it was not granted.
+    #[error("denied: {reason}")]
+    Denied { reason: String },
+    /// Nobody has approved the module as it is now.
+    #[error(
+        "{module} is disabled until a person approves it: {reason} (toolhold modules approve {module})"
+    )]
+    NotApproved { module: String, reason: String },
+    #[error(
         "the call returned more than its output limit of {limit} bytes; ask for a smaller part"
     )]
     Output { limit: u64 },
@@ -59,7 +76,7 @@ pub enum CallError {
         message: String,
         data: Option<Value>,
     },
-    #[error("all {permits} places for running calls were taken for {} ms", waited.as_millis())]
+    #[error("all {permits} places for running calls were taken for {} ms; try again later", waited.as_millis())]
     Busy { permits: usize, waited: Duration },
     #[error("the tool could not be given what it was granted: {reason}")]
     Grant { reason: String },
@@ -79,6 +96,11 @@ impl CallError {
             Self::Table { .. } => "table",
             Self::Stack { .. } => "stack",
             Self::Handles { .. } => "handles",
+            Self::HostBytes { .. } => "host_bytes",
+            Self::Quota { .. } => "quota",
+            Self::Rate { .. } => "rate",
+            Self::Denied { .. } => "denied",
+            Self::NotApproved { .. } => "not_approved",
             Self::Output { .. } => "output",
             Self::Encoding { .. } => "encoding",
             Self::Trap { .. } => "trap",
@@ -92,8 +114,11 @@ impl CallError {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Tool { class, .. } => *class,
-            Self::Deadline { .. } | Self::Busy { .. } => ErrorClass::Retryable,
-            Self::Grant { .. } | Self::Host { .. } => ErrorClass::Fatal,
+            Self::Deadline { .. } | Self::Busy { .. } | Self::Rate { .. } => ErrorClass::Retryable,
+            Self::Grant { .. }
+            | Self::Host { .. }
+            | Self::Denied { .. }
+            | Self::NotApproved { .. } => ErrorClass::Fatal,
             _ => ErrorClass::Correctable,
         }
     }
@@ -109,6 +134,8 @@ pub enum LoadError {
         #[source]
         source: std::io::Error,
     },
+    #[error("it changed while it was read; it will be read again when it is finished")]
+    Changing,
     /// The component's file is absent. With a language it can be built from the source beside it.
     #[error("the component {file:?} is not there{}", if language.is_some() { "; `toolhold build` and the folder's name make it from its source" } else { "" })]
     Missing {
@@ -127,6 +154,9 @@ pub enum LoadError {
     Precompiled,
     #[error("it does not compile: {reason}")]
     Compile { reason: String },
+    /// The compiler was stopped.
+    #[error("compiling it was stopped: {reason}")]
+    CompileLimit { reason: String },
     #[error("it needs something this host does not offer: {reason}")]
     Link { reason: String },
     #[error("it needs more than its limits allow at start: {reason}")]

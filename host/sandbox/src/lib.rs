@@ -12,8 +12,10 @@
 //! [`grant`], `state`. [`schema`] and [`value`] translate between WIT and JSON, [`cache`] keeps
 //! compiled code and holds the only `unsafe`.
 
+pub mod approval;
 pub mod cache;
 pub mod call;
+pub mod compile;
 pub mod engine;
 pub mod error;
 pub mod grant;
@@ -24,21 +26,38 @@ pub mod registry;
 pub mod schema;
 pub mod value;
 
+mod admission;
 mod bindings;
 mod capture;
+mod counters;
 mod egress;
+mod files;
+mod folder;
+mod imports;
+mod key_value;
+mod meter;
+mod peers;
+mod quota;
+mod rate;
+mod shelf;
 mod state;
 mod text;
 mod typed;
 mod world;
 
-pub use call::{CallReport, Invocation, Output, Usage};
+pub use approval::{Approval, Approvals, ApprovedBy, Change, Standing, Trust};
+pub use call::{CallReport, Caller, Invocation, Output, Usage};
 pub use capture::{Captured, LogLevel, LogLine};
+pub use compile::{Compiler, CompilerProcess, compiler_process};
+pub use counters::Counters;
 pub use engine::{Engine, EngineConfig};
 pub use error::{CallError, ErrorClass, LoadError};
-pub use grant::{Access, DirectoryGrant, Grant};
-pub use limits::{Limits, LimitsRequest};
+pub use grant::{
+    Access, Clocks, DirectoryGrant, Grant, Keep, KeyValueGrant, Randomness, ScratchGrant, Storage,
+};
+pub use limits::{Limit, Limits, LimitsRequest};
 pub use manifest::Manifest;
 pub use module::{Annotations, Example, Module, ModuleKind, ToolSpec};
-pub use registry::{FailedModule, LoadEvent, ModulePolicy, Policy, Registry};
+pub use registry::{LoadEvent, ModulePolicy, Policy, Registry};
+pub use shelf::FailedModule;
 pub use text::is_name;

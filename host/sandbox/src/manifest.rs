@@ -1,7 +1,7 @@
 //! `module.toml`: what a module says of itself. All of it is a claim or a request.
 
 use crate::error::LoadError;
-use crate::grant::Access;
+use crate::grant::{Access, Clocks, Keep, KeyValueGrant, Randomness, ScratchGrant};
 use crate::limits::LimitsRequest;
 use crate::text;
 use serde::{Deserialize, Serialize};
@@ -33,12 +33,17 @@ pub struct Build {
     pub world: Option<String>,
 }
 
-/// Capabilities that a module asks for.
+/// Capabilities that a module asks for. None of them is given by asking.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Requests {
     pub directories: Vec<DirectoryRequest>,
+    pub scratch: Option<ScratchRequest>,
     pub environment: Vec<EnvironmentRequest>,
+    pub key_value: Option<KeyValueRequest>,
+    pub tools: Vec<ToolRequest>,
+    pub clocks: Option<Clocks>,
+    pub randomness: Option<Randomness>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,11 +59,120 @@ pub struct DirectoryRequest {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ScratchRequest {
+    pub guest: String,
+    pub quota_bytes: u64,
+    pub keep: Keep,
+    pub reason: String,
+}
+
+impl Default for ScratchRequest {
+    fn default() -> Self {
+        let grant = ScratchGrant::default();
+        Self {
+            guest: grant.guest,
+            quota_bytes: grant.quota_bytes,
+            keep: grant.keep,
+            reason: String::new(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EnvironmentRequest {
     pub name: String,
     #[serde(default)]
     pub reason: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct KeyValueRequest {
+    pub quota_bytes: u64,
+    pub reason: String,
+}
+
+impl Default for KeyValueRequest {
+    fn default() -> Self {
+        Self {
+            quota_bytes: KeyValueGrant::default().quota_bytes,
+            reason: String::new(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToolRequest {
+    /// `module.tool`, or a module's name for all of its tools.
+    pub name: String,
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// One thing that a module asks for, for people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Wish {
+    /// Completes "it would like to".
+    pub to: String,
+    /// Why, in the author's words: untrusted text.
+    pub reason: String,
+}
+
+impl Requests {
+    /// Everything that is asked for.
+    pub fn wishes(&self) -> Vec<Wish> {
+        let mut wishes = Vec::new();
+        let mut add = |to: String, reason: &str| {
+            let reason = if reason.is_empty() {
+                "no reason given".to_owned()
+            } else {
+                text::visible(reason, 500)
+            };
+            wishes.push(Wish { to, reason });
+        };
+        for wish in &self.directories {
+            let verb = match wish.access {
+                Access::Read => "read",
+                Access::ReadWrite => "read and write",
+            };
+            add(
+                format!("{verb} a directory as {}", wish.guest),
+                &wish.reason,
+            );
+        }
+        if let Some(wish) = &self.scratch {
+            let kept = match wish.keep {
+                Keep::Call => "for a call",
+                Keep::Session => "for a session",
+            };
+            let what = format!("keep scratch files in {} {kept}", wish.guest);
+            add(what, &wish.reason);
+        }
+        for wish in &self.environment {
+            add(format!("see the variable {}", wish.name), &wish.reason);
+        }
+        if let Some(wish) = &self.key_value {
+            let what = format!("remember {} bytes between calls", wish.quota_bytes);
+            add(what, &wish.reason);
+        }
+        for wish in &self.tools {
+            add(format!("call the tool {}", wish.name), &wish.reason);
+        }
+        if let Some(wish) = &self.clocks {
+            let what = format!("tell the time to {} microseconds", wish.precision_us);
+            add(what, "");
+        }
+        if let Some(Randomness::Seed(seed)) = &self.randomness {
+            add(
+                format!("draw the same random numbers in every call (seed {seed})"),
+                "",
+            );
+        }
+        wishes
+    }
 }
 
 impl Manifest {

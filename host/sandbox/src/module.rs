@@ -1,22 +1,31 @@
 //! Bytes → a verified, compiled, linked module and the tools it offers.
 
+use crate::approval::Standing;
 use crate::bindings::{ToolModulePre, types};
-use crate::cache::Cache;
+use crate::cache::{self, Cache};
+use crate::call::Terms;
 use crate::call::{self, Answer, CallReport, Counter, Errand, Invocation, TypedFunction};
+use crate::compile;
+use crate::counters::{Counters, Tally};
 use crate::engine::Engine;
+use crate::engine::Variant;
 use crate::error::{CallError, LoadError};
-use crate::grant::Grant;
+use crate::grant::{Grant, Prepared, Storage};
 use crate::limits::Limits;
 use crate::manifest::Manifest;
+use crate::peers::Peers;
+use crate::rate::Rate;
 use crate::state::State;
 use crate::value;
 use crate::{typed, world};
+use semver::Version;
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use wasmtime::component::{Component, InstancePre};
 
 /// The export that makes a component a module of the tool world, up to its patch version.
@@ -103,16 +112,23 @@ pub enum ModuleKind {
 /// What a component is loaded from.
 pub(crate) struct Source {
     pub name: String,
+    pub version: Option<Version>,
+    /// The file's or folder's name: what approvals are kept under.
+    pub slot: String,
     pub origin: String,
     pub bytes: Vec<u8>,
     pub manifest: Manifest,
     pub limits: Limits,
     pub grant: Grant,
+    pub storage: Storage,
 }
 
 /// A loaded module: compiled, linked, ready for calls.
 pub struct Module {
     pub name: String,
+    pub version: Option<Version>,
+    /// The file's or folder's name without its ending: what approvals are kept under.
+    pub slot: String,
     /// The file it was loaded from.
     pub origin: String,
     pub digest: Digest,
@@ -121,14 +137,19 @@ pub struct Module {
     pub kind: ModuleKind,
     pub manifest: Manifest,
     pub limits: Limits,
-    pub grant: Grant,
     pub tools: Vec<ToolSpec>,
     /// Exported functions that cannot be tools, and why.
     pub refused: Vec<(String, String)>,
     /// Interfaces the component imports, in its order.
     pub imports: Vec<String>,
+    standing: Mutex<Standing>,
+    granted: Prepared,
     engine: Engine,
     code: Code,
+    /// Unlike that of every other module of the process.
+    number: u64,
+    rate: Rate,
+    tally: Tally,
 }
 
 enum Code {
@@ -158,32 +179,24 @@ impl Module {
         source: Source,
         compiling: &(dyn Fn() + Sync),
     ) -> Result<Self, LoadError> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
         let Source {
             name,
+            version,
+            slot,
             origin,
             bytes,
             manifest,
             limits,
             grant,
+            storage,
         } = source;
-        let engine = &engine.with_stack(limits.stack_bytes)?;
-        grant.check()?;
+        let engine = &engine.variant(Variant::of(&limits))?;
+        let granted = Prepared::new(&name, grant, &storage)?;
         check_header(&bytes)?;
         let size = bytes.len() as u64;
         let (component, digest) = compiled(engine, cache, bytes, compiling).await?;
-        if let Some(needs) = component.resources_required()
-            && needs
-                .max_initial_memory_size
-                .is_some_and(|b| b > limits.memory_bytes)
-        {
-            return Err(LoadError::Limits {
-                reason: format!(
-                    "its memory starts with {} bytes and its memory limit is {}",
-                    needs.max_initial_memory_size.unwrap_or_default(),
-                    limits.memory_bytes
-                ),
-            });
-        }
+        within_limits(&component, &limits)?;
 
         let ty = component.component_type();
         let imports = ty
@@ -220,30 +233,95 @@ impl Module {
             )
         };
         Ok(Self {
+            rate: Rate::per_minute(limits.calls_per_minute),
             name,
+            version,
+            slot,
             origin,
             digest,
             size,
             kind,
             manifest,
             limits,
-            grant,
             tools,
             refused,
             imports,
+            standing: Mutex::new(Standing::Trusted),
+            granted,
             engine: engine.clone(),
             code,
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            tally: Tally::default(),
         })
     }
 
-    /// Runs one of this module's tools in a fresh instance. `invocation.tool` is the full name.
-    pub async fn call(&self, invocation: &Invocation<'_>) -> CallReport {
+    /// What it was given.
+    pub fn grant(&self) -> &Grant {
+        &self.granted.grant
+    }
+
+    /// Whether it may run now.
+    pub fn standing(&self) -> Standing {
+        self.standing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(crate) fn stand(&self, standing: Standing) {
+        *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = standing;
+    }
+
+    /// What became of its calls since it was loaded.
+    pub fn counters(&self) -> Counters {
+        self.tally.read()
+    }
+
+    /// Runs one of this module's tools in a fresh instance. `tool` is its name in the module.
+    pub(crate) async fn call(
+        &self,
+        tool: &str,
+        invocation: &Invocation<'_>,
+        peers: Peers,
+    ) -> CallReport {
+        let report = match self.admit(invocation) {
+            Ok(()) => self.perform(tool, invocation, peers).await,
+            Err(error) => CallReport::refused(error),
+        };
+        self.tally.add(&report);
+        report
+    }
+
+    /// Everything that is checked before a call waits for a place.
+    fn admit(&self, invocation: &Invocation<'_>) -> Result<(), CallError> {
+        let standing = self.standing();
+        if !standing.may_run() {
+            return Err(CallError::NotApproved {
+                module: self.slot.clone(),
+                reason: standing.reason(),
+            });
+        }
+        for (rate, limit) in [
+            (&self.rate, self.limits.calls_per_minute),
+            (
+                self.engine.rate(),
+                self.engine.config().calls_per_minute.into(),
+            ),
+        ] {
+            rate.take()
+                .map_err(|retry_after| CallError::Rate { limit, retry_after })?;
+        }
         let limit = self.limits.argument_bytes;
         let mut size = Counter(0);
         if serde_json::to_writer(&mut size, invocation.arguments).is_err() || size.0 > limit {
             let reason = format!("{} bytes are more than the limit of {limit}", size.0);
-            return CallReport::refused(CallError::Arguments { reason });
+            return Err(CallError::Arguments { reason });
         }
+        call::shallow(invocation.arguments, self.limits.json_depth)
+            .map_err(|reason| CallError::Arguments { reason })
+    }
+
+    async fn perform(&self, tool: &str, invocation: &Invocation<'_>, peers: Peers) -> CallReport {
         let unknown = || {
             let names: Vec<_> = self.tools.iter().map(|t| t.name.as_str()).collect();
             let available = format!("module {} has {}", self.name, names.join(", "));
@@ -252,16 +330,16 @@ impl Module {
                 available,
             })
         };
-        let Some(tool) = invocation
-            .tool
-            .strip_prefix(&self.name)
-            .and_then(|t| t.strip_prefix('.'))
-        else {
-            return unknown();
+        let own = self.limits.timeout();
+        let terms = Terms {
+            engine: &self.engine,
+            limits: &self.limits,
+            granted: &self.granted,
+            module: self.number,
+            caller: invocation.caller,
+            peers,
+            timeout: invocation.timeout.map_or(own, |timeout| timeout.min(own)),
         };
-        let timeout = invocation
-            .timeout
-            .map_or(self.limits.timeout(), |t| t.min(self.limits.timeout()));
         match &self.code {
             Code::World(pre) => {
                 let guest = types::Invocation {
@@ -277,14 +355,7 @@ impl Module {
                         })
                         .collect(),
                 };
-                let ran = call::run(
-                    &self.engine,
-                    &self.limits,
-                    &self.grant,
-                    timeout,
-                    Errand::World(pre, guest),
-                )
-                .await;
+                let ran = call::run(terms, Errand::World(pre, guest)).await;
                 ran.and_then(|answer| match answer {
                     Answer::World(answer) => call::world_output(answer, &self.limits),
                     Answer::Tools(_) | Answer::Typed(_) => Err(mismatched()),
@@ -299,8 +370,7 @@ impl Module {
                     Ok(arguments) => arguments,
                     Err(reason) => return CallReport::refused(CallError::Arguments { reason }),
                 };
-                let errand = Errand::Typed(pre, function, arguments);
-                let ran = call::run(&self.engine, &self.limits, &self.grant, timeout, errand).await;
+                let ran = call::run(terms, Errand::Typed(pre, function, arguments)).await;
                 ran.and_then(|answer| match answer {
                     Answer::Typed(answer) => {
                         call::typed_output(answer.as_ref(), function.result.as_ref(), &self.limits)
@@ -311,6 +381,41 @@ impl Module {
             }
         }
     }
+}
+
+/// Refuses a component that could never start, and says which limit would have to be raised.
+fn within_limits(component: &Component, limits: &Limits) -> Result<(), LoadError> {
+    let Some(needs) = component.resources_required() else {
+        return Ok(());
+    };
+    for (what, name, needed, limit) in [
+        (
+            "bytes in its first memory",
+            "memory_bytes",
+            needs.max_initial_memory_size.unwrap_or_default(),
+            limits.memory_bytes,
+        ),
+        (
+            "memories",
+            "memories",
+            needs.num_memories.into(),
+            limits.memories,
+        ),
+        ("tables", "tables", needs.num_tables.into(), limits.tables),
+        (
+            "elements in its first table",
+            "table_elements",
+            needs.max_initial_table_size.unwrap_or_default(),
+            limits.table_elements,
+        ),
+    ] {
+        if needed > limit {
+            return Err(LoadError::Limits {
+                reason: format!("{needed} {what}, and its limit {name} is {limit}"),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// An errand was answered by another errand's answer: a mistake of ours, never of a guest's.
@@ -369,19 +474,15 @@ async fn compiled(
     }
     let _turn = COMPILER.acquire().await;
     compiling();
+    let artefact = compile::compile(engine, bytes).await?;
     let (engine, cache) = (engine.clone(), cache.cloned());
     let component = tokio::task::spawn_blocking(move || {
-        let component = Component::from_binary(engine.wasmtime(), &bytes).map_err(|error| {
-            LoadError::Compile {
-                reason: format!("{error:#}"),
-            }
-        })?;
         if let Some(cache) = cache
-            && let Err(error) = cache.store(&engine, &digest, &component)
+            && let Err(error) = cache.store(&engine, &digest, artefact.bytes())
         {
             tracing::warn!(%digest, %error, "the compiled component could not be cached");
         }
-        Ok(component)
+        cache::adopt(&engine, &artefact)
     })
     .await
     .map_err(lost)??;

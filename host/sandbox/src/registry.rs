@@ -1,23 +1,26 @@
 //! The public door: a folder of components becomes tools that can be called by name.
 //!
-//! One bad file never hides the good ones: it lands in [`Registry::failures`] with its reason.
+//! One bad file never hides the good ones: it lands in [`Registry::failures`] with its reason. The
+//! folder can be loaded again at any time: what changed is exchanged in one step, calls in flight
+//! finish on the module they began with.
 
+use crate::approval::{Approval, ApprovedBy, Change, Standing, Trust};
 use crate::cache::Cache;
 use crate::call::{CallReport, Invocation};
 use crate::engine::Engine;
 use crate::error::{CallError, LoadError};
-use crate::grant::Grant;
+use crate::folder::{self, Candidate, Files, Stamp};
+use crate::grant::{Grant, Storage};
 use crate::limits::{Limits, LimitsRequest};
 use crate::manifest::Manifest;
 use crate::module::{Module, Source, ToolSpec};
-use crate::text;
-use cap_std::ambient_authority;
-use cap_std::fs::Dir;
+use crate::peers::Peers;
+use crate::shelf::{FailedModule, Shelf, Slot};
 use futures_util::stream::{self, StreamExt as _};
-use std::collections::{BTreeMap, HashMap};
-use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// What the operator decided about modules.
 #[derive(Debug, Clone)]
@@ -28,6 +31,9 @@ pub struct Policy {
     pub ceiling: Limits,
     /// Larger files are refused before they are read.
     pub max_component_bytes: u64,
+    /// Whether modules need approval.
+    pub trust: Trust,
+    pub storage: Storage,
     /// Decisions for single modules, by name.
     pub modules: HashMap<String, ModulePolicy>,
 }
@@ -39,6 +45,8 @@ impl Default for Policy {
             ceiling: Limits::default_ceiling(),
             // A Python component has 28 MB; a hundred is an attack or a mistake.
             max_component_bytes: 64 << 20,
+            trust: Trust::All,
+            storage: Storage::default(),
             modules: HashMap::new(),
         }
     }
@@ -50,6 +58,9 @@ pub struct ModulePolicy {
     /// Limits that replace the defaults and what the module asked for; not bound by the ceiling.
     pub limits: LimitsRequest,
     pub grant: Grant,
+    /// The grant was given for this process only, by the person who started it: it is not compared
+    /// with what was approved.
+    pub one_off: bool,
 }
 
 /// What loading is doing, for progress bars and logs.
@@ -63,31 +74,28 @@ pub enum LoadEvent {
     Loaded {
         module: String,
     },
+    /// It changed and was exchanged.
+    Reloaded {
+        module: String,
+    },
+    Removed {
+        module: String,
+    },
     Failed {
         origin: String,
     },
-}
-
-/// A file or folder that is no module, and why.
-#[derive(Debug)]
-pub struct FailedModule {
-    /// What it would have been called.
-    pub name: String,
-    /// The file or folder.
-    pub origin: String,
-    pub error: LoadError,
 }
 
 /// The loaded modules and their tools.
 ///
 /// ```
 /// use serde_json::json;
-/// use toolhold_sandbox::{Engine, EngineConfig, Invocation, Output, Policy, Registry};
+/// use toolhold_sandbox::{Caller, Engine, EngineConfig, Invocation, Output, Policy, Registry};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let engine = Engine::new(EngineConfig::default())?;
-/// let mut registry = Registry::new(engine, None, Policy::default());
+/// let registry = Registry::new(engine, None, Policy::default());
 /// let only = ["calculator".to_owned()];
 /// registry.load_folder("../../modules".as_ref(), Some(&only), &|_| ()).await?;
 ///
@@ -99,6 +107,7 @@ pub struct FailedModule {
 ///         arguments: &arguments,
 ///         context: &[],
 ///         timeout: None,
+///         caller: Caller::default(),
 ///     })
 ///     .await;
 /// assert_eq!(report.result?, Output::Value(json!({"value": "62"})));
@@ -106,329 +115,408 @@ pub struct FailedModule {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Registry {
+    shared: Arc<Shared>,
+}
+
+/// What the registry, its clones and running calls share.
+#[derive(Debug)]
+pub(crate) struct Shared {
     engine: Engine,
     cache: Option<Cache>,
     policy: Policy,
-    modules: BTreeMap<String, Arc<Module>>,
-    failures: Vec<FailedModule>,
+    shelf: RwLock<Arc<Shelf>>,
+    /// One load at a time.
+    loading: tokio::sync::Mutex<()>,
 }
 
 impl Registry {
     pub fn new(engine: Engine, cache: Option<Cache>, policy: Policy) -> Self {
         Self {
-            engine,
-            cache,
-            policy,
-            modules: BTreeMap::new(),
-            failures: Vec::new(),
+            shared: Arc::new(Shared {
+                engine,
+                cache,
+                policy,
+                shelf: RwLock::default(),
+                loading: tokio::sync::Mutex::default(),
+            }),
         }
     }
 
     /// Loads every module in `folder`: each `NAME.wasm`, and each sub-folder with a `module.toml` or
-    /// a `NAME.wasm` of its own name. With `only`, modules of other names are left alone.
+    /// a `NAME.wasm` of its own name; `NAME@1.2` in either place is a version beside others. With
+    /// `only`, modules of other names are left alone.
+    ///
+    /// Called again, it loads what changed, and without `only` removes what is gone. A module whose
+    /// new form cannot be loaded stays as it was, and the reason is among the failures.
     ///
     /// # Errors
     /// [`LoadError::Read`] if the folder itself cannot be read. What is wrong with single modules is
     /// in [`Self::failures`].
     pub async fn load_folder(
-        &mut self,
+        &self,
         folder: &Path,
         only: Option<&[String]>,
         on_event: &(dyn Fn(LoadEvent) + Sync),
     ) -> Result<(), LoadError> {
+        let shared = &self.shared;
+        let _turn = shared.loading.lock().await;
         let root = folder.to_owned();
-        let found = tokio::task::spawn_blocking(move || find(&root))
-            .await
-            .map_err(|error| LoadError::Read {
-                source: io::Error::other(error),
-            })?
-            .map_err(|source| LoadError::Read { source })?;
-        let wanted = found
-            .into_iter()
-            .filter(|c| only.is_none_or(|names| names.contains(&c.name)));
-
-        let (engine, cache, policy) = (&self.engine, self.cache.as_ref(), &self.policy);
+        let known = shared.shelf();
+        let (found, changed) = blocking(move || {
+            let found = folder::find(&root).map_err(|source| LoadError::Read { source })?;
+            let origins: Vec<_> = found.iter().map(|c| c.origin.clone()).collect();
+            let changed: Vec<_> = found
+                .into_iter()
+                .filter(|candidate| !known.is_current(&candidate.origin, &candidate.stamp()))
+                .collect();
+            Ok((origins, changed))
+        })
+        .await?;
+        let wanted = changed.into_iter().filter(|candidate| {
+            only.is_none_or(|names| {
+                let name = candidate.presumed_name().replace('-', "_");
+                names
+                    .iter()
+                    .any(|wanted| wanted.split('@').next() == Some(name.as_str()))
+            })
+        });
         let outcomes: Vec<_> = stream::iter(wanted)
             .map(async |candidate| {
-                let (name, origin) = (candidate.name.clone(), candidate.origin.clone());
-                let outcome = load_candidate(engine, cache, policy, candidate, on_event).await;
-                (name, origin, outcome)
+                let (slot, origin) = (candidate.slot.clone(), candidate.origin.clone());
+                (slot, origin, shared.load(candidate, on_event).await)
             })
             // In order, so that of two claims to a name the same one wins every time.
             .buffered(4)
             .collect()
             .await;
-        for (name, origin, outcome) in outcomes {
-            let outcome = outcome.and_then(|module| self.insert(module));
-            match outcome {
-                Ok(module) => on_event(LoadEvent::Loaded { module }),
-                Err(error) => {
-                    on_event(LoadEvent::Failed {
-                        origin: origin.clone(),
-                    });
-                    self.failures.push(FailedModule {
-                        name,
-                        origin,
-                        error,
-                    });
-                }
+
+        let mut shelf = (*shared.shelf()).clone();
+        if only.is_none() {
+            for module in shelf.retain_origins(folder, &found) {
+                on_event(LoadEvent::Removed { module });
             }
         }
+        for (slot, origin, (stamp, outcome)) in outcomes {
+            let was_there = shelf.holds(&origin);
+            match shelf.put(&slot, &origin, stamp, outcome) {
+                Ok(module) if was_there => on_event(LoadEvent::Reloaded { module }),
+                Ok(module) => on_event(LoadEvent::Loaded { module }),
+                Err(()) => on_event(LoadEvent::Failed { origin }),
+            }
+        }
+        shared.exchange(shelf);
+        self.reconsider().await;
         Ok(())
     }
 
     /// Loads one component that is already in memory.
-    pub async fn load_bytes(&mut self, name: &str, bytes: Vec<u8>) -> Result<(), LoadError> {
-        let source = source(
-            &self.policy,
-            name.to_owned(),
-            "memory".into(),
-            bytes,
-            Manifest::default(),
-        )?;
-        let module = Module::load(&self.engine, self.cache.as_ref(), source, &|| {}).await?;
-        self.insert(module).map(|_| ())
+    pub async fn load_bytes(&self, name: &str, bytes: Vec<u8>) -> Result<(), LoadError> {
+        let origin = format!("memory:{name}");
+        let _turn = self.shared.loading.lock().await;
+        let module = self
+            .shared
+            .load_component(name, &origin, bytes, &|_| ())
+            .await?;
+        let mut shelf = (*self.shared.shelf()).clone();
+        shelf.insert(&origin, Slot::loaded(Arc::new(module)))?;
+        self.shared.exchange(shelf);
+        self.reconsider().await;
+        Ok(())
     }
 
-    /// By name.
-    pub fn modules(&self) -> impl Iterator<Item = &Arc<Module>> {
-        self.modules.values()
+    /// Loads a component that the host got from elsewhere than the folder, or keeps the reason why it
+    /// did not get it among [`Self::failures`]. `origin` is shown as where it came from; what was
+    /// fetched under this name before makes room.
+    pub async fn load_fetched(
+        &self,
+        name: &str,
+        origin: &str,
+        bytes: Result<Vec<u8>, LoadError>,
+        on_event: &(dyn Fn(LoadEvent) + Sync),
+    ) {
+        let _turn = self.shared.loading.lock().await;
+        let outcome = match bytes {
+            Ok(bytes) => {
+                self.shared
+                    .load_component(name, origin, bytes, on_event)
+                    .await
+            }
+            Err(error) => Err(error),
+        };
+        let mut shelf = (*self.shared.shelf()).clone();
+        if outcome.is_ok() {
+            shelf.forget_fetched(name);
+        }
+        on_event(match shelf.put(name, origin, None, outcome) {
+            Ok(module) => LoadEvent::Loaded { module },
+            Err(()) => LoadEvent::Failed {
+                origin: origin.to_owned(),
+            },
+        });
+        self.shared.exchange(shelf);
+        self.reconsider().await;
     }
 
-    pub fn module(&self, name: &str) -> Option<&Arc<Module>> {
-        self.modules.get(name)
+    /// All modules, also those that wait for approval, by name and version.
+    pub fn modules(&self) -> Vec<Arc<Module>> {
+        self.shared.shelf().modules()
+    }
+
+    /// The module that `name` or `name@version` means: the newest one that fits and may run, or else
+    /// the newest that fits.
+    pub fn module(&self, name: &str) -> Option<Arc<Module>> {
+        self.shared.shelf().resolve(name)
     }
 
     /// What could not be loaded, in the folder's order.
-    pub fn failures(&self) -> &[FailedModule] {
-        &self.failures
+    pub fn failures(&self) -> Vec<Arc<FailedModule>> {
+        self.shared.shelf().failures()
     }
 
-    /// All tools of all modules, by name.
-    pub fn tools(&self) -> impl Iterator<Item = &ToolSpec> {
-        self.modules.values().flat_map(|module| &module.tools)
+    /// The tools that may be called, by name: of several versions those of the newest.
+    pub fn tools(&self) -> Vec<ToolSpec> {
+        self.shared.shelf().tools()
     }
 
-    pub fn tool(&self, name: &str) -> Option<&ToolSpec> {
-        self.module_of(name)?
-            .tools
-            .iter()
-            .find(|tool| tool.name == name)
+    /// A tool that may be called, by `module.tool` or `module@version.tool`.
+    pub fn tool(&self, name: &str) -> Option<ToolSpec> {
+        let (module, tool) = self.shared.shelf().find(name)?;
+        let full = format!("{}.{tool}", module.name);
+        module.tools.iter().find(|spec| spec.name == full).cloned()
     }
 
     /// Runs one tool call. Returns within the call's deadline, whatever the module does; dropping
     /// the future stops the guest.
     pub async fn call(&self, invocation: &Invocation<'_>) -> CallReport {
-        match self.module_of(invocation.tool) {
-            Some(module) => module.call(invocation).await,
-            None => {
-                let names: Vec<_> = self.tools().map(|tool| tool.name.as_str()).collect();
-                let available = if names.is_empty() {
-                    "no module is loaded".into()
-                } else {
-                    format!("there are {}", names.join(", "))
-                };
-                CallReport::refused(CallError::UnknownTool {
-                    tool: invocation.tool.to_owned(),
-                    available,
-                })
-            }
+        let waiting = self
+            .shared
+            .shelf()
+            .find(invocation.tool)
+            .is_some_and(|(module, _)| !module.standing().may_run());
+        if waiting {
+            // Somebody may have approved it since, in another process.
+            self.reconsider().await;
         }
+        self.shared.call(invocation, 0).await
     }
 
-    fn module_of(&self, tool: &str) -> Option<&Arc<Module>> {
-        tool.split_once('.')
-            .and_then(|(module, _)| self.modules.get(module))
-    }
-
-    fn insert(&mut self, module: Module) -> Result<String, LoadError> {
-        if let Some(holder) = self.modules.get(&module.name) {
-            return Err(LoadError::Duplicate {
-                name: module.name,
-                holder: holder.origin.clone(),
-            });
-        }
-        let name = module.name.clone();
-        self.modules.insert(name.clone(), Arc::new(module));
-        Ok(name)
-    }
-}
-
-/// Something in the folder that wants to be a module.
-struct Candidate {
-    name: String,
-    origin: String,
-    /// The folder its files are read from. Reading goes through it, so that no symbolic link or
-    /// `component = "../…"` leads out.
-    folder: Dir,
-    /// The component's file within `folder`; for a folder, unless the manifest says otherwise.
-    file: PathBuf,
-    has_manifest: bool,
-}
-
-fn find(folder: &Path) -> io::Result<Vec<Candidate>> {
-    let at =
-        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", folder.display()));
-    let root = Dir::open_ambient_dir(folder, ambient_authority()).map_err(at)?;
-    let mut found = Vec::new();
-    for entry in root.entries().map_err(at)? {
-        let entry = entry.map_err(at)?;
-        let file_name = PathBuf::from(entry.file_name());
-        let Some(stem) = file_name
-            .file_stem()
-            .and_then(|s| s.to_str())
-            .map(str::to_owned)
-        else {
-            continue;
+    /// Approves a module as it is now, and returns what that changed. It may run from now on.
+    ///
+    /// # Errors
+    /// What the file system says; and nothing can be approved where everything is trusted.
+    pub async fn approve(&self, module: &Arc<Module>) -> io::Result<Vec<Change>> {
+        let Trust::Approved { approvals, .. } = self.shared.policy.trust.clone() else {
+            return Err(io::Error::other("every module is trusted here"));
         };
-        let origin = folder.join(&file_name).display().to_string();
-        let extension = file_name
-            .extension()
-            .and_then(|e| e.to_str())
-            .unwrap_or_default();
-        // A symbolic link to a folder inside the modules folder is followed; one that leads out is
-        // refused by `open_dir`, and then reported when the file is read.
-        if let Ok(sub) = root.open_dir(&file_name) {
-            let has_manifest = sub.exists("module.toml");
-            let file = PathBuf::from(format!("{stem}.wasm"));
-            if has_manifest || sub.exists(&file) {
-                found.push(Candidate {
-                    name: stem,
-                    origin,
-                    folder: sub,
-                    file,
-                    has_manifest,
-                });
-            }
-        } else if ["wasm", "cwasm"].contains(&extension) {
-            found.push(Candidate {
-                name: stem,
-                origin,
-                folder: root.try_clone()?,
-                file: file_name,
-                has_manifest: false,
-            });
-        }
+        let now = approval(module, ApprovedBy::Person);
+        let changes = blocking(move || {
+            let before = approvals.get(&now.slot);
+            approvals
+                .put(&now)
+                .map_err(|source| LoadError::Read { source })?;
+            Ok(before.map(|before| before.changes(&now, true)))
+        })
+        .await
+        .map_err(io::Error::other)?;
+        module.stand(Standing::Approved);
+        Ok(changes.unwrap_or_default())
     }
-    found.sort_by(|a, b| a.origin.cmp(&b.origin));
-    Ok(found)
+
+    /// Looks at the approvals again: what was approved or revoked meanwhile takes effect.
+    pub async fn reconsider(&self) {
+        let shared = self.shared.clone();
+        // Only a panic in there could be lost, and there is none.
+        let _ = tokio::task::spawn_blocking(move || {
+            for module in shared.shelf().modules() {
+                module.stand(shared.standing(&module));
+            }
+        })
+        .await;
+    }
 }
 
-async fn load_candidate(
-    engine: &Engine,
-    cache: Option<&Cache>,
-    policy: &Policy,
-    candidate: Candidate,
-    on_event: &(dyn Fn(LoadEvent) + Sync),
-) -> Result<Module, LoadError> {
-    let limit = policy.max_component_bytes;
-    let default_name = candidate.name.clone();
-    let origin = candidate.origin.clone();
-    let (manifest, bytes) = tokio::task::spawn_blocking(move || read(&candidate, limit))
+impl Shared {
+    fn shelf(&self) -> Arc<Shelf> {
+        self.shelf
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn exchange(&self, shelf: Shelf) {
+        *self.shelf.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(shelf);
+    }
+
+    pub async fn call(self: &Arc<Self>, invocation: &Invocation<'_>, depth: u8) -> CallReport {
+        let Some((module, tool)) = self.shelf().find(invocation.tool) else {
+            let tools = self.shelf().tools();
+            let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
+            let available = if names.is_empty() {
+                "no module is loaded".into()
+            } else {
+                format!("there are {}", names.join(", "))
+            };
+            return CallReport::refused(CallError::UnknownTool {
+                tool: invocation.tool.to_owned(),
+                available,
+            });
+        };
+        let peers = Peers::new(self, &module.grant().tools, invocation, depth);
+        module.call(&tool, invocation, peers).await
+    }
+
+    async fn load(
+        &self,
+        candidate: Candidate,
+        on_event: &(dyn Fn(LoadEvent) + Sync),
+    ) -> (Option<Stamp>, Result<Module, LoadError>) {
+        let limit = self.policy.max_component_bytes;
+        let (slot, origin) = (candidate.slot.clone(), candidate.origin.clone());
+        let read = blocking(move || {
+            // A broken file is looked at again when it changes, and not before.
+            let stamp = candidate.stamp();
+            Ok((stamp, candidate.read(limit)))
+        })
+        .await;
+        let (stamp, files) = match read {
+            Err(error) => return (None, Err(error)),
+            // Unfinished: look again, even if it changes no more.
+            Ok((_, Err(LoadError::Changing))) => return (None, Err(LoadError::Changing)),
+            Ok((stamp, Err(error))) => return (Some(stamp), Err(error)),
+            Ok((_, Ok((files, stamp)))) => (Some(stamp), files),
+        };
+        (
+            stamp,
+            self.load_files(&slot, &origin, files, on_event).await,
+        )
+    }
+
+    /// A component without a folder of its own.
+    async fn load_component(
+        &self,
+        name: &str,
+        origin: &str,
+        component: Vec<u8>,
+        on_event: &(dyn Fn(LoadEvent) + Sync),
+    ) -> Result<Module, LoadError> {
+        let files = Files {
+            name: name.to_owned(),
+            version: None,
+            manifest: Manifest::default(),
+            component,
+        };
+        self.load_files(name, origin, files, on_event).await
+    }
+
+    async fn load_files(
+        &self,
+        slot: &str,
+        origin: &str,
+        files: Files,
+        on_event: &(dyn Fn(LoadEvent) + Sync),
+    ) -> Result<Module, LoadError> {
+        let source = self.source(slot, origin, files)?;
+        let (module, bytes) = (source.name.clone(), source.bytes.len() as u64);
+        Module::load(&self.engine, self.cache.as_ref(), source, &|| {
+            let module = module.clone();
+            on_event(LoadEvent::Compiling { module, bytes });
+        })
+        .await
+    }
+
+    fn source(&self, slot: &str, origin: &str, files: Files) -> Result<Source, LoadError> {
+        let policy = &self.policy;
+        if !crate::text::is_name(&files.name) {
+            return Err(LoadError::Manifest {
+                reason: format!("{:?} cannot name a module", files.name),
+            });
+        }
+        let own = policy.modules.get(&files.name).cloned().unwrap_or_default();
+        let limits = policy
+            .limits
+            .granted(&files.manifest.limits, &policy.ceiling)
+            .overridden(&own.limits);
+        Ok(Source {
+            name: files.name,
+            version: files.version,
+            slot: slot.to_owned(),
+            origin: origin.to_owned(),
+            bytes: files.component,
+            manifest: files.manifest,
+            limits,
+            grant: own.grant,
+            storage: policy.storage.clone(),
+        })
+    }
+
+    /// Whether `module` may run, from the approvals as they are now. Blocks on the file system.
+    fn standing(&self, module: &Module) -> Standing {
+        let Trust::Approved {
+            approvals,
+            first_sight,
+        } = &self.policy.trust
+        else {
+            return Standing::Trusted;
+        };
+        let one_off = self
+            .policy
+            .modules
+            .get(&module.name)
+            .is_some_and(|own| own.one_off);
+        let now = approval(module, ApprovedBy::FirstSight);
+        match approvals.get(&module.slot) {
+            Some(then) => {
+                let changes = then.changes(&now, !one_off);
+                if changes.is_empty() {
+                    Standing::Approved
+                } else {
+                    Standing::Pending { changes }
+                }
+            }
+            // A newcomer that takes the name of a module which somebody approved is no newcomer.
+            None if *first_sight
+                && (module.grant().is_empty() || one_off)
+                && !approvals.knows(&module.name) =>
+            {
+                let pin = Approval {
+                    grant: serde_json::to_value(Grant::default()).unwrap_or_default(),
+                    ..now
+                };
+                match approvals.put(&pin) {
+                    Ok(()) => Standing::Approved,
+                    Err(error) => {
+                        tracing::warn!(module = module.slot, %error, "the module could not be pinned");
+                        Standing::Pending {
+                            changes: Vec::new(),
+                        }
+                    }
+                }
+            }
+            None => Standing::Pending {
+                changes: Vec::new(),
+            },
+        }
+    }
+}
+
+fn approval(module: &Module, by: ApprovedBy) -> Approval {
+    Approval::of(
+        &module.slot,
+        module.digest,
+        &module.tools,
+        module.grant(),
+        by,
+    )
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, LoadError> + Send + 'static,
+) -> Result<T, LoadError> {
+    tokio::task::spawn_blocking(work)
         .await
         .map_err(|error| LoadError::Read {
             source: io::Error::other(error),
-        })??;
-    let name = manifest
-        .name
-        .clone()
-        .unwrap_or_else(|| default_name.replace('-', "_"));
-    let source = source(policy, name.clone(), origin, bytes, manifest)?;
-    let size = source.bytes.len() as u64;
-    Module::load(engine, cache, source, &|| {
-        on_event(LoadEvent::Compiling {
-            module: name.clone(),
-            bytes: size,
-        });
-    })
-    .await
-}
-
-fn source(
-    policy: &Policy,
-    name: String,
-    origin: String,
-    bytes: Vec<u8>,
-    manifest: Manifest,
-) -> Result<Source, LoadError> {
-    if !text::is_name(&name) {
-        let reason = format!(
-            "{:?} cannot name a module: use lower case letters, digits and _, starting with a letter",
-            text::visible(&name, 64)
-        );
-        return Err(LoadError::Manifest { reason });
-    }
-    let own = policy.modules.get(&name).cloned().unwrap_or_default();
-    let limits = policy
-        .limits
-        .granted(&manifest.limits, &policy.ceiling)
-        .overridden(&own.limits);
-    Ok(Source {
-        name,
-        origin,
-        bytes,
-        manifest,
-        limits,
-        grant: own.grant,
-    })
-}
-
-fn read(candidate: &Candidate, limit: u64) -> Result<(Manifest, Vec<u8>), LoadError> {
-    let manifest = if candidate.has_manifest {
-        let bytes = read_capped(
-            &candidate.folder,
-            Path::new("module.toml"),
-            Manifest::MAX_BYTES,
-        )?;
-        let text = String::from_utf8(bytes).map_err(|error| LoadError::Manifest {
-            reason: error.to_string(),
-        })?;
-        Manifest::parse(&text)?
-    } else {
-        Manifest::default()
-    };
-    let file = match &manifest.component {
-        Some(component) => PathBuf::from(component),
-        None if candidate.has_manifest => match &manifest.name {
-            Some(name) => PathBuf::from(format!("{name}.wasm")),
-            None => candidate.file.clone(),
-        },
-        None => candidate.file.clone(),
-    };
-    match read_capped(&candidate.folder, &file, limit) {
-        Err(LoadError::Read { source }) if source.kind() == io::ErrorKind::NotFound => {
-            let language = manifest.build.map(|build| build.language);
-            Err(LoadError::Missing {
-                file: file.display().to_string(),
-                language,
-            })
-        }
-        Err(error) => Err(error),
-        Ok(bytes) => Ok((manifest, bytes)),
-    }
-}
-
-/// Reads a regular file that has at most `limit` bytes; one that grows while it is read is cut off
-/// and refused. Opened without blocking on a FIFO, because only regular files get that far.
-fn read_capped(folder: &Dir, file: &Path, limit: u64) -> Result<Vec<u8>, LoadError> {
-    let failed = |source| LoadError::Read { source };
-    let metadata = folder.metadata(file).map_err(failed)?;
-    if !metadata.is_file() {
-        return Err(failed(io::Error::other("it is not a regular file")));
-    }
-    let too_large = |size| LoadError::TooLarge { size, limit };
-    if metadata.len() > limit {
-        return Err(too_large(metadata.len()));
-    }
-    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or_default());
-    let file = folder.open(file).map_err(failed)?;
-    file.take(limit + 1)
-        .read_to_end(&mut bytes)
-        .map_err(failed)?;
-    if bytes.len() as u64 > limit {
-        return Err(too_large(bytes.len() as u64));
-    }
-    Ok(bytes)
+        })?
 }

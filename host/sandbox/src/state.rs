@@ -1,13 +1,21 @@
 //! The data of one call's store: what the guest was given, and the meters that watch it.
 
-use crate::bindings::{log, progress, types};
+use crate::bindings::{key_value, log, other_tools, progress, secrets};
+use crate::call::Caller;
 use crate::capture::{CapturePipe, LogLevel, LogLine};
 use crate::egress::DenyAll;
-use crate::grant::Grant;
+use crate::files::{self, OpenFiles};
+use crate::grant::{Prepared, Scratch};
+use crate::key_value::Namespace;
 use crate::limits::Limits;
+use crate::meter::{Gauge, Meter};
+use crate::peers::Peers;
+use crate::quota::Quota;
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Instant;
+use wasmtime::Result;
 use wasmtime::component::{HasSelf, Linker, ResourceTable};
-use wasmtime::{ResourceLimiter, Result};
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
@@ -16,8 +24,16 @@ pub struct State {
     wasi: WasiCtx,
     http: WasiHttpCtx,
     deny: DenyAll,
-    table: ResourceTable,
+    pub table: ResourceTable,
+    pub files: OpenFiles,
+    /// By guest path.
+    pub quotas: HashMap<String, Arc<Quota>>,
+    /// Held for its end: it takes the files with it.
+    _scratch: Option<Scratch>,
+    pub key_value: Option<Namespace>,
+    pub peers: Peers,
     pub meter: Meter,
+    pub gauge: Gauge,
     pub stdout: CapturePipe,
     pub stderr: CapturePipe,
     pub logs: LogBook,
@@ -25,15 +41,22 @@ pub struct State {
 }
 
 impl State {
-    /// The state for a call that sees what `grant` gives and nothing else.
-    pub fn new(limits: &Limits, grant: &Grant, deadline: Instant) -> Result<Self> {
-        let stdout = CapturePipe::new(limits.capture_bytes);
-        let stderr = CapturePipe::new(limits.capture_bytes);
+    /// The state for a call that sees what it was granted and nothing else.
+    pub fn new(
+        limits: &Limits,
+        granted: &Prepared,
+        caller: Caller<'_>,
+        peers: Peers,
+        deadline: Instant,
+    ) -> Result<Self> {
+        let gauge = Gauge::new(limits.host_bytes);
+        let stdout = CapturePipe::new(limits.capture_bytes, gauge.clone());
+        let stderr = CapturePipe::new(limits.capture_bytes, gauge.clone());
         let mut wasi = WasiCtxBuilder::new();
         wasi.stdout(stdout.clone())
             .stderr(stderr.clone())
             .max_random_size(1 << 20);
-        grant.apply(&mut wasi)?;
+        let (quotas, scratch) = granted.apply(caller, &mut wasi)?;
         let mut table = ResourceTable::new();
         table.set_max_capacity(usize::try_from(limits.handles).unwrap_or(usize::MAX));
         Ok(Self {
@@ -41,11 +64,18 @@ impl State {
             http: WasiHttpCtx::new(),
             deny: DenyAll,
             table,
-            meter: Meter::new(limits),
+            files: OpenFiles::default(),
+            quotas,
+            _scratch: scratch,
+            key_value: granted.namespace(caller.tenant),
+            peers,
+            meter: Meter::new(limits, gauge.clone()),
+            gauge,
             stdout,
             stderr,
             logs: LogBook {
                 room: limits.capture_bytes,
+                least: granted.grant.log_level,
                 ..LogBook::default()
             },
             deadline,
@@ -58,9 +88,13 @@ impl State {
 pub fn linker(engine: &wasmtime::Engine) -> Result<Linker<State>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    files::add_to_linker(&mut linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     log::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
     progress::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
+    key_value::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
+    secrets::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
+    other_tools::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
     Ok(linker)
 }
 
@@ -83,48 +117,23 @@ impl WasiHttpView for State {
     }
 }
 
-impl types::Host for State {}
-
-impl log::Host for State {
-    fn write(&mut self, level: log::Level, message: String) {
-        let level = match level {
-            log::Level::Trace => LogLevel::Trace,
-            log::Level::Debug => LogLevel::Debug,
-            log::Level::Info => LogLevel::Info,
-            log::Level::Warn => LogLevel::Warn,
-            log::Level::Error => LogLevel::Error,
-        };
-        self.logs.push(LogLine { level, message });
-    }
-}
-
-impl progress::Host for State {
-    fn report(&mut self, done: u64, total: u64, note: String) {
-        let of = if total == 0 {
-            String::new()
-        } else {
-            format!(" of {total}")
-        };
-        self.logs.push(LogLine {
-            level: LogLevel::Info,
-            message: format!("{done}{of} {note}"),
-        });
-    }
-}
-
 /// The guest's log lines, as many bytes as its limit allows.
 #[derive(Debug, Default)]
 pub struct LogBook {
     pub lines: Vec<LogLine>,
     pub dropped: u64,
     room: u64,
+    least: LogLevel,
 }
 
 impl LogBook {
     /// What a line costs besides its text, so that a flood of empty lines ends too.
     const OVERHEAD: u64 = 32;
 
-    fn push(&mut self, line: LogLine) {
+    pub fn push(&mut self, line: LogLine) {
+        if line.level < self.least {
+            return;
+        }
         let cost = line.message.len() as u64 + Self::OVERHEAD;
         if cost > self.room {
             self.dropped += 1;
@@ -132,76 +141,5 @@ impl LogBook {
             self.room -= cost;
             self.lines.push(line);
         }
-    }
-}
-
-/// Counts memory and table growth over the whole component, and says no at the limit.
-///
-/// A refused growth is reported to the guest as a failed `memory.grow`, which a runtime such as
-/// CPython turns into an ordinary exception. If the guest dies of it, `refused` tells the call why.
-#[derive(Debug)]
-pub struct Meter {
-    memory_limit: u64,
-    table_limit: u64,
-    pub memory: u64,
-    tables: u64,
-    pub refused: Option<Refused>,
-}
-
-/// Which limit a guest ran into.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
-    Memory,
-    Table,
-}
-
-impl Meter {
-    fn new(limits: &Limits) -> Self {
-        Self {
-            memory_limit: limits.memory_bytes,
-            table_limit: limits.table_elements,
-            memory: 0,
-            tables: 0,
-            refused: None,
-        }
-    }
-}
-
-impl ResourceLimiter for Meter {
-    fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> Result<bool> {
-        let total = self
-            .memory
-            .saturating_add((desired - current.min(desired)) as u64);
-        if total > self.memory_limit {
-            self.refused = Some(Refused::Memory);
-            return Ok(false);
-        }
-        self.memory = total;
-        Ok(true)
-    }
-
-    fn table_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> Result<bool> {
-        let total = self
-            .tables
-            .saturating_add((desired - current.min(desired)) as u64);
-        if total > self.table_limit {
-            self.refused = Some(Refused::Table);
-            return Ok(false);
-        }
-        self.tables = total;
-        Ok(true)
-    }
-
-    // The pool's own per-component bounds (engine.rs) are lower; these only have to be finite.
-    fn instances(&self) -> usize {
-        256
-    }
-
-    fn tables(&self) -> usize {
-        256
-    }
-
-    fn memories(&self) -> usize {
-        64
     }
 }

@@ -1,12 +1,13 @@
 //! Modules of the tool world: what a module says of its own tools, checked and cleaned.
 
 use crate::bindings::{ToolModulePre, types};
-use crate::call::{self, Answer, Errand};
+use crate::call::{self, Answer, Caller, Errand, Terms};
 use crate::engine::Engine;
 use crate::error::LoadError;
-use crate::grant::Grant;
+use crate::grant::Prepared;
 use crate::limits::Limits;
 use crate::module::{Annotations, Example, MAX_TOOLS, ToolSpec, mismatched};
+use crate::peers::Peers;
 use crate::state::State;
 use crate::text;
 use serde_json::Value;
@@ -21,14 +22,17 @@ pub(crate) async fn list_tools(
     limits: &Limits,
     pre: &ToolModulePre<State>,
 ) -> Result<Vec<ToolSpec>, LoadError> {
-    let ran = call::run(
+    let terms = Terms {
         engine,
         limits,
-        &Grant::default(),
-        limits.timeout(),
-        Errand::ListTools(pre),
-    )
-    .await;
+        granted: &Prepared::default(),
+        // Shared by all modules that are being loaded: at most a few at a time.
+        module: 0,
+        caller: Caller::default(),
+        peers: Peers::default(),
+        timeout: limits.timeout(),
+    };
+    let ran = call::run(terms, Errand::ListTools(pre)).await;
     let listed = ran.and_then(|answer| match answer {
         Answer::Tools(tools) => Ok(tools),
         Answer::World(_) | Answer::Typed(_) => Err(mismatched()),

@@ -35,7 +35,9 @@ pub mod check;
 mod schema;
 mod tool;
 
-pub use bindings::toolhold::module::{log, progress, types::Annotations};
+pub use bindings::toolhold::module::{
+    key_value, log, other_tools, progress, secrets, types::Annotations,
+};
 pub use serde_json::{Value, json};
 pub use tool::{Error, Tool};
 

@@ -105,7 +105,7 @@ async fn endpoint(config: &Config) -> Finding {
 }
 
 async fn modules(config: &Config) -> Vec<Finding> {
-    let mut registry = match host::registry(config) {
+    let registry = match host::registry(config) {
         Ok(registry) => registry,
         Err(error) => {
             return vec![Broken(
@@ -115,7 +115,7 @@ async fn modules(config: &Config) -> Vec<Finding> {
         }
     };
     let loading = Loading::default();
-    if let Err(error) = host::load(&mut registry, config, None, &|event| {
+    if let Err(error) = host::load(&registry, config, None, &|event| {
         loading.on_event(event);
     })
     .await
@@ -125,11 +125,11 @@ async fn modules(config: &Config) -> Vec<Finding> {
             "run this in a folder with modules, or name it with --modules".into(),
         )];
     }
-    let tools = registry.tools().count();
+    let tools = registry.tools().len();
     let folder = config.modules_folder().display();
     let mut findings = vec![Fine(format!(
         "{} modules with {tools} tools in {folder}",
-        registry.modules().count()
+        registry.modules().len()
     ))];
     findings.extend(
         registry

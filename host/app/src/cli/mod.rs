@@ -15,7 +15,7 @@ mod run;
 mod style;
 mod view;
 
-use crate::config::Flags;
+use crate::config::{COMPILER_COMMAND, Flags};
 use crate::scaffold;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -82,6 +82,9 @@ struct ModuleArgs {
     /// Let a module see a variable: MODULE=NAME=VALUE, such as clock=TZ=UTC.
     #[arg(long = "env", global = true, value_name = "GRANT")]
     environment: Vec<String>,
+    /// Run modules that nobody approved: for authors.
+    #[arg(long, global = true)]
+    trust_all: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -111,6 +114,9 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Check endpoint, modules, cache and toolchains, and say what to do.
     Doctor,
+    /// The compiler's own process: started by this program, not by people.
+    #[command(name = COMPILER_COMMAND, hide = true)]
+    CompileComponent,
     /// Show the effective configuration and where each value comes from.
     Config {
         /// One JSON array.
@@ -129,6 +135,15 @@ pub fn main() -> ExitCode {
         .with_target(false)
         .init();
     let cli = Cli::parse();
+    if let Command::CompileComponent = cli.command {
+        return match toolhold_sandbox::compiler_process() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(reason) => {
+                eprintln!("{reason}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let outcome = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -181,6 +196,8 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
             Ok(Exit::Ok)
         }
         Command::Demo(args) => demo::demo(&load(&flags)?.0, args).await,
+        // Handled before there is a runtime: it needs none.
+        Command::CompileComponent => Ok(Exit::Ok),
         Command::Doctor => doctor::doctor(file.as_deref(), &flags).await,
         Command::Config { json } => config::show(&load(&flags)?.1, json),
     }
@@ -193,6 +210,8 @@ impl ModuleArgs {
             "modules.folder",
             self.folder.as_ref().map(|f| f.display().to_string()),
         );
+        let approval = self.trust_all.then_some("never");
+        flags.set("--trust-all", "modules.approval", approval);
         for (module, grants) in grouped(&self.directories, "--dir", "MODULE=HOST[:GUEST[:rw]]")? {
             let list: Vec<Value> = grants.iter().map(|grant| directory(grant)).collect();
             flags.set("--dir", format!("module.{module}.directories"), Some(list));

@@ -61,7 +61,10 @@ impl Loading {
                 *spinner = Some(Spinner::start(text));
             }
             LoadEvent::Compiling { .. } => {}
-            LoadEvent::Loaded { .. } | LoadEvent::Failed { .. } => *spinner = None,
+            LoadEvent::Loaded { .. }
+            | LoadEvent::Reloaded { .. }
+            | LoadEvent::Removed { .. }
+            | LoadEvent::Failed { .. } => *spinner = None,
         }
     }
 }

@@ -108,19 +108,19 @@ pub async fn run(config: &Config, args: RunArgs) -> Result<Exit> {
         );
     }
 
-    let mut registry = host::registry(config)?;
+    let registry = host::registry(config)?;
     let loading = Loading::default();
     // With an allow-list, only the modules it names are loaded at all.
     let only: Option<Vec<String>> = args.tools.as_ref().map(|tools| {
         let module = |tool: &String| tool.split('.').next().unwrap_or_default().to_owned();
         tools.iter().map(module).collect()
     });
-    host::load(&mut registry, config, only.as_deref(), &|event| {
+    host::load(&registry, config, only.as_deref(), &|event| {
         loading.on_event(event);
     })
     .await?;
     warn_of_failures(&registry);
-    let toolbox = SandboxTools::new(Arc::new(registry), args.tools.clone());
+    let toolbox = SandboxTools::new(registry, args.tools.clone());
     if let [first, ..] = toolbox.unknown().as_slice() {
         bail!("--tools {first}: there is no such tool or module; see `toolhold modules list`");
     }
@@ -211,5 +211,17 @@ pub fn warn_of_failures(registry: &Registry) {
             _ => style::warn("left out:"),
         };
         eprintln!("{mark} {text}");
+    }
+    for module in registry.modules() {
+        let standing = module.standing();
+        if !standing.may_run() {
+            eprintln!(
+                "{} {}: {}; toolhold modules approve {}",
+                style::warn("disabled:"),
+                module.slot,
+                style::plain(&standing.reason()),
+                module.slot
+            );
+        }
     }
 }

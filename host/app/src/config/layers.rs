@@ -1,7 +1,7 @@
 //! Where settings come from: defaults, files, environment, flags; later ones win.
 
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 use toml::{Table, Value};
@@ -11,8 +11,18 @@ const PREFIX: &str = "TOOLHOLD_";
 /// Variables that are short because everybody sets them, and variables that are not settings.
 const SHORT: [(&str, &str); 2] = [("BASE_URL", "base_url"), ("MODEL", "model")];
 const NOT_SETTINGS: [&str; 3] = ["CONFIG", "API_KEY", "LOG"];
-/// Tables whose first level is named by the user.
-const NAMED: [&str; 2] = ["endpoints", "module"];
+
+/// What `[module.NAME]` holds besides `limits`. Tables among them are values, replaced as a whole.
+const MODULE: [&str; 8] = [
+    "directories",
+    "scratch",
+    "environment",
+    "key_value",
+    "tools",
+    "clocks",
+    "randomness",
+    "log_level",
+];
 
 /// What is wrong with the configuration, and where.
 #[derive(Debug, Error)]
@@ -50,7 +60,7 @@ pub struct Setting {
 }
 
 /// Settings given on the command line: flag, key, value.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Flags(Vec<(String, String, Value)>);
 
 impl Flags {
@@ -92,6 +102,16 @@ impl Merged {
             insert(&mut root, key, value);
         }
         root
+    }
+
+    /// Modules that a flag of this command line gives something to.
+    pub fn granted_by_flags(&self) -> BTreeSet<String> {
+        self.leaves
+            .iter()
+            .filter(|(_, (_, origin))| origin.starts_with("flag "))
+            .filter_map(|(key, _)| key.strip_prefix("module.")?.split('.').next())
+            .map(str::to_owned)
+            .collect()
     }
 
     pub fn origin(&self, key: &str) -> String {
@@ -160,7 +180,7 @@ impl Merged {
         }
         match key.split('.').collect::<Vec<_>>().as_slice() {
             ["endpoints", _, leaf] => self.order.contains(&format!("endpoints.default.{leaf}")),
-            ["module", _, "directories" | "environment"] => true,
+            ["module", _, leaf] => MODULE.contains(leaf),
             ["module", _, "limits", leaf] => self.order.contains(&format!("limits.{leaf}")),
             _ => false,
         }
@@ -194,9 +214,11 @@ fn insert(table: &mut Table, key: &str, value: &Value) {
     }
 }
 
-/// Merges all layers. `file` replaces the user's and the folder's file.
+/// Merges all layers. `file` replaces the user's and the folder's file; `grants` is the file that
+/// `toolhold modules grant` writes, and lies below them: what a person wrote by hand wins.
 pub fn merge(
     file: Option<&Path>,
+    grants: Option<&Path>,
     flags: &Flags,
     variables: impl Iterator<Item = (String, String)>,
 ) -> Result<Merged, ConfigError> {
@@ -209,14 +231,19 @@ pub fn merge(
         merged.order.push(key.clone());
         merged.leaves.insert(key, (value, "default".into()));
     }
-    let files = match file {
-        Some(file) => vec![(file.to_owned(), true)],
-        None => [user_file(), Some(PathBuf::from("toolhold.toml"))]
-            .into_iter()
-            .flatten()
-            .map(|f| (f, false))
-            .collect(),
-    };
+    let mut files: Vec<_> = grants
+        .map(|file| (file.to_owned(), false))
+        .into_iter()
+        .collect();
+    match file {
+        Some(file) => files.push((file.to_owned(), true)),
+        None => files.extend(
+            [user_file(), Some(PathBuf::from("toolhold.toml"))]
+                .into_iter()
+                .flatten()
+                .map(|file| (file, false)),
+        ),
+    }
     for (path, required) in files {
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
@@ -285,11 +312,10 @@ fn flatten(table: &Table) -> Vec<(String, Value)> {
             } else {
                 format!("{prefix}.{name}")
             };
-            let free = key
-                .split('.')
-                .next()
-                .is_some_and(|first| NAMED.contains(&first))
-                && name == "environment";
+            let free = matches!(
+                key.split('.').collect::<Vec<_>>().as_slice(),
+                ["module", _, leaf] if MODULE.contains(leaf)
+            );
             match value {
                 Value::Table(inner) if !free => walk(&key, inner, out),
                 _ => out.push((key, value.clone())),
@@ -333,6 +359,7 @@ mod tests {
         file.write_all(text.as_bytes()).unwrap();
         merge(
             Some(file.path()),
+            None,
             flags,
             variables
                 .iter()

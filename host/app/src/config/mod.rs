@@ -7,7 +7,7 @@ mod layers;
 mod types;
 
 pub use layers::{ConfigError, Flags, Setting};
-pub use types::{Config, Endpoint};
+pub use types::{COMPILER_COMMAND, Config, Endpoint};
 
 /// Merges the layers and validates the result.
 ///
@@ -17,7 +17,31 @@ pub fn load(
     file: Option<&std::path::Path>,
     flags: &Flags,
 ) -> Result<(Config, Vec<Setting>), ConfigError> {
-    let merged = layers::merge(file, flags, std::env::vars())?;
-    let config = types::validate(&merged)?;
+    // Where the granted capabilities lie is itself a setting.
+    let merged = layers::merge(file, None, flags, std::env::vars())?;
+    let grants = types::validate(&merged)?.grants_file();
+    let merged = layers::merge(file, Some(&grants), flags, std::env::vars())?;
+    let mut config = types::validate(&merged)?;
+    config.given = Given {
+        file: file.map(std::path::Path::to_owned),
+        flags: flags.clone(),
+    };
     Ok((config, merged.settings()))
+}
+
+/// What a configuration was loaded with, besides what lies on disk and in the environment.
+#[derive(Debug, Clone, Default)]
+struct Given {
+    file: Option<std::path::PathBuf>,
+    flags: Flags,
+}
+
+impl Config {
+    /// The configuration as it is now.
+    ///
+    /// # Errors
+    /// As [`load`].
+    pub fn again(&self) -> Result<Self, ConfigError> {
+        load(self.given.file.as_deref(), &self.given.flags).map(|(config, _)| config)
+    }
 }

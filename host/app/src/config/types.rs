@@ -3,13 +3,18 @@
 use crate::config::layers::{ConfigError, Merged};
 use etcetera::BaseStrategy as _;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toolhold_agent::{Contract, Settings, Shape};
 use toolhold_sandbox::{
-    Access, DirectoryGrant, EngineConfig, Grant, Limits, LimitsRequest, ModulePolicy, Policy,
+    Access, Approvals, Clocks, Compiler, CompilerProcess, DirectoryGrant, EngineConfig, Grant,
+    KeyValueGrant, Limits, LimitsRequest, LogLevel, ModulePolicy, Policy, Randomness, ScratchGrant,
+    Storage, Trust,
 };
+
+/// The command that makes this binary the compiler's process.
+pub const COMPILER_COMMAND: &str = "compile-component";
 
 /// Everything the host was told.
 #[derive(Debug, Clone, Deserialize)]
@@ -23,7 +28,13 @@ pub struct Config {
     ceiling: LimitsRequest,
     #[serde(default)]
     module: BTreeMap<String, ModuleTable>,
+    compiler: CompilerTable,
     paths: PathsTable,
+    /// Modules that were given something on the command line.
+    #[serde(skip)]
+    one_off: BTreeSet<String>,
+    #[serde(skip)]
+    pub(super) given: super::Given,
 }
 
 /// A model behind an OpenAI-compatible server.
@@ -61,13 +72,38 @@ struct ModulesTable {
     folder: PathBuf,
     max_component_bytes: u64,
     concurrent_calls: u32,
+    waiting_calls: u32,
+    calls_per_minute: u32,
+    approval: Approval,
+}
+
+/// When a module needs a person's approval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Approval {
+    FirstSight,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct CompilerTable {
+    own_process: bool,
+    timeout_ms: u64,
+    memory_bytes: u64,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 struct ModuleTable {
     directories: Vec<DirectoryTable>,
+    scratch: Option<ScratchGrant>,
     environment: BTreeMap<String, String>,
+    key_value: Option<KeyValueGrant>,
+    tools: Vec<String>,
+    clocks: Clocks,
+    randomness: Randomness,
+    log_level: LogLevel,
     limits: LimitsRequest,
 }
 
@@ -78,6 +114,7 @@ struct DirectoryTable {
     guest: String,
     #[serde(default)]
     access: Access,
+    quota_bytes: Option<u64>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -92,7 +129,7 @@ pub fn validate(merged: &Merged) -> Result<Config, ConfigError> {
         origin: merged.origin(key),
         reason,
     };
-    let config: Config =
+    let mut config: Config =
         toml::Value::Table(merged.table())
             .try_into()
             .map_err(|error: toml::de::Error| {
@@ -104,6 +141,7 @@ pub fn validate(merged: &Merged) -> Result<Config, ConfigError> {
                     .map_or((text.as_str(), ""), |(r, k)| (r, k.trim_end_matches('`')));
                 value(key, reason.to_owned())
             })?;
+    config.one_off = merged.granted_by_flags();
     if !config.endpoints.contains_key(&config.endpoint) {
         let names: Vec<_> = config.endpoints.keys().cloned().collect();
         return Err(value(
@@ -172,8 +210,23 @@ impl Config {
             .unwrap_or(512 << 20);
         EngineConfig {
             concurrent_calls: self.modules.concurrent_calls,
+            waiting_calls: self.modules.waiting_calls,
+            calls_per_minute: self.modules.calls_per_minute,
             max_memory_bytes: usize::try_from(largest).unwrap_or(usize::MAX),
-            ..EngineConfig::default()
+            compiler: self.compiler(),
+        }
+    }
+
+    fn compiler(&self) -> Compiler {
+        let table = &self.compiler;
+        match std::env::current_exe() {
+            Ok(program) if table.own_process => Compiler::Process(CompilerProcess {
+                program,
+                arguments: vec![COMPILER_COMMAND.into()],
+                timeout: Duration::from_millis(table.timeout_ms),
+                memory_bytes: table.memory_bytes,
+            }),
+            _ => Compiler::InProcess,
         }
     }
 
@@ -182,34 +235,50 @@ impl Config {
             .module
             .iter()
             .map(|(name, table)| {
-                let directories = table
-                    .directories
-                    .iter()
-                    .map(|d| DirectoryGrant {
-                        host: d.host.clone(),
-                        guest: d.guest.clone(),
-                        access: d.access,
-                    })
-                    .collect();
-                let environment = table.environment.clone().into_iter().collect();
-                (
-                    name.clone(),
-                    ModulePolicy {
-                        limits: table.limits.clone(),
-                        grant: Grant {
-                            directories,
-                            environment,
-                        },
-                    },
-                )
+                let policy = ModulePolicy {
+                    limits: table.limits.clone(),
+                    grant: table.grant(),
+                    one_off: self.one_off.contains(name),
+                };
+                (name.clone(), policy)
             })
             .collect();
+        let kept = self.state_folder().join("modules");
         Policy {
             limits: Limits::default().overridden(&self.limits),
             ceiling: Limits::default_ceiling().overridden(&self.ceiling),
             max_component_bytes: self.modules.max_component_bytes,
+            trust: match self.modules.approval {
+                Approval::Never => Trust::All,
+                asked => Trust::Approved {
+                    approvals: self.approvals(),
+                    first_sight: asked == Approval::FirstSight,
+                },
+            },
+            storage: Storage {
+                scratch: Some(kept.join("scratch")),
+                key_value: Some(kept.join("key-value")),
+            },
             modules,
         }
+    }
+
+    /// Where approvals are kept: those of one modules folder say nothing of another's modules.
+    pub fn approvals(&self) -> Approvals {
+        let folder = &self.modules.folder;
+        let absolute = folder
+            .canonicalize()
+            .or_else(|_| std::path::absolute(folder))
+            .unwrap_or_else(|_| folder.clone());
+        let bytes = absolute.as_os_str().as_encoded_bytes();
+        let name = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_URL, bytes);
+        let approvals = self.state_folder().join("approvals");
+        Approvals::new(approvals.join(name.simple().to_string()))
+    }
+
+    /// The file that `toolhold modules grant` writes.
+    pub fn grants_file(&self) -> PathBuf {
+        self.state_folder().join("grants.toml")
     }
 
     /// Where compiled modules and toolchains are kept.
@@ -225,6 +294,27 @@ impl Config {
             &self.paths.state,
             base.map(|base| base.state_dir().unwrap_or_else(|| base.data_dir())),
         )
+    }
+}
+
+impl ModuleTable {
+    fn grant(&self) -> Grant {
+        let directories = self.directories.iter().map(|d| DirectoryGrant {
+            host: d.host.clone(),
+            guest: d.guest.clone(),
+            access: d.access,
+            quota_bytes: d.quota_bytes,
+        });
+        Grant {
+            directories: directories.collect(),
+            scratch: self.scratch.clone(),
+            environment: self.environment.clone(),
+            key_value: self.key_value.clone(),
+            tools: self.tools.clone(),
+            clocks: self.clocks,
+            randomness: self.randomness,
+            log_level: self.log_level,
+        }
     }
 }
 

@@ -1,0 +1,124 @@
+//! `toolhold modules approve` and `diff`: a person looks at what changed, and decides.
+
+use super::{inspect, load, module};
+use crate::cli::Exit;
+use crate::cli::style::{bad, bold, dim, good, plain};
+use crate::config::Config;
+use anyhow::{Context as _, Result, bail};
+use similar::{ChangeTag, TextDiff};
+use std::io::{IsTerminal as _, Write as _};
+use toolhold_sandbox::{Change, Module, Standing};
+
+/// Shows each module's changes, asks, and approves.
+pub async fn approve(config: &Config, names: &[String], yes: bool) -> Result<Exit> {
+    let only = match names {
+        [one] => Some(one.as_str()),
+        _ => None,
+    };
+    let registry = load(config, only).await?;
+    let wanted = if names.is_empty() {
+        let waits = |module: &std::sync::Arc<Module>| !module.standing().may_run();
+        registry.modules().into_iter().filter(waits).collect()
+    } else {
+        names
+            .iter()
+            .map(|name| module(&registry, name))
+            .collect::<Result<Vec<_>>>()?
+    };
+    if wanted.is_empty() {
+        println!("no module waits for approval");
+    }
+    for module in &wanted {
+        match module.standing() {
+            Standing::Pending { changes } => {
+                println!("{}", bold(&module.slot));
+                if changes.is_empty() {
+                    inspect::inspect(module, false)?;
+                } else {
+                    show(&changes);
+                }
+            }
+            Standing::Approved => {
+                println!("{} is approved already", module.slot);
+                continue;
+            }
+            Standing::Trusted => bail!(
+                "modules.approval is \"never\": every module is trusted, there is nothing to approve"
+            ),
+        }
+        if !yes && !confirmed(&format!("approve {} as it is now?", module.slot))? {
+            println!("{} stays disabled", module.slot);
+            continue;
+        }
+        registry
+            .approve(module)
+            .await
+            .with_context(|| format!("the approval of {} cannot be kept", module.slot))?;
+        println!("{} {}", good("approved:"), module.slot);
+    }
+    Ok(Exit::Ok)
+}
+
+/// What changed since the approval; [`Exit::Failed`] if something did.
+pub async fn diff(config: &Config, name: &str, json: bool) -> Result<Exit> {
+    let registry = load(config, Some(name)).await?;
+    let module = module(&registry, name)?;
+    let standing = module.standing();
+    if json {
+        println!("{}", serde_json::to_string_pretty(&standing)?);
+    } else if let Standing::Pending { changes } = &standing {
+        if changes.is_empty() {
+            println!("{} was never approved", module.slot);
+        }
+        show(changes);
+    } else {
+        println!("{} is what was approved", module.slot);
+    }
+    Ok(if standing.may_run() {
+        Exit::Ok
+    } else {
+        Exit::Failed
+    })
+}
+
+fn show(changes: &[Change]) {
+    for change in changes {
+        let what = plain(&change.what);
+        match (&change.before, &change.after) {
+            (Some(before), Some(after)) => {
+                println!("  {what} changed");
+                let (before, after) = (plain(before), plain(after));
+                for line in TextDiff::from_lines(&before, &after).iter_all_changes() {
+                    let text = line.value().trim_end_matches('\n');
+                    println!(
+                        "    {}",
+                        match line.tag() {
+                            ChangeTag::Delete => bad(&format!("- {text}")),
+                            ChangeTag::Insert => good(&format!("+ {text}")),
+                            ChangeTag::Equal => dim(&format!("  {text}")),
+                        }
+                    );
+                }
+            }
+            (None, after) => {
+                println!("  {what} is new");
+                for line in plain(after.as_deref().unwrap_or_default()).lines() {
+                    println!("    {}", good(&format!("+ {line}")));
+                }
+            }
+            (Some(_), None) => println!("  {what} is gone"),
+        }
+    }
+}
+
+/// Asks at a terminal. Elsewhere nobody can answer, and silence is no consent.
+fn confirmed(question: &str) -> Result<bool> {
+    if !std::io::stdin().is_terminal() {
+        bail!("{question} Say so with --yes: this is no terminal");
+    }
+    print!("{question} [y/N] ");
+    std::io::stdout().flush()?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    Ok(["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str()))
+}

@@ -1,0 +1,144 @@
+//! `toolhold modules call`.
+
+use super::{load, module};
+use crate::cli::style::{bad, dim, plain};
+use crate::cli::{Exit, build, view};
+use crate::config::Config;
+use crate::tools;
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Value, json};
+use std::io::Read as _;
+use std::path::Path;
+use toolhold_agent::ToolUsage;
+use toolhold_agent::guard::Validator;
+use toolhold_sandbox::{CallError, CallReport, Caller, Invocation, LoadError, Output, Registry};
+
+/// Calls `tool`, building its module first if it only lacks that.
+pub async fn call(
+    config: &Config,
+    tool: &str,
+    arguments: &str,
+    session: &str,
+    json: bool,
+) -> Result<Exit> {
+    let Some((name, _)) = tool.rsplit_once('.') else {
+        bail!("{tool:?}: expected MODULE.TOOL; see `toolhold modules list`");
+    };
+    let arguments: Value =
+        serde_json::from_str(&text(arguments)?).context("the arguments are not JSON")?;
+    let mut registry = load(config, Some(name)).await?;
+    if let Some(folder) = unbuilt(&registry) {
+        let built = build::one(config, Path::new(&folder)).await?;
+        eprintln!(
+            "{}",
+            dim(&format!(
+                "built {} on its first use",
+                built.component.display()
+            ))
+        );
+        registry = load(config, Some(name)).await?;
+    }
+    let module = module(&registry, name)?;
+    let full = tool
+        .rsplit_once('.')
+        .map(|(_, tool)| format!("{}.{tool}", module.name));
+    let Some(spec) = module
+        .tools
+        .iter()
+        .find(|spec| Some(&spec.name) == full.as_ref())
+    else {
+        let names: Vec<_> = module.tools.iter().map(|spec| spec.name.as_str()).collect();
+        bail!(
+            "module {name} has no tool {tool:?}; it has {}",
+            names.join(", ")
+        );
+    };
+    let fits = Validator::new(&spec.input_schema).and_then(|validator| validator.check(&arguments));
+    let id = uuid::Uuid::now_v7().to_string();
+    let report = match fits {
+        Ok(()) => {
+            registry
+                .call(&Invocation {
+                    id: &id,
+                    tool,
+                    arguments: &arguments,
+                    context: &[],
+                    timeout: None,
+                    caller: Caller {
+                        tenant: "",
+                        session,
+                    },
+                })
+                .await
+        }
+        Err(reason) => CallReport::refused(CallError::Arguments { reason }),
+    };
+    show(&report, json)
+}
+
+/// The folder of the module that was asked for, if it only lacks building and building it cannot run
+/// native code: Python and JavaScript are compiled inside a sandbox of their toolchain's; a Rust
+/// crate may bring a build script, so that takes an explicit `toolhold build`.
+fn unbuilt(registry: &Registry) -> Option<String> {
+    registry
+        .failures()
+        .into_iter()
+        .find_map(|failed| match &failed.error {
+            LoadError::Missing {
+                language: Some(language),
+                ..
+            } if language != "rust" => Some(failed.origin.clone()),
+            _ => None,
+        })
+}
+
+fn text(arguments: &str) -> Result<String> {
+    if arguments != "-" {
+        return Ok(arguments.to_owned());
+    }
+    let mut text = String::new();
+    std::io::stdin()
+        .read_to_string(&mut text)
+        .context("the arguments cannot be read from stdin")?;
+    Ok(text)
+}
+
+fn show(report: &CallReport, json: bool) -> Result<Exit> {
+    let exit = if report.result.is_ok() {
+        Exit::Ok
+    } else {
+        Exit::Tool
+    };
+    if json {
+        let (key, outcome) = match &report.result {
+            Ok(output) => ("result", serde_json::to_value(output)?),
+            Err(error) => (
+                "error",
+                json!({"kind": error.kind(), "class": error.class(), "message": error.to_string()}),
+            ),
+        };
+        let whole = json!({key: outcome, "usage": report.usage, "stdout": report.stdout, "stderr": report.stderr, "logs": report.logs});
+        println!("{}", serde_json::to_string_pretty(&whole)?);
+        return Ok(exit);
+    }
+    for line in tools::printed(report) {
+        eprintln!("{}", dim(&plain(&line)));
+    }
+    match &report.result {
+        Ok(Output::Value(value) | Output::Message(value)) => {
+            println!("{}", plain(&view::answer(value)));
+        }
+        Err(error) => eprintln!(
+            "{} {}",
+            bad(&format!("{}:", error.kind())),
+            plain(&error.to_string())
+        ),
+    }
+    let usage = ToolUsage {
+        duration_us: u64::try_from(report.usage.duration.as_micros()).unwrap_or(u64::MAX),
+        fuel: report.usage.fuel,
+        memory_bytes: report.usage.memory_bytes,
+    };
+    eprintln!("{}", dim(&view::cost(&usage)));
+    Ok(exit)
+}

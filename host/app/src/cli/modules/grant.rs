@@ -1,0 +1,226 @@
+//! `toolhold modules grant` and `revoke`: what a module is given for good.
+//!
+//! Grants are kept in a file of their own in the state folder, with the same keys as `[module.NAME]` of
+//! the configuration, and lie below it: what an operator wrote by hand wins.
+
+use super::{load, module};
+use crate::cli::style::{bold, good, plain, warn};
+use crate::cli::{Exit, directory};
+use crate::config::Config;
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use std::path::Path;
+use toml::{Table, Value};
+use toolhold_sandbox::{Approval, Module, Standing};
+
+#[derive(Debug, Args)]
+pub struct GrantArgs {
+    /// The module's name.
+    name: String,
+    /// A directory: HOST[:GUEST[:rw]].
+    #[arg(long = "with-dir", value_name = "DIR")]
+    directories: Vec<String>,
+    /// The most bytes that the directories may hold.
+    #[arg(long, value_name = "BYTES", requires = "directories")]
+    quota: Option<i64>,
+    /// A variable: NAME=VALUE.
+    #[arg(long = "with-env", value_name = "VARIABLE")]
+    environment: Vec<String>,
+    /// A directory of its own for every call, or with --keep for every session.
+    #[arg(long)]
+    scratch: bool,
+    /// Keep scratch files between the calls of a session.
+    #[arg(long, requires = "scratch")]
+    keep: bool,
+    /// Keys and values that outlive a call.
+    #[arg(long)]
+    key_value: bool,
+    /// A tool of another module, or all of a module's.
+    #[arg(long = "with-tool", value_name = "TOOL")]
+    tools: Vec<String>,
+}
+
+/// Writes the grants down, and approves the module with them if only they changed.
+pub async fn grant(config: &Config, args: &GrantArgs) -> Result<Exit> {
+    let before = load(config, Some(&args.name)).await?;
+    let then = module(&before, &args.name)?;
+    let path = config.grants_file();
+    let mut file = read(&path)?;
+    let given = entry(&mut file, &args.name)?;
+    let nothing = given.len();
+    put(given, args, &then)?;
+    if given.len() == nothing && args.is_empty() {
+        bail!(
+            "nothing to grant: name it, such as --with-dir ./notes:/data:rw or --scratch; \
+             `toolhold modules inspect {}` says what it asks for",
+            args.name
+        );
+    }
+    write(&path, &file)?;
+
+    let config = config.again()?;
+    let registry = load(&config, Some(&args.name)).await?;
+    let now = module(&registry, &args.name)?;
+    println!("{} may", bold(&now.name));
+    for sentence in now.grant().sentences() {
+        println!("  {}", plain(&sentence));
+    }
+    match now.standing() {
+        // The person who gives this has decided about it; about other changes nobody was asked.
+        Standing::Pending { changes } if changes.iter().all(|c| c.what.starts_with("grant: ")) => {
+            let fresh = changes.is_empty();
+            registry
+                .approve(&now)
+                .await
+                .context("the approval cannot be kept")?;
+            let with = if fresh {
+                "approved as it is"
+            } else {
+                "approved with this grant"
+            };
+            println!("{}", good(with));
+        }
+        Standing::Pending { .. } => println!(
+            "{} {}; see `toolhold modules approve {}`",
+            warn("still disabled:"),
+            plain(&now.standing().reason()),
+            now.slot
+        ),
+        Standing::Approved | Standing::Trusted => {}
+    }
+    Ok(Exit::Ok)
+}
+
+/// Takes back what `grant` gave, and the approval with it.
+pub async fn revoke(config: &Config, name: &str) -> Result<Exit> {
+    let path = config.grants_file();
+    let mut file = read(&path)?;
+    let given = file
+        .get_mut("module")
+        .and_then(Value::as_table_mut)
+        .and_then(|modules| modules.remove(name));
+    if given.is_some() {
+        write(&path, &file)?;
+    }
+    let registry = load(config, Some(name)).await?;
+    let module = module(&registry, name)?;
+    let approvals = config.approvals();
+    approvals
+        .put(&Approval::revoked(&module.slot))
+        .context("the approval cannot be taken back")?;
+    println!("{name} has nothing any more that `grant` gave it, and is disabled");
+    let config = config.again()?;
+    if !load(&config, Some(name))
+        .await?
+        .module(name)
+        .is_none_or(|m| m.grant().is_empty())
+    {
+        println!(
+            "{} the configuration still gives it something: see [module.{name}]",
+            warn("note:")
+        );
+    }
+    Ok(Exit::Ok)
+}
+
+impl GrantArgs {
+    fn is_empty(&self) -> bool {
+        self.directories.is_empty()
+            && self.environment.is_empty()
+            && self.tools.is_empty()
+            && !self.scratch
+            && !self.key_value
+    }
+}
+
+/// Adds what the arguments give to what was given before.
+fn put(given: &mut Table, args: &GrantArgs, module: &Module) -> Result<()> {
+    let asks = &module.manifest.grants;
+    for text in &args.directories {
+        let mut value = directory(text);
+        if let Value::Table(table) = &mut value {
+            // Relative to where this is said, not to where it will be read.
+            let host = table["host"].as_str().unwrap_or_default();
+            let host = std::path::absolute(host).with_context(|| format!("--with-dir {text}"))?;
+            table.insert("host".into(), host.display().to_string().into());
+            if let Some(quota) = args.quota {
+                table.insert("quota_bytes".into(), quota.into());
+            }
+            let guest = table["guest"].clone();
+            list(given, "directories")?.retain(|other| other.get("guest") != Some(&guest));
+        }
+        list(given, "directories")?.push(value);
+    }
+    for text in &args.environment {
+        let Some((name, value)) = text.split_once('=') else {
+            bail!("--with-env {text}: expected NAME=VALUE");
+        };
+        table(given, "environment")?.insert(name.into(), value.into());
+    }
+    for tool in &args.tools {
+        let tools = list(given, "tools")?;
+        if !tools.iter().any(|known| known.as_str() == Some(tool)) {
+            tools.push(tool.as_str().into());
+        }
+    }
+    if args.scratch {
+        let scratch = table(given, "scratch")?;
+        if let Some(wish) = &asks.scratch {
+            scratch.insert("guest".into(), wish.guest.as_str().into());
+            let quota = i64::try_from(wish.quota_bytes).unwrap_or(i64::MAX);
+            scratch.insert("quota_bytes".into(), quota.into());
+        }
+        if args.keep {
+            scratch.insert("keep".into(), "session".into());
+        }
+    }
+    if args.key_value {
+        let key_value = table(given, "key_value")?;
+        if let Some(wish) = &asks.key_value {
+            let quota = i64::try_from(wish.quota_bytes).unwrap_or(i64::MAX);
+            key_value.insert("quota_bytes".into(), quota.into());
+        }
+    }
+    Ok(())
+}
+
+fn entry<'a>(file: &'a mut Table, name: &str) -> Result<&'a mut Table> {
+    table(table(file, "module")?, name)
+}
+
+fn table<'a>(parent: &'a mut Table, key: &str) -> Result<&'a mut Table> {
+    parent
+        .entry(key.to_owned())
+        .or_insert_with(|| Value::Table(Table::new()))
+        .as_table_mut()
+        .with_context(|| format!("{key} in the file of grants is no table"))
+}
+
+fn list<'a>(parent: &'a mut Table, key: &str) -> Result<&'a mut Vec<Value>> {
+    parent
+        .entry(key.to_owned())
+        .or_insert_with(|| Value::Array(Vec::new()))
+        .as_array_mut()
+        .with_context(|| format!("{key} in the file of grants is no list"))
+}
+
+fn read(path: &Path) -> Result<Table> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => text
+            .parse()
+            .with_context(|| format!("{} is damaged", path.display())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Table::new()),
+        Err(error) => Err(error).with_context(|| format!("{} cannot be read", path.display())),
+    }
+}
+
+/// In one step: whoever reads it sees all of it or what was there before.
+fn write(path: &Path, file: &Table) -> Result<()> {
+    let unwritable = || format!("{} cannot be written", path.display());
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).with_context(unwritable)?;
+    }
+    let unfinished = path.with_extension(format!("{}.part", std::process::id()));
+    std::fs::write(&unfinished, toml::to_string_pretty(file)?).with_context(unwritable)?;
+    std::fs::rename(&unfinished, path).with_context(unwritable)
+}

@@ -1,0 +1,115 @@
+//! `toolhold modules inspect`.
+
+use crate::cli::Exit;
+use crate::cli::style::{bad, bold, bytes, count, dim, plain, warn};
+use anyhow::Result;
+use serde_json::{Value, json};
+use toolhold_sandbox::{Module, Standing};
+
+/// Everything about a module as JSON.
+pub fn describe(module: &Module) -> Value {
+    json!({
+        "name": module.name,
+        "version": module.version.as_ref().map(ToString::to_string),
+        "origin": module.origin,
+        "digest": module.digest,
+        "bytes": module.size,
+        "kind": module.kind,
+        "tools": module.tools,
+        "refused": module.refused.iter().map(|(export, reason)| json!({"export": export, "reason": reason})).collect::<Vec<_>>(),
+        "imports": module.imports,
+        "limits": module.limits,
+        "asks_for": module.manifest.grants,
+        "granted": module.grant(),
+        "may": module.grant().sentences(),
+        "standing": module.standing(),
+        "counters": module.counters(),
+    })
+}
+
+/// Everything about a module for a person.
+pub fn inspect(module: &Module, json: bool) -> Result<Exit> {
+    if json {
+        println!("{}", serde_json::to_string_pretty(&describe(module))?);
+        return Ok(Exit::Ok);
+    }
+    let manifest = &module.manifest;
+    println!(
+        "{} {}",
+        bold(&module.name),
+        manifest.version.as_deref().unwrap_or_default()
+    );
+    if let Some(description) = &manifest.description {
+        println!("{}", plain(description));
+    }
+    println!(
+        "{}  {}  {:?}",
+        module.origin,
+        bytes(module.size),
+        module.digest
+    );
+    println!("\n{}", bold("tools"));
+    for tool in &module.tools {
+        println!(
+            "  {}\n    {}",
+            bold(&tool.name),
+            plain(&tool.description).replace('\n', "\n    ")
+        );
+        println!("    arguments {}", plain(&tool.input_schema.to_string()));
+        if let Some(output) = &tool.output_schema {
+            println!("    returns   {}", plain(&output.to_string()));
+        }
+    }
+    for (export, reason) in &module.refused {
+        println!(
+            "  {} {}: {}",
+            bad("not a tool:"),
+            plain(export),
+            plain(reason)
+        );
+    }
+    println!("\n{}", bold("limits of a call"));
+    for limit in module.limits.entries() {
+        println!(
+            "  {:<20} {:>17}  {}",
+            limit.name,
+            count(limit.value),
+            dim(limit.bounds)
+        );
+    }
+    println!("\n{}", bold("what it may do"));
+    println!("  compute, within its limits, on what it is given in a call");
+    for sentence in module.grant().sentences() {
+        println!("  {}", plain(&sentence));
+    }
+    if module.grant().is_empty() {
+        println!("  nothing else: no files, no variables, no network, no other tools");
+    }
+    println!("\n{}", bold("what it asks for"));
+    let wishes = manifest.grants.wishes();
+    if wishes.is_empty() {
+        println!("  nothing");
+    }
+    for wish in &wishes {
+        println!("  to {}: {}", plain(&wish.to), plain(&wish.reason));
+    }
+    if !wishes.is_empty() {
+        let how = format!(
+            "give it with `toolhold modules grant {0}`, or for one command with flags such as --dir {0}=HOST:GUEST:rw",
+            module.name
+        );
+        println!("  {}", dim(&how));
+    }
+    println!("\n{}", bold("approval"));
+    let standing = module.standing();
+    match &standing {
+        Standing::Trusted => {
+            println!("  everything is trusted here (modules.approval = \"never\")")
+        }
+        Standing::Approved => println!("  approved as it is"),
+        Standing::Pending { .. } => {
+            println!("  {} {}", warn("disabled:"), plain(&standing.reason()));
+        }
+    }
+    Ok(Exit::Ok)
+}

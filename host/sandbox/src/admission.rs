@@ -1,0 +1,271 @@
+//! Places for running calls, handed out fairly.
+//!
+//! The engine's pool has a fixed number of places, and an exhausted pool is an error, so every call
+//! takes a place here first. A first-come queue would let one module with a thousand waiting calls
+//! starve all others; so waiting calls stand in lanes, one for each module and tenant, and free places
+//! go round the lanes. No module holds more places than its own limit.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use tokio::sync::oneshot;
+use tokio::time::timeout_at;
+
+/// Who asks for a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Lane {
+    pub module: u64,
+    /// Callers of one module that should not starve each other: a tenant, as a hash.
+    pub caller: u64,
+}
+
+/// Why there is no place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The deadline passed in the queue.
+    Deadline,
+    /// The queue itself is full.
+    Full,
+}
+
+/// The places of an engine and the queue before them.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    places: usize,
+    most_waiting: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    free: usize,
+    waiting: usize,
+    /// Calls of each module that run now.
+    running: HashMap<u64, usize>,
+    lanes: HashMap<Lane, VecDeque<Waiter>>,
+    /// Lanes with somebody in them; the next to be served is in front.
+    round: VecDeque<Lane>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    /// The module's own limit as the call knew it.
+    most: usize,
+    place: oneshot::Sender<Place>,
+}
+
+/// The right to run one call; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    admission: Arc<Admission>,
+    module: u64,
+}
+
+impl Admission {
+    pub fn new(places: usize, most_waiting: usize) -> Arc<Self> {
+        let state = State {
+            free: places,
+            ..State::default()
+        };
+        Arc::new(Self {
+            places,
+            most_waiting,
+            state: Mutex::new(state),
+        })
+    }
+
+    /// All places, taken or not.
+    pub fn places(&self) -> usize {
+        self.places
+    }
+
+    pub fn free(&self) -> usize {
+        self.lock().free
+    }
+
+    pub fn waiting(&self) -> usize {
+        self.lock().waiting
+    }
+
+    /// Waits for a place until `deadline`. At most `most` calls of the lane's module run at a time.
+    pub async fn enter(
+        self: &Arc<Self>,
+        lane: Lane,
+        most: usize,
+        deadline: Instant,
+    ) -> Result<Place, Refusal> {
+        let receiver = {
+            let mut state = self.lock();
+            let has_room = state.running.get(&lane.module).copied().unwrap_or(0) < most;
+            // Whoever waits for a place goes first; whoever waits for its own module's limit does
+            // not stand in anybody's way.
+            if has_room && state.free > 0 && !state.lanes.contains_key(&lane) {
+                state.take(lane.module);
+                return Ok(self.place(lane.module));
+            }
+            if state.waiting >= self.most_waiting {
+                return Err(Refusal::Full);
+            }
+            let (place, receiver) = oneshot::channel();
+            state.waiting += 1;
+            let queue = state.lanes.entry(lane).or_default();
+            let first = queue.is_empty();
+            queue.push_back(Waiter { most, place });
+            if first {
+                state.round.push_back(lane);
+            }
+            receiver
+        };
+        // A place that was given but not taken (the caller left, the deadline passed) comes back when
+        // the channel drops it.
+        match timeout_at(deadline.into(), receiver).await {
+            Ok(Ok(place)) => Ok(place),
+            Ok(Err(_)) | Err(_) => Err(Refusal::Deadline),
+        }
+    }
+
+    fn place(self: &Arc<Self>, module: u64) -> Place {
+        Place {
+            admission: self.clone(),
+            module,
+        }
+    }
+
+    fn leave(self: &Arc<Self>, module: u64) {
+        let mut served = Vec::new();
+        {
+            let mut state = self.lock();
+            state.free += 1;
+            if let Some(count) = state.running.get_mut(&module) {
+                *count -= 1;
+                if *count == 0 {
+                    state.running.remove(&module);
+                }
+            }
+            while let Some((module, waiter)) = state.next() {
+                if waiter.place.is_closed() {
+                    continue;
+                }
+                state.take(module);
+                served.push((module, waiter));
+            }
+        }
+        // Outside the lock: a caller that has just left drops its place here, which locks again.
+        for (module, waiter) in served {
+            drop(waiter.place.send(self.place(module)));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn take(&mut self, module: u64) {
+        self.free -= 1;
+        *self.running.entry(module).or_default() += 1;
+    }
+
+    /// The next waiter that may run, going round the lanes.
+    fn next(&mut self) -> Option<(u64, Waiter)> {
+        if self.free == 0 {
+            return None;
+        }
+        for _ in 0..self.round.len() {
+            let lane = self.round.pop_front()?;
+            let running = self.running.get(&lane.module).copied().unwrap_or(0);
+            let queue = self.lanes.get_mut(&lane)?;
+            let may_run = queue.front().is_some_and(|waiter| running < waiter.most);
+            let waiter = if may_run { queue.pop_front() } else { None };
+            if queue.is_empty() {
+                self.lanes.remove(&lane);
+            } else {
+                self.round.push_back(lane);
+            }
+            if let Some(waiter) = waiter {
+                self.waiting -= 1;
+                return Some((lane.module, waiter));
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.admission.leave(self.module);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn lane(module: u64) -> Lane {
+        Lane { module, caller: 0 }
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(5)
+    }
+
+    #[tokio::test]
+    async fn places_go_round_the_modules() {
+        let admission = Admission::new(1, 100);
+        let held = admission.enter(lane(0), 9, soon()).await.unwrap();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut calls = Vec::new();
+        for module in [1, 1, 1, 1, 2] {
+            let (admission, order) = (admission.clone(), order.clone());
+            calls.push(tokio::spawn(async move {
+                let place = admission.enter(lane(module), 9, soon()).await.unwrap();
+                order.lock().unwrap().push(module);
+                drop(place);
+            }));
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(admission.waiting(), 5);
+        drop(held);
+        for call in calls {
+            call.await.unwrap();
+        }
+        // Module 2 came last and does not wait for all of module 1.
+        assert_eq!(*order.lock().unwrap(), [1, 2, 1, 1, 1]);
+        assert_eq!((admission.free(), admission.waiting()), (1, 0));
+    }
+
+    #[tokio::test]
+    async fn a_module_at_its_limit_leaves_places_to_others() {
+        let admission = Admission::new(4, 100);
+        let _one = admission.enter(lane(1), 1, soon()).await.unwrap();
+        let early = Instant::now() + Duration::from_millis(20);
+        assert_eq!(
+            admission.enter(lane(1), 1, early).await.unwrap_err(),
+            Refusal::Deadline
+        );
+        let _other = admission.enter(lane(2), 1, soon()).await.unwrap();
+        assert_eq!(admission.free(), 2);
+    }
+
+    #[tokio::test]
+    async fn the_queue_is_bounded_and_leavers_cost_nothing() {
+        let admission = Admission::new(1, 1);
+        let held = admission.enter(lane(1), 9, soon()).await.unwrap();
+        let waiting = tokio::spawn({
+            let admission = admission.clone();
+            async move { admission.enter(lane(1), 9, soon()).await }
+        });
+        tokio::task::yield_now().await;
+        assert_eq!(
+            admission.enter(lane(2), 9, soon()).await.unwrap_err(),
+            Refusal::Full
+        );
+        waiting.abort();
+        assert!(waiting.await.is_err());
+        drop(held);
+        assert_eq!((admission.free(), admission.waiting()), (1, 0));
+        drop(admission.enter(lane(2), 9, soon()).await.unwrap());
+    }
+}

@@ -1,0 +1,45 @@
+//! What became of a module's calls, counted.
+
+use crate::call::CallReport;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// Totals since the module was loaded.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Counters {
+    pub calls: u64,
+    /// Failed calls by [`crate::CallError::kind`]: each limit has its own.
+    pub errors: BTreeMap<&'static str, u64>,
+    pub fuel: u64,
+    pub host_bytes: u64,
+    /// Microseconds that calls took, and waited of that.
+    pub duration_us: u64,
+    pub queued_us: u64,
+}
+
+/// [`Counters`] that calls add to.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(Mutex<Counters>);
+
+impl Tally {
+    pub fn add(&self, report: &CallReport) {
+        let mut counters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counters.calls += 1;
+        counters.fuel = counters.fuel.saturating_add(report.usage.fuel);
+        counters.host_bytes += report.usage.host_bytes;
+        let micros = |duration: std::time::Duration| u64::try_from(duration.as_micros());
+        counters.duration_us += micros(report.usage.duration).unwrap_or_default();
+        counters.queued_us += micros(report.usage.queued).unwrap_or_default();
+        if let Err(error) = &report.result {
+            *counters.errors.entry(error.kind()).or_default() += 1;
+        }
+    }
+
+    pub fn read(&self) -> Counters {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}

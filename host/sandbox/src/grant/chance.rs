@@ -1,0 +1,81 @@
+//! Clocks and random numbers as a grant allows them.
+
+use super::{Clocks, Randomness};
+use rand::SeedableRng as _;
+use rand::rngs::StdRng;
+use std::time::{Duration, Instant, SystemTime};
+use wasmtime_wasi::{HostMonotonicClock, HostWallClock, WasiCtxBuilder};
+
+pub(super) fn apply(clocks: Clocks, randomness: Randomness, wasi: &mut WasiCtxBuilder) {
+    let precision = Duration::from_micros(clocks.precision_us.max(1));
+    wasi.wall_clock(Wall { precision })
+        .monotonic_clock(Monotonic {
+            precision,
+            start: Instant::now(),
+        });
+    if let Randomness::Seed(seed) = randomness {
+        wasi.secure_random(StdRng::seed_from_u64(seed))
+            .insecure_random(StdRng::seed_from_u64(seed.wrapping_add(1)))
+            .insecure_random_seed(u128::from(seed));
+    }
+}
+
+struct Wall {
+    precision: Duration,
+}
+
+struct Monotonic {
+    precision: Duration,
+    /// The call's own: what a guest reads tells nothing of how long the machine has been up.
+    start: Instant,
+}
+
+impl HostWallClock for Wall {
+    fn resolution(&self) -> Duration {
+        self.precision
+    }
+
+    fn now(&self) -> Duration {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        rounded_down(now.unwrap_or_default(), self.precision)
+    }
+}
+
+impl HostMonotonicClock for Monotonic {
+    fn resolution(&self) -> u64 {
+        nanos(self.precision)
+    }
+
+    fn now(&self) -> u64 {
+        nanos(rounded_down(self.start.elapsed(), self.precision))
+    }
+}
+
+fn rounded_down(time: Duration, precision: Duration) -> Duration {
+    let (time, precision) = (time.as_nanos(), precision.as_nanos().max(1));
+    Duration::from_nanos_u128(time - time % precision)
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_tick_in_steps() {
+        let wall = Wall {
+            precision: Duration::from_millis(10),
+        };
+        assert_eq!(wall.now().as_nanos() % 10_000_000, 0);
+        let monotonic = Monotonic {
+            precision: Duration::from_millis(1),
+            start: Instant::now(),
+        };
+        std::thread::sleep(Duration::from_millis(3));
+        let now = monotonic.now();
+        assert!(now >= 3_000_000 && now % 1_000_000 == 0, "{now}");
+    }
+}

@@ -1,0 +1,223 @@
+//! The modules that are there at one moment, and which of them a name means.
+
+use crate::error::LoadError;
+use crate::folder::Stamp;
+use crate::module::{Module, ToolSpec};
+use semver::VersionReq;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A file or folder that is no module, and why.
+#[derive(Debug)]
+pub struct FailedModule {
+    /// What it would have been called.
+    pub name: String,
+    /// The file or folder.
+    pub origin: String,
+    pub error: LoadError,
+}
+
+/// What became of one file or folder.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Slot {
+    stamp: Option<Stamp>,
+    /// The last form that could be loaded.
+    module: Option<Arc<Module>>,
+    /// Why the present form could not.
+    failure: Option<Arc<FailedModule>>,
+}
+
+impl Slot {
+    pub fn loaded(module: Arc<Module>) -> Self {
+        Self {
+            module: Some(module),
+            ..Self::default()
+        }
+    }
+}
+
+/// All slots, by origin. Never changed in place: readers keep the one they have.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Shelf {
+    slots: BTreeMap<String, Slot>,
+}
+
+impl Shelf {
+    /// Whether what lies at `origin` was seen in this very form.
+    pub fn is_current(&self, origin: &str, stamp: &Stamp) -> bool {
+        self.slots
+            .get(origin)
+            .is_some_and(|slot| slot.stamp.as_ref() == Some(stamp))
+    }
+
+    /// Whether a module from `origin` is there.
+    pub fn holds(&self, origin: &str) -> bool {
+        self.slots
+            .get(origin)
+            .is_some_and(|slot| slot.module.is_some())
+    }
+
+    /// Takes away what came from `folder` and is not there any more; the names of those modules.
+    pub fn retain_origins(&mut self, folder: &Path, found: &[String]) -> Vec<String> {
+        let mut removed = Vec::new();
+        self.slots.retain(|origin, slot| {
+            let stays = !Path::new(origin).starts_with(folder) || found.contains(origin);
+            if !stays && let Some(module) = &slot.module {
+                removed.push(module.name.clone());
+            }
+            stays
+        });
+        removed
+    }
+
+    /// Notes the outcome of loading `origin`: the module's name, or nothing if it is a failure.
+    pub fn put(
+        &mut self,
+        slot: &str,
+        origin: &str,
+        stamp: Option<Stamp>,
+        outcome: Result<Module, LoadError>,
+    ) -> Result<String, ()> {
+        let inserted = outcome.and_then(|module| {
+            let name = module.name.clone();
+            let slot = Slot {
+                stamp,
+                ..Slot::loaded(Arc::new(module))
+            };
+            self.insert(origin, slot).map(|()| name)
+        });
+        inserted.map_err(|error| {
+            self.fail(FailedModule {
+                name: slot.to_owned(),
+                origin: origin.to_owned(),
+                error,
+            });
+            if let Some(slot) = self.slots.get_mut(origin) {
+                slot.stamp = stamp;
+            }
+        })
+    }
+
+    /// Takes away what was fetched as `name`.
+    pub fn forget_fetched(&mut self, name: &str) {
+        self.slots.retain(|origin, slot| {
+            let named = |module: &Arc<Module>| module.name == name;
+            !(origin.starts_with("oci://") && slot.module.as_ref().is_some_and(named))
+        });
+    }
+
+    pub fn fail(&mut self, failure: FailedModule) {
+        let slot = self.slots.entry(failure.origin.clone()).or_default();
+        slot.failure = Some(Arc::new(failure));
+    }
+
+    /// Puts a module in its slot, unless another has its name: whoever was first keeps it. Two
+    /// versions of a name stand side by side.
+    pub fn insert(&mut self, origin: &str, slot: Slot) -> Result<(), LoadError> {
+        if let Some(module) = &slot.module
+            && let Some(holder) = self.slots.iter().find_map(|(other, taken)| {
+                taken
+                    .module
+                    .as_ref()
+                    .filter(|taken| other != origin && clash(taken, module))
+            })
+        {
+            return Err(LoadError::Duplicate {
+                name: module.name.clone(),
+                holder: holder.origin.clone(),
+            });
+        }
+        self.slots.insert(origin.to_owned(), slot);
+        Ok(())
+    }
+
+    pub fn modules(&self) -> Vec<Arc<Module>> {
+        let mut modules: Vec<_> = self
+            .slots
+            .values()
+            .filter_map(|slot| slot.module.clone())
+            .collect();
+        modules.sort_by(|a, b| (&a.name, &b.version).cmp(&(&b.name, &a.version)));
+        modules
+    }
+
+    pub fn failures(&self) -> Vec<Arc<FailedModule>> {
+        self.slots
+            .values()
+            .filter_map(|slot| slot.failure.clone())
+            .collect()
+    }
+
+    /// The newest module that `name` or `name@version` means and that may run, or else the newest.
+    pub fn resolve(&self, name: &str) -> Option<Arc<Module>> {
+        let (name, wanted) = match name.split_once('@') {
+            Some((name, version)) => (name, Some(requirement(version)?)),
+            None => (name, None),
+        };
+        let fitting = self.slots.values().filter_map(|slot| {
+            slot.module.as_ref().filter(|module| {
+                module.name == name
+                    && wanted.as_ref().is_none_or(|wanted| {
+                        module.version.as_ref().is_some_and(|v| wanted.matches(v))
+                    })
+            })
+        });
+        fitting
+            .max_by_key(|module| (module.standing().may_run(), module.version.clone()))
+            .cloned()
+    }
+
+    /// The module of a tool's full name, and the tool's name in it.
+    pub fn find(&self, tool: &str) -> Option<(Arc<Module>, String)> {
+        let (module, tool) = tool.rsplit_once('.')?;
+        Some((self.resolve(module)?, tool.to_owned()))
+    }
+
+    pub fn tools(&self) -> Vec<ToolSpec> {
+        let mut tools = Vec::new();
+        let mut last: Option<String> = None;
+        for module in self.modules() {
+            if last.as_deref() == Some(module.name.as_str()) || !module.standing().may_run() {
+                continue;
+            }
+            last = Some(module.name.clone());
+            tools.extend(module.tools.iter().cloned());
+        }
+        tools
+    }
+}
+
+/// Two modules cannot stand side by side if one of them has no version, or both have the same.
+fn clash(a: &Module, b: &Module) -> bool {
+    a.name == b.name
+        && match (&a.version, &b.version) {
+            (Some(a), Some(b)) => a == b,
+            _ => true,
+        }
+}
+
+/// `1`, `1.2` or `1.2.3`: as exact as it is written.
+fn requirement(written: &str) -> Option<VersionReq> {
+    // In semver's notation `=1.2` is every 1.2.x.
+    VersionReq::parse(&format!("={written}")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use semver::Version;
+
+    #[test]
+    fn a_version_is_as_exact_as_it_is_written() {
+        let fits = |wanted: &str, version: &str| {
+            requirement(wanted)
+                .unwrap()
+                .matches(&Version::parse(version).unwrap())
+        };
+        assert!(fits("1", "1.9.3") && !fits("1", "2.0.0"));
+        assert!(fits("1.2", "1.2.7") && !fits("1.2", "1.3.0"));
+        assert!(fits("1.2.3", "1.2.3") && !fits("1.2.3", "1.2.4"));
+        assert!(requirement("latest").is_none());
+    }
+}

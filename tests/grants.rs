@@ -1,0 +1,222 @@
+//! What each grant gives and what it is like to be without, with a real module that uses every import.
+
+use serde_json::{Value, json};
+use std::path::Path;
+use support::sandbox::{call, call_as, kind, registry, repository};
+use toolhold_sandbox::{
+    Access, Caller, Clocks, DirectoryGrant, Grant, Keep, KeyValueGrant, LogLevel, ModulePolicy,
+    Output, Policy, Randomness, Registry, ScratchGrant, Storage,
+};
+
+/// The probe with `grant`, and the calculator beside it.
+async fn probe(state: &Path, grant: Grant) -> Registry {
+    let mut policy = Policy {
+        storage: Storage {
+            scratch: Some(state.join("scratch")),
+            key_value: Some(state.join("key-value")),
+        },
+        ..Policy::default()
+    };
+    let module = ModulePolicy {
+        grant,
+        ..ModulePolicy::default()
+    };
+    policy.modules.insert("probe".into(), module);
+    let registry = registry(policy);
+    for (name, path) in [
+        ("probe", "tests/components/probe/probe.wasm"),
+        ("calculator", "modules/calculator/calculator.wasm"),
+    ] {
+        let bytes = std::fs::read(repository().join(path)).expect("the component is built");
+        registry.load_bytes(name, bytes).await.expect("it loads");
+    }
+    registry
+}
+
+async fn ok(registry: &Registry, tool: &str, arguments: Value, session: &str) -> Value {
+    let caller = Caller {
+        tenant: "",
+        session,
+    };
+    let report = call_as(registry, tool, arguments, caller).await;
+    match report.result {
+        Ok(Output::Value(value)) => value,
+        other => panic!("{tool}: {other:?}, {:?}", report.stderr),
+    }
+}
+
+async fn refused(registry: &Registry, tool: &str, arguments: Value) -> (&'static str, String) {
+    let report = call(registry, tool, arguments).await;
+    let message = report
+        .result
+        .as_ref()
+        .expect_err("it is refused")
+        .to_string();
+    (kind(&report), message)
+}
+
+#[tokio::test]
+async fn without_grants_everything_is_denied_and_the_module_still_runs() {
+    let state = tempfile::tempdir().unwrap();
+    let registry = probe(state.path(), Grant::default()).await;
+    let entry = json!({"key": "a", "value": "1"});
+    let (kind, message) = refused(&registry, "probe.remember", entry).await;
+    assert_eq!(
+        (kind, message.contains("Denied")),
+        ("tool", true),
+        "{message}"
+    );
+    let question = json!({"tool": "calculator.evaluate", "arguments": {"expression": "1"}});
+    let (_, message) = refused(&registry, "probe.ask", question).await;
+    assert!(message.contains("was not granted the tool"), "{message}");
+    let file = json!({"path": "/scratch/x", "bytes": 1});
+    refused(&registry, "probe.write", file).await;
+    ok(&registry, "probe.draw", json!({}), "").await;
+}
+
+#[tokio::test]
+async fn values_outlive_a_call_within_their_quota_and_tenant() {
+    let state = tempfile::tempdir().unwrap();
+    let grant = Grant {
+        key_value: Some(KeyValueGrant {
+            quota_bytes: 500,
+            ..KeyValueGrant::default()
+        }),
+        ..Grant::default()
+    };
+    let registry = probe(state.path(), grant).await;
+    let entry = |key: &str, bytes: usize| json!({"key": key, "value": "v".repeat(bytes)});
+    ok(&registry, "probe.remember", entry("a", 10), "one").await;
+    let keys = ok(&registry, "probe.remember", entry("b", 10), "two").await;
+    assert_eq!(keys, json!(["a", "b"]), "sessions of a tenant share");
+    let (_, message) = refused(&registry, "probe.remember", entry("c", 400)).await;
+    assert!(message.contains("Quota"), "{message}");
+    let other = Caller {
+        tenant: "somebody else",
+        session: "one",
+    };
+    let report = call_as(&registry, "probe.recall", json!({"key": "a"}), other).await;
+    assert_eq!(report.result.unwrap(), Output::Value(Value::Null));
+}
+
+#[tokio::test]
+async fn scratch_files_last_as_long_as_was_granted() {
+    let state = tempfile::tempdir().unwrap();
+    let scratch = |keep| Grant {
+        scratch: Some(ScratchGrant {
+            quota_bytes: 100_000,
+            keep,
+            ..ScratchGrant::default()
+        }),
+        ..Grant::default()
+    };
+    let file = json!({"path": "/scratch/x", "bytes": 1000});
+    let name = json!({"path": "/scratch/x"});
+
+    let registry = probe(state.path(), scratch(Keep::Call)).await;
+    ok(&registry, "probe.write", file.clone(), "s").await;
+    refused(&registry, "probe.read", name.clone()).await;
+
+    let registry = probe(state.path(), scratch(Keep::Session)).await;
+    ok(&registry, "probe.write", file, "s").await;
+    assert_eq!(ok(&registry, "probe.read", name.clone(), "s").await, 1000);
+    for (tenant, session) in [("", "t"), ("u", "s"), ("", "")] {
+        let caller = Caller { tenant, session };
+        let report = call_as(&registry, "probe.read", name.clone(), caller).await;
+        assert_eq!(kind(&report), "tool", "{tenant:?} {session:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_directory_holds_no_more_than_its_quota() {
+    let (state, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let grant = Grant {
+        directories: vec![DirectoryGrant {
+            host: data.path().to_owned(),
+            guest: "/data".into(),
+            access: Access::ReadWrite,
+            quota_bytes: Some(100_000),
+        }],
+        ..Grant::default()
+    };
+    let registry = probe(state.path(), grant).await;
+    let file = |name: &str, bytes: usize| json!({"path": format!("/data/{name}"), "bytes": bytes});
+    // Writing over a file does not use it up.
+    let churn = json!({"path": "/data/a", "bytes": 40_000, "times": 10});
+    ok(&registry, "probe.churn", churn, "").await;
+    let (kind, message) = refused(&registry, "probe.write", file("b", 80_000)).await;
+    assert_eq!(kind, "quota", "{message}");
+    let held: u64 = std::fs::read_dir(data.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().metadata().unwrap().len())
+        .sum();
+    assert!(held <= 100_000, "{held}");
+    std::fs::remove_file(data.path().join("a")).unwrap();
+    std::fs::remove_file(data.path().join("b")).unwrap();
+    ok(&registry, "probe.write", file("b", 80_000), "").await;
+}
+
+#[tokio::test]
+async fn host_calls_move_no_more_than_their_limit() {
+    let state = tempfile::tempdir().unwrap();
+    let grant = Grant {
+        scratch: Some(ScratchGrant::default()),
+        ..Grant::default()
+    };
+    let registry = probe(state.path(), grant).await;
+    let churn = json!({"path": "/scratch/a", "bytes": 8 << 20, "times": 100});
+    let report = call(&registry, "probe.churn", churn).await;
+    assert_eq!(kind(&report), "host_bytes", "{:?}", report.result);
+    assert!(report.usage.host_bytes >= 256 << 20, "{:?}", report.usage);
+}
+
+#[tokio::test]
+async fn a_granted_tool_is_called_and_no_other() {
+    let state = tempfile::tempdir().unwrap();
+    let grant = Grant {
+        tools: vec!["calculator.evaluate".into(), "probe".into()],
+        ..Grant::default()
+    };
+    let registry = probe(state.path(), grant).await;
+    let question = |tool: &str, arguments: Value| json!({"tool": tool, "arguments": arguments});
+    let sum = question("calculator.evaluate", json!({"expression": "1 + 2"}));
+    assert_eq!(
+        ok(&registry, "probe.ask", sum.clone(), "").await,
+        json!({"value": "3"})
+    );
+    let wrong = question("calculator.evaluate", json!({"expression": "1 +"}));
+    assert_eq!(refused(&registry, "probe.ask", wrong).await.0, "tool");
+    // A call that calls itself ends.
+    let mut nested = sum;
+    for _ in 0..6 {
+        nested = question("probe.ask", nested);
+    }
+    let (_, message) = refused(&registry, "probe.ask", nested).await;
+    assert!(message.contains("nested"), "{message}");
+}
+
+#[tokio::test]
+async fn clocks_are_coarse_and_chance_can_be_repeated() {
+    let state = tempfile::tempdir().unwrap();
+    let plain = probe(state.path(), Grant::default()).await;
+    let draw = ok(&plain, "probe.draw", json!({}), "").await;
+    assert_eq!(draw["wall_us"].as_u64().unwrap() % 1_000, 0, "{draw}");
+    assert_eq!(draw["step_us"].as_u64().unwrap() % 1_000, 0, "{draw}");
+    let again = ok(&plain, "probe.draw", json!({}), "").await;
+    assert_ne!(draw["random"], again["random"]);
+
+    let grant = Grant {
+        clocks: Clocks { precision_us: 1 },
+        randomness: Randomness::Seed(7),
+        log_level: LogLevel::Warn,
+        ..Grant::default()
+    };
+    let registry = probe(state.path(), grant).await;
+    let draw = ok(&registry, "probe.draw", json!({}), "").await;
+    let again = ok(&registry, "probe.draw", json!({}), "").await;
+    assert_eq!(draw["random"], again["random"]);
+    assert!(draw["step_us"].as_u64().unwrap() < 1_000, "{draw}");
+    let report = call(&registry, "probe.say", json!({})).await;
+    let lines: Vec<_> = report.logs.iter().map(|line| &line.message).collect();
+    assert_eq!(lines, ["warn"]);
+}
