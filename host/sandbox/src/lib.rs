@@ -9,11 +9,13 @@
 //! Read it in this order: [`registry`] (the public door: a folder becomes callable tools),
 //! [`module`] (bytes become a verified, compiled, linked component and its tool specs), [`call`]
 //! (one call: fresh store, invoke, classify), then what a call stands on: [`engine`], [`limits`],
-//! [`grant`], `state`. [`schema`] and [`value`] translate between WIT and JSON, [`cache`] keeps
+//! [`grant`], `state`. [`shape`], [`schema`] and [`value`] translate between WIT
+//! and JSON, [`docs`] finds what was written about a component, [`cache`] keeps
 //! compiled code and holds the only `unsafe`.
 
 pub mod cache;
 pub mod call;
+pub mod docs;
 pub mod engine;
 pub mod error;
 pub mod grant;
@@ -22,6 +24,7 @@ pub mod manifest;
 pub mod module;
 pub mod registry;
 pub mod schema;
+pub mod shape;
 pub mod value;
 
 mod bindings;
@@ -34,6 +37,7 @@ mod world;
 
 pub use call::{CallReport, Invocation, Output, Usage};
 pub use capture::{Captured, LogLevel, LogLine};
+pub use docs::DocsSource;
 pub use engine::{Engine, EngineConfig};
 pub use error::{CallError, ErrorClass, LoadError};
 pub use grant::{Access, DirectoryGrant, Grant};

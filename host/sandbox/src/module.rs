@@ -2,15 +2,16 @@
 
 use crate::bindings::{ToolModulePre, types};
 use crate::cache::Cache;
-use crate::call::{self, Answer, CallReport, Counter, Errand, Invocation, TypedFunction};
+use crate::call::{self, Answer, CallReport, Counter, Errand, Invocation};
+use crate::docs::{DocsSource, wit};
 use crate::engine::Engine;
 use crate::error::{CallError, LoadError};
 use crate::grant::Grant;
 use crate::limits::Limits;
 use crate::manifest::Manifest;
 use crate::state::State;
-use crate::value;
-use crate::{typed, world};
+use crate::typed::{self, TypedFunction};
+use crate::{value, world};
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -70,6 +71,8 @@ pub struct ToolSpec {
     pub annotations: Annotations,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<Example>,
+    /// Who wrote the description.
+    pub docs_source: DocsSource,
 }
 
 /// The author's claims about what a tool does to the world.
@@ -105,6 +108,8 @@ pub(crate) struct Source {
     pub name: String,
     pub origin: String,
     pub bytes: Vec<u8>,
+    /// The `.wit` files beside it, and what was wrong with finding them.
+    pub wit: (Vec<wit::Package>, Vec<String>),
     pub manifest: Manifest,
     pub limits: Limits,
     pub grant: Grant,
@@ -125,6 +130,8 @@ pub struct Module {
     pub tools: Vec<ToolSpec>,
     /// Exported functions that cannot be tools, and why.
     pub refused: Vec<(String, String)>,
+    /// What is odd about it, but no reason to refuse it, such as docs that cannot be read.
+    pub notes: Vec<String>,
     /// Interfaces the component imports, in its order.
     pub imports: Vec<String>,
     engine: Engine,
@@ -162,6 +169,7 @@ impl Module {
             name,
             origin,
             bytes,
+            wit: (packages, mut notes),
             manifest,
             limits,
             grant,
@@ -170,7 +178,8 @@ impl Module {
         grant.check()?;
         check_header(&bytes)?;
         let size = bytes.len() as u64;
-        let (component, digest) = compiled(engine, cache, bytes, compiling).await?;
+        let bytes = Arc::new(bytes);
+        let (component, digest) = compiled(engine, cache, bytes.clone(), compiling).await?;
         if let Some(needs) = component.resources_required()
             && needs
                 .max_initial_memory_size
@@ -207,7 +216,16 @@ impl Module {
             let tools = world::list_tools(engine, &name, &limits, &pre).await?;
             (ModuleKind::ToolWorld, tools, Vec::new(), Code::World(pre))
         } else {
-            let exports = typed::typed_exports(engine, &name, &component)?;
+            let texts = manifest.tools.clone();
+            // Parsing what the author wrote takes its time, like compiling.
+            let sources =
+                tokio::task::spawn_blocking(move || typed::Sources::read(&bytes, &packages, texts))
+                    .await
+                    .map_err(|error| LoadError::Read {
+                        source: std::io::Error::other(error),
+                    })?;
+            let exports = typed::exports(engine, &name, &component, &sources)?;
+            notes.extend(sources.into_notes(exports.functions.keys()));
             let code = Code::Typed {
                 pre,
                 functions: exports.functions,
@@ -230,6 +248,7 @@ impl Module {
             grant,
             tools,
             refused,
+            notes,
             imports,
             engine: engine.clone(),
             code,
@@ -302,9 +321,7 @@ impl Module {
                 let errand = Errand::Typed(pre, function, arguments);
                 let ran = call::run(&self.engine, &self.limits, &self.grant, timeout, errand).await;
                 ran.and_then(|answer| match answer {
-                    Answer::Typed(answer) => {
-                        call::typed_output(answer.as_ref(), function.result.as_ref(), &self.limits)
-                    }
+                    Answer::Typed(answer) => typed::output(answer, function, &self.limits),
                     Answer::Tools(_) | Answer::World(_) => Err(mismatched()),
                 })
                 .into()
@@ -341,12 +358,23 @@ fn check_header(bytes: &[u8]) -> Result<(), LoadError> {
     }
 }
 
+/// The compiler's reason, with what to do about it where authors run into it. A component with async
+/// functions fails as a whole, because the engine is built without them.
+fn advised(reason: String) -> String {
+    if reason.contains("component model async feature") {
+        return format!(
+            "it has async functions of the component model, which this host does not run yet; export it without async ({reason})"
+        );
+    }
+    reason
+}
+
 /// The component's code, from the cache or from the compiler. Both run off the async threads, and
 /// compilations one after the other: the compiler uses all cores by itself.
 async fn compiled(
     engine: &Engine,
     cache: Option<&Cache>,
-    bytes: Vec<u8>,
+    bytes: Arc<Vec<u8>>,
     compiling: &(dyn Fn() + Sync),
 ) -> Result<(Component, Digest), LoadError> {
     static COMPILER: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(1);
@@ -354,7 +382,6 @@ async fn compiled(
         reason: error.to_string(),
     };
 
-    let bytes = Arc::new(bytes);
     let (cached, digest) = {
         let (engine, cache, bytes) = (engine.clone(), cache.cloned(), bytes.clone());
         tokio::task::spawn_blocking(move || {
@@ -373,7 +400,7 @@ async fn compiled(
     let component = tokio::task::spawn_blocking(move || {
         let component = Component::from_binary(engine.wasmtime(), &bytes).map_err(|error| {
             LoadError::Compile {
-                reason: format!("{error:#}"),
+                reason: advised(format!("{error:#}")),
             }
         })?;
         if let Some(cache) = cache

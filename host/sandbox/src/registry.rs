@@ -4,6 +4,7 @@
 
 use crate::cache::Cache;
 use crate::call::{CallReport, Invocation};
+use crate::docs::{files, wit};
 use crate::engine::Engine;
 use crate::error::{CallError, LoadError};
 use crate::grant::Grant;
@@ -185,8 +186,10 @@ impl Registry {
             &self.policy,
             name.to_owned(),
             "memory".into(),
-            bytes,
-            Manifest::default(),
+            Files {
+                bytes,
+                ..Files::default()
+            },
         )?;
         let module = Module::load(&self.engine, self.cache.as_ref(), source, &|| {}).await?;
         self.insert(module).map(|_| ())
@@ -266,6 +269,8 @@ struct Candidate {
     /// The component's file within `folder`; for a folder, unless the manifest says otherwise.
     file: PathBuf,
     has_manifest: bool,
+    /// The component is a file among other modules, not in a folder of its own.
+    alone: bool,
 }
 
 fn find(folder: &Path) -> io::Result<Vec<Candidate>> {
@@ -300,6 +305,7 @@ fn find(folder: &Path) -> io::Result<Vec<Candidate>> {
                     folder: sub,
                     file,
                     has_manifest,
+                    alone: false,
                 });
             }
         } else if ["wasm", "cwasm"].contains(&extension) {
@@ -309,6 +315,7 @@ fn find(folder: &Path) -> io::Result<Vec<Candidate>> {
                 folder: root.try_clone()?,
                 file: file_name,
                 has_manifest: false,
+                alone: true,
             });
         }
     }
@@ -326,16 +333,17 @@ async fn load_candidate(
     let limit = policy.max_component_bytes;
     let default_name = candidate.name.clone();
     let origin = candidate.origin.clone();
-    let (manifest, bytes) = tokio::task::spawn_blocking(move || read(&candidate, limit))
+    let files = tokio::task::spawn_blocking(move || read(&candidate, limit))
         .await
         .map_err(|error| LoadError::Read {
             source: io::Error::other(error),
         })??;
-    let name = manifest
+    let name = files
+        .manifest
         .name
         .clone()
         .unwrap_or_else(|| default_name.replace('-', "_"));
-    let source = source(policy, name.clone(), origin, bytes, manifest)?;
+    let source = source(policy, name.clone(), origin, files)?;
     let size = source.bytes.len() as u64;
     Module::load(engine, cache, source, &|| {
         on_event(LoadEvent::Compiling {
@@ -350,8 +358,7 @@ fn source(
     policy: &Policy,
     name: String,
     origin: String,
-    bytes: Vec<u8>,
-    manifest: Manifest,
+    files: Files,
 ) -> Result<Source, LoadError> {
     if !text::is_name(&name) {
         let reason = format!(
@@ -363,19 +370,29 @@ fn source(
     let own = policy.modules.get(&name).cloned().unwrap_or_default();
     let limits = policy
         .limits
-        .granted(&manifest.limits, &policy.ceiling)
+        .granted(&files.manifest.limits, &policy.ceiling)
         .overridden(&own.limits);
     Ok(Source {
         name,
         origin,
-        bytes,
-        manifest,
+        bytes: files.bytes,
+        wit: files.wit,
+        manifest: files.manifest,
         limits,
         grant: own.grant,
     })
 }
 
-fn read(candidate: &Candidate, limit: u64) -> Result<(Manifest, Vec<u8>), LoadError> {
+/// What a candidate's files hold.
+#[derive(Default)]
+struct Files {
+    manifest: Manifest,
+    bytes: Vec<u8>,
+    /// The `.wit` files beside the component, and what was wrong with them.
+    wit: (Vec<wit::Package>, Vec<String>),
+}
+
+fn read(candidate: &Candidate, limit: u64) -> Result<Files, LoadError> {
     let manifest = if candidate.has_manifest {
         let bytes = read_capped(
             &candidate.folder,
@@ -406,7 +423,14 @@ fn read(candidate: &Candidate, limit: u64) -> Result<(Manifest, Vec<u8>), LoadEr
             })
         }
         Err(error) => Err(error),
-        Ok(bytes) => Ok((manifest, bytes)),
+        Ok(bytes) => {
+            let stem = candidate.alone.then_some(candidate.name.as_str());
+            Ok(Files {
+                manifest,
+                bytes,
+                wit: files::beside(&candidate.folder, stem),
+            })
+        }
     }
 }
 

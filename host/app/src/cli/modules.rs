@@ -14,7 +14,9 @@ use std::io::Read as _;
 use std::path::Path;
 use toolhold_agent::ToolUsage;
 use toolhold_agent::guard::Validator;
-use toolhold_sandbox::{CallError, CallReport, Invocation, LoadError, Module, Output, Registry};
+use toolhold_sandbox::{
+    CallError, CallReport, DocsSource, Invocation, LoadError, Module, Output, Registry,
+};
 
 #[derive(Debug, Subcommand)]
 pub enum ModulesCommand {
@@ -130,6 +132,7 @@ fn describe(module: &Module) -> Value {
         "kind": module.kind,
         "tools": module.tools,
         "refused": module.refused.iter().map(|(export, reason)| json!({"export": export, "reason": reason})).collect::<Vec<_>>(),
+        "notes": module.notes,
         "imports": module.imports,
         "limits": module.limits,
         "asks_for": module.manifest.grants,
@@ -164,6 +167,7 @@ fn inspect(module: &Module, json: bool) -> Result<Exit> {
             bold(&tool.name),
             plain(&tool.description).replace('\n', "\n    ")
         );
+        println!("    {}", dim(described_by(tool.docs_source)));
         println!("    arguments {}", plain(&tool.input_schema.to_string()));
         if let Some(output) = &tool.output_schema {
             println!("    returns   {}", plain(&output.to_string()));
@@ -176,6 +180,9 @@ fn inspect(module: &Module, json: bool) -> Result<Exit> {
             plain(export),
             plain(reason)
         );
+    }
+    for note in &module.notes {
+        println!("  {} {}", bad("note:"), plain(note));
     }
     let limits = &module.limits;
     println!("\n{}", bold("limits of a call"));
@@ -239,6 +246,17 @@ fn inspect(module: &Module, json: bool) -> Result<Exit> {
         );
     }
     Ok(Exit::Ok)
+}
+
+fn described_by(source: DocsSource) -> &'static str {
+    match source {
+        DocsSource::Module => "described by the module itself",
+        DocsSource::Section => "described by the docs section in the component",
+        DocsSource::Wit => "described by a .wit file beside the component",
+        DocsSource::Manifest => "described by module.toml",
+        DocsSource::PackageDocs => "described by the package-docs section in the component",
+        DocsSource::Signature => "nobody described it: its signature",
+    }
 }
 
 async fn call(config: &Config, tool: &str, arguments: &str, json: bool) -> Result<Exit> {
