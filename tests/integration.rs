@@ -17,3 +17,4 @@ mod new_module;
 mod real_model;
 mod run;
 mod typed;
+mod typed_docs;

@@ -123,33 +123,33 @@ async fn wrong_arguments_name_the_path_and_the_expectation() {
         (
             "echo_bool",
             json!({"v": 1}),
-            "/v: expected true or false, got a number",
+            "$.v: expected true or false, got 1",
         ),
         (
             "echo_u8",
             json!({"v": 256}),
-            "/v: expected an integer that fits u8",
+            "$.v: expected an integer that fits u8, got 256",
         ),
-        ("echo_u8", json!({"v": "7"}), "/v: expected an integer"),
+        ("echo_u8", json!({"v": "7"}), "$.v: expected an integer"),
         (
             "echo_list",
             json!({"v": [["a"], ["b", 3]]}),
-            "/v/1/1: expected a string, got a number",
+            "$.v[1][1]: expected a string, got 3",
         ),
         (
             "echo_record",
             json!({"v": {"x-pos": 1}}),
-            "/v: \"name\" is missing",
+            "$.v: \"name\" is missing",
         ),
         (
             "echo_record",
             json!({"v": {"x-pos": 1, "name": "", "z": 0}}),
-            "/v: \"z\" is not known here; known: x-pos, name",
+            "$.v: \"z\" is not known here; known: x-pos, name",
         ),
         ("echo_variant", json!({"v": "sized"}), "with a value"),
         ("echo_enum", json!({"v": "pink"}), "one of red, green, blue"),
-        ("echo_bytes", json!({"v": "%%"}), "/v: not base64"),
-        ("echo_char", json!({"v": "ab"}), "one character"),
+        ("echo_bytes", json!({"v": "%%"}), "$.v: expected base64"),
+        ("echo_char", json!({"v": "ab"}), "exactly one character"),
         ("echo_bool", json!([]), "expected an object, got a list"),
         ("echo_bool", json!({}), "\"v\" is missing"),
     ] {
@@ -241,6 +241,105 @@ async fn invalid_utf8_and_resources_are_refused_by_name() {
         refused[0].0 == "open" && refused[0].1.contains("resource"),
         "{refused:?}"
     );
+}
+
+#[tokio::test]
+async fn names_that_two_exports_could_mean_belong_to_neither() {
+    let wat = |interfaces: &[&str]| {
+        let exports: Vec<_> = interfaces
+            .iter()
+            .map(|name| format!(r#"(export "{name}" (instance $api))"#))
+            .collect();
+        format!(
+            r#"(component
+              (core module $m (func (export "f") (param i32) (result i32) (local.get 0)))
+              (core instance $i (instantiate $m))
+              (func $f (param "n" u8) (result u8) (canon lift (core func $i "f")))
+              (instance $api (export "look-up" (func $f)))
+              {})"#,
+            exports.concat()
+        )
+    };
+    for (interfaces, expect) in [
+        (&["demo:a/book@1.0.0"][..], &["t.look_up"][..]),
+        (
+            &["demo:a/book@1.0.0", "demo:a/stock@1.0.0"],
+            &["t.book_look_up", "t.stock_look_up"],
+        ),
+        (
+            &["demo:a/book@1.0.0", "demo:b/book@1.0.0"],
+            &["t.a_book_look_up", "t.b_book_look_up"],
+        ),
+    ] {
+        let registry = registry(Policy::default());
+        load(&registry, "t", &wat(interfaces)).await.expect("loads");
+        let names: Vec<_> = registry.tools().into_iter().map(|tool| tool.name).collect();
+        assert_eq!(names, expect);
+        for name in expect {
+            let report = call(&registry, name, json!({"n": 7})).await;
+            assert_eq!(report.result.expect("a value"), Output::Value(json!(7)));
+        }
+    }
+}
+
+#[tokio::test]
+async fn types_that_would_drown_a_model_are_refused() {
+    // Each level doubles: 2^12 parts from a few lines. A second function is not affected.
+    let levels: Vec<_> = (1..12)
+        .map(|i| format!("(type $t{i} (tuple $t{p} $t{p}))", p = i - 1))
+        .collect();
+    let levels = format!("(type $t0 (tuple u8 u8)){}", levels.concat());
+    let wat = format!(
+        r#"(component
+          (core module $m (memory (export "memory") 1)
+            (func (export "f") (param i32) (result i32) (local.get 0))
+            (func (export "realloc") (param i32 i32 i32 i32) (result i32) (i32.const 0)))
+          (core instance $i (instantiate $m))
+          {levels}
+          (func (export "many") (param "v" (list $t11)) (result u8)
+            (canon lift (core func $i "g") (memory $i "memory") (realloc (func $i "realloc"))))
+          (func (export "few") (param "v" u8) (result u8) (canon lift (core func $i "f"))))"#
+    )
+    .replace(
+        r#"(func (export "realloc")"#,
+        r#"(func (export "g") (param i32 i32) (result i32) (i32.const 0)) (func (export "realloc")"#,
+    );
+    let registry = registry(Policy::default());
+    load(&registry, "t", &wat).await.expect("loads");
+    let module = registry.module("t").expect("loaded");
+    assert_eq!(module.tools.len(), 1);
+    assert!(
+        module.refused[0].0 == "many" && module.refused[0].1.contains("more than 2000 parts"),
+        "{:?}",
+        module.refused
+    );
+}
+
+#[tokio::test]
+async fn a_result_that_is_too_large_stops_at_its_limit() {
+    let mut policy = Policy::default();
+    policy.limits.output_bytes = 100;
+    let registry = registry(policy);
+    load(&registry, "t", ECHO).await.expect("loads");
+    for (text, expect) in [
+        ("x".repeat(98), "ok"),
+        ("x".repeat(99), "output"),
+        ("\"".repeat(60), "output"),
+    ] {
+        let report = call(&registry, "t.echo_string", json!({"v": text})).await;
+        assert_eq!(kind(&report), expect);
+    }
+}
+
+#[tokio::test]
+async fn async_functions_are_refused_with_what_to_do() {
+    let wat = r#"(component
+      (core module $m (func (export "f")))
+      (core instance $i (instantiate $m))
+      (func (export "wait") async (canon lift (core func $i "f"))))"#;
+    let registry = registry(Policy::default());
+    let error = load(&registry, "t", wat).await.unwrap_err().to_string();
+    assert!(error.contains("export it without async"), "{error}");
 }
 
 proptest! {

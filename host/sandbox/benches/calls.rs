@@ -15,7 +15,11 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use toolhold_sandbox::cache::Cache;
-use toolhold_sandbox::{Caller, Engine, EngineConfig, Invocation, Policy, Registry};
+use toolhold_sandbox::{
+    Caller, Engine, EngineConfig, Invocation, Limits, Output, Policy, Registry,
+};
+
+mod typed;
 
 mod bare {
     //! The least that an embedding needs for the same call: pooling, fuel, epochs, WASI, the same
@@ -49,6 +53,34 @@ mod bare {
         fn report(&mut self, _: u64, _: u64, _: String) {}
     }
 
+    pub fn config() -> Config {
+        let mut pool = PoolingAllocationConfig::new();
+        pool.total_component_instances(64)
+            .total_stacks(64)
+            .total_core_instances(1_280)
+            .total_memories(128)
+            .total_tables(256)
+            .max_component_instance_size(4 << 20)
+            .max_core_instances_per_component(64)
+            .max_memories_per_component(4)
+            .max_tables_per_component(16)
+            .max_memory_size(512 << 20)
+            .linear_memory_keep_resident(2 << 20)
+            .table_keep_resident(64 << 10)
+            .async_stack_keep_resident(16 << 10)
+            .pagemap_scan(Enabled::Auto)
+            .max_unused_warm_slots(16);
+        let mut config = Config::new();
+        config
+            .concurrency_support(false)
+            .epoch_interruption(true)
+            .consume_fuel(true)
+            .memory_guaranteed_dense_image_size(64 << 20)
+            .async_stack_zeroing(true)
+            .allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+        config
+    }
+
     pub struct Bare {
         engine: Engine,
         pre: ToolModulePre<State>,
@@ -56,34 +88,19 @@ mod bare {
 
     impl Bare {
         pub fn new(bytes: &[u8]) -> Self {
-            let mut pool = PoolingAllocationConfig::new();
-            pool.total_component_instances(64)
-                .total_stacks(64)
-                .total_core_instances(1_280)
-                .total_memories(128)
-                .total_tables(256)
-                .max_component_instance_size(4 << 20)
-                .max_core_instances_per_component(64)
-                .max_memories_per_component(4)
-                .max_tables_per_component(16)
-                .max_memory_size(512 << 20)
-                .linear_memory_keep_resident(2 << 20)
-                .table_keep_resident(64 << 10)
-                .async_stack_keep_resident(16 << 10)
-                .pagemap_scan(Enabled::Auto)
-                .max_unused_warm_slots(16);
-            let mut config = Config::new();
-            config
-                .concurrency_support(false)
-                .epoch_interruption(true)
-                .consume_fuel(true)
-                .memory_guaranteed_dense_image_size(64 << 20)
-                .async_stack_zeroing(true)
-                .allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
-            let engine = Engine::new(&config).unwrap();
+            let engine = Engine::new(&config()).unwrap();
             let mut linker = Linker::new(&engine);
             wasmtime_wasi::p2::add_to_linker_async(&mut linker).unwrap();
-            ToolModule::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state).unwrap();
+            // The modules of the bench import no more than these of the world.
+            toolhold::module::log::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| {
+                state
+            })
+            .unwrap();
+            toolhold::module::progress::add_to_linker::<State, HasSelf<State>>(
+                &mut linker,
+                |state| state,
+            )
+            .unwrap();
             let component = Component::from_binary(&engine, bytes).unwrap();
             let pre = ToolModulePre::new(linker.instantiate_pre(&component).unwrap()).unwrap();
             Self { engine, pre }
@@ -165,8 +182,19 @@ fn registry(cache: Cache) -> Registry {
     Registry::new(
         Engine::new(EngineConfig::default()).unwrap(),
         Some(cache),
-        Policy::default(),
+        policy(),
     )
+}
+
+/// Defaults, but for the number of calls in a minute: benches make more.
+fn policy() -> Policy {
+    Policy {
+        limits: Limits {
+            calls_per_minute: 0,
+            ..Limits::default()
+        },
+        ..Policy::default()
+    }
 }
 
 /// Fresh instance + call + JSON in and out, ours beside the bare one.
@@ -206,6 +234,53 @@ fn calls(c: &mut Criterion) {
     group.finish();
 }
 
+/// A typed export with ten records: JSON text in and out.
+fn typed_calls(c: &mut Criterion) {
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/components/orders/orders.wasm");
+    let bytes = std::fs::read(path).unwrap();
+    let runtime = Runtime::new().unwrap();
+    let bare = typed::Bare::new(&bare::config(), &bytes, "demo:shop/orders@0.1.0", "price");
+    let folder = tempfile::tempdir().unwrap();
+    let mut ours = registry(cache(folder.path()));
+    runtime.block_on(ours.load_bytes("orders", bytes)).unwrap();
+    let line = |i| {
+        json!({"sku": format!("article-{i}"), "quantity": i, "price": 123_450, "discount": 12.5,
+            "packing": ["gift", "fragile"]})
+    };
+    let arguments = json!({
+        "lines": (1..=10).map(line).collect::<Vec<_>>(),
+        "customer": "member",
+        "delivery": {"post": {"street": "1 Long Road", "postcode": "12345"}},
+    })
+    .to_string();
+    let call = async || {
+        let arguments = serde_json::from_str(&arguments).unwrap();
+        let invocation = Invocation {
+            id: "bench",
+            tool: "orders.orders_price",
+            arguments: &arguments,
+            context: &[],
+            timeout: None,
+            caller: Caller::default(),
+        };
+        match ours.call(&invocation).await.result.unwrap() {
+            Output::Value(value) | Output::Message(value) => value.to_string(),
+        }
+    };
+    assert_eq!(
+        runtime.block_on(call()),
+        runtime.block_on(bare.call(&arguments))
+    );
+
+    let mut group = c.benchmark_group("typed");
+    group.bench_function("bare", |b| {
+        b.to_async(&runtime).iter(|| bare.call(&arguments));
+    });
+    group.bench_function("toolhold", |b| b.to_async(&runtime).iter(call));
+    group.finish();
+}
+
 /// A module from its bytes to being callable: compiled, and from the compiled cache.
 fn loading(c: &mut Criterion) {
     let runtime = Runtime::new().unwrap();
@@ -220,7 +295,7 @@ fn loading(c: &mut Criterion) {
         let engine = Engine::new(EngineConfig::default()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let load = |cache: Option<Cache>| {
-            let registry = Registry::new(engine.clone(), cache, Policy::default());
+            let registry = Registry::new(engine.clone(), cache, policy());
             runtime
                 .block_on(registry.load_bytes(case.module, bytes.clone()))
                 .expect("the module loads");
@@ -236,5 +311,5 @@ fn loading(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, calls, loading);
+criterion_group!(benches, calls, typed_calls, loading);
 criterion_main!(benches);

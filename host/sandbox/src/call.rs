@@ -16,13 +16,14 @@ use crate::limits::Limits;
 use crate::meter::{Refused, TooManyBytes};
 use crate::peers::Peers;
 use crate::state::State;
-use crate::{text, value};
+use crate::text;
+use crate::typed::TypedFunction;
 use serde::Serialize;
 use serde_json::Value;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::{Duration, Instant};
 use tokio::time::timeout_at;
-use wasmtime::component::{ComponentExportIndex, InstancePre, ResourceTableError, Type, Val};
+use wasmtime::component::{InstancePre, ResourceTableError, Val};
 use wasmtime::{Store, Trap, UpdateDeadline};
 
 /// One tool call as a caller asks for it.
@@ -120,14 +121,6 @@ impl CallReport {
     pub fn refused(error: CallError) -> Self {
         Ran::<Output>::without_store(error, Usage::default()).into()
     }
-}
-
-/// A function of a component that is not of the tool world.
-#[derive(Debug, Clone)]
-pub(crate) struct TypedFunction {
-    pub index: ComponentExportIndex,
-    pub params: Vec<(String, Type)>,
-    pub result: Option<Type>,
 }
 
 /// What a fresh instance is made for.
@@ -383,43 +376,6 @@ pub(crate) fn world_output(
             data: error.data.map(parse).transpose()?,
         }),
     }
-}
-
-/// The result of a typed call, within its limits. A function's own `result` error is the tool's.
-pub(crate) fn typed_output(
-    answer: Option<&Val>,
-    ty: Option<&Type>,
-    limits: &Limits,
-) -> Result<Output, CallError> {
-    let encoding = |reason| CallError::Encoding { reason };
-    let json = match (answer, ty) {
-        (Some(Val::Result(Ok(payload))), Some(Type::Result(result))) => {
-            value::optional(payload.as_deref(), result.ok().as_ref()).map_err(encoding)?
-        }
-        (Some(Val::Result(Err(payload))), Some(Type::Result(result))) => {
-            let data =
-                value::optional(payload.as_deref(), result.err().as_ref()).map_err(encoding)?;
-            let message = match &data {
-                Value::String(message) => text::visible(message, 4_000),
-                Value::Null => "the tool reported a failure without saying which".to_owned(),
-                other => text::visible(&other.to_string(), 4_000),
-            };
-            return Err(CallError::Tool {
-                class: ErrorClass::Correctable,
-                message,
-                data: Some(data),
-            });
-        }
-        (answer, ty) => value::optional(answer, ty).map_err(encoding)?,
-    };
-    let mut size = Counter(0);
-    serde_json::to_writer(&mut size, &json).map_err(|error| encoding(error.to_string()))?;
-    if size.0 > limits.output_bytes {
-        return Err(CallError::Output {
-            limit: limits.output_bytes,
-        });
-    }
-    Ok(Output::Value(json))
 }
 
 /// Refuses JSON that is nested deeper than `limit`: readers after us recurse.

@@ -162,10 +162,17 @@ async fn converse(
     ))
 }
 
+/// The compiler's reason, with what to do about it where authors run into it. A component with async
+/// functions fails as a whole, because the engine is built without them.
 fn compile_error(reason: &str) -> LoadError {
-    LoadError::Compile {
-        reason: reason.to_owned(),
-    }
+    let reason = if reason.contains("component model async feature") {
+        format!(
+            "it has async functions of the component model, which this host does not run yet; export it without async ({reason})"
+        )
+    } else {
+        reason.to_owned()
+    };
+    LoadError::Compile { reason }
 }
 
 /// The compiler's process: reads a job and a component from stdin, bounds itself, writes the compiled

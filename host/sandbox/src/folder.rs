@@ -1,5 +1,6 @@
 //! What lies in a modules folder: names, files, and whether they changed.
 
+use crate::docs::{files, wit};
 use crate::error::LoadError;
 use crate::manifest::Manifest;
 use crate::text;
@@ -31,6 +32,8 @@ pub(crate) struct Files {
     pub version: Option<Version>,
     pub manifest: Manifest,
     pub component: Vec<u8>,
+    /// The `.wit` files beside the component, and what was wrong with them.
+    pub wit: (Vec<wit::Package>, Vec<String>),
 }
 
 /// Sizes, times and identities of a candidate's files: unequal when one of them changed.
@@ -137,12 +140,16 @@ impl Candidate {
                 })
             }
             Err(error) => Err(error),
-            Ok(component) => Ok(Files {
-                name,
-                version,
-                manifest,
-                component,
-            }),
+            Ok(component) => {
+                let stem = (!self.owns_folder).then_some(self.slot.as_str());
+                Ok(Files {
+                    name,
+                    version,
+                    manifest,
+                    component,
+                    wit: files::beside(&self.folder, stem),
+                })
+            }
         }
     }
 

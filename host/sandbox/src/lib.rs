@@ -9,13 +9,15 @@
 //! Read it in this order: [`registry`] (the public door: a folder becomes callable tools),
 //! [`module`] (bytes become a verified, compiled, linked component and its tool specs), [`call`]
 //! (one call: fresh store, invoke, classify), then what a call stands on: [`engine`], [`limits`],
-//! [`grant`], `state`. [`schema`] and [`value`] translate between WIT and JSON, [`cache`] keeps
-//! compiled code and holds the only `unsafe`.
+//! [`grant`], `state`. [`shape`], [`schema`] and [`value`] translate between WIT and JSON, [`docs`]
+//! finds what was written about a component, [`approval`] keeps what a person agreed to, [`compile`]
+//! and [`cache`] make and keep compiled code; the latter holds the only `unsafe`.
 
 pub mod approval;
 pub mod cache;
 pub mod call;
 pub mod compile;
+pub mod docs;
 pub mod engine;
 pub mod error;
 pub mod grant;
@@ -24,6 +26,7 @@ pub mod manifest;
 pub mod module;
 pub mod registry;
 pub mod schema;
+pub mod shape;
 pub mod value;
 
 mod admission;
@@ -50,6 +53,7 @@ pub use call::{CallReport, Caller, Invocation, Output, Usage};
 pub use capture::{Captured, LogLevel, LogLine};
 pub use compile::{Compiler, CompilerProcess, compiler_process};
 pub use counters::Counters;
+pub use docs::DocsSource;
 pub use engine::{Engine, EngineConfig};
 pub use error::{CallError, ErrorClass, LoadError};
 pub use grant::{

@@ -1,10 +1,12 @@
 //! `module.toml`: what a module says of itself. All of it is a claim or a request.
 
+use crate::docs::Claims;
 use crate::error::LoadError;
 use crate::grant::{Access, Clocks, Keep, KeyValueGrant, Randomness, ScratchGrant};
 use crate::limits::LimitsRequest;
 use crate::text;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A parsed `module.toml`. Unknown keys are errors: a misspelt limit must not silently be none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +24,32 @@ pub struct Manifest {
     pub limits: LimitsRequest,
     /// Capabilities this module asks for.
     pub grants: Requests,
+    /// What is said of tools that come from exported functions, by their names without the module's.
+    /// Docs in the component or in `.wit` files beside it come first.
+    pub tools: BTreeMap<String, ToolTexts>,
+}
+
+/// `[tools.NAME]`: what the author says of one tool. Claims that are left out are not made.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ToolTexts {
+    pub title: Option<String>,
+    pub description: Option<String>,
+    pub read_only: Option<bool>,
+    pub idempotent: Option<bool>,
+    pub destructive: Option<bool>,
+    pub open_world: Option<bool>,
+}
+
+impl ToolTexts {
+    pub(crate) fn claims(&self) -> Claims {
+        Claims {
+            read_only: self.read_only,
+            idempotent: self.idempotent,
+            destructive: self.destructive,
+            open_world: self.open_world,
+        }
+    }
 }
 
 /// The recipe of a module that comes with its source.
@@ -228,17 +256,22 @@ mod tests {
             reason = "to keep notes"
             [[grants.environment]]
             name = "TZ"
+            [tools.read]
+            description = "Reads one file"
+            read_only = true
             "#,
         )
         .unwrap();
         assert_eq!(manifest.limits.fuel, Some(50_000_000_000));
         assert_eq!(manifest.grants.directories[0].access, Access::ReadWrite);
+        assert_eq!(manifest.tools["read"].read_only, Some(true));
     }
 
     #[test]
     fn a_wrong_manifest_says_where() {
         for (text, expect) in [
             ("[limits]\nfule = 1", "fule"),
+            ("[tools.read]\ndescribtion = \"\"", "describtion"),
             ("name = \"A b\"", "lower case"),
             ("component = \"x.cwasm\"", ".wasm"),
             ("name = ", "line 1"),

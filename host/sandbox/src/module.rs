@@ -4,9 +4,10 @@ use crate::approval::Standing;
 use crate::bindings::{ToolModulePre, types};
 use crate::cache::{self, Cache};
 use crate::call::Terms;
-use crate::call::{self, Answer, CallReport, Counter, Errand, Invocation, TypedFunction};
+use crate::call::{self, Answer, CallReport, Counter, Errand, Invocation};
 use crate::compile;
 use crate::counters::{Counters, Tally};
+use crate::docs::{DocsSource, wit};
 use crate::engine::Engine;
 use crate::engine::Variant;
 use crate::error::{CallError, LoadError};
@@ -16,8 +17,8 @@ use crate::manifest::Manifest;
 use crate::peers::Peers;
 use crate::rate::Rate;
 use crate::state::State;
-use crate::value;
-use crate::{typed, world};
+use crate::typed::{self, TypedFunction};
+use crate::{value, world};
 use semver::Version;
 use serde::Serialize;
 use serde_json::Value;
@@ -79,6 +80,8 @@ pub struct ToolSpec {
     pub annotations: Annotations,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<Example>,
+    /// Who wrote the description.
+    pub docs_source: DocsSource,
 }
 
 /// The author's claims about what a tool does to the world.
@@ -117,6 +120,8 @@ pub(crate) struct Source {
     pub slot: String,
     pub origin: String,
     pub bytes: Vec<u8>,
+    /// The `.wit` files beside it, and what was wrong with finding them.
+    pub wit: (Vec<wit::Package>, Vec<String>),
     pub manifest: Manifest,
     pub limits: Limits,
     pub grant: Grant,
@@ -140,6 +145,8 @@ pub struct Module {
     pub tools: Vec<ToolSpec>,
     /// Exported functions that cannot be tools, and why.
     pub refused: Vec<(String, String)>,
+    /// What is odd about it, but no reason to refuse it, such as docs that cannot be read.
+    pub notes: Vec<String>,
     /// Interfaces the component imports, in its order.
     pub imports: Vec<String>,
     standing: Mutex<Standing>,
@@ -186,6 +193,7 @@ impl Module {
             slot,
             origin,
             bytes,
+            wit: (packages, mut notes),
             manifest,
             limits,
             grant,
@@ -195,7 +203,8 @@ impl Module {
         let granted = Prepared::new(&name, grant, &storage)?;
         check_header(&bytes)?;
         let size = bytes.len() as u64;
-        let (component, digest) = compiled(engine, cache, bytes, compiling).await?;
+        let bytes = Arc::new(bytes);
+        let (component, digest) = compiled(engine, cache, bytes.clone(), compiling).await?;
         within_limits(&component, &limits)?;
 
         let ty = component.component_type();
@@ -220,7 +229,16 @@ impl Module {
             let tools = world::list_tools(engine, &name, &limits, &pre).await?;
             (ModuleKind::ToolWorld, tools, Vec::new(), Code::World(pre))
         } else {
-            let exports = typed::typed_exports(engine, &name, &component)?;
+            let texts = manifest.tools.clone();
+            // Parsing what the author wrote takes its time, like compiling.
+            let sources =
+                tokio::task::spawn_blocking(move || typed::Sources::read(&bytes, &packages, texts))
+                    .await
+                    .map_err(|error| LoadError::Read {
+                        source: std::io::Error::other(error),
+                    })?;
+            let exports = typed::exports(engine, &name, &component, &sources)?;
+            notes.extend(sources.into_notes(exports.functions.keys()));
             let code = Code::Typed {
                 pre,
                 functions: exports.functions,
@@ -245,6 +263,7 @@ impl Module {
             limits,
             tools,
             refused,
+            notes,
             imports,
             standing: Mutex::new(Standing::Trusted),
             granted,
@@ -372,9 +391,7 @@ impl Module {
                 };
                 let ran = call::run(terms, Errand::Typed(pre, function, arguments)).await;
                 ran.and_then(|answer| match answer {
-                    Answer::Typed(answer) => {
-                        call::typed_output(answer.as_ref(), function.result.as_ref(), &self.limits)
-                    }
+                    Answer::Typed(answer) => typed::output(answer, function, &self.limits),
                     Answer::Tools(_) | Answer::World(_) => Err(mismatched()),
                 })
                 .into()
@@ -451,7 +468,7 @@ fn check_header(bytes: &[u8]) -> Result<(), LoadError> {
 async fn compiled(
     engine: &Engine,
     cache: Option<&Cache>,
-    bytes: Vec<u8>,
+    bytes: Arc<Vec<u8>>,
     compiling: &(dyn Fn() + Sync),
 ) -> Result<(Component, Digest), LoadError> {
     static COMPILER: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(1);
@@ -459,7 +476,6 @@ async fn compiled(
         reason: error.to_string(),
     };
 
-    let bytes = Arc::new(bytes);
     let (cached, digest) = {
         let (engine, cache, bytes) = (engine.clone(), cache.cloned(), bytes.clone());
         tokio::task::spawn_blocking(move || {

@@ -406,6 +406,7 @@ impl Shared {
             version: None,
             manifest: Manifest::default(),
             component,
+            wit: Default::default(),
         };
         self.load_files(name, origin, files, on_event).await
     }
@@ -444,6 +445,7 @@ impl Shared {
             slot: slot.to_owned(),
             origin: origin.to_owned(),
             bytes: files.component,
+            wit: files.wit,
             manifest: files.manifest,
             limits,
             grant: own.grant,

@@ -1,130 +1,172 @@
-//! WIT types → JSON Schema, for components that were not written for this host.
+//! Shapes → JSON Schema, for components that were not written for this host.
 //!
 //! Only constructs that every endpoint's grammar understands (TOOLCHAINS.md): closed objects with
 //! all keys listed, `anyOf` with constants, integer bounds, anchored patterns. [`crate::value`]
-//! converts exactly what these schemas accept.
+//! converts exactly what these schemas accept. What people wrote about types goes into `title` and
+//! `description`, which constrain nothing.
 
+use crate::docs::{Docs, Entry, FunctionDocs, Glossary, shown};
+use crate::shape::{Part, Shape};
 use serde_json::{Map, Value, json};
-use wasmtime::component::Type;
-
-/// What a signature of nested types may be: deeper ones are refused rather than shown to a model.
-const MAX_DEPTH: usize = 16;
+use std::fmt::Write as _;
 
 /// The schema of a function's parameters: one closed object.
-///
-/// # Errors
-/// The name of the parameter and the reason, for types that have no JSON form.
-pub fn parameters<'a>(params: impl Iterator<Item = (&'a str, &'a Type)>) -> Result<Value, String> {
-    object(params.map(|(name, ty)| (name, ty.clone())), 0)
-        .map_err(|reason| format!("parameter {reason}"))
+pub fn parameters(params: &[Part]) -> Value {
+    documented_parameters(params, None)
 }
 
 /// The schema of one value.
-///
-/// # Errors
-/// The reason, for resources, streams, futures, error contexts and types nested too deeply.
-pub fn of(ty: &Type) -> Result<Value, String> {
-    nested(ty, 0)
+pub fn of(shape: &Shape) -> Value {
+    nested(shape, Glossary::EMPTY)
 }
 
-fn nested(ty: &Type, depth: usize) -> Result<Value, String> {
-    if depth > MAX_DEPTH {
-        return Err(format!("its type is nested deeper than {MAX_DEPTH} levels"));
-    }
-    let deeper = |ty: &Type| nested(ty, depth + 1);
-    Ok(match ty {
-        Type::Bool => json!({"type": "boolean"}),
-        Type::S8 => integer(i8::MIN, i8::MAX),
-        Type::U8 => integer(u8::MIN, u8::MAX),
-        Type::S16 => integer(i16::MIN, i16::MAX),
-        Type::U16 => integer(u16::MIN, u16::MAX),
-        Type::S32 => integer(i32::MIN, i32::MAX),
-        Type::U32 => integer(u32::MIN, u32::MAX),
-        // Many JSON readers hold numbers as doubles: beyond 2^53 a string is the way without loss.
-        Type::S64 => {
+pub(crate) fn documented_parameters(
+    params: &[Part],
+    docs: Option<(&Docs, &FunctionDocs)>,
+) -> Value {
+    object(params, |name| {
+        let part = docs.and_then(|(docs, function)| Some((docs, function.parameters.get(name)?)));
+        match part {
+            Some((docs, part)) => (
+                part.description.as_deref().map(shown),
+                Glossary::new(docs, &part.ty),
+            ),
+            None => (None, Glossary::EMPTY),
+        }
+    })
+}
+
+pub(crate) fn documented(shape: &Shape, glossary: Glossary<'_>) -> Value {
+    nested(shape, glossary)
+}
+
+fn nested(shape: &Shape, glossary: Glossary<'_>) -> Value {
+    let entry = glossary.entry();
+    let child = |index| glossary.child(&entry, index);
+    let schema = match shape {
+        Shape::Bool => json!({"type": "boolean"}),
+        Shape::S8 => integer(i8::MIN, i8::MAX),
+        Shape::U8 => integer(u8::MIN, u8::MAX),
+        Shape::S16 => integer(i16::MIN, i16::MAX),
+        Shape::U16 => integer(u16::MIN, u16::MAX),
+        Shape::S32 => integer(i32::MIN, i32::MAX),
+        Shape::U32 => integer(u32::MIN, u32::MAX),
+        Shape::S64 => {
             json!({"anyOf": [integer(i64::MIN, i64::MAX), {"type": "string", "pattern": "^-?[0-9]{1,19}$"}]})
         }
-        Type::U64 => {
+        Shape::U64 => {
             json!({"anyOf": [integer(0, u64::MAX), {"type": "string", "pattern": "^[0-9]{1,20}$"}]})
         }
-        Type::Float32 | Type::Float64 => json!({"type": "number"}),
-        Type::Char => json!({"type": "string", "minLength": 1, "maxLength": 1}),
-        Type::String => json!({"type": "string"}),
-        Type::List(list) if matches!(list.ty(), Type::U8) => {
+        Shape::F32 | Shape::F64 => json!({"type": "number"}),
+        Shape::Char => json!({"type": "string", "minLength": 1, "maxLength": 1}),
+        Shape::String => json!({"type": "string"}),
+        Shape::Bytes => {
             json!({"type": "string", "contentEncoding": "base64", "description": "bytes in base64"})
         }
-        Type::List(list) => json!({"type": "array", "items": deeper(&list.ty())?}),
-        Type::FixedLengthList(list) => {
-            json!({"type": "array", "items": deeper(&list.ty())?, "minItems": list.len(), "maxItems": list.len()})
+        Shape::List(item) => json!({"type": "array", "items": nested(item, child(0))}),
+        Shape::Fixed(item, length) => {
+            json!({"type": "array", "items": nested(item, child(0)), "minItems": length, "maxItems": length})
         }
-        Type::Map(map) => {
+        Shape::Map(key, value) => {
             let pair = json!({
                 "type": "object",
-                "properties": {"key": deeper(&map.key())?, "value": deeper(&map.value())?},
+                "properties": {"key": nested(key, child(0)), "value": nested(value, child(1))},
                 "required": ["key", "value"],
                 "additionalProperties": false,
             });
             json!({"type": "array", "items": pair})
         }
-        Type::Record(record) => object(record.fields().map(|f| (f.name, f.ty)), depth)?,
-        Type::Tuple(tuple) => {
-            let items = tuple
-                .types()
-                .map(|t| deeper(&t))
-                .collect::<Result<Vec<_>, _>>()?;
+        Shape::Record(fields) => object(fields, |name| glossary.part(&entry, name)),
+        Shape::Tuple(shapes) => {
+            let items: Vec<_> = shapes
+                .iter()
+                .enumerate()
+                .map(|(i, shape)| nested(shape, child(i)))
+                .collect();
             json!({"type": "array", "minItems": items.len(), "maxItems": items.len(), "prefixItems": items})
         }
-        Type::Variant(variant) => {
-            let cases = variant
-                .cases()
-                .map(|case| match &case.ty {
-                    None => Ok(json!({"const": case.name})),
-                    Some(ty) => Ok(single(case.name, deeper(ty)?)),
-                })
-                .collect::<Result<Vec<_>, String>>()?;
-            json!({"anyOf": cases})
+        Shape::Variant(cases) => {
+            let cases = cases.iter().map(|case| {
+                let (description, of) = glossary.part(&entry, &case.name);
+                let schema = match &case.shape {
+                    None => json!({"const": case.name}),
+                    Some(shape) => single(&case.name, nested(shape, of)),
+                };
+                described(schema, None, description)
+            });
+            json!({"anyOf": cases.collect::<Vec<_>>()})
         }
-        Type::Enum(names) => json!({"type": "string", "enum": names.names().collect::<Vec<_>>()}),
-        Type::Option(option) => {
-            // `option<option<T>>` needs two ways to be empty, which null alone cannot say.
-            if matches!(option.ty(), Type::Option(_)) {
-                return Err("an option directly inside an option has no JSON form".into());
-            }
-            json!({"anyOf": [deeper(&option.ty())?, {"type": "null"}]})
+        Shape::Enum(names) => {
+            let schema = json!({"type": "string", "enum": names});
+            described(schema, None, meanings(names, glossary, &entry))
         }
-        Type::Result(result) => {
-            let side = |ty: Option<Type>| ty.map_or(Ok(json!({"type": "null"})), |ty| deeper(&ty));
-            json!({"anyOf": [single("ok", side(result.ok())?), single("err", side(result.err())?)]})
+        Shape::Option(inner) => {
+            let value = match &**inner {
+                Shape::Option(_) => single("some", nested(inner, child(0))),
+                inner => nested(inner, child(0)),
+            };
+            json!({"anyOf": [value, {"type": "null"}]})
         }
-        Type::Flags(flags) => {
-            let names: Vec<_> = flags.names().collect();
-            json!({"type": "array", "items": {"type": "string", "enum": names}, "maxItems": names.len()})
+        Shape::Result(ok, err) => {
+            let side = |name, shape: &Option<Box<Shape>>, index| {
+                let payload = shape.as_deref();
+                single(
+                    name,
+                    payload.map_or(json!({"type": "null"}), |s| nested(s, child(index))),
+                )
+            };
+            json!({"anyOf": [side("ok", ok, 0), side("err", err, 1)]})
         }
-        Type::Own(_) | Type::Borrow(_) => {
-            return Err("a resource lives only inside one instance and has no JSON form".into());
+        Shape::Flags(names) => {
+            let item = json!({"type": "string", "enum": names});
+            let item = described(item, None, meanings(names, glossary, &entry));
+            json!({"type": "array", "items": item, "maxItems": names.len()})
         }
-        Type::Future(_) => return Err("a future has no JSON form".into()),
-        Type::Stream(_) => return Err("a stream has no JSON form".into()),
-        Type::ErrorContext => return Err("an error context has no JSON form".into()),
-    })
+    };
+    described(schema, entry.name, entry.description)
 }
 
-fn object<'a>(
-    fields: impl Iterator<Item = (&'a str, Type)>,
-    depth: usize,
-) -> Result<Value, String> {
+fn object<'a>(parts: &[Part], docs: impl Fn(&str) -> (Option<String>, Glossary<'a>)) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
-    for (name, ty) in fields {
-        let schema = nested(&ty, depth + 1).map_err(|reason| format!("{name}: {reason}"))?;
-        if !matches!(ty, Type::Option(_)) {
-            required.push(name);
+    for Part { name, shape } in parts {
+        let (description, of) = docs(name);
+        let schema = described(nested(shape, of), None, description);
+        if !shape.is_optional() {
+            required.push(name.as_str());
         }
-        properties.insert(name.to_owned(), schema);
+        properties.insert(name.clone(), schema);
     }
-    Ok(
-        json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false}),
-    )
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+}
+
+/// What the names of an enum or of flags mean, one a line: a schema has no place at each.
+fn meanings(names: &[String], glossary: Glossary<'_>, entry: &Entry<'_>) -> Option<String> {
+    let mut lines = String::new();
+    for name in names {
+        if let (Some(meaning), _) = glossary.part(entry, name) {
+            let _ = writeln!(lines, "{name}: {meaning}");
+        }
+    }
+    (!lines.is_empty()).then(|| lines.trim_end().to_owned())
+}
+
+/// Adds what is known. Called from the inside out: the sentence about a field comes before the one
+/// about its type, and what the schema itself had to say comes last.
+fn described(mut schema: Value, title: Option<String>, description: Option<String>) -> Value {
+    let Some(object) = schema.as_object_mut() else {
+        return schema;
+    };
+    if let Some(title) = title {
+        object.insert("title".into(), title.into());
+    }
+    if let Some(mut text) = description.filter(|text| !text.is_empty()) {
+        if let Some(inner) = object.get("description").and_then(Value::as_str) {
+            let _ = write!(text, "\n{inner}");
+        }
+        object.insert("description".into(), text.into());
+    }
+    schema
 }
 
 fn single(name: &str, schema: Value) -> Value {

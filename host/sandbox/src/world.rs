@@ -2,6 +2,7 @@
 
 use crate::bindings::{ToolModulePre, types};
 use crate::call::{self, Answer, Caller, Errand, Terms};
+use crate::docs::DocsSource;
 use crate::engine::Engine;
 use crate::error::LoadError;
 use crate::grant::Prepared;
@@ -114,6 +115,7 @@ fn tool_spec(module: &str, tool: types::Tool) -> Result<ToolSpec, String> {
             open_world: has(types::Annotations::OPEN_WORLD),
         },
         examples,
+        docs_source: DocsSource::Module,
     })
 }
 

@@ -113,6 +113,11 @@ impl Log {
         .into())
     }
 
+    /// Adds a line of our own, for what is odd but no failure.
+    pub fn note(&self, line: &str) -> Result<(), BuildError> {
+        writeln!(self.append()?, "{line}").map_err(BuildError::io("write", &self.path))
+    }
+
     fn append(&self) -> Result<File, BuildError> {
         let open = OpenOptions::new()
             .append(true)

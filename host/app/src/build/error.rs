@@ -67,6 +67,12 @@ pub enum BuildError {
         path = path.display()
     )]
     NoArtefact { path: PathBuf },
+
+    #[error(
+        "the docs of {path} cannot be appended: {reason}; the toolchain must make a component, not a \
+         core module", path = path.display()
+    )]
+    Docs { path: PathBuf, reason: String },
 }
 
 /// A command that ended with a failure.

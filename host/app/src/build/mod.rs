@@ -3,11 +3,13 @@
 //! The language's own tools do the work; this room finds or installs them, runs them where their
 //! output cannot be lost, and puts the component in its place in one step, so that whoever watches
 //! the folder never sees half of one. `rust`, `python` and `javascript` each know one language;
-//! `command` runs what they ask for; `error` says what a person does next.
+//! `command` runs what they ask for; `docs` keeps the author's
+//! doc comments; `error` says what a person does next.
 //!
 //! Everything blocks: call [`build`] from `spawn_blocking`.
 
 mod command;
+mod docs;
 mod error;
 mod javascript;
 mod manifest;
@@ -132,6 +134,9 @@ impl Job<'_> {
         let target = &self.manifest.component;
         let unfinished = target.with_extension(format!("wasm.{}.part", std::process::id()));
         let result = make(&unfinished).and_then(|()| {
+            for note in docs::append(&self.manifest.directory, &unfinished)? {
+                self.log.note(&note)?;
+            }
             fs::rename(&unfinished, target).map_err(BuildError::io("write", target))
         });
         if result.is_err() {

@@ -4,7 +4,7 @@ use crate::cli::Exit;
 use crate::cli::style::{bad, bold, bytes, count, dim, plain, warn};
 use anyhow::Result;
 use serde_json::{Value, json};
-use toolhold_sandbox::{Module, Standing};
+use toolhold_sandbox::{DocsSource, Module, Standing};
 
 /// Everything about a module as JSON.
 pub fn describe(module: &Module) -> Value {
@@ -17,6 +17,7 @@ pub fn describe(module: &Module) -> Value {
         "kind": module.kind,
         "tools": module.tools,
         "refused": module.refused.iter().map(|(export, reason)| json!({"export": export, "reason": reason})).collect::<Vec<_>>(),
+        "notes": module.notes,
         "imports": module.imports,
         "limits": module.limits,
         "asks_for": module.manifest.grants,
@@ -55,6 +56,7 @@ pub fn inspect(module: &Module, json: bool) -> Result<Exit> {
             bold(&tool.name),
             plain(&tool.description).replace('\n', "\n    ")
         );
+        println!("    {}", dim(described_by(tool.docs_source)));
         println!("    arguments {}", plain(&tool.input_schema.to_string()));
         if let Some(output) = &tool.output_schema {
             println!("    returns   {}", plain(&output.to_string()));
@@ -67,6 +69,9 @@ pub fn inspect(module: &Module, json: bool) -> Result<Exit> {
             plain(export),
             plain(reason)
         );
+    }
+    for note in &module.notes {
+        println!("  {} {}", bad("note:"), plain(note));
     }
     println!("\n{}", bold("limits of a call"));
     for limit in module.limits.entries() {
@@ -112,4 +117,15 @@ pub fn inspect(module: &Module, json: bool) -> Result<Exit> {
         }
     }
     Ok(Exit::Ok)
+}
+
+fn described_by(source: DocsSource) -> &'static str {
+    match source {
+        DocsSource::Module => "described by the module itself",
+        DocsSource::Section => "described by the docs section in the component",
+        DocsSource::Wit => "described by a .wit file beside the component",
+        DocsSource::Manifest => "described by module.toml",
+        DocsSource::PackageDocs => "described by the package-docs section in the component",
+        DocsSource::Signature => "nobody described it: its signature",
+    }
 }

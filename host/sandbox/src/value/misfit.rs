@@ -1,0 +1,58 @@
+//! Where in the JSON a conversion failed. Built from the inside out, so that it costs nothing until
+//! then.
+
+use std::fmt;
+
+/// A value that does not fit its type. One pointer: the good case carries its size too.
+#[derive(Debug)]
+pub(super) struct Misfit(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// Innermost first.
+    path: Vec<Step>,
+    reason: String,
+}
+
+#[derive(Debug)]
+enum Step {
+    Key(String),
+    Index(usize),
+}
+
+impl Misfit {
+    pub fn new(reason: impl Into<String>) -> Self {
+        Self(Box::new(Inner {
+            path: Vec::new(),
+            reason: reason.into(),
+        }))
+    }
+
+    pub fn at_key(mut self, key: &str) -> Self {
+        self.0.path.push(Step::Key(key.to_owned()));
+        self
+    }
+
+    pub fn at_index(mut self, index: usize) -> Self {
+        self.0.path.push(Step::Index(index));
+        self
+    }
+}
+
+/// `$.items[2].price: expected …`, a JSONPath (RFC 9535) and the reason.
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("$")?;
+        for step in self.0.path.iter().rev() {
+            match step {
+                Step::Index(index) => write!(f, "[{index}]")?,
+                // WIT's names have dashes; they read better than brackets and stay unambiguous.
+                Step::Key(key) if key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') => {
+                    write!(f, ".{key}")?;
+                }
+                Step::Key(key) => write!(f, "[{key:?}]")?,
+            }
+        }
+        write!(f, ": {}", self.0.reason)
+    }
+}
