@@ -8,6 +8,7 @@
 
 use crate::bindings::{ToolModulePre, types};
 use crate::capture::{Captured, LogLine};
+use crate::egress::{Egress, HttpLimit};
 use crate::engine::Engine;
 use crate::error::{CallError, ErrorClass};
 use crate::grant::Grant;
@@ -16,6 +17,7 @@ use crate::state::{Refused, State};
 use crate::{text, value};
 use serde::Serialize;
 use serde_json::Value;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::timeout_at;
 use wasmtime::component::{ComponentExportIndex, InstancePre, ResourceTableError, Type, Val};
@@ -73,6 +75,8 @@ pub struct CallReport {
     pub logs: Vec<LogLine>,
     /// Log lines that came after the limit.
     pub dropped_logs: u64,
+    /// How many times a secret was taken out of a response, or out of this report.
+    pub redactions: u64,
 }
 
 impl CallReport {
@@ -112,6 +116,9 @@ pub(crate) struct Ran<T> {
     stderr: Captured,
     logs: Vec<LogLine>,
     dropped_logs: u64,
+    redactions: u64,
+    /// The limit of HTTP that fired, which explains a failure of the tool.
+    http: Option<HttpLimit>,
 }
 
 impl<T> Ran<T> {
@@ -123,17 +130,25 @@ impl<T> Ran<T> {
             stderr: Captured::default(),
             logs: Vec::new(),
             dropped_logs: 0,
+            redactions: 0,
+            http: None,
         }
     }
 
     pub fn and_then<U>(self, next: impl FnOnce(T) -> Result<U, CallError>) -> Ran<U> {
+        let result = match (self.result.and_then(next), self.http) {
+            (Err(CallError::Tool { .. }), Some(limit)) => Err(CallError::HttpBody { limit }),
+            (result, _) => result,
+        };
         Ran {
-            result: self.result.and_then(next),
+            result,
             usage: self.usage,
             stdout: self.stdout,
             stderr: self.stderr,
             logs: self.logs,
             dropped_logs: self.dropped_logs,
+            redactions: self.redactions,
+            http: self.http,
         }
     }
 }
@@ -147,6 +162,7 @@ impl From<Ran<Output>> for CallReport {
             stderr: ran.stderr,
             logs: ran.logs,
             dropped_logs: ran.dropped_logs,
+            redactions: ran.redactions,
         }
     }
 }
@@ -156,6 +172,7 @@ pub(crate) async fn run(
     engine: &Engine,
     limits: &Limits,
     grant: &Grant,
+    egress: &Arc<Egress>,
     timeout: Duration,
     errand: Errand<'_>,
 ) -> Ran<Answer> {
@@ -186,7 +203,7 @@ pub(crate) async fn run(
         );
     }
 
-    let mut store = match fresh_store(engine, limits, grant, deadline) {
+    let mut store = match fresh_store(engine, limits, grant, egress, deadline) {
         Ok(store) => store,
         Err(error) => {
             return Ran::without_store(
@@ -220,6 +237,8 @@ pub(crate) async fn run(
         },
         stdout: state.stdout.captured(),
         stderr: state.stderr.captured(),
+        redactions: state.outbound.redactions(),
+        http: state.outbound.fired(),
         logs: state.logs.lines,
         dropped_logs: state.logs.dropped,
     }
@@ -229,9 +248,10 @@ fn fresh_store(
     engine: &Engine,
     limits: &Limits,
     grant: &Grant,
+    egress: &Arc<Egress>,
     deadline: Instant,
 ) -> Result<Store<State>, CallError> {
-    let state = State::new(limits, grant, deadline).map_err(|error| CallError::Grant {
+    let state = State::new(limits, grant, egress, deadline).map_err(|error| CallError::Grant {
         reason: format!("{error:#}"),
     })?;
     let mut store = Store::new(engine.wasmtime(), state);
@@ -432,6 +452,9 @@ fn classify(
             };
         }
         None => {}
+    }
+    if let Some(limit) = state.outbound.fired() {
+        return CallError::HttpBody { limit };
     }
     let stderr = state.stderr.captured().text;
     let last_words: Vec<_> = stderr

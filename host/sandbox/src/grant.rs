@@ -3,7 +3,9 @@
 //! A grant comes from the operator (configuration or command line) and never from a module or a
 //! model: a `module.toml` can only request.
 
+use crate::egress::HttpGrant;
 use crate::error::LoadError;
+use crate::secret::SecretGrant;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use serde::{Deserialize, Serialize};
@@ -16,6 +18,10 @@ pub struct Grant {
     pub directories: Vec<DirectoryGrant>,
     /// Variables the guest sees. The host's own environment never is.
     pub environment: Vec<(String, String)>,
+    /// Requests it may send.
+    pub http: Vec<HttpGrant>,
+    /// Secrets that the host puts into them.
+    pub secrets: Vec<SecretGrant>,
 }
 
 /// A host directory that a guest sees under a name of its own.
@@ -38,7 +44,10 @@ pub enum Access {
 
 impl Grant {
     pub fn is_empty(&self) -> bool {
-        self.directories.is_empty() && self.environment.is_empty()
+        self.directories.is_empty()
+            && self.environment.is_empty()
+            && self.http.is_empty()
+            && self.secrets.is_empty()
     }
 
     /// Checks that every granted directory is there and can be opened, so that a wrong path is

@@ -9,11 +9,12 @@
 //! Read it in this order: [`registry`] (the public door: a folder becomes callable tools),
 //! [`module`] (bytes become a verified, compiled, linked component and its tool specs), [`call`]
 //! (one call: fresh store, invoke, classify), then what a call stands on: [`engine`], [`limits`],
-//! [`grant`], `state`. [`schema`] and [`value`] translate between WIT and JSON, [`cache`] keeps
+//! [`grant`], [`egress`], [`secret`], `state`. [`schema`] and [`value`] translate between WIT and JSON, [`cache`] keeps
 //! compiled code and holds the only `unsafe`.
 
 pub mod cache;
 pub mod call;
+pub mod egress;
 pub mod engine;
 pub mod error;
 pub mod grant;
@@ -22,11 +23,11 @@ pub mod manifest;
 pub mod module;
 pub mod registry;
 pub mod schema;
+pub mod secret;
 pub mod value;
 
 mod bindings;
 mod capture;
-mod egress;
 mod state;
 mod text;
 mod typed;
@@ -34,6 +35,7 @@ mod world;
 
 pub use call::{CallReport, Invocation, Output, Usage};
 pub use capture::{Captured, LogLevel, LogLine};
+pub use egress::{GrantError, HttpGrant, HttpLimit, HttpLimits, Origin, Resolve, SystemResolver};
 pub use engine::{Engine, EngineConfig};
 pub use error::{CallError, ErrorClass, LoadError};
 pub use grant::{Access, DirectoryGrant, Grant};
@@ -41,4 +43,5 @@ pub use limits::{Limits, LimitsRequest};
 pub use manifest::Manifest;
 pub use module::{Annotations, Example, Module, ModuleKind, ToolSpec};
 pub use registry::{FailedModule, LoadEvent, ModulePolicy, Policy, Registry};
+pub use secret::{Place, Redactor, SecretGrant, SecretSlot};
 pub use text::is_name;

@@ -3,6 +3,7 @@
 //! The operator sets the defaults, a module's own `module.toml` asks for more or less, and the
 //! operator's ceiling has the last word over what a module asked for.
 
+use crate::egress::HttpLimits;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ pub struct Limits {
     pub capture_bytes: u64,
     /// Live handles (streams, descriptors, pollables…) in the call's resource table.
     pub handles: u64,
+    /// What it may use of outbound HTTP, where that is granted.
+    pub http: HttpLimits,
 }
 
 impl Default for Limits {
@@ -46,6 +49,7 @@ impl Default for Limits {
             output_bytes: 4 << 20,
             capture_bytes: 64 << 10,
             handles: 1_000,
+            http: HttpLimits::default(),
         }
     }
 }
@@ -63,6 +67,7 @@ impl Limits {
             output_bytes: 16 << 20,
             capture_bytes: 1 << 20,
             handles: 10_000,
+            http: HttpLimits::default(),
         }
     }
 
@@ -83,6 +88,7 @@ impl Limits {
             output_bytes: request.output_bytes.unwrap_or(self.output_bytes),
             capture_bytes: request.capture_bytes.unwrap_or(self.capture_bytes),
             handles: request.handles.unwrap_or(self.handles),
+            http: self.http.clone(),
         }
     }
 

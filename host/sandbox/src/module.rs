@@ -3,6 +3,7 @@
 use crate::bindings::{ToolModulePre, types};
 use crate::cache::Cache;
 use crate::call::{self, Answer, CallReport, Counter, Errand, Invocation, TypedFunction};
+use crate::egress::{Egress, Resolve};
 use crate::engine::Engine;
 use crate::error::{CallError, LoadError};
 use crate::grant::Grant;
@@ -108,6 +109,7 @@ pub(crate) struct Source {
     pub manifest: Manifest,
     pub limits: Limits,
     pub grant: Grant,
+    pub resolver: Arc<dyn Resolve>,
 }
 
 /// A loaded module: compiled, linked, ready for calls.
@@ -128,6 +130,8 @@ pub struct Module {
     /// Interfaces the component imports, in its order.
     pub imports: Vec<String>,
     engine: Engine,
+    /// What it may send, and over which connections.
+    egress: Arc<Egress>,
     code: Code,
 }
 
@@ -165,9 +169,16 @@ impl Module {
             manifest,
             limits,
             grant,
+            resolver,
         } = source;
         let engine = &engine.with_stack(limits.stack_bytes)?;
         grant.check()?;
+        let egress =
+            Egress::new(grant.http.clone(), grant.secrets.clone(), resolver).map_err(|error| {
+                LoadError::Grant {
+                    reason: error.to_string(),
+                }
+            })?;
         check_header(&bytes)?;
         let size = bytes.len() as u64;
         let (component, digest) = compiled(engine, cache, bytes, compiling).await?;
@@ -232,12 +243,19 @@ impl Module {
             refused,
             imports,
             engine: engine.clone(),
+            egress: Arc::new(egress),
             code,
         })
     }
 
     /// Runs one of this module's tools in a fresh instance. `invocation.tool` is the full name.
     pub async fn call(&self, invocation: &Invocation<'_>) -> CallReport {
+        let mut report = self.invoke(invocation).await;
+        self.egress.redactor().clean_report(&mut report);
+        report
+    }
+
+    async fn invoke(&self, invocation: &Invocation<'_>) -> CallReport {
         let limit = self.limits.argument_bytes;
         let mut size = Counter(0);
         if serde_json::to_writer(&mut size, invocation.arguments).is_err() || size.0 > limit {
@@ -281,6 +299,7 @@ impl Module {
                     &self.engine,
                     &self.limits,
                     &self.grant,
+                    &self.egress,
                     timeout,
                     Errand::World(pre, guest),
                 )
@@ -300,7 +319,15 @@ impl Module {
                     Err(reason) => return CallReport::refused(CallError::Arguments { reason }),
                 };
                 let errand = Errand::Typed(pre, function, arguments);
-                let ran = call::run(&self.engine, &self.limits, &self.grant, timeout, errand).await;
+                let ran = call::run(
+                    &self.engine,
+                    &self.limits,
+                    &self.grant,
+                    &self.egress,
+                    timeout,
+                    errand,
+                )
+                .await;
                 ran.and_then(|answer| match answer {
                     Answer::Typed(answer) => {
                         call::typed_output(answer.as_ref(), function.result.as_ref(), &self.limits)

@@ -4,6 +4,7 @@
 
 use crate::cache::Cache;
 use crate::call::{CallReport, Invocation};
+use crate::egress::{Resolve, SystemResolver};
 use crate::engine::Engine;
 use crate::error::{CallError, LoadError};
 use crate::grant::Grant;
@@ -30,6 +31,8 @@ pub struct Policy {
     pub max_component_bytes: u64,
     /// Decisions for single modules, by name.
     pub modules: HashMap<String, ModulePolicy>,
+    /// Who is asked for the addresses of the hosts that modules send to.
+    pub resolver: Arc<dyn Resolve>,
 }
 
 impl Default for Policy {
@@ -40,6 +43,7 @@ impl Default for Policy {
             // A Python component has 28 MB; a hundred is an attack or a mistake.
             max_component_bytes: 64 << 20,
             modules: HashMap::new(),
+            resolver: Arc::new(SystemResolver),
         }
     }
 }
@@ -372,6 +376,7 @@ fn source(
         manifest,
         limits,
         grant: own.grant,
+        resolver: policy.resolver.clone(),
     })
 }
 

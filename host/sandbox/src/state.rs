@@ -2,9 +2,10 @@
 
 use crate::bindings::{log, progress, types};
 use crate::capture::{CapturePipe, LogLevel, LogLine};
-use crate::egress::DenyAll;
+use crate::egress::{Egress, Hooks};
 use crate::grant::Grant;
 use crate::limits::Limits;
+use std::sync::Arc;
 use std::time::Instant;
 use wasmtime::component::{HasSelf, Linker, ResourceTable};
 use wasmtime::{ResourceLimiter, Result};
@@ -15,7 +16,7 @@ use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 pub struct State {
     wasi: WasiCtx,
     http: WasiHttpCtx,
-    deny: DenyAll,
+    pub outbound: Hooks,
     table: ResourceTable,
     pub meter: Meter,
     pub stdout: CapturePipe,
@@ -26,7 +27,12 @@ pub struct State {
 
 impl State {
     /// The state for a call that sees what `grant` gives and nothing else.
-    pub fn new(limits: &Limits, grant: &Grant, deadline: Instant) -> Result<Self> {
+    pub fn new(
+        limits: &Limits,
+        grant: &Grant,
+        egress: &Arc<Egress>,
+        deadline: Instant,
+    ) -> Result<Self> {
         let stdout = CapturePipe::new(limits.capture_bytes);
         let stderr = CapturePipe::new(limits.capture_bytes);
         let mut wasi = WasiCtxBuilder::new();
@@ -39,7 +45,7 @@ impl State {
         Ok(Self {
             wasi: wasi.build(),
             http: WasiHttpCtx::new(),
-            deny: DenyAll,
+            outbound: egress.hooks(&limits.http),
             table,
             meter: Meter::new(limits),
             stdout,
@@ -76,7 +82,7 @@ impl WasiView for State {
 impl WasiHttpView for State {
     fn http(&mut self) -> WasiHttpCtxView<'_> {
         WasiHttpCtxView {
-            hooks: &mut self.deny,
+            hooks: &mut self.outbound,
             table: &mut self.table,
             ctx: &mut self.http,
         }

@@ -10,6 +10,7 @@ use crate::module::{Annotations, Example, MAX_TOOLS, ToolSpec, mismatched};
 use crate::state::State;
 use crate::text;
 use serde_json::Value;
+use std::sync::Arc;
 
 const MAX_DESCRIPTION: usize = 4_000;
 const MAX_SCHEMA_BYTES: usize = 64 << 10;
@@ -25,6 +26,7 @@ pub(crate) async fn list_tools(
         engine,
         limits,
         &Grant::default(),
+        &Arc::default(),
         limits.timeout(),
         Errand::ListTools(pre),
     )

@@ -199,6 +199,7 @@ impl Config {
                         grant: Grant {
                             directories,
                             environment,
+                            ..Grant::default()
                         },
                     },
                 )
@@ -209,6 +210,7 @@ impl Config {
             ceiling: Limits::default_ceiling().overridden(&self.ceiling),
             max_component_bytes: self.modules.max_component_bytes,
             modules,
+            ..Policy::default()
         }
     }
 
