@@ -91,7 +91,7 @@ async fn files_sees_what_was_granted_and_nothing_else() {
         let module = ModulePolicy {
             grant: Grant {
                 directories,
-                environment: vec![],
+                ..Grant::default()
             },
             ..ModulePolicy::default()
         };

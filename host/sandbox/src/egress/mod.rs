@@ -1,7 +1,7 @@
 //! Outbound HTTP of a guest: what was granted, and nothing else (THREATS.md, promise 8).
 //!
-//! A request meets these in order: [`rule`] (is there a grant for this method, origin and path?),
-//! [`address`] (does the host lie where the grant reaches? names are resolved by [`resolve`], once,
+//! A request meets these in order: `rule` (is there a grant for this method, origin and path?),
+//! `address` (does the host lie where the grant reaches? names are resolved by `resolve`, once,
 //! and the connection goes to the very addresses that were judged), `limits`, the module's
 //! [secrets](crate::secret). `send` walks a request through; `redirect` says what a redirect turns it
 //! into; `body` counts, times and cleans what flows.
