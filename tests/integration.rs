@@ -9,6 +9,7 @@
 mod approval;
 mod cache;
 mod cli;
+mod egress;
 mod grants;
 mod hostile;
 mod model;

@@ -4,7 +4,9 @@
     reason = "a fixture that cannot be made should say so"
 )]
 
+mod encodings;
 pub mod endpoint;
 pub mod host;
 pub mod hostile;
 pub mod sandbox;
+pub mod web;

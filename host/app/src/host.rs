@@ -12,7 +12,7 @@ use toolhold_sandbox::{Engine, LoadEvent, Policy, Registry, Trust};
 pub fn registry(config: &Config) -> Result<Registry> {
     let engine =
         Engine::new(config.engine()).context("the WebAssembly engine could not be started")?;
-    Ok(Registry::new(engine, cache(config), config.policy()))
+    Ok(Registry::new(engine, cache(config), config.policy()?))
 }
 
 /// As [`registry`], for components that come with this binary and need nobody's approval.
@@ -21,7 +21,7 @@ pub fn trusting_registry(config: &Config) -> Result<Registry> {
         Engine::new(config.engine()).context("the WebAssembly engine could not be started")?;
     let policy = Policy {
         trust: Trust::All,
-        ..config.policy()
+        ..config.policy()?
     };
     Ok(Registry::new(engine, cache(config), policy))
 }

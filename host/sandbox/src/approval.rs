@@ -294,6 +294,7 @@ mod tests {
             output_schema: None,
             annotations: Annotations::default(),
             examples: Vec::new(),
+            docs_source: crate::docs::DocsSource::Module,
         }
     }
 

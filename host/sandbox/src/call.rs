@@ -9,6 +9,7 @@
 use crate::admission::{Lane, Refusal};
 use crate::bindings::{ToolModulePre, types};
 use crate::capture::{Captured, LogLine};
+use crate::egress::HttpLimit;
 use crate::engine::Engine;
 use crate::error::{CallError, ErrorClass};
 use crate::grant::Prepared;
@@ -114,6 +115,8 @@ pub struct CallReport {
     pub logs: Vec<LogLine>,
     /// Log lines that came after the limit.
     pub dropped_logs: u64,
+    /// How many times a secret was taken out of a response, or out of this report.
+    pub redactions: u64,
 }
 
 impl CallReport {
@@ -147,6 +150,9 @@ pub(crate) struct Ran<T> {
     stderr: Captured,
     logs: Vec<LogLine>,
     dropped_logs: u64,
+    redactions: u64,
+    /// The limit of HTTP that fired, which explains a failure of the tool.
+    http: Option<HttpLimit>,
 }
 
 impl<T> Ran<T> {
@@ -159,6 +165,8 @@ impl<T> Ran<T> {
             stderr: Captured::default(),
             logs: Vec::new(),
             dropped_logs: 0,
+            redactions: 0,
+            http: None,
         }
     }
 
@@ -171,19 +179,22 @@ impl<T> Ran<T> {
             stderr: self.stderr,
             logs: self.logs,
             dropped_logs: self.dropped_logs,
+            redactions: self.redactions,
+            http: self.http,
         }
     }
 }
 
 impl From<Ran<Output>> for CallReport {
     fn from(ran: Ran<Output>) -> Self {
-        // A tool that gives up on a full directory says so in its own words; which limit it was is
-        // the host's to say.
-        let result = match (ran.result, ran.refused) {
-            (Err(CallError::Tool { message, .. }), Some(Refused::Quota)) => {
+        // A tool that gives up at a limit says so in its own words; which limit it was is the host's
+        // to say.
+        let result = match (ran.result, ran.refused, ran.http) {
+            (Err(CallError::Tool { message, .. }), Some(Refused::Quota), _) => {
                 Err(CallError::Quota { reason: message })
             }
-            (result, _) => result,
+            (Err(CallError::Tool { .. }), _, Some(limit)) => Err(CallError::HttpBody { limit }),
+            (result, ..) => result,
         };
         Self {
             result,
@@ -192,6 +203,7 @@ impl From<Ran<Output>> for CallReport {
             stderr: ran.stderr,
             logs: ran.logs,
             dropped_logs: ran.dropped_logs,
+            redactions: ran.redactions,
         }
     }
 }
@@ -275,6 +287,8 @@ pub(crate) async fn run(terms: Terms<'_>, errand: Errand<'_>) -> Ran<Answer> {
         },
         stdout: state.stdout.captured(),
         stderr: state.stderr.captured(),
+        redactions: state.outbound.redactions(),
+        http: state.outbound.fired(),
         logs: state.logs.lines,
         dropped_logs: state.logs.dropped,
     }
@@ -479,6 +493,9 @@ fn classify(
         }
         Some(Refused::Quota) => return CallError::Quota { reason: cause },
         None => {}
+    }
+    if let Some(limit) = state.outbound.fired() {
+        return CallError::HttpBody { limit };
     }
     let stderr = state.stderr.captured().text;
     let last_words: Vec<_> = stderr

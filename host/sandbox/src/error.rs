@@ -1,6 +1,7 @@
 //! What can go wrong, by audience: [`LoadError`] is read by whoever runs the host, [`CallError`] by
 //! the model, which acts on it.
 
+use crate::egress::HttpLimit;
 use serde::Serialize;
 use serde_json::Value;
 use std::time::Duration;
@@ -65,6 +66,9 @@ pub enum CallError {
         "the call returned more than its output limit of {limit} bytes; ask for a smaller part"
     )]
     Output { limit: u64 },
+    /// A limit of outbound HTTP fired, and the call failed after that.
+    #[error("the call went beyond its limit of {limit}; ask for less in one call")]
+    HttpBody { limit: HttpLimit },
     #[error("the tool returned something that is not valid JSON: {reason}")]
     Encoding { reason: String },
     #[error("the tool crashed: {reason}")]
@@ -102,6 +106,7 @@ impl CallError {
             Self::Denied { .. } => "denied",
             Self::NotApproved { .. } => "not_approved",
             Self::Output { .. } => "output",
+            Self::HttpBody { .. } => "http-body",
             Self::Encoding { .. } => "encoding",
             Self::Trap { .. } => "trap",
             Self::Tool { .. } => "tool",

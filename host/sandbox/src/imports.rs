@@ -90,7 +90,12 @@ impl State {
 
 impl secrets::Host for State {
     fn available(&mut self) -> Vec<secrets::Secret> {
-        Vec::new()
+        let granted = self.outbound.secrets();
+        let told = granted.iter().map(|secret| secrets::Secret {
+            name: secret.slot().name.clone(),
+            origin: secret.slot().origin.to_string(),
+        });
+        told.collect()
     }
 }
 

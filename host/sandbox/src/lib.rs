@@ -9,7 +9,7 @@
 //! Read it in this order: [`registry`] (the public door: a folder becomes callable tools),
 //! [`module`] (bytes become a verified, compiled, linked component and its tool specs), [`call`]
 //! (one call: fresh store, invoke, classify), then what a call stands on: [`engine`], [`limits`],
-//! [`grant`], `state`. [`shape`], [`schema`] and [`value`] translate between WIT and JSON, [`docs`]
+//! [`grant`], [`egress`], [`secret`], `state`. [`shape`], [`schema`] and [`value`] translate between WIT and JSON, [`docs`]
 //! finds what was written about a component, [`approval`] keeps what a person agreed to, [`compile`]
 //! and [`cache`] make and keep compiled code; the latter holds the only `unsafe`.
 
@@ -18,6 +18,7 @@ pub mod cache;
 pub mod call;
 pub mod compile;
 pub mod docs;
+pub mod egress;
 pub mod engine;
 pub mod error;
 pub mod grant;
@@ -26,6 +27,7 @@ pub mod manifest;
 pub mod module;
 pub mod registry;
 pub mod schema;
+pub mod secret;
 pub mod shape;
 pub mod value;
 
@@ -33,7 +35,6 @@ mod admission;
 mod bindings;
 mod capture;
 mod counters;
-mod egress;
 mod files;
 mod folder;
 mod imports;
@@ -54,6 +55,7 @@ pub use capture::{Captured, LogLevel, LogLine};
 pub use compile::{Compiler, CompilerProcess, compiler_process};
 pub use counters::Counters;
 pub use docs::DocsSource;
+pub use egress::{GrantError, HttpGrant, HttpLimit, HttpLimits, Origin, Resolve, SystemResolver};
 pub use engine::{Engine, EngineConfig};
 pub use error::{CallError, ErrorClass, LoadError};
 pub use grant::{
@@ -63,5 +65,6 @@ pub use limits::{Limit, Limits, LimitsRequest};
 pub use manifest::Manifest;
 pub use module::{Annotations, Example, Module, ModuleKind, ToolSpec};
 pub use registry::{LoadEvent, ModulePolicy, Policy, Registry};
+pub use secret::{Place, Redactor, SecretGrant, SecretSlot};
 pub use shelf::FailedModule;
 pub use text::is_name;

@@ -1,9 +1,11 @@
 //! `module.toml`: what a module says of itself. All of it is a claim or a request.
 
 use crate::docs::Claims;
+use crate::egress::{HttpGrant, Origin};
 use crate::error::LoadError;
 use crate::grant::{Access, Clocks, Keep, KeyValueGrant, Randomness, ScratchGrant};
 use crate::limits::LimitsRequest;
+use crate::secret::Place;
 use crate::text;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -68,6 +70,8 @@ pub struct Requests {
     pub directories: Vec<DirectoryRequest>,
     pub scratch: Option<ScratchRequest>,
     pub environment: Vec<EnvironmentRequest>,
+    pub http: Vec<HttpGrant>,
+    pub secrets: Vec<SecretRequest>,
     pub key_value: Option<KeyValueRequest>,
     pub tools: Vec<ToolRequest>,
     pub clocks: Option<Clocks>,
@@ -111,6 +115,17 @@ impl Default for ScratchRequest {
 #[serde(deny_unknown_fields)]
 pub struct EnvironmentRequest {
     pub name: String,
+    #[serde(default)]
+    pub reason: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SecretRequest {
+    /// What it is, where it goes; the value is the operator's.
+    pub name: String,
+    pub origin: Origin,
+    pub place: Place,
     #[serde(default)]
     pub reason: String,
 }
@@ -181,6 +196,15 @@ impl Requests {
         }
         for wish in &self.environment {
             add(format!("see the variable {}", wish.name), &wish.reason);
+        }
+        for wish in &self.http {
+            let sentence = wish.to_string();
+            let to = sentence.strip_prefix("may ").unwrap_or(&sentence);
+            add(to.to_owned(), wish.reason().unwrap_or_default());
+        }
+        for wish in &self.secrets {
+            let what = format!("have the secret {} sent to {}", wish.name, wish.origin);
+            add(what, &wish.reason);
         }
         if let Some(wish) = &self.key_value {
             let what = format!("remember {} bytes between calls", wish.quota_bytes);

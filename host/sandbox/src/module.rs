@@ -8,6 +8,7 @@ use crate::call::{self, Answer, CallReport, Counter, Errand, Invocation};
 use crate::compile;
 use crate::counters::{Counters, Tally};
 use crate::docs::{DocsSource, wit};
+use crate::egress::Resolve;
 use crate::engine::Engine;
 use crate::engine::Variant;
 use crate::error::{CallError, LoadError};
@@ -126,6 +127,7 @@ pub(crate) struct Source {
     pub limits: Limits,
     pub grant: Grant,
     pub storage: Storage,
+    pub resolver: Arc<dyn Resolve>,
 }
 
 /// A loaded module: compiled, linked, ready for calls.
@@ -198,9 +200,10 @@ impl Module {
             limits,
             grant,
             storage,
+            resolver,
         } = source;
         let engine = &engine.variant(Variant::of(&limits))?;
-        let granted = Prepared::new(&name, grant, &storage)?;
+        let granted = Prepared::new(&name, grant, &storage, resolver)?;
         check_header(&bytes)?;
         let size = bytes.len() as u64;
         let bytes = Arc::new(bytes);
@@ -303,10 +306,11 @@ impl Module {
         invocation: &Invocation<'_>,
         peers: Peers,
     ) -> CallReport {
-        let report = match self.admit(invocation) {
+        let mut report = match self.admit(invocation) {
             Ok(()) => self.perform(tool, invocation, peers).await,
             Err(error) => CallReport::refused(error),
         };
+        self.granted.egress.redactor().clean_report(&mut report);
         self.tally.add(&report);
         report
     }

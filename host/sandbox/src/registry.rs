@@ -7,6 +7,7 @@
 use crate::approval::{Approval, ApprovedBy, Change, Standing, Trust};
 use crate::cache::Cache;
 use crate::call::{CallReport, Invocation};
+use crate::egress::{Resolve, SystemResolver};
 use crate::engine::Engine;
 use crate::error::{CallError, LoadError};
 use crate::folder::{self, Candidate, Files, Stamp};
@@ -34,6 +35,8 @@ pub struct Policy {
     /// Whether modules need approval.
     pub trust: Trust,
     pub storage: Storage,
+    /// Who is asked for the addresses of the hosts that modules send to.
+    pub resolver: Arc<dyn Resolve>,
     /// Decisions for single modules, by name.
     pub modules: HashMap<String, ModulePolicy>,
 }
@@ -47,6 +50,7 @@ impl Default for Policy {
             max_component_bytes: 64 << 20,
             trust: Trust::All,
             storage: Storage::default(),
+            resolver: Arc::new(SystemResolver),
             modules: HashMap::new(),
         }
     }
@@ -450,6 +454,7 @@ impl Shared {
             limits,
             grant: own.grant,
             storage: policy.storage.clone(),
+            resolver: policy.resolver.clone(),
         })
     }
 

@@ -3,7 +3,7 @@
 use crate::bindings::{key_value, log, other_tools, progress, secrets};
 use crate::call::Caller;
 use crate::capture::{CapturePipe, LogLevel, LogLine};
-use crate::egress::DenyAll;
+use crate::egress::Hooks;
 use crate::files::{self, OpenFiles};
 use crate::grant::{Prepared, Scratch};
 use crate::key_value::Namespace;
@@ -23,7 +23,7 @@ use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 pub struct State {
     wasi: WasiCtx,
     http: WasiHttpCtx,
-    deny: DenyAll,
+    pub outbound: Hooks,
     pub table: ResourceTable,
     pub files: OpenFiles,
     /// By guest path.
@@ -62,7 +62,7 @@ impl State {
         Ok(Self {
             wasi: wasi.build(),
             http: WasiHttpCtx::new(),
-            deny: DenyAll,
+            outbound: granted.egress.hooks(&limits.into()),
             table,
             files: OpenFiles::default(),
             quotas,
@@ -110,7 +110,7 @@ impl WasiView for State {
 impl WasiHttpView for State {
     fn http(&mut self) -> WasiHttpCtxView<'_> {
         WasiHttpCtxView {
-            hooks: &mut self.deny,
+            hooks: &mut self.outbound,
             table: &mut self.table,
             ctx: &mut self.http,
         }

@@ -13,8 +13,10 @@ const SHORT: [(&str, &str); 2] = [("BASE_URL", "base_url"), ("MODEL", "model")];
 const NOT_SETTINGS: [&str; 3] = ["CONFIG", "API_KEY", "LOG"];
 
 /// What `[module.NAME]` holds besides `limits`. Tables among them are values, replaced as a whole.
-const MODULE: [&str; 8] = [
+const MODULE: [&str; 10] = [
     "directories",
+    "http",
+    "secrets",
     "scratch",
     "environment",
     "key_value",

@@ -2,15 +2,16 @@
 
 use crate::config::layers::{ConfigError, Merged};
 use etcetera::BaseStrategy as _;
+use secrecy::SecretString;
 use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toolhold_agent::{Contract, Settings, Shape};
 use toolhold_sandbox::{
     Access, Approvals, Clocks, Compiler, CompilerProcess, DirectoryGrant, EngineConfig, Grant,
-    KeyValueGrant, Limits, LimitsRequest, LogLevel, ModulePolicy, Policy, Randomness, ScratchGrant,
-    Storage, Trust,
+    HttpGrant, KeyValueGrant, Limits, LimitsRequest, LogLevel, ModulePolicy, Origin, Place, Policy,
+    Randomness, ScratchGrant, SecretGrant, SecretSlot, Storage, Trust,
 };
 
 /// The command that makes this binary the compiler's process.
@@ -99,12 +100,27 @@ struct ModuleTable {
     directories: Vec<DirectoryTable>,
     scratch: Option<ScratchGrant>,
     environment: BTreeMap<String, String>,
+    http: Vec<HttpGrant>,
+    secrets: Vec<SecretTable>,
     key_value: Option<KeyValueGrant>,
     tools: Vec<String>,
     clocks: Clocks,
     randomness: Randomness,
     log_level: LogLevel,
     limits: LimitsRequest,
+}
+
+/// A secret: where it goes, and where its value is. The value itself is never in a file of ours.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SecretTable {
+    name: String,
+    origin: Origin,
+    place: Place,
+    /// The environment variable that holds it.
+    env: Option<String>,
+    /// Or the file.
+    file: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -230,21 +246,20 @@ impl Config {
         }
     }
 
-    pub fn policy(&self) -> Policy {
-        let modules = self
-            .module
-            .iter()
-            .map(|(name, table)| {
-                let policy = ModulePolicy {
-                    limits: table.limits.clone(),
-                    grant: table.grant(),
-                    one_off: self.one_off.contains(name),
-                };
-                (name.clone(), policy)
-            })
-            .collect();
+    /// # Errors
+    /// If a secret that a module was granted cannot be read.
+    pub fn policy(&self) -> Result<Policy, ConfigError> {
+        let mut modules = HashMap::new();
+        for (name, table) in &self.module {
+            let policy = ModulePolicy {
+                limits: table.limits.clone(),
+                grant: table.grant(name)?,
+                one_off: self.one_off.contains(name),
+            };
+            modules.insert(name.clone(), policy);
+        }
         let kept = self.state_folder().join("modules");
-        Policy {
+        Ok(Policy {
             limits: Limits::default().overridden(&self.limits),
             ceiling: Limits::default_ceiling().overridden(&self.ceiling),
             max_component_bytes: self.modules.max_component_bytes,
@@ -260,7 +275,8 @@ impl Config {
                 key_value: Some(kept.join("key-value")),
             },
             modules,
-        }
+            ..Policy::default()
+        })
     }
 
     /// Where approvals are kept: those of one modules folder say nothing of another's modules.
@@ -298,15 +314,28 @@ impl Config {
 }
 
 impl ModuleTable {
-    fn grant(&self) -> Grant {
+    fn grant(&self, module: &str) -> Result<Grant, ConfigError> {
+        let secrets = self
+            .secrets
+            .iter()
+            .map(|table| {
+                table.read().map_err(|reason| ConfigError::Value {
+                    key: format!("module.{module}.secrets"),
+                    origin: "the configuration".into(),
+                    reason,
+                })
+            })
+            .collect::<Result<_, _>>()?;
         let directories = self.directories.iter().map(|d| DirectoryGrant {
             host: d.host.clone(),
             guest: d.guest.clone(),
             access: d.access,
             quota_bytes: d.quota_bytes,
         });
-        Grant {
+        Ok(Grant {
             directories: directories.collect(),
+            http: self.http.clone(),
+            secrets,
             scratch: self.scratch.clone(),
             environment: self.environment.clone(),
             key_value: self.key_value.clone(),
@@ -314,7 +343,29 @@ impl ModuleTable {
             clocks: self.clocks,
             randomness: self.randomness,
             log_level: self.log_level,
-        }
+        })
+    }
+}
+
+impl SecretTable {
+    fn read(&self) -> Result<SecretGrant, String> {
+        let value = match (&self.env, &self.file) {
+            (Some(name), None) => std::env::var(name)
+                .map_err(|_| format!("{}: the variable {name} is not set", self.name))?,
+            (None, Some(path)) => {
+                let text = std::fs::read_to_string(path)
+                    .map_err(|error| format!("{}: {}: {error}", self.name, path.display()))?;
+                // Editors end a file with a line break, which is no part of the secret.
+                text.trim_end_matches(['\r', '\n']).to_owned()
+            }
+            _ => return Err(format!("{}: give either `env` or `file`", self.name)),
+        };
+        let slot = SecretSlot {
+            name: self.name.clone(),
+            origin: self.origin.clone(),
+            place: self.place.clone(),
+        };
+        SecretGrant::new(slot, SecretString::from(value)).map_err(|error| error.to_string())
     }
 }
 

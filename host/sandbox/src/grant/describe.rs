@@ -1,6 +1,7 @@
 //! A grant in words, for the person who decides.
 
 use super::{Access, Grant, Keep, Randomness};
+use crate::secret::Place;
 
 impl Grant {
     /// One sentence for each thing the module may do, beginning with a verb.
@@ -32,6 +33,26 @@ impl Grant {
         }
         for (name, value) in &self.environment {
             lines.push(format!("see the variable {name}={value}"));
+        }
+        for http in &self.http {
+            let sentence = http.to_string();
+            lines.push(
+                sentence
+                    .strip_prefix("may ")
+                    .unwrap_or(&sentence)
+                    .to_owned(),
+            );
+        }
+        for secret in &self.secrets {
+            let slot = secret.slot();
+            let place = match &slot.place {
+                Place::Header { name, .. } => format!("the header {name}"),
+                Place::Query { name } => format!("the query parameter {name}"),
+            };
+            lines.push(format!(
+                "have the secret {} put into {place} of its requests to {}, without seeing it",
+                slot.name, slot.origin
+            ));
         }
         if let Some(key_value) = &self.key_value {
             let of = if key_value.namespace.is_empty() {

@@ -10,6 +10,8 @@ mod prepared;
 mod scratch;
 
 use crate::capture::LogLevel;
+use crate::egress::HttpGrant;
+use crate::secret::SecretGrant;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -29,6 +31,12 @@ pub struct Grant {
     /// Variables the guest sees. The host's own environment never is.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
+    /// Requests it may send.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub http: Vec<HttpGrant>,
+    /// Secrets that the host puts into them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<SecretGrant>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_value: Option<KeyValueGrant>,
     /// Tools of other modules that this one may call, by full name, or by module for all of its.

@@ -3,6 +3,7 @@
 use super::scratch::Scratch;
 use super::{Access, Grant, chance};
 use crate::call::Caller;
+use crate::egress::{Egress, Resolve};
 use crate::error::LoadError;
 use crate::key_value::Namespace;
 use crate::quota::Quota;
@@ -25,6 +26,7 @@ pub struct Storage {
 pub(crate) struct Prepared {
     pub grant: Grant,
     module: String,
+    pub egress: Arc<Egress>,
     quotas: HashMap<String, Arc<Quota>>,
     scratch_root: Option<PathBuf>,
     /// One budget for each session directory in use; a call's own directory has its own.
@@ -35,7 +37,12 @@ pub(crate) struct Prepared {
 impl Prepared {
     /// Checks that everything granted is there, so that a wrong path is reported when the module is
     /// loaded and not in the middle of a run.
-    pub fn new(module: &str, grant: Grant, storage: &Storage) -> Result<Self, LoadError> {
+    pub fn new(
+        module: &str,
+        grant: Grant,
+        storage: &Storage,
+        resolver: Arc<dyn Resolve>,
+    ) -> Result<Self, LoadError> {
         let refused = |reason: String| LoadError::Grant { reason };
         let mut quotas = HashMap::new();
         for directory in &grant.directories {
@@ -70,9 +77,12 @@ impl Prepared {
         if grant.key_value.is_some() && storage.key_value.is_none() {
             return Err(refused("this host has no place for keys and values".into()));
         }
+        let egress = Egress::new(grant.http.clone(), grant.secrets.clone(), resolver)
+            .map_err(|error| refused(error.to_string()))?;
         Ok(Self {
             module: module.to_owned(),
             grant,
+            egress: Arc::new(egress),
             quotas,
             scratch_root: storage.scratch.clone(),
             scratch_quotas: Mutex::default(),

@@ -26,6 +26,13 @@ pub struct GrantArgs {
     /// A variable: NAME=VALUE.
     #[arg(long = "with-env", value_name = "VARIABLE")]
     environment: Vec<String>,
+    /// Requests: [METHODS ]ORIGIN[/PATH], such as 'GET,POST https://api.example.com/v1'.
+    #[arg(long = "with-http", value_name = "REQUESTS")]
+    http: Vec<String>,
+    /// A secret for such requests: NAME=VARIABLE ORIGIN HEADER, such as
+    /// 'key=API_KEY https://api.example.com Authorization'.
+    #[arg(long = "with-secret", value_name = "SECRET")]
+    secrets: Vec<String>,
     /// A directory of its own for every call, or with --keep for every session.
     #[arg(long)]
     scratch: bool,
@@ -127,6 +134,8 @@ impl GrantArgs {
     fn is_empty(&self) -> bool {
         self.directories.is_empty()
             && self.environment.is_empty()
+            && self.http.is_empty()
+            && self.secrets.is_empty()
             && self.tools.is_empty()
             && !self.scratch
             && !self.key_value
@@ -157,6 +166,17 @@ fn put(given: &mut Table, args: &GrantArgs, module: &Module) -> Result<()> {
         };
         table(given, "environment")?.insert(name.into(), value.into());
     }
+    for text in &args.http {
+        let value = requests(text)?;
+        list(given, "http")?.push(value);
+    }
+    for text in &args.secrets {
+        let value = secret(text)?;
+        let name = value.get("name").cloned();
+        let secrets = list(given, "secrets")?;
+        secrets.retain(|other| other.get("name") != name.as_ref());
+        secrets.push(value);
+    }
     for tool in &args.tools {
         let tools = list(given, "tools")?;
         if !tools.iter().any(|known| known.as_str() == Some(tool)) {
@@ -182,6 +202,53 @@ fn put(given: &mut Table, args: &GrantArgs, module: &Module) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// `GET,POST https://api.example.com/v1` as a value of the configuration.
+fn requests(text: &str) -> Result<Value> {
+    let (methods, url) = match text.split_once(' ') {
+        Some((methods, url)) => (Some(methods), url.trim()),
+        None => (None, text),
+    };
+    let Some((scheme, rest)) = url.split_once("://") else {
+        bail!(
+            "--with-http {text}: expected [METHODS ]ORIGIN[/PATH], such as 'GET https://api.example.com/v1'"
+        );
+    };
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let mut table = Table::new();
+    table.insert("origin".into(), format!("{scheme}://{host}").into());
+    if !path.is_empty() {
+        table.insert("path_prefix".into(), path.into());
+    }
+    if let Some(methods) = methods {
+        let methods: Vec<Value> = methods
+            .split(',')
+            .map(|method| method.trim().into())
+            .collect();
+        table.insert("methods".into(), methods.into());
+    }
+    Ok(Value::Table(table))
+}
+
+/// `key=API_KEY https://api.example.com Authorization` as a value of the configuration.
+fn secret(text: &str) -> Result<Value> {
+    let parts: Vec<_> = text.split_whitespace().collect();
+    let [named, origin, header] = parts.as_slice() else {
+        bail!("--with-secret {text:?}: expected 'NAME=VARIABLE ORIGIN HEADER'");
+    };
+    let Some((name, variable)) = named.split_once('=') else {
+        bail!("--with-secret {text:?}: expected NAME=VARIABLE first");
+    };
+    let mut place = Table::new();
+    let header = Table::from_iter([("name".to_owned(), Value::from(*header))]);
+    place.insert("header".into(), header.into());
+    let mut table = Table::new();
+    table.insert("name".into(), name.into());
+    table.insert("origin".into(), (*origin).into());
+    table.insert("place".into(), place.into());
+    table.insert("env".into(), variable.into());
+    Ok(Value::Table(table))
 }
 
 fn entry<'a>(file: &'a mut Table, name: &str) -> Result<&'a mut Table> {

@@ -1,0 +1,103 @@
+//! Headers: which belong to the connection, what they weigh, and how secrets leave them.
+
+use super::limits::Meter;
+use crate::secret::Redactor;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+/// Headers that frame a message or steer a connection. They are the host's: a guest cannot set them,
+/// and does not see them.
+pub(crate) fn is_forbidden_header(name: &HeaderName) -> bool {
+    const OURS: [HeaderName; 7] = [
+        header::CONNECTION,
+        header::HOST,
+        header::TE,
+        header::TRAILER,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+        header::EXPECT,
+    ];
+    let name_text = name.as_str();
+    OURS.contains(name)
+        || name_text.starts_with("proxy-")
+        || matches!(name_text, "keep-alive" | "http2-settings" | "alt-used")
+}
+
+/// What headers weigh on the wire, about: name, colon, space, value, line end.
+pub(super) fn header_bytes(headers: &HeaderMap) -> u64 {
+    let line = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + 4;
+    headers.iter().map(line).sum::<usize>() as u64
+}
+
+/// `headers` as a guest may see them. A header with a secret in its very name is left out.
+pub(super) fn without_secrets(headers: HeaderMap, redactor: &Redactor, meter: &Meter) -> HeaderMap {
+    if redactor.is_empty() {
+        return headers;
+    }
+    let mut clean = HeaderMap::with_capacity(headers.len());
+    for (name, value) in &headers {
+        if redactor.finds(name.as_str().as_bytes()) {
+            meter.redacted(1);
+            continue;
+        }
+        let cleaned = redactor.clean(value.as_bytes()).and_then(|cleaned| {
+            meter.redacted(cleaned.redactions);
+            HeaderValue::from_bytes(&cleaned.bytes).ok()
+        });
+        clean.append(name, cleaned.unwrap_or_else(|| value.clone()));
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::HttpLimits;
+    use super::*;
+
+    #[test]
+    fn framing_belongs_to_the_host() {
+        for name in [
+            "host",
+            "connection",
+            "transfer-encoding",
+            "te",
+            "trailer",
+            "upgrade",
+            "expect",
+            "keep-alive",
+            "proxy-authorization",
+            "proxy-connection",
+            "proxy-anything",
+        ] {
+            assert!(
+                is_forbidden_header(&HeaderName::from_static(name)),
+                "{name}"
+            );
+        }
+        for name in [
+            "accept",
+            "authorization",
+            "content-type",
+            "content-length",
+            "x-host",
+        ] {
+            assert!(
+                !is_forbidden_header(&HeaderName::from_static(name)),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn secrets_leave_values_and_names() {
+        let redactor = Redactor::new([("k", "abcdefgh12345678")]).unwrap();
+        let meter = Meter::new(HttpLimits::default());
+        let mut headers = HeaderMap::new();
+        headers.insert("x-echo", "<abcdefgh12345678>".parse().unwrap());
+        headers.insert("x-abcdefgh12345678", "1".parse().unwrap());
+        headers.insert("x-other", "2".parse().unwrap());
+        let clean = without_secrets(headers, &redactor, &meter);
+        assert_eq!(clean.len(), 2);
+        assert_eq!(clean["x-echo"], "<[secret k]>");
+        assert_eq!(meter.redactions(), 2);
+    }
+}

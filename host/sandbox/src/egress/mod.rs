@@ -1,0 +1,203 @@
+//! Outbound HTTP of a guest: what was granted, and nothing else (THREATS.md, promise 8).
+//!
+//! A request meets these in order: `rule` (is there a grant for this method, origin and path?),
+//! `address` (does the host lie where the grant reaches? names are resolved by `resolve`, once,
+//! and the connection goes to the very addresses that were judged), `limits`, the module's
+//! [secrets](crate::secret). `send` walks a request through; `redirect` says what a redirect turns it
+//! into; `body` counts, times and cleans what flows.
+//!
+//! The client is reqwest's: it takes a resolver of ours, follows nothing, knows no proxy, and pools
+//! connections by origin. Each module has clients of its own, so that no connection made under one
+//! module's grant ever serves another.
+
+mod address;
+mod body;
+mod headers;
+mod limits;
+mod origin;
+mod path;
+mod redirect;
+mod resolve;
+mod rule;
+mod send;
+
+pub(crate) use headers::is_forbidden_header;
+pub use limits::{HttpLimit, HttpLimits};
+pub use origin::{Origin, OriginError};
+pub use resolve::{Resolve, SystemResolver};
+pub use rule::{GrantError, HttpGrant};
+
+use crate::secret::{Redactor, SecretGrant};
+use http::{Method, Request, Response};
+use limits::Meter;
+use reqwest::Client;
+use resolve::Judge;
+use send::Exchange;
+use std::sync::Arc;
+use std::time::Duration;
+use url::Url;
+use wasmtime_wasi_http::{Error, ForbiddenHeaderFilter, RequestOptions, WasiBody, WasiHttpHooks};
+
+/// Idle connections kept to one origin: enough for a burst, few enough to leave open.
+const IDLE_CONNECTIONS: usize = 2;
+/// Shorter than what servers and middleboxes commonly keep.
+const IDLE_TIME: Duration = Duration::from_secs(30);
+
+/// Four of the largest writes that WASI's blocking calls make.
+const BODY_CHUNK_BYTES: usize = 16 << 10;
+
+/// What one module may send, and the connections it sends over.
+#[derive(Debug, Default)]
+pub struct Egress {
+    grants: Vec<HttpGrant>,
+    secrets: Vec<SecretGrant>,
+    redactor: Redactor,
+    /// Reaches the public internet alone.
+    public: Option<Client>,
+    /// Reaches this machine and its network too, for the grants that say so.
+    private: Option<Client>,
+}
+
+impl Egress {
+    /// # Errors
+    /// If the host can set up no client (for https it needs the system's root certificates), or if
+    /// the secrets are too large to be looked for.
+    pub fn new(
+        grants: Vec<HttpGrant>,
+        secrets: Vec<SecretGrant>,
+        resolver: Arc<dyn Resolve>,
+    ) -> Result<Self, GrantError> {
+        let client_for = |private: bool| {
+            let mut served = grants
+                .iter()
+                .filter(|grant| grant.is_private() == private)
+                .peekable();
+            served.peek()?;
+            let tls = served.any(|grant| grant.origin().is_https());
+            let resolver = resolver.clone();
+            Some(client(Judge { resolver, private }, tls))
+        };
+        Ok(Self {
+            redactor: SecretGrant::redactor(&secrets)?,
+            public: client_for(false).transpose()?,
+            private: client_for(true).transpose()?,
+            grants,
+            secrets,
+        })
+    }
+
+    /// What a single call is given. The call's own deadline needs no telling: whoever drops the hooks
+    /// with the store ends what they started.
+    pub fn hooks(self: &Arc<Self>, limits: &HttpLimits) -> Hooks {
+        Hooks {
+            egress: self.clone(),
+            meter: Arc::new(Meter::new(limits.clone())),
+        }
+    }
+
+    /// Finds the secrets of this module.
+    pub fn redactor(&self) -> &Redactor {
+        &self.redactor
+    }
+
+    fn secrets(&self) -> &[SecretGrant] {
+        &self.secrets
+    }
+
+    /// Of several grants that fit, the one that reaches further, then the one that follows further.
+    fn grant(&self, method: &Method, url: &Url) -> Option<&HttpGrant> {
+        let fitting = self.grants.iter().filter(|grant| grant.allows(method, url));
+        fitting.max_by_key(|grant| (grant.is_private(), grant.redirects()))
+    }
+
+    fn client(&self, grant: &HttpGrant) -> Option<&Client> {
+        if grant.is_private() {
+            self.private.as_ref()
+        } else {
+            self.public.as_ref()
+        }
+    }
+}
+
+fn client(judge: Judge, tls: bool) -> Result<Client, GrantError> {
+    let mut builder = Client::builder()
+        // The environment is the host's; a proxy would resolve names by itself.
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .referer(false)
+        .dns_resolver(judge)
+        .tls_version_min(reqwest::tls::Version::TLS_1_2)
+        .tcp_nodelay(true)
+        .pool_idle_timeout(IDLE_TIME)
+        .pool_max_idle_per_host(IDLE_CONNECTIONS);
+    if !tls {
+        // A machine without root certificates can still serve plain http to itself.
+        builder = builder.tls_certs_only([]);
+    }
+    builder.build().map_err(|error| GrantError::Client {
+        reason: error.to_string(),
+    })
+}
+
+/// Outbound HTTP as one call sees it. Nothing that it starts outlives the call: requests are futures
+/// that the call's store owns, and a connection ends with the response that is read from it.
+#[derive(Debug)]
+pub struct Hooks {
+    egress: Arc<Egress>,
+    meter: Arc<Meter>,
+}
+
+impl Hooks {
+    /// The first limit of HTTP that fired in this call.
+    pub fn fired(&self) -> Option<HttpLimit> {
+        self.meter.fired()
+    }
+
+    /// The secrets that requests of this call may carry.
+    pub(crate) fn secrets(&self) -> &[SecretGrant] {
+        self.egress.secrets()
+    }
+
+    /// How many times a secret was taken out of what came back.
+    pub fn redactions(&self) -> u64 {
+        self.meter.redactions()
+    }
+}
+
+type Io = Box<dyn Future<Output = Result<(), Error>> + Send>;
+type Sent = Box<dyn Future<Output = Result<(Response<WasiBody>, Io), Error>> + Send>;
+
+impl WasiHttpHooks for Hooks {
+    fn forbidden_header_filter(&mut self) -> ForbiddenHeaderFilter {
+        Arc::new(is_forbidden_header)
+    }
+
+    /// The client writes it, from the URL as it was checked and not as the guest spelt it.
+    fn set_host_header(&mut self) -> bool {
+        false
+    }
+
+    /// Two of these are buffered for each body that a guest opens, sent or not, and it may open as
+    /// many as it has handles.
+    fn p2_outgoing_body_chunk_size(&mut self) -> usize {
+        BODY_CHUNK_BYTES
+    }
+
+    fn send_request(
+        &mut self,
+        request: Request<WasiBody>,
+        options: Option<RequestOptions>,
+        _: Io,
+    ) -> Sent {
+        let exchange = Exchange {
+            egress: self.egress.clone(),
+            meter: self.meter.clone(),
+            options: options.unwrap_or_default(),
+        };
+        Box::new(async move {
+            let response = exchange.send(request).await?;
+            Ok((response, Box::new(async { Ok(()) }) as Io))
+        })
+    }
+}
