@@ -405,13 +405,16 @@ fn classify(
         };
     }
     let cause = error.root_cause().to_string();
-    // wasmtime has no type for these three.
+    // wasmtime has no type for these.
     if cause.contains("fuel allocated for hostcalls has been exhausted") {
         return CallError::Output {
             limit: limits.output_bytes,
         };
     }
-    if cause.contains("invalid utf-8") || cause.contains("utf8") {
+    if cause.contains("invalid utf-8")
+        || cause.contains("utf8")
+        || cause.contains("pointer/length out of bounds")
+    {
         return CallError::Encoding { reason: cause };
     }
     if cause.contains("resource table has no free keys") || cause.contains("too many handles") {

@@ -27,6 +27,7 @@ pub mod value;
 mod bindings;
 mod capture;
 mod egress;
+mod special;
 mod state;
 mod text;
 mod typed;

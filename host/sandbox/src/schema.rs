@@ -10,28 +10,38 @@ use wasmtime::component::Type;
 /// What a signature of nested types may be: deeper ones are refused rather than shown to a model.
 const MAX_DEPTH: usize = 16;
 
+/// Parts that a signature may have. Types are shared in a component and written out in a schema, so a
+/// component of 300 bytes can have a type of a million parts.
+const MAX_PARTS: usize = 2_000;
+
 /// The schema of a function's parameters: one closed object.
 ///
 /// # Errors
 /// The name of the parameter and the reason, for types that have no JSON form.
 pub fn parameters<'a>(params: impl Iterator<Item = (&'a str, &'a Type)>) -> Result<Value, String> {
-    object(params.map(|(name, ty)| (name, ty.clone())), 0)
+    object(params.map(|(name, ty)| (name, ty.clone())), 0, &mut 0)
         .map_err(|reason| format!("parameter {reason}"))
 }
 
 /// The schema of one value.
 ///
 /// # Errors
-/// The reason, for resources, streams, futures, error contexts and types nested too deeply.
+/// The reason, for resources, streams, futures, error contexts, and types that are nested too deeply
+/// or have too many parts.
 pub fn of(ty: &Type) -> Result<Value, String> {
-    nested(ty, 0)
+    nested(ty, 0, &mut 0)
 }
 
-fn nested(ty: &Type, depth: usize) -> Result<Value, String> {
+/// `parts` counts what was written so far.
+fn nested(ty: &Type, depth: usize, parts: &mut usize) -> Result<Value, String> {
     if depth > MAX_DEPTH {
         return Err(format!("its type is nested deeper than {MAX_DEPTH} levels"));
     }
-    let deeper = |ty: &Type| nested(ty, depth + 1);
+    *parts += 1;
+    if *parts > MAX_PARTS {
+        return Err(format!("its type has more than {MAX_PARTS} parts"));
+    }
+    let mut deeper = |ty: &Type| nested(ty, depth + 1, parts);
     Ok(match ty {
         Type::Bool => json!({"type": "boolean"}),
         Type::S8 => integer(i8::MIN, i8::MAX),
@@ -66,7 +76,7 @@ fn nested(ty: &Type, depth: usize) -> Result<Value, String> {
             });
             json!({"type": "array", "items": pair})
         }
-        Type::Record(record) => object(record.fields().map(|f| (f.name, f.ty)), depth)?,
+        Type::Record(record) => object(record.fields().map(|f| (f.name, f.ty)), depth, parts)?,
         Type::Tuple(tuple) => {
             let items = tuple
                 .types()
@@ -93,7 +103,8 @@ fn nested(ty: &Type, depth: usize) -> Result<Value, String> {
             json!({"anyOf": [deeper(&option.ty())?, {"type": "null"}]})
         }
         Type::Result(result) => {
-            let side = |ty: Option<Type>| ty.map_or(Ok(json!({"type": "null"})), |ty| deeper(&ty));
+            let mut side =
+                |ty: Option<Type>| ty.map_or(Ok(json!({"type": "null"})), |ty| deeper(&ty));
             json!({"anyOf": [single("ok", side(result.ok())?), single("err", side(result.err())?)]})
         }
         Type::Flags(flags) => {
@@ -112,11 +123,12 @@ fn nested(ty: &Type, depth: usize) -> Result<Value, String> {
 fn object<'a>(
     fields: impl Iterator<Item = (&'a str, Type)>,
     depth: usize,
+    parts: &mut usize,
 ) -> Result<Value, String> {
     let mut properties = Map::new();
     let mut required = Vec::new();
     for (name, ty) in fields {
-        let schema = nested(&ty, depth + 1).map_err(|reason| format!("{name}: {reason}"))?;
+        let schema = nested(&ty, depth + 1, parts).map_err(|reason| format!("{name}: {reason}"))?;
         if !matches!(ty, Type::Option(_)) {
             required.push(name);
         }

@@ -5,6 +5,7 @@ use crate::capture::{CapturePipe, LogLevel, LogLine};
 use crate::egress::DenyAll;
 use crate::grant::Grant;
 use crate::limits::Limits;
+use crate::special;
 use std::time::Instant;
 use wasmtime::component::{HasSelf, Linker, ResourceTable};
 use wasmtime::{ResourceLimiter, Result};
@@ -59,6 +60,7 @@ pub fn linker(engine: &wasmtime::Engine) -> Result<Linker<State>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
+    special::add_to_linker(&mut linker)?;
     log::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
     progress::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
     Ok(linker)
