@@ -6,9 +6,7 @@
     reason = "a test that cannot go on, or is left out, should say so"
 )]
 
-mod cache;
 mod cli;
-mod hostile;
 mod model;
 mod modules;
 mod new_module;

@@ -6,5 +6,4 @@
 
 pub mod endpoint;
 pub mod host;
-pub mod hostile;
 pub mod sandbox;
