@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use support::host::Host;
-use support::hostile;
 use support::sandbox::component;
+use toolhold_hostile::components as hostile;
 
 #[test]
 fn a_module_call_prints_the_exact_result_and_what_it_cost() {

@@ -7,11 +7,9 @@
 )]
 
 mod approval;
-mod cache;
 mod cli;
 mod egress;
 mod grants;
-mod hostile;
 mod model;
 mod modules;
 mod new_module;

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use support::endpoint::{Endpoint, Reply, Scenario};
 use support::host::{Finished, Host, finish};
-use support::hostile;
 use support::sandbox::component;
+use toolhold_hostile::components as hostile;
 
 /// A reply of the schema contract that makes one call.
 fn calls(tool: &str, arguments: Value) -> Reply {

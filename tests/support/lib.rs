@@ -7,6 +7,5 @@
 mod encodings;
 pub mod endpoint;
 pub mod host;
-pub mod hostile;
 pub mod sandbox;
 pub mod web;

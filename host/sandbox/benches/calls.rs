@@ -242,7 +242,7 @@ fn typed_calls(c: &mut Criterion) {
     let runtime = Runtime::new().unwrap();
     let bare = typed::Bare::new(&bare::config(), &bytes, "demo:shop/orders@0.1.0", "price");
     let folder = tempfile::tempdir().unwrap();
-    let mut ours = registry(cache(folder.path()));
+    let ours = registry(cache(folder.path()));
     runtime.block_on(ours.load_bytes("orders", bytes)).unwrap();
     let line = |i| {
         json!({"sku": format!("article-{i}"), "quantity": i, "price": 123_450, "discount": 12.5,

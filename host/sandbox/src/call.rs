@@ -394,26 +394,36 @@ pub(crate) fn world_output(
 
 /// Refuses JSON that is nested deeper than `limit`: readers after us recurse.
 pub(crate) fn shallow(value: &Value, limit: u64) -> Result<(), String> {
-    // serde_json itself stops at 128 levels, so this recursion is bounded.
-    fn depth(value: &Value) -> u64 {
+    // Goes no deeper than the limit itself, whoever built the value.
+    fn fits(value: &Value, levels: u64) -> bool {
         match value {
-            Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-            Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
-            _ => 0,
+            Value::Array(items) => levels > 0 && items.iter().all(|item| fits(item, levels - 1)),
+            Value::Object(members) => {
+                levels > 0 && members.values().all(|member| fits(member, levels - 1))
+            }
+            _ => true,
         }
     }
-    if depth(value) > limit {
-        return Err(format!("the JSON is nested deeper than {limit} levels"));
+    if fits(value, limit) {
+        Ok(())
+    } else {
+        Err(format!("the JSON is nested deeper than {limit} levels"))
     }
-    Ok(())
 }
 
-/// Counts bytes without keeping them.
-pub(crate) struct Counter(pub u64);
+/// Counts bytes without keeping them, and fails beyond its limit: nobody has to finish writing what
+/// is too long anyway.
+pub(crate) struct Counter {
+    pub bytes: u64,
+    pub limit: u64,
+}
 
 impl std::io::Write for Counter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0 += bytes.len() as u64;
+        self.bytes += bytes.len() as u64;
+        if self.bytes > self.limit {
+            return Err(std::io::ErrorKind::FileTooLarge.into());
+        }
         Ok(bytes.len())
     }
 
@@ -455,13 +465,16 @@ fn classify(
         };
     }
     let cause = error.root_cause().to_string();
-    // wasmtime has no type for these three.
+    // wasmtime has no type for these.
     if cause.contains("fuel allocated for hostcalls has been exhausted") {
         return CallError::Output {
             limit: limits.output_bytes,
         };
     }
-    if cause.contains("invalid utf-8") || cause.contains("utf8") {
+    if cause.contains("invalid utf-8")
+        || cause.contains("utf8")
+        || cause.contains("pointer/length out of bounds")
+    {
         return CallError::Encoding { reason: cause };
     }
     if cause.contains("resource table has no free keys") || cause.contains("too many handles") {

@@ -305,6 +305,13 @@ impl Ticker {
     }
 }
 
+/// The last of an engine: its clock thread is woken to find it gone.
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.thread.unpark();
+    }
+}
+
 /// A call in progress, for the clock.
 #[derive(Debug)]
 pub struct Running<'a>(&'a Ticker);

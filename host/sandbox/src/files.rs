@@ -6,6 +6,7 @@
 
 use crate::meter::{Gauge, Refused};
 use crate::quota::{ENTRY_BYTES, Quota};
+use crate::special;
 use crate::state::State;
 use bytes::Bytes;
 use std::collections::HashMap;
@@ -149,6 +150,9 @@ fn entries(linker: &mut Linker<State>) -> Result<()> {
         )| {
             Box::new(async move {
                 let state = store.data_mut();
+                if special::is_special(state, &fd, path_flags, &path).await {
+                    return Ok((Err(ErrorCode::NotPermitted),));
+                }
                 if open.contains(OpenFlags::CREATE) && !state.may_add(&fd, ENTRY_BYTES).await {
                     return Ok((Err(ErrorCode::Quota),));
                 }

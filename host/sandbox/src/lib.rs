@@ -44,6 +44,7 @@ mod peers;
 mod quota;
 mod rate;
 mod shelf;
+mod special;
 mod state;
 mod text;
 mod typed;

@@ -335,13 +335,12 @@ impl Module {
                 .map_err(|retry_after| CallError::Rate { limit, retry_after })?;
         }
         let limit = self.limits.argument_bytes;
-        let mut size = Counter(0);
-        if serde_json::to_writer(&mut size, invocation.arguments).is_err() || size.0 > limit {
-            let reason = format!("{} bytes are more than the limit of {limit}", size.0);
-            return Err(CallError::Arguments { reason });
-        }
-        call::shallow(invocation.arguments, self.limits.json_depth)
-            .map_err(|reason| CallError::Arguments { reason })
+        let wrong = |reason| CallError::Arguments { reason };
+        // First: what follows recurses.
+        call::shallow(invocation.arguments, self.limits.json_depth).map_err(wrong)?;
+        let size = Counter { bytes: 0, limit };
+        serde_json::to_writer(size, invocation.arguments)
+            .map_err(|_| wrong(format!("they have more bytes than the limit of {limit}")))
     }
 
     async fn perform(&self, tool: &str, invocation: &Invocation<'_>, peers: Peers) -> CallReport {

@@ -1,5 +1,7 @@
 //! Text that a module wrote and a model or a person will read.
 
+use serde_json::Value;
+
 /// The OpenAI API's limit for function names.
 const MAX_TOOL_NAME: usize = 64;
 
@@ -20,6 +22,20 @@ pub fn visible(text: &str, max: usize) -> String {
         out.push('…');
     }
     out
+}
+
+/// `json` with every text in it, keys included, as [`visible`] leaves it: a model reads schemas and
+/// examples as it reads descriptions. Not cut: the whole has a limit of its own.
+pub fn visible_json(json: Value) -> Value {
+    match json {
+        Value::String(text) => Value::String(visible(&text, usize::MAX)),
+        Value::Array(items) => items.into_iter().map(visible_json).collect(),
+        Value::Object(fields) => fields
+            .into_iter()
+            .map(|(key, value)| (visible(&key, usize::MAX), visible_json(value)))
+            .collect(),
+        other => other,
+    }
 }
 
 fn is_invisible(c: char) -> bool {
@@ -64,12 +80,22 @@ pub fn is_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn invisible_characters_go_and_length_is_capped() {
         assert_eq!(visible("a\u{202E}b\u{200B}c\x1b[31m\n", 100), "abc[31m\n");
         assert_eq!(visible("abcdef", 3), "abc…");
         assert_eq!(visible("abc", 3), "abc");
+    }
+
+    #[test]
+    fn json_is_cleaned_to_its_last_leaf() {
+        let json = json!({"a\u{200b}": [{"b": "c\u{202e}d", "n": 1.5}, null]});
+        assert_eq!(
+            visible_json(json),
+            json!({"a": [{"b": "cd", "n": 1.5}, null]})
+        );
     }
 
     #[test]

@@ -79,7 +79,9 @@ fn tool_spec(module: &str, tool: types::Tool) -> Result<ToolSpec, String> {
         if json.len() > MAX_SCHEMA_BYTES {
             return Err(format!("its {what} has more than {MAX_SCHEMA_BYTES} bytes"));
         }
-        serde_json::from_str(json).map_err(|error| format!("its {what} is not JSON: {error}"))
+        serde_json::from_str(json)
+            .map(text::visible_json)
+            .map_err(|error| format!("its {what} is not JSON: {error}"))
     };
     let input_schema = parse("input schema", &tool.input_schema)?;
     if input_schema.get("type").and_then(Value::as_str) != Some("object") {

@@ -12,6 +12,7 @@ mod doctor;
 mod modules;
 mod progress;
 mod run;
+mod selftest;
 mod style;
 mod view;
 
@@ -117,6 +118,8 @@ enum Command {
     /// The compiler's own process: started by this program, not by people.
     #[command(name = COMPILER_COMMAND, hide = true)]
     CompileComponent,
+    /// Attack the sandbox on this machine with the hostile suite, and print what happened.
+    Selftest(selftest::SelftestArgs),
     /// Show the effective configuration and where each value comes from.
     Config {
         /// One JSON array.
@@ -125,9 +128,21 @@ enum Command {
     },
 }
 
+impl Command {
+    /// What is logged unless `TOOLHOLD_LOG` says otherwise.
+    fn log_level(&self) -> &'static str {
+        match self {
+            // Each of hundreds of attacks is worth a warning, and all of them are in the table.
+            Self::Selftest(_) => "off",
+            _ => "warn",
+        }
+    }
+}
+
 /// The process.
 pub fn main() -> ExitCode {
-    let level = std::env::var("TOOLHOLD_LOG").unwrap_or_else(|_| "warn".into());
+    let cli = Cli::parse();
+    let level = std::env::var("TOOLHOLD_LOG").unwrap_or_else(|_| cli.command.log_level().into());
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_env_filter(tracing_subscriber::EnvFilter::new(level))
@@ -199,6 +214,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         // Handled before there is a runtime: it needs none.
         Command::CompileComponent => Ok(Exit::Ok),
         Command::Doctor => doctor::doctor(file.as_deref(), &flags).await,
+        Command::Selftest(args) => selftest::selftest(args).await,
         Command::Config { json } => config::show(&load(&flags)?.1, json),
     }
 }

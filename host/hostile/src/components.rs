@@ -1,6 +1,19 @@
-//! Hostile components, as WAT. Each exports plain functions, so each becomes tools by its types.
+//! Hostile components, as WAT where they are small. Each exports plain functions, so each becomes
+//! tools by its types.
 
+use crate::attack::Fault;
 use std::fmt::Write as _;
+
+/// The guest that does what it is told: `guest/`, built by `toolhold build host/hostile/guest`.
+pub const ATTACKER: &[u8] = include_bytes!("../guest/attacker.wasm");
+
+/// The bytes of a component given as WAT.
+///
+/// # Errors
+/// [`Fault::Wat`], which would be a mistake of ours.
+pub fn parse(wat: &str) -> Result<Vec<u8>, Fault> {
+    Ok(wat::parse_str(wat)?)
+}
 
 /// Rows 1, 6, 20: spins, recurses, traps, and leaves something behind in a global and in memory.
 pub const COMPUTE: &str = r#"(component
@@ -70,6 +83,137 @@ pub const GROWTH: &str = r#"(component
   (func (export "grow") (canon lift (core func $i "grow")))
   (func (export "fill") (canon lift (core func $i "fill")))
   (func (export "table") (canon lift (core func $i "table"))))"#;
+
+/// Row 4: fills all it got, over and over, by single instructions that nothing interrupts; and fills
+/// 2 GiB, which is more than there is.
+pub const FILL: &str = r#"(component
+  (core module $m
+    (memory (export "memory") 1)
+    (func (export "all")
+      (block (loop
+        (br_if 1 (i32.eq (memory.grow (i32.const 16)) (i32.const -1)))
+        (br 0)))
+      (loop
+        (memory.fill (i32.const 0) (i32.const 7) (i32.mul (memory.size) (i32.const 65536)))
+        (br 0)))
+    (func (export "beyond") (memory.fill (i32.const 0) (i32.const 7) (i32.const 0x80000000))))
+  (core instance $i (instantiate $m))
+  (func (export "all") (canon lift (core func $i "all")))
+  (func (export "beyond") (canon lift (core func $i "beyond"))))"#;
+
+/// Rows 20, 21: takes 32 MiB and leaves a pattern everywhere in it, or looks for what another left.
+pub const LEFTOVERS: &str = r#"(component
+  (core module $m
+    (memory (export "memory") 1)
+    (table $t 1 funcref)
+    (global $mark (mut i64) (i64.const 0))
+    (func $self (export "leave") (result i32)
+      (drop (memory.grow (i32.const 511)))
+      (memory.fill (i32.const 0) (i32.const 0xa5) (i32.const 33554432))
+      (drop (table.grow $t (ref.func $self) (i32.const 5000)))
+      (global.set $mark (i64.const -1))
+      (memory.size))
+    (func (export "seek") (result i32) (local $at i32) (local $found i32)
+      (drop (memory.grow (i32.const 511)))
+      (drop (table.grow $t (ref.null func) (i32.const 5000)))
+      (loop
+        (if (i64.ne (i64.load (local.get $at)) (i64.const 0))
+          (then (local.set $found (i32.add (local.get $found) (i32.const 1)))))
+        (local.set $at (i32.add (local.get $at) (i32.const 8)))
+        (br_if 0 (i32.lt_u (local.get $at) (i32.const 33554432))))
+      (local.set $at (i32.const 0))
+      (loop
+        (if (i32.eqz (ref.is_null (table.get $t (local.get $at))))
+          (then (local.set $found (i32.add (local.get $found) (i32.const 1)))))
+        (local.set $at (i32.add (local.get $at) (i32.const 1)))
+        (br_if 0 (i32.lt_u (local.get $at) (table.size $t))))
+      (if (i64.ne (global.get $mark) (i64.const 0))
+        (then (local.set $found (i32.add (local.get $found) (i32.const 1)))))
+      (local.get $found))
+    (elem declare func $self))
+  (core instance $i (instantiate $m))
+  (func (export "leave") (result u32) (canon lift (core func $i "leave")))
+  (func (export "seek") (result u32) (canon lift (core func $i "seek"))))"#;
+
+/// Row 8: returns text that is not UTF-8, text that lies outside its memory, and 1 GiB of it.
+pub const BAD_TEXT: &str = r#"(component
+  (core module $m
+    (memory (export "memory") 1)
+    (data (i32.const 64) "\ff\fe\80\c0\af")
+    (func $answer (param i32 i32) (result i32)
+      (i32.store (i32.const 0) (local.get 0))
+      (i32.store (i32.const 4) (local.get 1))
+      (i32.const 0))
+    (func (export "invalid") (result i32) (call $answer (i32.const 64) (i32.const 5)))
+    (func (export "outside") (result i32) (call $answer (i32.const 65000) (i32.const 5000)))
+    (func (export "gigabyte") (result i32) (call $answer (i32.const 64) (i32.const 0x40000000))))
+  (core instance $i (instantiate $m))
+  (func (export "invalid") (result string) (canon lift (core func $i "invalid") (memory $i "memory")))
+  (func (export "outside") (result string) (canon lift (core func $i "outside") (memory $i "memory")))
+  (func (export "gigabyte") (result string) (canon lift (core func $i "gigabyte") (memory $i "memory"))))"#;
+
+/// Row 18: a component that returns `number`.
+pub fn which(number: u32) -> String {
+    format!(
+        r#"(component
+  (core module $m (func (export "which") (result i32) (i32.const {number})))
+  (core instance $i (instantiate $m))
+  (func (export "which") (result u32) (canon lift (core func $i "which"))))"#
+    )
+}
+
+/// Row 17: a type that is small to write, and doubles with every one of `levels`.
+pub fn type_bomb(levels: u32) -> String {
+    let mut text = String::from("(component (type $t0 (tuple u8 u8))\n");
+    for level in 1..=levels {
+        let below = level - 1;
+        let _ = writeln!(text, "(type $t{level} (tuple $t{below} $t{below}))");
+    }
+    let _ = write!(
+        text,
+        r#"(core module $m (memory (export "memory") 1)
+  (func (export "realloc") (param i32 i32 i32 i32) (result i32) i32.const 0) (func (export "f") (param i32)))
+(core instance $i (instantiate $m))
+(func (export "f") (param "x" $t{levels})
+  (canon lift (core func $i "f") (memory $i "memory") (realloc (func $i "realloc")))))"#
+    );
+    text
+}
+
+/// Row 17: `depth` components, each within the other.
+pub fn nested_components(depth: u32) -> Vec<u8> {
+    const HEADER: &[u8] = b"\0asm\x0d\0\x01\0";
+    /// The section that holds a component.
+    const COMPONENT: u8 = 4;
+    let mut whole = HEADER.to_vec();
+    for _ in 0..depth {
+        let mut outer = HEADER.to_vec();
+        outer.push(COMPONENT);
+        outer.extend(leb128(whole.len()));
+        outer.extend(whole);
+        whole = outer;
+    }
+    whole
+}
+
+/// Row 17: `count` components beside each other.
+pub fn many_components(count: u32) -> String {
+    format!("(component {})", "(component)".repeat(count as usize))
+}
+
+/// An unsigned number as Wasm writes it.
+pub fn leb128(mut number: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    loop {
+        let low = (number & 0x7f) as u8;
+        number >>= 7;
+        if number == 0 {
+            bytes.push(low);
+            return bytes;
+        }
+        bytes.push(low | 0x80);
+    }
+}
 
 /// Row 4: wants 1.9 GiB before its first instruction.
 pub const HUGE_MEMORY: &str = r#"(component

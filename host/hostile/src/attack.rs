@@ -1,0 +1,166 @@
+//! What an attack is, how one is run, and how it is judged.
+
+use crate::lab::{Lab, runtime};
+use crate::process;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::time::{Duration, Instant};
+use thiserror::Error;
+use toolhold_sandbox::{CallError, LoadError};
+
+/// One thing that a hostile module tries.
+#[derive(Debug, Clone, Copy)]
+pub struct Attack {
+    /// The row of THREATS.md, "The suite".
+    pub row: u8,
+    /// Unique in the suite; a Rust identifier, so that a test can bear it.
+    pub name: &'static str,
+    /// What is tried, in a few words.
+    pub attack: &'static str,
+    /// What must happen, in a few words.
+    pub must: &'static str,
+    /// Tries it. What it returns is what happened.
+    pub tries: Tries,
+}
+
+/// `|lab| Box::pin(an_async_function(lab))`.
+pub type Tries = for<'a> fn(&'a Lab) -> BoxFuture<'a, Result<String, Fault>>;
+
+/// Why an attack did not end as it must.
+#[derive(Debug, Error)]
+pub enum Fault {
+    /// The sandbox did not hold.
+    #[error("{0}")]
+    Broke(String),
+    /// This machine lacks what the attack needs, so nothing is known.
+    #[error("{0}")]
+    Unable(String),
+    #[error("a component that must load was refused: {0}")]
+    Load(#[from] LoadError),
+    #[error("a call that must work failed: {0}")]
+    Call(#[from] CallError),
+    #[error("the attack could not be prepared: {0}")]
+    Io(#[from] std::io::Error),
+    #[error("the hostile component is not valid: {0}")]
+    Wat(#[from] wat::Error),
+}
+
+/// `Err(Fault::Broke(…))` unless `holds`.
+pub(crate) fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), Fault> {
+    if holds {
+        Ok(())
+    } else {
+        Err(Fault::Broke(otherwise()))
+    }
+}
+
+/// How an attack ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// What must happen happened.
+    Held,
+    /// Something else happened.
+    Broke,
+    /// This machine cannot run it. Never counted as passed.
+    NotRun,
+}
+
+/// What came of an attack.
+#[derive(Debug, Clone, Serialize)]
+pub struct Verdict {
+    pub outcome: Outcome,
+    /// What happened. May hold text from a guest: escape it before showing it.
+    pub observed: String,
+    #[serde(serialize_with = "millis", rename = "duration_ms")]
+    pub duration: Duration,
+    /// The most resident memory during the attack, less what was resident before it. `None` where the
+    /// system does not say.
+    pub memory_bytes: Option<u64>,
+}
+
+fn millis<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Runs one attack and judges it: it must return what it should, and leave no thread behind. Blocks;
+/// measures the process as a whole, so nothing else should happen in it meanwhile.
+pub fn run(attack: &Attack, lab: &Lab) -> Verdict {
+    let threads = process::threads();
+    let resident = process::resident_bytes();
+    process::forget_peak();
+    let started = Instant::now();
+
+    // A runtime of its own: every thread that the attack can bring into being ends with it, unless
+    // something holds one for ever.
+    let mut tried = match runtime() {
+        Ok(runtime) => {
+            let tried = runtime.block_on(async {
+                let attempt = AssertUnwindSafe((attack.tries)(lab)).catch_unwind();
+                match tokio::time::timeout(lab.patience(), attempt).await {
+                    Ok(Ok(tried)) => tried,
+                    Ok(Err(panic)) => Err(Fault::Broke(format!(
+                        "the host panicked: {}",
+                        message(&*panic)
+                    ))),
+                    Err(_) => Err(Fault::Broke(format!(
+                        "it did not end within {:?}",
+                        lab.patience()
+                    ))),
+                }
+            });
+            runtime.shutdown_timeout(Duration::from_millis(500));
+            tried
+        }
+        Err(error) => Err(error.into()),
+    };
+    let duration = started.elapsed();
+    let memory_bytes = match (process::peak_bytes(), resident) {
+        (Some(peak), Some(before)) => Some(peak.saturating_sub(before)),
+        _ => None,
+    };
+    if let (Ok(_), Err(fault)) = (&tried, threads_are_back(threads)) {
+        tried = Err(fault);
+    }
+    let (outcome, observed) = match tried {
+        Ok(observed) => (Outcome::Held, observed),
+        Err(Fault::Unable(reason)) => (Outcome::NotRun, reason),
+        Err(fault) => (Outcome::Broke, fault.to_string()),
+    };
+    Verdict {
+        outcome,
+        observed,
+        duration,
+        memory_bytes,
+    }
+}
+
+/// A thread that was told to end takes a moment; one that sits in the kernel for ever does not end.
+fn threads_are_back(before: Option<usize>) -> Result<(), Fault> {
+    const MOMENT: Duration = Duration::from_secs(2);
+    let asked = Instant::now();
+    loop {
+        let now = process::threads();
+        if now <= before {
+            return Ok(());
+        }
+        if asked.elapsed() > MOMENT {
+            return Err(Fault::Broke(format!(
+                "{} threads were left behind, blocked in the host",
+                now.unwrap_or(0) - before.unwrap_or(0)
+            )));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("without a message")
+}

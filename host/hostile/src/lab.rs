@@ -1,0 +1,318 @@
+//! Where attacks run: engines, registries, temporary folders, and what it means that an attack
+//! *ends*.
+//!
+//! "Ends" (THREATS.md): the call returned its typed error in time, its place is free again, and a
+//! benign call right after it works. That no thread is left is checked by [`crate::run`].
+
+use crate::attack::{Fault, ensure};
+use crate::components;
+use crate::process;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+use toolhold_sandbox::{
+    Access, CallError, CallReport, Caller, DirectoryGrant, Engine, EngineConfig, Grant, Invocation,
+    Limits, LoadError, ModulePolicy, Output, Policy, Registry,
+};
+
+/// How much of each attack is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    /// Fewer repetitions and more patience: for a machine that does something else meanwhile.
+    Quick,
+    /// What THREATS.md says, by the letter.
+    Full,
+}
+
+/// The conditions that all attacks share.
+#[derive(Debug)]
+pub struct Lab {
+    scale: Scale,
+    grace: Duration,
+    engine: EngineConfig,
+}
+
+impl Lab {
+    /// `engine` is what all engines of the attacks are like, but for the number of their places.
+    pub fn new(scale: Scale, engine: EngineConfig) -> Self {
+        // THREATS.md, promise 1.
+        let grace = match scale {
+            Scale::Quick => Duration::from_secs(1),
+            Scale::Full => Duration::from_millis(250),
+        };
+        let engine = EngineConfig {
+            concurrent_calls: PLACES,
+            ..engine
+        };
+        let lab = Self {
+            scale,
+            grace,
+            engine,
+        };
+        lab.warm_up();
+        lab
+    }
+
+    /// How long after its deadline a call may still return.
+    pub fn grace(&self) -> Duration {
+        self.grace
+    }
+
+    /// `quick` or `full`, by the scale.
+    pub fn times<T>(&self, quick: T, full: T) -> T {
+        match self.scale {
+            Scale::Quick => quick,
+            Scale::Full => full,
+        }
+    }
+
+    /// What no attack takes.
+    pub(crate) fn patience(&self) -> Duration {
+        self.times(Duration::from_mins(2), Duration::from_mins(5))
+    }
+
+    /// The compiler's threads stay once it has been used; they must not look like leaked ones.
+    fn warm_up(&self) {
+        let warmed = runtime().map(|runtime| {
+            runtime.block_on(async {
+                let mut arena = self.arena(|_| ())?;
+                arena
+                    .load("attacker", components::ATTACKER.to_vec())
+                    .await?;
+                Ok::<_, Fault>(())
+            })
+        });
+        // What is wrong here is wrong for every attack, and each will say so.
+        drop(warmed);
+    }
+
+    pub(crate) fn engine(&self) -> Result<Engine, Fault> {
+        Ok(Engine::new(self.engine.clone())?)
+    }
+
+    pub fn folder(&self) -> Result<TempDir, Fault> {
+        Ok(tempfile::Builder::new()
+            .prefix("toolhold-hostile-")
+            .tempdir()?)
+    }
+
+    /// An arena with the benign module alone. `change` sets what every other module gets.
+    pub(crate) fn arena(&self, change: impl FnOnce(&mut Policy)) -> Result<Arena, Fault> {
+        let mut policy = Policy::default();
+        policy.limits.timeout_ms = 5_000;
+        change(&mut policy);
+        let engine = self.engine()?;
+        Ok(Arena {
+            registry: Registry::new(engine.clone(), None, policy),
+            engine,
+            grace: self.grace,
+        })
+    }
+
+    /// An arena with the benign module, and a hostile one, given as WAT, named `bad`.
+    pub(crate) async fn against(
+        &self,
+        wat: &str,
+        change: impl FnOnce(&mut Limits),
+    ) -> Result<Arena, Fault> {
+        let mut arena = self.arena(|policy| change(&mut policy.limits))?;
+        arena.benign().await?;
+        arena.load("bad", components::parse(wat)?).await?;
+        Ok(arena)
+    }
+
+    /// An arena with the benign module, and the guest that does what it is told, named `bad`.
+    pub(crate) async fn against_guest(
+        &self,
+        grant: Grant,
+        change: impl FnOnce(&mut Limits),
+    ) -> Result<Arena, Fault> {
+        let mut arena = self.arena(|policy| {
+            change(&mut policy.limits);
+            let module = ModulePolicy {
+                grant,
+                ..ModulePolicy::default()
+            };
+            policy.modules.insert("bad".into(), module);
+        })?;
+        arena.benign().await?;
+        arena.load("bad", components::ATTACKER.to_vec()).await?;
+        Ok(arena)
+    }
+}
+
+/// Where one attack runs.
+pub(crate) fn runtime() -> std::io::Result<Runtime> {
+    Builder::new_multi_thread()
+        // Two, so that a guest that keeps a thread is noticed.
+        .worker_threads(2)
+        .thread_name(process::THREAD)
+        .enable_all()
+        .build()
+}
+
+/// Calls that may run at the same time in an arena.
+pub(crate) const PLACES: u32 = 8;
+
+/// A registry of one attack, on an engine of its own.
+pub(crate) struct Arena {
+    pub registry: Registry,
+    pub engine: Engine,
+    grace: Duration,
+}
+
+impl Arena {
+    pub async fn load(&mut self, name: &str, bytes: Vec<u8>) -> Result<(), LoadError> {
+        self.registry.load_bytes(name, bytes).await
+    }
+
+    async fn benign(&mut self) -> Result<(), Fault> {
+        let bytes = components::parse(components::COMPUTE)?;
+        Ok(self.load("benign", bytes).await?)
+    }
+
+    pub async fn call(&self, tool: &str, arguments: Value) -> CallReport {
+        self.call_within(tool, arguments, None).await
+    }
+
+    pub async fn call_within(
+        &self,
+        tool: &str,
+        arguments: Value,
+        timeout: Option<Duration>,
+    ) -> CallReport {
+        invoke(&self.registry, tool, &arguments, timeout).await
+    }
+
+    /// Calls a tool that must work.
+    pub async fn value(&self, tool: &str, arguments: Value) -> Result<Value, Fault> {
+        match self.call(tool, arguments).await.result? {
+            Output::Value(value) | Output::Message(value) => Ok(value),
+        }
+    }
+
+    /// Calls `tool`, which must end with an error of this kind.
+    pub async fn ends(
+        &self,
+        tool: &str,
+        arguments: Value,
+        kind: &str,
+    ) -> Result<CallReport, Fault> {
+        let timeout = self
+            .registry
+            .tool(tool)
+            .and_then(|_| self.registry.module(tool.split('.').next()?))
+            .map_or(Duration::ZERO, |module| module.limits.timeout());
+        let started = Instant::now();
+        let report = self.call(tool, arguments).await;
+        let took = started.elapsed();
+        ensure(took < timeout + self.grace, || {
+            format!("it came back after {}, deadline {}", ms(took), ms(timeout))
+        })?;
+        expect_kind(&report, kind)?;
+        self.unharmed().await?;
+        Ok(report)
+    }
+
+    /// All places are free, and a benign call works at once.
+    pub async fn unharmed(&self) -> Result<(), Fault> {
+        let free = self.engine.free_places();
+        ensure(free == PLACES as usize, || {
+            format!("{} places were not given back", PLACES as usize - free)
+        })?;
+        let started = Instant::now();
+        let counted = self.value("benign.count", json!({})).await?;
+        let took = started.elapsed();
+        ensure(counted == json!(2), || {
+            format!("a benign call counted {counted} in a fresh instance")
+        })?;
+        ensure(took < self.grace, || {
+            format!("a benign call right after it took {}", ms(took))
+        })
+    }
+}
+
+/// One call.
+pub(crate) async fn invoke(
+    registry: &Registry,
+    tool: &str,
+    arguments: &Value,
+    timeout: Option<Duration>,
+) -> CallReport {
+    let invocation = Invocation {
+        id: "attack",
+        tool,
+        arguments,
+        context: &[],
+        timeout,
+        caller: Caller::default(),
+    };
+    registry.call(&invocation).await
+}
+
+/// The error kind of a call, or `ok`.
+pub(crate) fn kind(report: &CallReport) -> &'static str {
+    report
+        .result
+        .as_ref()
+        .map_or_else(CallError::kind, |_| "ok")
+}
+
+pub(crate) fn expect_kind(report: &CallReport, expected: &str) -> Result<(), Fault> {
+    ensure(kind(report) == expected, || match &report.result {
+        Ok(output) => {
+            let text: String = format!("{output:?}").chars().take(200).collect();
+            format!("it should end with `{expected}`, and returned {text}")
+        }
+        Err(error) => format!(
+            "it should end with `{expected}`, and ended with `{}`: {error}",
+            error.kind()
+        ),
+    })
+}
+
+/// What is written in the table about a call that ended: its error and its time.
+pub(crate) fn said(report: &CallReport) -> String {
+    format!("{} after {}", kind(report), ms(report.usage.duration))
+}
+
+pub(crate) fn ms(duration: Duration) -> String {
+    match duration.as_micros() {
+        micros @ 0..10_000 => format!("{:.1} ms", micros as f64 / 1e3),
+        micros @ 10_000..10_000_000 => format!("{} ms", micros / 1_000),
+        micros => format!("{} s", micros / 1_000_000),
+    }
+}
+
+/// A directory that the guest sees as `guest`.
+pub(crate) fn directory(host: &Path, guest: &str, access: Access) -> DirectoryGrant {
+    DirectoryGrant {
+        host: host.to_owned(),
+        guest: guest.into(),
+        access,
+        quota_bytes: None,
+    }
+}
+
+/// Numbers without a pattern, the same in every run.
+#[derive(Debug)]
+pub(crate) struct Dice(pub u64);
+
+impl Dice {
+    /// Below `end`, which is not 0. Xorshift: plenty for choosing moments and offsets.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
+
+/// Every one of many calls ended with an error of this kind.
+pub(crate) fn ensure_all_ended(reports: &[CallReport], kind: &str) -> Result<(), Fault> {
+    reports
+        .iter()
+        .try_for_each(|report| expect_kind(report, kind))
+}

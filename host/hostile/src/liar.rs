@@ -1,0 +1,167 @@
+//! Modules of the tool world that say of themselves, and answer, exactly what they are told to:
+//! names, descriptions and results that no toolchain would let an author write by accident.
+
+use crate::attack::Fault;
+use std::fmt::Write as _;
+
+/// What a module claims of one of its tools.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    pub name: String,
+    pub title: Option<String>,
+    pub description: String,
+    pub input_schema: String,
+}
+
+impl Claim {
+    /// An ordinary tool of this name.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            title: None,
+            description: "Says what it was told to say.".into(),
+            input_schema: r#"{"type":"object"}"#.into(),
+        }
+    }
+}
+
+/// What it answers, whatever it is asked.
+#[derive(Debug, Clone)]
+pub enum Reply {
+    Value(String),
+    Message(String),
+    Error {
+        message: String,
+        data: Option<String>,
+    },
+}
+
+/// The component that claims `tools` and answers `reply`.
+///
+/// # Errors
+/// [`Fault::Wat`], which would be a mistake of ours.
+pub fn component(tools: &[Claim], reply: &Reply) -> Result<Vec<u8>, Fault> {
+    let mut data = Data::default();
+    let (list, answer) = (data.tools(tools), data.reply(reply));
+    let mut escaped = String::with_capacity(data.0.len() * 3);
+    for byte in &data.0 {
+        let _ = write!(escaped, "\\{byte:02x}");
+    }
+    let end = data.0.len();
+    let pages = end / 65_536 + 1;
+    Ok(wat::parse_str(
+        WORLD
+            .replace("{pages}", &pages.to_string())
+            .replace("{end}", &end.to_string())
+            .replace("{list}", &list.to_string())
+            .replace("{answer}", &answer.to_string())
+            .replace("{data}", &escaped),
+    )?)
+}
+
+/// The component's memory, laid out as the canonical ABI reads it.
+#[derive(Default)]
+struct Data(Vec<u8>);
+
+impl Data {
+    fn put(&mut self, bytes: &[u8]) -> u32 {
+        // Records are aligned to 4; for strings it does no harm.
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        let at = self.0.len() as u32;
+        self.0.extend_from_slice(bytes);
+        at
+    }
+
+    /// Pointer and length.
+    fn text(&mut self, text: &str) -> [u32; 2] {
+        [self.put(text.as_bytes()), text.len() as u32]
+    }
+
+    /// Discriminant, pointer and length.
+    fn option(&mut self, text: Option<&str>) -> [u32; 3] {
+        text.map_or([0; 3], |text| {
+            let [at, length] = self.text(text);
+            [1, at, length]
+        })
+    }
+
+    fn words(&mut self, words: &[u32]) -> u32 {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        self.put(&bytes)
+    }
+
+    /// `list<tool>`, by a pointer to its pointer and length.
+    fn tools(&mut self, tools: &[Claim]) -> u32 {
+        let mut records = Vec::new();
+        for tool in tools {
+            records.extend(self.text(&tool.name));
+            records.extend(self.option(tool.title.as_deref()));
+            records.extend(self.text(&tool.description));
+            records.extend(self.text(&tool.input_schema));
+            // No output schema, no annotations, no examples.
+            records.extend([0; 3 + 1 + 2]);
+        }
+        let at = self.words(&records);
+        self.words(&[at, tools.len() as u32])
+    }
+
+    /// `result<output, tool-error>`, by pointer.
+    fn reply(&mut self, reply: &Reply) -> u32 {
+        let words = match reply {
+            Reply::Value(json) | Reply::Message(json) => {
+                let [at, length] = self.text(json);
+                vec![0, u32::from(matches!(reply, Reply::Message(_))), at, length]
+            }
+            Reply::Error { message, data } => {
+                let (message, data) = (self.text(message), self.option(data.as_deref()));
+                [&[1, 0][..], &message, &data].concat()
+            }
+        };
+        // As long as the longer case: the ABI may read all of it.
+        let mut whole = words;
+        whole.resize(8, 0);
+        self.words(&whole)
+    }
+}
+
+/// `toolhold:module/tools@0.1.0` over static data.
+const WORLD: &str = r#"(component
+  (core module $m
+    (memory (export "memory") {pages})
+    (data (i32.const 0) "{data}")
+    (global $next (mut i32) (i32.const {end}))
+    (func (export "realloc") (param i32 i32 i32 i32) (result i32) (local $at i32)
+      (local.set $at (i32.and (i32.add (global.get $next) (i32.const 7)) (i32.const -8)))
+      (global.set $next (i32.add (local.get $at) (local.get 3)))
+      (block (loop
+        (br_if 1 (i32.le_u (global.get $next) (i32.mul (memory.size) (i32.const 65536))))
+        (if (i32.eq (memory.grow (i32.const 16)) (i32.const -1)) (then unreachable))
+        (br 0)))
+      (local.get $at))
+    (func (export "list") (result i32) (i32.const {list}))
+    (func (export "call") (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32) (i32.const {answer})))
+  (core instance $i (instantiate $m))
+  (type $annotations (flags "read-only" "idempotent" "destructive" "open-world"))
+  (type $example (record
+    (field "task" string) (field "arguments" string) (field "output" string) (field "answer" string)))
+  (type $tool (record
+    (field "name" string) (field "title" (option string)) (field "description" string)
+    (field "input-schema" string) (field "output-schema" (option string))
+    (field "annotations" $annotations) (field "examples" (list $example))))
+  (type $scoped (record (field "path" string) (field "value" string)))
+  (type $invocation (record
+    (field "id" string) (field "tool" string) (field "arguments" string) (field "context" (list $scoped))))
+  (type $output (variant (case "value" string) (case "message" string)))
+  (type $class (enum "correctable" "retryable" "fatal"))
+  (type $error (record
+    (field "class" $class) (field "message" string) (field "data" (option string))))
+  (func $list (result (list $tool)) (canon lift (core func $i "list") (memory $i "memory")))
+  (func $call (param "invocation" $invocation) (result (result $output (error $error)))
+    (canon lift (core func $i "call") (memory $i "memory") (realloc (func $i "realloc"))))
+  (instance $tools
+    (export "annotations" (type $annotations)) (export "example" (type $example))
+    (export "tool" (type $tool)) (export "scoped-value" (type $scoped))
+    (export "invocation" (type $invocation)) (export "output" (type $output))
+    (export "error-class" (type $class)) (export "tool-error" (type $error))
+    (export "list-tools" (func $list)) (export "call" (func $call)))
+  (export "toolhold:module/tools@0.1.0" (instance $tools)))"#;

@@ -1,0 +1,86 @@
+//! The hostile suite of THREATS.md: attacks on the sandbox through its public door, as one definition
+//! with two users. `toolhold selftest` runs it on a user's machine and prints the table; the tests
+//! run each attack under its own name. There is no product code here.
+//!
+//! Read it in this order: [`attack`] (what an attack is, and how one is judged), [`lab`] (where they
+//! run: engines, modules, temporary folders, and what "ends" means), then the attacks by family:
+//! `compute`, `memory`, `output`, `arguments`, `files`, `network`, `loader`, `names`, `cache`,
+//! `isolation`, `endurance`. Hostile components are WAT in [`components`], or the guest in `guest/`,
+//! which does what it is told; [`liar`] makes modules that say of themselves what they are told.
+//!
+//! A new row is one entry in [`suite`]: the row's number, a name, what is attacked, what must happen,
+//! and a function that tries it.
+#![forbid(unsafe_code)]
+
+pub mod attack;
+pub mod components;
+pub mod lab;
+pub mod liar;
+
+mod arguments;
+mod cache;
+mod compute;
+mod endurance;
+mod files;
+mod ground;
+mod isolation;
+mod loader;
+mod memory;
+mod names;
+mod network;
+mod output;
+mod process;
+
+pub use attack::{Attack, Fault, Outcome, Verdict, run};
+pub use lab::{Lab, Scale};
+
+/// Rows of THREATS.md that try other parts of Toolhold than the sandbox, and where they are tried.
+pub const ELSEWHERE: [(u8, &str); 7] = [
+    (14, "egress: nothing but a denial is built yet"),
+    (15, "egress: nothing but a denial is built yet"),
+    (16, "secrets: no module can be given one yet"),
+    (24, "the loop: tests/run.rs"),
+    (28, "the loop: tests/run.rs"),
+    (29, "the loop: tests/run.rs"),
+    (30, "the endpoint: tests/model.rs"),
+];
+
+/// Every attack, in the order of the rows.
+pub fn suite() -> Vec<Attack> {
+    let mut suite: Vec<_> = [
+        compute::ATTACKS,
+        memory::ATTACKS,
+        output::ATTACKS,
+        arguments::ATTACKS,
+        files::ATTACKS,
+        network::ATTACKS,
+        loader::ATTACKS,
+        names::ATTACKS,
+        cache::ATTACKS,
+        isolation::ATTACKS,
+        endurance::ATTACKS,
+    ]
+    .concat();
+    // Stable: attacks of one row stay in their family's order.
+    suite.sort_by_key(|attack| attack.row);
+    suite
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_here_or_elsewhere_and_names_are_unique() {
+        let suite = suite();
+        for row in 1..=30 {
+            let here = suite.iter().any(|attack| attack.row == row);
+            let elsewhere = ELSEWHERE.iter().any(|(other, _)| *other == row);
+            assert!(here != elsewhere, "row {row}");
+        }
+        let mut names: Vec<_> = suite.iter().map(|attack| attack.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), suite.len());
+    }
+}

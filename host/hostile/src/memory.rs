@@ -1,0 +1,175 @@
+//! Rows 4, 5 and 7: taking all there is.
+
+use crate::attack::{Attack, Fault, ensure};
+use crate::components;
+use crate::ground::Ground;
+use crate::lab::{Lab, kind, said};
+use crate::process;
+use serde_json::{Value, json};
+use toolhold_sandbox::{Grant, LoadError};
+
+pub const ATTACKS: &[Attack] = &[
+    Attack {
+        row: 4,
+        name: "memory_in_steps",
+        attack: "memory grown in steps",
+        must: "memory",
+        tries: |lab| Box::pin(memory_in_steps(lab)),
+    },
+    Attack {
+        row: 4,
+        name: "memory_at_start",
+        attack: "huge initial memory; many memories",
+        must: "refused when loaded",
+        tries: |lab| Box::pin(memory_at_start(lab)),
+    },
+    Attack {
+        row: 4,
+        name: "memory_filled",
+        attack: "fill of 2 GiB; fill of all there is, for ever",
+        must: "trap; deadline; cap + 32 MiB resident",
+        tries: |lab| Box::pin(memory_filled(lab)),
+    },
+    Attack {
+        row: 5,
+        name: "table_in_steps",
+        attack: "table grown in steps",
+        must: "table",
+        tries: |lab| Box::pin(table_in_steps(lab)),
+    },
+    Attack {
+        row: 5,
+        name: "many_tables",
+        attack: "many tables, each below the limit",
+        must: "table",
+        tries: |lab| Box::pin(many_tables(lab)),
+    },
+    Attack {
+        row: 7,
+        name: "handles_in_a_loop",
+        attack: "handles opened in a loop: five kinds",
+        must: "handles",
+        tries: |lab| Box::pin(handles_in_a_loop(lab)),
+    },
+];
+
+const CAP: u64 = 64 << 20;
+/// What the host may need besides: THREATS.md, row 4.
+const BESIDES: u64 = 32 << 20;
+
+async fn memory_in_steps(lab: &Lab) -> Result<String, Fault> {
+    let arena = lab
+        .against(components::GROWTH, |l| l.memory_bytes = CAP)
+        .await?;
+    let report = arena.ends("bad.grow", json!({}), "memory").await?;
+    let held = report.usage.memory_bytes;
+    ensure(held <= CAP, || format!("it held {held} bytes, limit {CAP}"))?;
+    Ok(said(&report))
+}
+
+async fn memory_at_start(lab: &Lab) -> Result<String, Fault> {
+    let mut arena = lab
+        .against(components::COMPUTE, |l| l.memory_bytes = CAP)
+        .await?;
+    let wats = [
+        components::HUGE_MEMORY.to_owned(),
+        components::many_memories(),
+    ];
+    for (name, wat) in ["huge", "many"].into_iter().zip(&wats) {
+        match arena.load(name, components::parse(wat)?).await {
+            Err(LoadError::Limits { .. } | LoadError::Compile { .. } | LoadError::Link { .. }) => {}
+            Err(other) => return Err(other.into()),
+            Ok(()) => return Err(Fault::Broke(format!("{name} was loaded"))),
+        }
+    }
+    arena.unharmed().await?;
+    Ok("refused, twice".into())
+}
+
+async fn memory_filled(lab: &Lab) -> Result<String, Fault> {
+    let arena = lab
+        .against(components::FILL, |l| {
+            (l.memory_bytes, l.timeout_ms, l.fuel) = (CAP, 300, u64::MAX);
+        })
+        .await?;
+    let before = process::resident_bytes();
+    process::forget_peak();
+    arena.ends("bad.beyond", json!({}), "trap").await?;
+    for _ in 0..3 {
+        let report = arena.call("bad.all", json!({})).await;
+        // wasmtime's fuel charges a bulk operation by the byte.
+        ensure(["deadline", "fuel"].contains(&kind(&report)), || {
+            format!("it ended with {}", kind(&report))
+        })?;
+        let took = report.usage.duration;
+        ensure(took.as_millis() < 300 + lab.grace().as_millis(), || {
+            format!("it came back after {took:?}")
+        })?;
+    }
+    arena.unharmed().await?;
+    let (Some(before), Some(peak)) = (before, process::peak_bytes()) else {
+        return Err(Fault::Unable(
+            "this system does not tell what is resident".into(),
+        ));
+    };
+    let more = peak.saturating_sub(before);
+    ensure(more < CAP + BESIDES, || {
+        format!("{} MiB more were resident, cap 64 MiB", more >> 20)
+    })?;
+    Ok(format!(
+        "ended; {} MiB more resident, cap 64 MiB",
+        more >> 20
+    ))
+}
+
+async fn table_in_steps(lab: &Lab) -> Result<String, Fault> {
+    let arena = lab
+        .against(components::GROWTH, |l| l.table_elements = 10_000)
+        .await?;
+    Ok(said(&arena.ends("bad.table", json!({}), "table").await?))
+}
+
+async fn many_tables(lab: &Lab) -> Result<String, Fault> {
+    let arena = lab
+        .against(&components::many_tables(), |l| l.table_elements = 100_000)
+        .await?;
+    Ok(said(&arena.ends("bad.f", json!({}), "table").await?))
+}
+
+async fn handles_in_a_loop(lab: &Lab) -> Result<String, Fault> {
+    let ground = Ground::new(lab)?;
+    let grant = Grant {
+        directories: ground.directories(),
+        ..Grant::default()
+    };
+    let arena = lab.against_guest(grant, |l| l.handles = 200).await?;
+    let mut ended = Vec::new();
+    for handle in [
+        "pollable",
+        "output-stream",
+        "descriptor",
+        "file-stream",
+        "socket",
+    ] {
+        let arguments = json!({"handle": handle, "count": 100_000});
+        let report = arena.call("bad.hoard", arguments).await;
+        let how = match (&report.result, kind(&report)) {
+            (_, "handles") => "handles".to_owned(),
+            // The host may also say no to the guest, which then goes on.
+            (Ok(output), _) => {
+                let opened = serde_json::to_value(output).unwrap_or(Value::Null);
+                let opened = opened.pointer("/value").and_then(Value::as_u64);
+                ensure(opened.is_some_and(|n| n <= 200), || {
+                    format!("{handle}: {opened:?} were opened, limit 200")
+                })?;
+                "refused".to_owned()
+            }
+            (Err(error), kind) => {
+                return Err(Fault::Broke(format!("{handle}: {kind}: {error}")));
+            }
+        };
+        ended.push(how);
+        arena.unharmed().await?;
+    }
+    Ok(format!("{} at 200", ended.join(", ")))
+}

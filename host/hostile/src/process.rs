@@ -1,0 +1,42 @@
+//! What this process uses, as the system counts it. Linux says; elsewhere nothing is known.
+
+use std::fs;
+
+/// Memory that is really there, in bytes.
+pub fn resident_bytes() -> Option<u64> {
+    status("VmRSS:")
+}
+
+/// The most of [`resident_bytes`] since [`forget_peak`].
+pub fn peak_bytes() -> Option<u64> {
+    status("VmHWM:")
+}
+
+/// Begins a new peak. Where the system refuses, the old one stays: too much is then reported, never
+/// too little.
+pub fn forget_peak() {
+    // "5" resets the peak and touches nothing else (proc_pid_clear_refs(5)).
+    let _ = fs::write("/proc/self/clear_refs", "5");
+}
+
+/// The name of every thread of an attack's runtime, those for file operations included.
+pub const THREAD: &str = "hostile";
+
+/// Threads of attacks and of engines. By their names, because whoever runs the suite has threads of
+/// its own that come and go.
+pub fn threads() -> Option<usize> {
+    let tasks = fs::read_dir("/proc/self/task").ok()?;
+    let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    Some(
+        names
+            .filter(|name| name.starts_with(THREAD) || name.starts_with("toolhold-"))
+            .count(),
+    )
+}
+
+fn status(field: &str) -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with(field))?;
+    let kib: u64 = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(kib * 1024)
+}
