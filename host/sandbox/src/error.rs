@@ -109,6 +109,9 @@ pub enum LoadError {
         #[source]
         source: std::io::Error,
     },
+    /// It is to come from elsewhere, and did not.
+    #[error("it cannot be fetched: {reason}")]
+    Fetch { reason: String },
     /// The component's file is absent. With a language it can be built from the source beside it.
     #[error("the component {file:?} is not there{}", if language.is_some() { "; `toolhold build` and the folder's name make it from its source" } else { "" })]
     Missing {

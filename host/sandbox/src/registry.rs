@@ -161,22 +161,59 @@ impl Registry {
             .collect()
             .await;
         for (name, origin, outcome) in outcomes {
-            let outcome = outcome.and_then(|module| self.insert(module));
-            match outcome {
-                Ok(module) => on_event(LoadEvent::Loaded { module }),
-                Err(error) => {
-                    on_event(LoadEvent::Failed {
-                        origin: origin.clone(),
-                    });
-                    self.failures.push(FailedModule {
-                        name,
-                        origin,
-                        error,
-                    });
-                }
-            }
+            self.settle(name, origin, outcome, on_event);
         }
         Ok(())
+    }
+
+    /// Loads a component that the host got from elsewhere than the folder, or keeps the reason why it
+    /// did not get it among [`Self::failures`]. `origin` is shown as where it came from.
+    pub async fn load_fetched(
+        &mut self,
+        name: &str,
+        origin: &str,
+        bytes: Result<Vec<u8>, LoadError>,
+        on_event: &(dyn Fn(LoadEvent) + Sync),
+    ) {
+        let (engine, cache, policy) = (&self.engine, self.cache.as_ref(), &self.policy);
+        let load = async |bytes| {
+            let (name, origin) = (name.to_owned(), origin.to_owned());
+            let source = source(policy, name.clone(), origin, bytes, Manifest::default())?;
+            let bytes = source.bytes.len() as u64;
+            Module::load(engine, cache, source, &|| {
+                let module = name.clone();
+                on_event(LoadEvent::Compiling { module, bytes });
+            })
+            .await
+        };
+        let outcome = match bytes {
+            Ok(bytes) => load(bytes).await,
+            Err(error) => Err(error),
+        };
+        self.settle(name.to_owned(), origin.to_owned(), outcome, on_event);
+    }
+
+    /// Takes in what was loaded, or keeps the reason why it was not.
+    fn settle(
+        &mut self,
+        name: String,
+        origin: String,
+        outcome: Result<Module, LoadError>,
+        on_event: &(dyn Fn(LoadEvent) + Sync),
+    ) {
+        match outcome.and_then(|module| self.insert(module)) {
+            Ok(module) => on_event(LoadEvent::Loaded { module }),
+            Err(error) => {
+                on_event(LoadEvent::Failed {
+                    origin: origin.clone(),
+                });
+                self.failures.push(FailedModule {
+                    name,
+                    origin,
+                    error,
+                });
+            }
+        }
     }
 
     /// Loads one component that is already in memory.

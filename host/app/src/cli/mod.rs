@@ -11,6 +11,7 @@ mod demo;
 mod doctor;
 mod modules;
 mod progress;
+mod pull;
 mod run;
 mod style;
 mod view;
@@ -82,6 +83,9 @@ struct ModuleArgs {
     /// Let a module see a variable: MODULE=NAME=VALUE, such as clock=TZ=UTC.
     #[arg(long = "env", global = true, value_name = "GRANT")]
     environment: Vec<String>,
+    /// Use components from registries only as they were fetched before, without any network.
+    #[arg(long, global = true)]
+    offline: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -193,6 +197,7 @@ impl ModuleArgs {
             "modules.folder",
             self.folder.as_ref().map(|f| f.display().to_string()),
         );
+        flags.set("--offline", "oci.offline", self.offline.then_some(true));
         for (module, grants) in grouped(&self.directories, "--dir", "MODULE=HOST[:GUEST[:rw]]")? {
             let list: Vec<Value> = grants.iter().map(|grant| directory(grant)).collect();
             flags.set("--dir", format!("module.{module}.directories"), Some(list));

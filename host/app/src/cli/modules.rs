@@ -3,7 +3,7 @@
 use crate::cli::progress::Loading;
 use crate::cli::run::warn_of_failures;
 use crate::cli::style::{bad, bold, bytes, count, dim, headline, plain};
-use crate::cli::{Exit, build, view};
+use crate::cli::{Exit, build, pull, view};
 use crate::config::Config;
 use crate::host;
 use crate::tools;
@@ -40,6 +40,8 @@ pub enum ModulesCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Fetch a component from a registry into the modules folder.
+    Pull(pull::PullArgs),
 }
 
 pub async fn modules(config: &Config, command: ModulesCommand) -> Result<Exit> {
@@ -57,6 +59,7 @@ pub async fn modules(config: &Config, command: ModulesCommand) -> Result<Exit> {
             arguments,
             json,
         } => call(config, &tool, &arguments, json).await,
+        ModulesCommand::Pull(args) => pull::pull(config, args).await,
     }
 }
 

@@ -10,7 +10,16 @@ const DEFAULTS: &str = include_str!("default.toml");
 const PREFIX: &str = "TOOLHOLD_";
 /// Variables that are short because everybody sets them, and variables that are not settings.
 const SHORT: [(&str, &str); 2] = [("BASE_URL", "base_url"), ("MODEL", "model")];
-const NOT_SETTINGS: [&str; 3] = ["CONFIG", "API_KEY", "LOG"];
+const NOT_SETTINGS: [&str; 7] = [
+    "CONFIG",
+    "API_KEY",
+    "LOG",
+    // Read by `fetch`, so that a registry's password is never a setting that is shown.
+    "OCI_HOST",
+    "OCI_USERNAME",
+    "OCI_PASSWORD",
+    "OCI_TOKEN_HOST",
+];
 /// Tables whose first level is named by the user.
 const NAMED: [&str; 2] = ["endpoints", "module"];
 
@@ -160,7 +169,7 @@ impl Merged {
         }
         match key.split('.').collect::<Vec<_>>().as_slice() {
             ["endpoints", _, leaf] => self.order.contains(&format!("endpoints.default.{leaf}")),
-            ["module", _, "directories" | "environment"] => true,
+            ["module", _, "directories" | "environment" | "source"] => true,
             ["module", _, "limits", leaf] => self.order.contains(&format!("limits.{leaf}")),
             _ => false,
         }
