@@ -12,6 +12,7 @@ mod hostile;
 mod model;
 mod modules;
 mod new_module;
+mod oci;
 mod real_model;
 mod run;
 mod typed;

@@ -7,4 +7,5 @@
 pub mod endpoint;
 pub mod host;
 pub mod hostile;
+pub mod oci;
 pub mod sandbox;

@@ -129,6 +129,7 @@ pub fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_env_filter(tracing_subscriber::EnvFilter::new(level))
+        .with_ansi(style::has_colours())
         .without_time()
         .with_target(false)
         .init();

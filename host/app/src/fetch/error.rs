@@ -40,7 +40,7 @@ pub enum FetchError {
     Broken { host: String, reason: String },
 
     #[error(
-        "{host} has no {what}, or does not show it to everybody{said}; check the name, or set TOOLHOLD_OCI_HOST, TOOLHOLD_OCI_USERNAME and TOOLHOLD_OCI_PASSWORD"
+        "{host} does not have {what}, or does not show it to everybody{said}; check the name, or set TOOLHOLD_OCI_HOST, TOOLHOLD_OCI_USERNAME and TOOLHOLD_OCI_PASSWORD"
     )]
     NotFound {
         host: String,
