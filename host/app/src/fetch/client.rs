@@ -4,26 +4,20 @@
 //! come from an enemy: each is read up to a bound, redirects are followed by hand, so that nothing
 //! that proves who asks leaves the registry's own origin, and plain HTTP is not slipped into.
 
+use super::answer;
 use super::artifact::{Descriptor, IMAGE_INDEX, IMAGE_MANIFEST};
 use super::auth::{self, Challenge, Credentials, url_authority};
 use super::digest::{Digest, Running};
 use super::error::FetchError;
 use super::reference::{Reference, is_loopback};
-use reqwest::header::{
-    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER,
-};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode, Url, redirect};
-use serde::Deserialize;
-use std::error::Error as _;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// What the specification asks registries to take at least, and clients rarely go above.
 pub const MAX_MANIFEST: u64 = 4 << 20;
 /// Tokens have some kilobytes.
 const MAX_TOKEN: u64 = 1 << 20;
-/// Of an error's body; what is shown of it is less.
-const MAX_ERROR: u64 = 16 << 10;
-const MAX_SAID_CHARS: usize = 200;
 /// A registry sends to its storage, which may send to another region.
 const MAX_REDIRECTS: usize = 5;
 /// Requests for one thing, where the registry asks to come back later.
@@ -41,6 +35,19 @@ pub struct Network {
     /// Silence that is not waited out.
     pub idle_timeout: Duration,
     pub credentials: Option<Credentials>,
+}
+
+impl Network {
+    /// Whether `HOST[:PORT]` is asked over plain HTTP: this machine, or one that the operator named.
+    fn is_insecure(&self, authority: &str) -> bool {
+        let host = match authority.rfind(':') {
+            Some(colon) if !authority[colon..].contains(']') => &authority[..colon],
+            _ => authority,
+        };
+        let named =
+            |entry: &String| [authority, host].contains(&entry.to_ascii_lowercase().as_str());
+        is_loopback(host) || self.insecure.iter().any(named)
+    }
 }
 
 /// Asks one registry about one repository.
@@ -104,7 +111,7 @@ impl<'a> Session<'a> {
         let response = self
             .get(&format!("manifests/{name}"), &accept, &what)
             .await?;
-        let content_type = header(response.headers(), CONTENT_TYPE.as_str()).map(|value| {
+        let content_type = answer::header(response.headers(), CONTENT_TYPE.as_str()).map(|value| {
             value
                 .split(';')
                 .next()
@@ -112,9 +119,9 @@ impl<'a> Session<'a> {
                 .trim()
                 .to_owned()
         });
-        let said = header(response.headers(), "docker-content-digest")
+        let said = answer::header(response.headers(), "docker-content-digest")
             .and_then(|value| value.parse::<Digest>().ok());
-        let bytes = self.body(response, MAX_MANIFEST, &what).await?;
+        let bytes = answer::body(self.network, response, MAX_MANIFEST, &what).await?;
         let actual = Digest::of(&bytes);
         for expected in [digest, said].into_iter().flatten() {
             if expected != actual {
@@ -154,7 +161,7 @@ impl<'a> Session<'a> {
         }
         // Grows with what comes: a promise alone takes no memory.
         let (mut bytes, mut digest) = (Vec::new(), Running::default());
-        while let Some(chunk) = self.chunk(&mut response).await? {
+        while let Some(chunk) = answer::chunk(self.network, &mut response).await? {
             let length = (bytes.len() + chunk.len()) as u64;
             if length > blob.size {
                 return Err(size(length));
@@ -210,11 +217,14 @@ impl<'a> Session<'a> {
             if let Some(authorization) = self.authorization.as_ref().filter(|_| is_home) {
                 request = request.header(AUTHORIZATION, authorization);
             }
-            let response = request.send().await.map_err(|e| self.broken(&url, e))?;
+            let response = request
+                .send()
+                .await
+                .map_err(|e| answer::broken(self.network, &url, e))?;
             if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
                 return Ok((response, is_home));
             }
-            let next = header(response.headers(), LOCATION.as_str())
+            let next = answer::header(response.headers(), LOCATION.as_str())
                 .and_then(|location| url.join(location).ok());
             let next = next.ok_or_else(|| self.astray("nowhere", "without a usable address"))?;
             self.check(&next)?;
@@ -273,14 +283,17 @@ impl<'a> Session<'a> {
             request = request.header(AUTHORIZATION, basic);
         }
         // A token service that redirects is not followed: it holds the password.
-        let response = request.send().await.map_err(|e| self.broken(&url, e))?;
+        let response = request
+            .send()
+            .await
+            .map_err(|e| answer::broken(self.network, &url, e))?;
         match response.status() {
             StatusCode::OK => {
-                let answer = self.body(response, MAX_TOKEN, "the token").await?;
+                let answer = answer::body(self.network, response, MAX_TOKEN, "the token").await?;
                 auth::bearer(&answer).map_err(challenged)
             }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                let said = self.said(response).await;
+                let said = answer::said(self.network, response).await;
                 Err(self.unauthorized(said))
             }
             _ => Err(self.refusal(response, false, "a token").await),
@@ -289,7 +302,8 @@ impl<'a> Session<'a> {
 
     /// Waits as long as the registry asks for, if that is not too long and not too often.
     async fn wait(&self, response: &Response, tries: u32) -> Result<(), FetchError> {
-        let asked = header(response.headers(), RETRY_AFTER.as_str()).and_then(retry_after);
+        let asked =
+            answer::header(response.headers(), RETRY_AFTER.as_str()).and_then(answer::retry_after);
         let wait = asked.unwrap_or(Duration::from_secs(1));
         if wait > MAX_WAIT || tries >= MAX_TRIES {
             return Err(FetchError::Busy {
@@ -305,7 +319,7 @@ impl<'a> Session<'a> {
     async fn refusal(&self, response: Response, is_home: bool, what: &str) -> FetchError {
         let (host, what) = (url_authority(response.url()), what.to_owned());
         let status = response.status();
-        let said = self.said(response).await;
+        let said = answer::said(self.network, response).await;
         match status {
             StatusCode::NOT_FOUND if is_home => FetchError::NotFound { host, what, said },
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if is_home => self.unauthorized(said),
@@ -336,113 +350,6 @@ impl<'a> Session<'a> {
             reason: reason.to_owned(),
         }
     }
-
-    /// A whole body of at most `limit` bytes.
-    async fn body(
-        &self,
-        mut response: Response,
-        limit: u64,
-        what: &str,
-    ) -> Result<Vec<u8>, FetchError> {
-        let too_large = |size: String| FetchError::TooLarge {
-            what: what.to_owned(),
-            size,
-            limit,
-            advice: "",
-        };
-        if let Some(length) = response.content_length().filter(|n| *n > limit) {
-            return Err(too_large(length.to_string()));
-        }
-        let mut bytes = Vec::new();
-        while let Some(chunk) = self.chunk(&mut response).await? {
-            if (bytes.len() + chunk.len()) as u64 > limit {
-                return Err(too_large(format!("more than {limit}")));
-            }
-            bytes.extend_from_slice(&chunk);
-        }
-        Ok(bytes)
-    }
-
-    async fn chunk(&self, response: &mut Response) -> Result<Option<bytes::Bytes>, FetchError> {
-        let chunk = response.chunk().await;
-        chunk.map_err(|error| self.broken(response.url(), error))
-    }
-
-    /// The first error of the specification's error body, cut short; empty if there is none.
-    async fn said(&self, response: Response) -> String {
-        #[derive(Deserialize)]
-        struct Body {
-            errors: Vec<Entry>,
-        }
-        #[derive(Deserialize)]
-        struct Entry {
-            code: String,
-            #[serde(default)]
-            message: String,
-        }
-        let Ok(bytes) = self.body(response, MAX_ERROR, "an error").await else {
-            return String::new();
-        };
-        let body: Option<Body> = serde_json::from_slice(&bytes).ok();
-        match body.as_ref().and_then(|body| body.errors.first()) {
-            Some(Entry { code, message }) => {
-                let text = format!(" ({code}: {message})");
-                text.chars().take(MAX_SAID_CHARS).collect()
-            }
-            None => String::new(),
-        }
-    }
-
-    /// What a failed request means. The address is not shown whole: storage is addressed with
-    /// signatures that let anybody in.
-    fn broken(&self, url: &Url, error: reqwest::Error) -> FetchError {
-        let host = url_authority(url);
-        if error.is_timeout() && !error.is_connect() {
-            return FetchError::Idle {
-                host,
-                limit: self.network.idle_timeout,
-            };
-        }
-        let is_connect = error.is_connect();
-        let error = error.without_url();
-        let mut reason = error.to_string();
-        let mut cause = error.source();
-        while let Some(deeper) = cause {
-            reason = deeper.to_string();
-            cause = deeper.source();
-        }
-        if is_connect {
-            FetchError::Connect { host, reason }
-        } else {
-            FetchError::Broken { host, reason }
-        }
-    }
-}
-
-impl Network {
-    /// Whether `HOST[:PORT]` is asked over plain HTTP: this machine, or one that the operator named.
-    fn is_insecure(&self, authority: &str) -> bool {
-        let host = match authority.rfind(':') {
-            Some(colon) if !authority[colon..].contains(']') => &authority[..colon],
-            _ => authority,
-        };
-        let named =
-            |entry: &String| [authority, host].contains(&entry.to_ascii_lowercase().as_str());
-        is_loopback(host) || self.insecure.iter().any(named)
-    }
-}
-
-fn header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
-    headers.get(name).and_then(|value| value.to_str().ok())
-}
-
-/// Seconds, or a date.
-fn retry_after(value: &str) -> Option<Duration> {
-    if let Ok(seconds) = value.trim().parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let date = httpdate::parse_http_date(value).ok()?;
-    Some(date.duration_since(SystemTime::now()).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -503,14 +410,5 @@ mod tests {
                 assert!(!error.to_string().contains("secret"), "{error}");
             }
         }
-    }
-
-    #[test]
-    fn waits_are_read_as_seconds_or_as_a_date() {
-        assert_eq!(retry_after("7"), Some(Duration::from_secs(7)));
-        let past = "Sun, 06 Nov 1994 08:49:37 GMT";
-        assert_eq!(retry_after(past), Some(Duration::ZERO));
-        assert_eq!(retry_after("soon"), None);
-        assert_eq!(retry_after("-1"), None);
     }
 }
