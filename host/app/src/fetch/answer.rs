@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 /// Of an error's body; what is shown of it is less.
 const MAX_ERROR: u64 = 16 << 10;
 const MAX_SAID_CHARS: usize = 200;
+
 /// A whole body of at most `limit` bytes.
 pub async fn body(
     network: &Network,
