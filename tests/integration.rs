@@ -13,6 +13,7 @@ mod grants;
 mod model;
 mod modules;
 mod new_module;
+mod oci;
 mod real_model;
 mod run;
 mod typed;
