@@ -7,6 +7,8 @@
 )]
 
 mod approval;
+mod authority;
+mod capacity;
 mod cli;
 mod egress;
 mod grants;

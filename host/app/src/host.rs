@@ -14,7 +14,10 @@ use toolhold_sandbox::{Engine, LoadError, LoadEvent, Policy, Registry, Trust};
 pub fn registry(config: &Config) -> Result<Registry> {
     let engine =
         Engine::new(config.engine()).context("the WebAssembly engine could not be started")?;
-    Ok(Registry::new(engine, cache(config), config.policy()?))
+    let policy = config.policy()?;
+    let storage = policy.storage.clone();
+    tokio::task::spawn_blocking(move || storage.sweep());
+    Ok(Registry::new(engine, cache(config), policy))
 }
 
 /// As [`registry`], for components that come with this binary and need nobody's approval.
