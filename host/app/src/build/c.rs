@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::venv::{self, Package};
-use super::wasi::{self, AdapterMemory};
+use super::wasi;
 use super::{BuildError, Job, sources, toolchain};
 
 /// Pinned: the same compiler makes the same component.
@@ -99,7 +99,7 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
             "mend what the compiler reports, then build again; flags go into `compile_flags.txt`, \
              one a line",
         )
-        .and_then(|()| wasi::publish(job, &core, AdapterMemory::Module));
+        .and_then(|()| wasi::publish(job, &core));
     // A leftover; the build's own error says more than this one could.
     let _ = fs::remove_file(&core);
     component

@@ -73,6 +73,16 @@ pub enum BuildError {
     },
 
     #[error(
+        "{path}: {compiler} {version} laid this module out in a way that is not known here; this is a \
+         fault of toolhold: please report it with the module", path = path.display()
+    )]
+    UnknownLayout {
+        path: PathBuf,
+        compiler: &'static str,
+        version: &'static str,
+    },
+
+    #[error(
         "{path} is not what `[build.sources]` pins: its SHA-256 is {found} and {expected} was expected; \
          nothing was compiled. Pin it anew only after you know why it changed", path = path.display()
     )]

@@ -4,12 +4,14 @@
 //! package `toolhold` below it: its own copy of that folder, or else the one in this binary, which
 //! the compiler sees through an overlay.
 
+mod stack;
+
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::venv::{self, Package};
-use super::wasi::{self, AdapterMemory};
+use super::wasi;
 use super::{BuildError, Job, toolchain};
 
 /// Pinned: the runtime's way to be called from outside is this version's.
@@ -26,8 +28,8 @@ pub const SUPPORT: &[(&str, &str)] = &[
         include_str!("../../templates/go/toolhold/abi_wasip1.go"),
     ),
     (
-        "memory_wasm.s",
-        include_str!("../../templates/go/toolhold/memory_wasm.s"),
+        "trap_wasm.s",
+        include_str!("../../templates/go/toolhold/trap_wasm.s"),
     ),
     (
         "toolhold.go",
@@ -50,7 +52,10 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
     command
         .current_dir(directory)
         .args(["build", "-buildmode=c-shared", "-trimpath"])
-        .args(["-buildvcs=false", "-ldflags=-s -w -buildid="])
+        .args([
+            "-buildvcs=false",
+            "-ldflags=-s -w -buildid= -checklinkname=0",
+        ])
         .args(overlay.map(|path| format!("-overlay={}", path.display())))
         .arg("-o")
         .arg(&core)
@@ -75,11 +80,23 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
             "mend what the compiler reports, then build again; it has the standard library and what \
              `go mod vendor` put into `vendor/`",
         )
-        // The adapter starts before Go's runtime does.
-        .and_then(|()| wasi::publish(job, &core, AdapterMemory::OwnPages));
+        .and_then(|()| give_stack(&core))
+        .and_then(|()| wasi::publish(job, &core));
     // A leftover; the build's own error says more than this one could.
     let _ = fs::remove_file(&core);
     component
+}
+
+/// The adapter asks the module for memory before Go's runtime has started and set its stack pointer;
+/// until then the top of the first memory, which nothing uses yet, is the stack.
+fn give_stack(core: &Path) -> Result<(), BuildError> {
+    let bytes = fs::read(core).map_err(BuildError::io("read", core))?;
+    let bytes = stack::with_early_stack(&bytes).ok_or_else(|| BuildError::UnknownLayout {
+        path: core.to_owned(),
+        compiler: GO.name,
+        version: GO.version,
+    })?;
+    fs::write(core, bytes).map_err(BuildError::io("write", core))
 }
 
 /// Where the compiler finds the package `toolhold`, if the module has no copy of it.

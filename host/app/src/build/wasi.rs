@@ -13,35 +13,20 @@ use wit_parser::Resolve;
 
 use super::{BuildError, Job, toolchain};
 
-/// Whence the adapter takes the memory it needs before the module's own code has run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AdapterMemory {
-    /// The module's allocator, which works from the beginning.
-    Module,
-    /// Pages of its own: the module's allocator is part of a runtime that has to be started first.
-    OwnPages,
-}
-
 /// Makes the component of a core module that exports the functions of the job's world.
-pub fn publish(job: &Job<'_>, core: &Path, memory: AdapterMemory) -> Result<(), BuildError> {
+pub fn publish(job: &Job<'_>, core: &Path) -> Result<(), BuildError> {
     let wit = toolchain::wit(job)?;
     let core = fs::read(core).map_err(BuildError::io("read", core))?;
-    let component =
-        component(core, &wit, job.world(), memory).map_err(|reason| BuildError::World {
-            path: job.manifest.directory.clone(),
-            world: job.world().to_owned(),
-            reason,
-        })?;
+    let component = component(core, &wit, job.world()).map_err(|reason| BuildError::World {
+        path: job.manifest.directory.clone(),
+        world: job.world().to_owned(),
+        reason,
+    })?;
     job.publish(|path| fs::write(path, &component).map_err(BuildError::io("write", path)))
 }
 
 /// The reason of a failure is one line, from the general to the particular.
-fn component(
-    mut core: Vec<u8>,
-    wit: &Path,
-    world: &str,
-    memory: AdapterMemory,
-) -> Result<Vec<u8>, String> {
+fn component(mut core: Vec<u8>, wit: &Path, world: &str) -> Result<Vec<u8>, String> {
     let mut resolve = Resolve::default();
     let (package, _) = resolve
         .push_dir(wit)
@@ -52,11 +37,7 @@ fn component(
     embed_component_metadata(&mut core, &resolve, world, StringEncoding::UTF8)
         .and_then(|()| ComponentEncoder::default().validate(true).module(&core))
         .and_then(|encoder| encoder.adapter(ADAPTER_NAME, ADAPTER))
-        .and_then(|encoder| {
-            encoder
-                .realloc_via_memory_grow(memory == AdapterMemory::OwnPages)
-                .encode()
-        })
+        .and_then(|mut encoder| encoder.encode())
         .map_err(|error| format!("{error:#}"))
 }
 
@@ -84,12 +65,7 @@ mod tests {
         let wit = tempfile::tempdir().unwrap();
         let text = "package a:b;\nworld w { export seven: func() -> u32; }\n";
         fs::write(wit.path().join("w.wit"), text).unwrap();
-        component(
-            module_exporting(export),
-            wit.path(),
-            "w",
-            AdapterMemory::Module,
-        )
+        component(module_exporting(export), wit.path(), "w")
     }
 
     #[test]

@@ -3,48 +3,77 @@ package toolhold
 // The canonical ABI of the world `tool-module`, written by hand: how wit/toolhold.wit's functions
 // look to a core module. You need not touch it.
 //
-// DELICATE. While the host copies arguments in, it calls cabiRealloc and the component may call
-// nothing outside itself. Go's allocator may start a collection, which asks for the time, which
-// ends the instance. So cabiRealloc allocates nothing from Go's heap.
+// DELICATE. The host calls cabiRealloc while it copies arguments in, when the component may call
+// nothing outside itself; Go's allocator may start a collection, which asks for the time, which ends
+// the instance. The WASI adapter calls it even before the runtime has started. So cabiRealloc takes
+// nothing from Go's heap, needs no goroutine (nosplit) and no stack but the one that
+// `toolhold build` sets up. The first memory it gives is static; what does not fit there comes from
+// the end of Go's address space, which only the runtime's own function may move.
 
 import "unsafe"
 
-// A text or list as the ABI passes it: where it is, and how long.
+// A text or list as the ABI passes it: where it is, and how long. Go's own pointers have eight
+// bytes here.
 type slice struct {
-	at     unsafe.Pointer
+	at     uint32
 	length uint32
+}
+
+func sliceAt(start unsafe.Pointer, length int) slice {
+	return slice{uint32(uintptr(start)), uint32(length)}
 }
 
 // What the host still has to read when an export has returned; without it the collector could have
 // it first.
 var kept []any
 
-const pageSize = 65536
+// Before the runtime has started the adapter takes two pages of 64 KiB.
+var arena [256 << 10]byte
 
-var free, end uintptr
+var (
+	used uintptr // of the arena
+	next uintptr // outside of it
+	end  uintptr
+)
 
-func growMemory(pages int32) int32
+//go:linkname sbrk runtime.sbrk
+func sbrk(size uintptr) unsafe.Pointer
 
+func trap()
+
+//go:nosplit
 //go:wasmexport cabi_realloc
 func cabiRealloc(old unsafe.Pointer, oldSize, align, size uint32) unsafe.Pointer {
-	at := (free + uintptr(align) - 1) &^ (uintptr(align) - 1)
-	if at+uintptr(size) > end {
-		pages := (uintptr(size) + uintptr(align) + pageSize - 1) / pageSize
-		before := growMemory(int32(pages))
-		if before < 0 {
-			panic("no memory for the arguments")
-		}
-		// Fresh pages begin at a multiple of every alignment.
-		at = uintptr(before) * pageSize
-		end = at + pages*pageSize
-	}
-	free = at + uintptr(size)
-	//nolint:govet // an address outside Go's heap, which the collector ignores
-	grown := unsafe.Pointer(at)
+	at := allocate(uintptr(align), uintptr(size))
 	if old != nil {
-		copy(unsafe.Slice((*byte)(grown), size), unsafe.Slice((*byte)(old), min(oldSize, size)))
+		for index := range uintptr(min(oldSize, size)) {
+			*(*byte)(unsafe.Add(at, index)) = *(*byte)(unsafe.Add(old, index))
+		}
 	}
-	return grown
+	return at
+}
+
+//go:nosplit
+func allocate(align, size uintptr) unsafe.Pointer {
+	base := unsafe.Pointer(&arena)
+	offset := (uintptr(base)+used+align-1)&^(align-1) - uintptr(base)
+	if offset+size <= uintptr(len(arena)) {
+		used = offset + size
+		return unsafe.Add(base, offset)
+	}
+	at := (next + align - 1) &^ (align - 1)
+	if at+size > end {
+		// In steps, since every step is a system call of sorts and most texts are small.
+		step := (size + align + 1<<20 - 1) &^ (1<<20 - 1)
+		fresh := uintptr(sbrk(step))
+		if fresh == 0 {
+			trap()
+		}
+		at = (fresh + align - 1) &^ (align - 1)
+		end = fresh + step
+	}
+	next = at + size
+	return unsafe.Pointer(at) // outside of Go's heap, so the collector leaves it alone
 }
 
 // Types are records of words; the smaller fields are little-endian and so is a word.
@@ -77,7 +106,7 @@ type (
 
 func text(value string) slice {
 	kept = append(kept, value)
-	return slice{unsafe.Pointer(unsafe.StringData(value)), uint32(len(value))}
+	return sliceAt(unsafe.Pointer(unsafe.StringData(value)), len(value))
 }
 
 func textIfAny(value string) optional {
@@ -89,7 +118,7 @@ func textIfAny(value string) optional {
 
 func list[T any](values []T) slice {
 	kept = append(kept, values)
-	return slice{unsafe.Pointer(unsafe.SliceData(values)), uint32(len(values))}
+	return sliceAt(unsafe.Pointer(unsafe.SliceData(values)), len(values))
 }
 
 //go:wasmexport toolhold:module/tools@0.1.0#list-tools
