@@ -15,3 +15,4 @@ mod new_module;
 mod real_model;
 mod run;
 mod typed;
+mod wordcount;

@@ -249,6 +249,8 @@ void json_key(json_writer *to, const char *key) {
   to->comma = false;
 }
 
+void json_raw(json_writer *to, const json_writer *value) { append_value(to, value->text, value->length); }
+
 void json_null(json_writer *to) { append_value(to, "null", 4); }
 
 void json_boolean(json_writer *to, bool value) { append_value(to, value ? "true" : "false", value ? 4 : 5); }

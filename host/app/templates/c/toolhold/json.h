@@ -61,6 +61,8 @@ void json_integer(json_writer *to, int64_t value);
 void json_number(json_writer *to, double value);
 // What is not UTF-8 is written as U+FFFD.
 void json_string(json_writer *to, const char *text, size_t length);
+// A value that another writer has made.
+void json_raw(json_writer *to, const json_writer *value);
 
 // malloc, realloc that end the instance instead of returning NULL.
 void *json_allocate(void *old, size_t size);

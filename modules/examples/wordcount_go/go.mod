@@ -1,0 +1,3 @@
+module wordcount_go
+
+go 1.27
