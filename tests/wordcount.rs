@@ -9,7 +9,13 @@ const LANGUAGES: [&str; 6] = ["rust", "c", "go", "python", "javascript", "typesc
 /// Text, words, lines, characters, longest word.
 fn cases() -> Vec<(String, u64, u64, u64, String)> {
     let case = |text: &str, words, lines, characters, longest: &str| {
-        (text.to_owned(), words, lines, characters, longest.to_owned())
+        (
+            text.to_owned(),
+            words,
+            lines,
+            characters,
+            longest.to_owned(),
+        )
     };
     vec![
         case("", 0, 0, 0, ""),
@@ -20,15 +26,33 @@ fn cases() -> Vec<(String, u64, u64, u64, String)> {
         case("one\n", 1, 1, 4, "one"),
         case("\n\n", 0, 2, 2, ""),
         // White space that some languages forget, and what some wrongly take for it.
-        case("a\u{85}b\u{a0}c\u{1680}d\u{2003}e\u{2028}f\u{2029}g\u{202f}h\u{205f}i\u{3000}j", 10, 1, 19, "a"),
-        case("a\u{1c}b\u{1f}c\u{feff}d\u{200b}e\u{180e}f", 1, 1, 11, "a\u{1c}b\u{1f}c\u{feff}d\u{200b}e\u{180e}f"),
+        case(
+            "a\u{85}b\u{a0}c\u{1680}d\u{2003}e\u{2028}f\u{2029}g\u{202f}h\u{205f}i\u{3000}j",
+            10,
+            1,
+            19,
+            "a",
+        ),
+        case(
+            "a\u{1c}b\u{1f}c\u{feff}d\u{200b}e\u{180e}f",
+            1,
+            1,
+            11,
+            "a\u{1c}b\u{1f}c\u{feff}d\u{200b}e\u{180e}f",
+        ),
         case("a\u{0}b c", 2, 1, 5, "a\u{0}b"),
         // Characters are scalar values; length is counted in them, not in bytes or UTF-16.
         case("👩‍👩‍👧 e\u{301} é", 3, 1, 10, "👩‍👩‍👧"),
         case("ééé abcd 😀😀😀", 3, 1, 12, "abcd"),
         case("\"\\/\u{8}\u{c}\u{7f}", 2, 1, 6, "\"\\/\u{8}"),
         (("x".repeat(1 << 20)), 1, 1, 1 << 20, "x".repeat(1 << 20)),
-        ("ab\n".repeat(300_000), 300_000, 300_000, 900_000, "ab".to_owned()),
+        (
+            "ab\n".repeat(300_000),
+            300_000,
+            300_000,
+            900_000,
+            "ab".to_owned(),
+        ),
     ]
 }
 
@@ -49,7 +73,8 @@ async fn counts_as_agreed(language: &str) {
     let tool = format!("{name}.count");
     for (text, words, lines, characters, longest) in cases() {
         let start: String = text.chars().take(20).collect();
-        let expected = json!({"words": words, "lines": lines, "characters": characters, "longest": longest});
+        let expected =
+            json!({"words": words, "lines": lines, "characters": characters, "longest": longest});
         match call(&registry, &tool, json!({"text": text})).await.result {
             Ok(Output::Value(found)) => assert!(found == expected, "{name}: {start:?}"),
             other => panic!("{name}: {start:?} gave {other:?}"),
@@ -58,9 +83,21 @@ async fn counts_as_agreed(language: &str) {
     let told = registry.tool(&tool).expect("it has the tool");
     let example = &told.examples[0];
     let answered = call(&registry, &tool, example.arguments.clone()).await;
-    assert_eq!(answered.result.expect("a value"), Output::Value(example.output.clone()), "{name}");
-    for wrong in [json!({}), json!({"text": 1}), json!({"text": "", "of": "x"})] {
-        assert_eq!(kind(&call(&registry, &tool, wrong).await), "arguments", "{name}");
+    assert_eq!(
+        answered.result.expect("a value"),
+        Output::Value(example.output.clone()),
+        "{name}"
+    );
+    for wrong in [
+        json!({}),
+        json!({"text": 1}),
+        json!({"text": "", "of": "x"}),
+    ] {
+        assert_eq!(
+            kind(&call(&registry, &tool, wrong).await),
+            "arguments",
+            "{name}"
+        );
     }
 }
 
@@ -76,11 +113,22 @@ async fn every_language_counts_alike() {
 async fn every_language_describes_itself_alike() {
     let mut registry = registry(Policy::default());
     let folder = repository().join("modules/examples");
-    registry.load_folder(&folder, None, &|_| ()).await.expect("the folder is there");
-    let told: Vec<_> = registry.tools().filter(|tool| tool.name.ends_with(".count")).collect();
+    registry
+        .load_folder(&folder, None, &|_| ())
+        .await
+        .expect("the folder is there");
+    let told: Vec<_> = registry
+        .tools()
+        .filter(|tool| tool.name.ends_with(".count"))
+        .collect();
     for tool in &told {
         assert_eq!(tool.description, told[0].description, "{}", tool.name);
         let text = |schema: &Value| schema.pointer("/properties/text/description").cloned();
-        assert_eq!(text(&tool.input_schema), Some(json!("The text to count in.")), "{}", tool.name);
+        assert_eq!(
+            text(&tool.input_schema),
+            Some(json!("The text to count in.")),
+            "{}",
+            tool.name
+        );
     }
 }

@@ -16,7 +16,7 @@ static const toolhold_example query_examples[] = {
     {
         .task = "What is the average of 3, 5 and 10?",
         .arguments = "{\"sql\":\"SELECT AVG(column1) AS mean FROM (VALUES (?), (?), (?))\",\"parameters\":[3,5,10]}",
-        .output = "{\"columns\":[\"mean\"],\"rows\":[[6.0]],\"truncated\":false,\"changes\":0}",
+        .output = "{\"columns\":[\"mean\"],\"rows\":[[6]],\"truncated\":false,\"changes\":0}",
         .answer = "The average is 6.",
     },
 };

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"wordcount_go/toolhold"
+	"toolhold"
 )
 
 func init() {

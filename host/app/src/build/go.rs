@@ -1,18 +1,17 @@
 //! Go: the compiler makes a WASI preview 1 library; `wasi` makes the component.
 //!
-//! A module is a `main` package with a `go.mod`. Unless it has a world of its own it imports the
-//! package `toolhold` below it: its own copy of that folder, or else the one in this binary, which
-//! the compiler sees through an overlay.
+//! A module is a `main` package with a `go.mod`. Unless it has a world of its own it uses the module
+//! `toolhold`, which a new module has a copy of in its folder.
 
 mod stack;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use super::venv::{self, Package};
 use super::wasi;
-use super::{BuildError, Job, toolchain};
+use super::{BuildError, Job};
 
 /// Pinned: the runtime's way to be called from outside is this version's.
 const GO: Package = Package {
@@ -27,6 +26,7 @@ pub const SUPPORT: &[(&str, &str)] = &[
         "abi_wasip1.go",
         include_str!("../../templates/go/toolhold/abi_wasip1.go"),
     ),
+    ("go.mod", include_str!("../../templates/go/toolhold/go.mod")),
     (
         "trap_wasm.s",
         include_str!("../../templates/go/toolhold/trap_wasm.s"),
@@ -44,7 +44,6 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
         let advice = "a Go module is a package `main` with a go.mod; `toolhold new-module NAME --lang go` makes one";
         return Err(BuildError::NoSource { path, advice });
     }
-    let overlay = overlay(job)?;
     let venv = GO.installed(job)?;
     job.compiling();
     let core = job.core_module();
@@ -56,7 +55,6 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
             "-buildvcs=false",
             "-ldflags=-s -w -buildid= -checklinkname=0",
         ])
-        .args(overlay.map(|path| format!("-overlay={}", path.display())))
         .arg("-o")
         .arg(&core)
         .arg(".")
@@ -97,24 +95,4 @@ fn give_stack(core: &Path) -> Result<(), BuildError> {
         version: GO.version,
     })?;
     fs::write(core, bytes).map_err(BuildError::io("write", core))
-}
-
-/// Where the compiler finds the package `toolhold`, if the module has no copy of it.
-fn overlay(job: &Job<'_>) -> Result<Option<PathBuf>, BuildError> {
-    let own = job.manifest.directory.join("toolhold");
-    if job.manifest.world.is_some() || own.is_dir() {
-        return Ok(None);
-    }
-    let support = toolchain::support(job, "toolhold", SUPPORT)?;
-    let replace: serde_json::Map<_, _> = SUPPORT
-        .iter()
-        .map(|(name, _)| {
-            let place = own.join(name).display().to_string();
-            (place, support.join(name).display().to_string().into())
-        })
-        .collect();
-    let path = job.core_module().with_extension("overlay.json");
-    let text = serde_json::json!({ "Replace": replace }).to_string();
-    fs::write(&path, text).map_err(BuildError::io("write", &path))?;
-    Ok(Some(path))
 }

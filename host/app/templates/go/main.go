@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"{{name}}/toolhold"
+	"toolhold"
 )
 
 // Descriptions are for the model: it chooses and fills the tool by them.
