@@ -8,6 +8,7 @@
 
 mod cache;
 mod cli;
+mod foreign;
 mod hostile;
 mod model;
 mod modules;

@@ -227,7 +227,10 @@ mod tests {
             );
             for path in files(&folder) {
                 let text = fs::read_to_string(&path).unwrap();
-                assert!(!text.contains("{{"), "{}", path.display());
+                // In C two braces are also what begins a table of records.
+                let mut after = text.split("{{").skip(1);
+                let left = after.find(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()));
+                assert_eq!(left, None, "{}", path.display());
             }
         }
     }

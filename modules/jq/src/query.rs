@@ -88,8 +88,14 @@ fn query(arguments: Arguments) -> Result<Found, Error> {
         truncated: false,
     };
     let mut bytes = 0;
-    for output in filter.id.run((context, input(&arguments.input)?)).map(unwrap_valr) {
-        let text = output.map_err(|error| fault::of_running(&error, found.outputs.len()))?.to_string();
+    for output in filter
+        .id
+        .run((context, input(&arguments.input)?))
+        .map(unwrap_valr)
+    {
+        let text = output
+            .map_err(|error| fault::of_running(&error, found.outputs.len()))?
+            .to_string();
         bytes += text.len();
         if found.outputs.len() == MAX_OUTPUTS || bytes > MAX_BYTES {
             found.truncated = true;

@@ -19,7 +19,10 @@ fn the_usual_filters_work() {
     let input = json!({ "items": [{ "n": 3, "tag": "a" }, { "n": 1, "tag": "b" }] });
     assert_eq!(outputs(".items | length", input.clone()), json!([2]));
     assert_eq!(
-        outputs(".items | sort_by(.n) | map(.tag) | join(\",\")", input.clone()),
+        outputs(
+            ".items | sort_by(.n) | map(.tag) | join(\",\")",
+            input.clone()
+        ),
         json!(["b,a"])
     );
     assert_eq!(
@@ -64,7 +67,10 @@ fn what_is_wrong_is_said_with_its_place() {
         ("$x", "`$x` is not defined"),
         (".a.b.c", "failed after 0 outputs"),
         ("error(\"no\")", "no"),
-        ("nan | [., infinite] | tojson | fromjson | error(\"y\")", "failed"),
+        (
+            "nan | [., infinite] | tojson | fromjson | error(\"y\")",
+            "failed",
+        ),
     ] {
         let error = query(filter, json!({ "a": [1] })).unwrap_err();
         assert!(error.contains(expected), "{filter}: {error}");
