@@ -37,6 +37,16 @@ fn rust() {
 }
 
 #[test]
+fn c() {
+    builds_and_runs("c", &["python3"]);
+}
+
+#[test]
+fn go() {
+    builds_and_runs("go", &["python3"]);
+}
+
+#[test]
 fn python() {
     builds_and_runs("python", &["python3"]);
 }

@@ -12,7 +12,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use crate::local_model::{Choice, LocalModel, Model};
-use crate::modules::BUILT_ON_FIRST_USE;
+use crate::modules::Module;
 use crate::project::{self, Profile};
 use crate::{interrupt, modules, narrate};
 
@@ -67,23 +67,29 @@ fn modules_pass() -> Result<bool> {
 /// A failure is told but does not end the run: most tests do without, and those that do not will
 /// say so themselves.
 fn build_what_is_not_committed(toolhold: &Path) -> Result<()> {
-    let folder = modules::folder().join(BUILT_ON_FIRST_USE);
-    let component = folder.join(format!("{BUILT_ON_FIRST_USE}.wasm"));
-    let wit = project::root().join("wit");
-    if modified(&component)
-        .is_some_and(|built| built >= newest(&folder, &component).max(newest(&wit, &component)))
-    {
-        return Ok(());
-    }
-    narrate::line("building the Python interpreter module (about a minute, once)");
-    if let Err(error) = modules::build(toolhold, &project::root(), &[BUILT_ON_FIRST_USE.to_owned()])
-    {
+    let root = project::root();
+    for module in modules::all(&root)? {
+        if !module.is_built_on_first_use()? || is_fresh(&module, &root) {
+            continue;
+        }
+        narrate::line(&format!("{module} is not committed ready built"));
+        let Err(error) = modules::build(toolhold, &root, std::slice::from_ref(&module)) else {
+            continue;
+        };
         if interrupt::happened() {
             return Err(error);
         }
-        narrate::line(&format!("WITHOUT the Python module: {error:#}"));
+        narrate::line(&format!("WITHOUT {module}: {error:#}"));
     }
     Ok(())
+}
+
+/// Whether the component is there and younger than its source and the contract.
+fn is_fresh(module: &Module, root: &Path) -> bool {
+    let component = module.component(root);
+    let sources = [module.folder(root), root.join("wit")];
+    let newest = sources.iter().map(|folder| newest(folder, &component));
+    modified(&component).is_some_and(|built| newest.max().is_none_or(|source| built >= source))
 }
 
 /// When the last of the files below `folder` was changed, the component itself aside.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toolhold_sandbox::is_name;
 
+use super::sources::Sources;
 use super::{BuildError, Language};
 
 /// What to build, and where the result belongs. Paths are absolute.
@@ -16,6 +17,8 @@ pub struct Manifest {
     pub language: Language,
     /// The world to implement, for a module with a `wit/` folder of its own.
     pub world: Option<String>,
+    /// Files of others that are fetched for the build.
+    pub sources: Option<Sources>,
     pub directory: PathBuf,
     pub component: PathBuf,
 }
@@ -31,6 +34,7 @@ struct Document {
 struct Build {
     language: String,
     world: Option<String>,
+    sources: Option<Sources>,
 }
 
 impl Manifest {
@@ -53,6 +57,19 @@ impl Manifest {
                 path: path.clone(),
                 source,
             })?;
+
+        if let Some((sources, wanted)) = build
+            .sources
+            .as_ref()
+            .and_then(|sources| Some((sources, sources.fault()?)))
+        {
+            return Err(BuildError::BadValue {
+                path,
+                key: "build.sources",
+                found: format!("{sources:?}"),
+                wanted,
+            });
+        }
 
         let folder = directory
             .file_name()
@@ -82,6 +99,7 @@ impl Manifest {
             name,
             language,
             world: build.world,
+            sources: build.sources,
             component: directory.join(component),
             directory,
         })
