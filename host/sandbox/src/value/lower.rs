@@ -100,7 +100,7 @@ fn lower(value: &Value, shape: &Shape) -> Lowered {
             _ => return Err(expected("{\"ok\": …} or {\"err\": …}", value)),
         },
         Shape::Flags(names) => Val::Flags(
-            array(value)?
+            at_most(value, names.len())?
                 .iter()
                 .enumerate()
                 .map(|(i, item)| one_of(item, names).map_err(|e| e.at_index(i)))
@@ -250,6 +250,17 @@ fn exactly(value: &Value, length: usize) -> Lowered<&[Value]> {
     if items.len() != length {
         return Err(Misfit::new(format!(
             "expected exactly {length} items, got {}",
+            items.len()
+        )));
+    }
+    Ok(items)
+}
+
+fn at_most(value: &Value, length: usize) -> Lowered<&[Value]> {
+    let items = array(value)?;
+    if items.len() > length {
+        return Err(Misfit::new(format!(
+            "expected at most {length} items, got {}",
             items.len()
         )));
     }

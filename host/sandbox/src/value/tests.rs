@@ -32,6 +32,19 @@ fn nested_options_keep_their_levels_apart() {
 }
 
 #[test]
+fn no_more_flags_are_taken_than_there_are() {
+    let shape = Shape::Flags(vec!["read".into(), "write".into()]);
+    assert_eq!(
+        back(&json!(["write", "read"]), &shape),
+        json!(["write", "read"])
+    );
+    assert_eq!(
+        from_json(&json!(["read", "read", "read"]), &shape).unwrap_err(),
+        "$: expected at most 2 items, got 3"
+    );
+}
+
+#[test]
 fn numbers_keep_their_value_or_are_refused() {
     let refused = |value, shape| from_json(&value, &shape).unwrap_err();
     assert_eq!(back(&json!(5.0), &Shape::U8), json!(5));
