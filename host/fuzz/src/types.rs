@@ -97,7 +97,7 @@ impl Types {
             3 => "(list u8)".to_owned(),
             4 => self.wrapped("list", u, depth)?,
             5 => self.wrapped("option", u, depth)?,
-            6 => self.tower(u, depth)?,
+            6 => self.tower(u)?,
             7 => {
                 let (ok, error) = (self.side(u, depth)?, self.side(u, depth)?);
                 let ok = ok.unwrap_or_default();
@@ -138,9 +138,9 @@ impl Types {
         Ok(self.plain(&format!("({kind} {inner})")))
     }
 
-    /// Up to twenty lists of lists, beyond what a schema may nest.
-    fn tower(&mut self, u: &mut Unstructured, depth: usize) -> Result<String> {
-        let mut ty = self.any(u, depth + 1)?;
+    /// Up to twenty lists of lists, beyond what a schema may nest and within what a component may.
+    fn tower(&mut self, u: &mut Unstructured) -> Result<String> {
+        let mut ty = (*u.choose(&PRIMITIVES)?).to_owned();
         for _ in 0..u.int_in_range(1..=20)? {
             ty = self.plain(&format!("(list {ty})"));
         }
