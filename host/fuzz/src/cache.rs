@@ -5,7 +5,7 @@ use crate::sandbox;
 use arbitrary::Unstructured;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex, PoisonError};
 use tempfile::TempDir;
 use toolhold_sandbox::cache::Cache;
 use toolhold_sandbox::module::Digest;
@@ -28,15 +28,18 @@ struct Prepared {
     _folder: TempDir,
 }
 
-static PREPARED: LazyLock<Prepared> =
-    LazyLock::new(|| prepare().unwrap_or_else(|error| panic!("no cache to fuzz: {error}")));
+/// One input at a time: the entries are files.
+static PREPARED: LazyLock<Mutex<Prepared>> = LazyLock::new(|| match prepare() {
+    Ok(prepared) => Mutex::new(prepared),
+    Err(error) => panic!("no cache to fuzz: {error}"),
+});
 
 pub fn run(data: &[u8]) {
     let _ = check(&mut Unstructured::new(data));
 }
 
 fn check(u: &mut Unstructured) -> arbitrary::Result<()> {
-    let prepared = &*PREPARED;
+    let prepared = PREPARED.lock().unwrap_or_else(PoisonError::into_inner);
     let entry = entry(u, &prepared.genuine)?;
     let (digest, path) = if u.ratio(1, 4)? {
         (prepared.other.0, &prepared.other.1)
@@ -81,7 +84,7 @@ fn prepare() -> Result<Prepared, Box<dyn std::error::Error>> {
     let engine = sandbox::ENGINE.clone();
     let bytes = wat::parse_str(COMPONENT)?;
     let digest = Digest::of(&bytes);
-    let mut registry = Registry::new(engine.clone(), Some(cache.clone()), sandbox::policy());
+    let registry = Registry::new(engine.clone(), Some(cache.clone()), sandbox::policy());
     sandbox::RUNTIME.block_on(registry.load_bytes("m", bytes))?;
     let mut entries = fs::read_dir(cache.folder())?;
     let path = entries.next().ok_or("the entry was not written")??.path();
@@ -90,7 +93,7 @@ fn prepare() -> Result<Prepared, Box<dyn std::error::Error>> {
     let name = path
         .to_string_lossy()
         .replace(&digest.to_string(), &other.to_string());
-    // The modules' own engine is the one that the cache is asked with: their stack is the default.
+    // Modules with the default stack run on the engine that is asked with here.
     if cache.load(&engine, &digest).is_none() {
         return Err("the genuine entry does not load".into());
     }

@@ -6,6 +6,7 @@
 
 pub mod cache;
 pub mod docs;
+pub mod egress;
 pub mod json;
 pub mod load;
 pub mod manifest;
@@ -24,6 +25,7 @@ pub type Target = fn(&[u8]);
 pub const TARGETS: &[(&str, Target)] = &[
     ("cache", cache::run),
     ("docs", docs::run),
+    ("egress", egress::run),
     ("load", load::run),
     ("manifest", manifest::run),
     ("reply", reply::run),

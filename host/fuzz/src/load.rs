@@ -5,7 +5,7 @@ use crate::{json, sandbox, types};
 use arbitrary::Unstructured;
 use serde_json::Value;
 use std::time::{Duration, Instant};
-use toolhold_sandbox::{CallError, Invocation, Output, Registry, ToolSpec};
+use toolhold_sandbox::{CallError, Caller, Invocation, Output, Registry, ToolSpec};
 
 /// What a call may take beyond its deadline: one tick of the epoch, and a busy machine.
 const SLACK: Duration = Duration::from_secs(4);
@@ -27,7 +27,8 @@ fn echo(u: &mut Unstructured) -> arbitrary::Result<()> {
     let Some(registry) = hold(&bytes, u.peek_bytes(u.len()).unwrap_or_default()) else {
         return Ok(());
     };
-    let Some(tool) = registry.tools().next() else {
+    let tools = registry.tools();
+    let Some(tool) = tools.first() else {
         return Ok(());
     };
     let arguments = json::described(&tool.input_schema, u)?;
@@ -44,12 +45,12 @@ fn echo(u: &mut Unstructured) -> arbitrary::Result<()> {
 
 /// Loads the component and calls its first tools with arguments made from `entropy`.
 fn hold(component: &[u8], entropy: &[u8]) -> Option<Registry> {
-    let mut registry = Registry::new(sandbox::ENGINE.clone(), None, sandbox::policy());
+    let registry = Registry::new(sandbox::ENGINE.clone(), None, sandbox::policy());
     sandbox::RUNTIME
         .block_on(registry.load_bytes("m", component.to_vec()))
         .ok()?;
     let mut u = Unstructured::new(entropy);
-    for tool in registry.tools().take(4) {
+    for tool in registry.tools().iter().take(4) {
         check_spec(&registry, tool);
         let arguments = json::described(&tool.input_schema, &mut u).unwrap_or_default();
         let _ = call(&registry, tool, &arguments);
@@ -76,6 +77,7 @@ fn call(registry: &Registry, tool: &ToolSpec, arguments: &Value) -> Result<Outpu
         arguments,
         context: &[],
         timeout: None,
+        caller: Caller::default(),
     }));
     let limits = sandbox::policy().limits;
     assert!(

@@ -39,6 +39,7 @@ pub fn policy() -> Policy {
         output_bytes: 64 << 10,
         capture_bytes: 1 << 10,
         handles: 16,
+        calls_per_minute: 0,
         ..Limits::default()
     };
     Policy {

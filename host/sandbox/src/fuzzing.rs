@@ -1,10 +1,14 @@
-//! For `host/fuzz` alone: conversions by type, without an instance. Not part of the public API.
+//! For `host/fuzz` alone: conversions by type, without an instance, and where a
+//! request would go, without a network. Not part of the public API.
 
+use crate::egress::{self, HttpGrant};
 use crate::engine::Engine;
 use crate::shape::{Part, Shape};
 use crate::value::Unliftable;
 use crate::{schema, value};
+use http::{Method, Uri};
 use serde_json::{Map, Value};
+use url::Url;
 use wasmtime::component::Component;
 use wasmtime::component::types::ComponentItem;
 
@@ -64,4 +68,10 @@ impl Signature {
             .collect::<Result<Map<_, _>, Unliftable>>();
         Some(back.map(Value::Object))
     }
+}
+
+/// Where the host would go for a GET of `uri` under this grant; `None` where it goes nowhere.
+pub fn admitted(grant: &HttpGrant, uri: &str) -> Option<Url> {
+    let uri: Uri = uri.parse().ok()?;
+    egress::admitted(grant, &Method::GET, &uri)
 }
