@@ -7,12 +7,15 @@
 )]
 
 mod approval;
+mod authority;
+mod capacity;
 mod cli;
 mod egress;
 mod grants;
 mod model;
 mod modules;
 mod new_module;
+mod oci;
 mod real_model;
 mod run;
 mod typed;

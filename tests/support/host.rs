@@ -53,6 +53,19 @@ impl Host {
         self
     }
 
+    /// The state folder: approvals and grants are this host's own. Only the key of the compiled cache
+    /// is everybody's, as the cache is.
+    fn state(&self) -> PathBuf {
+        let state = self.path().join(".state");
+        if !state.exists() {
+            let mut builder = std::fs::DirBuilder::new();
+            std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+            builder.create(&state).expect("a folder");
+            std::fs::write(state.join("cache.key"), [7; 32]).expect("a key");
+        }
+        state
+    }
+
     /// A command that is ready to run.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let shared = binary().with_file_name("toolhold-test-state");
@@ -64,7 +77,7 @@ impl Host {
             .env("HOME", self.path())
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("TOOLHOLD_PATHS__CACHE", shared.join("cache"))
-            .env("TOOLHOLD_PATHS__STATE", shared.join("state"))
+            .env("TOOLHOLD_PATHS__STATE", self.state())
             .stdin(Stdio::null());
         // Rust's own toolchain is found through these, where a test builds a module.
         for name in [

@@ -7,5 +7,6 @@
 mod encodings;
 pub mod endpoint;
 pub mod host;
+pub mod oci;
 pub mod sandbox;
 pub mod web;

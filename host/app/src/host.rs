@@ -1,18 +1,23 @@
 //! Builds what a command needs from the configuration.
 
 use crate::config::{Config, Endpoint};
+use crate::fetch::{Credentials, FetchError, Fetched, Fetcher, Reference};
 use anyhow::{Context as _, Result};
+use futures_util::stream::{self, StreamExt as _};
 use std::sync::Arc;
 use std::time::Duration;
 use toolhold_agent::model::{HttpTransport, ModelError, OpenAiModel, Timeouts, Transport};
 use toolhold_sandbox::cache::Cache;
-use toolhold_sandbox::{Engine, LoadEvent, Policy, Registry, Trust};
+use toolhold_sandbox::{Engine, LoadError, LoadEvent, Policy, Registry, Trust};
 
 /// An engine with an empty registry: modules are loaded into it.
 pub fn registry(config: &Config) -> Result<Registry> {
     let engine =
         Engine::new(config.engine()).context("the WebAssembly engine could not be started")?;
-    Ok(Registry::new(engine, cache(config), config.policy()?))
+    let policy = config.policy()?;
+    let storage = policy.storage.clone();
+    tokio::task::spawn_blocking(move || storage.sweep());
+    Ok(Registry::new(engine, cache(config), policy))
 }
 
 /// As [`registry`], for components that come with this binary and need nobody's approval.
@@ -26,13 +31,21 @@ pub fn trusting_registry(config: &Config) -> Result<Registry> {
     Ok(Registry::new(engine, cache(config), policy))
 }
 
-/// Loads the modules folder.
+/// References that are fetched at the same time: each may take memory for a whole component.
+const PARALLEL_FETCHES: usize = 4;
+
+/// Loads what the configuration fetches from registries, and then the modules folder: a file that
+/// somebody dropped there does not take the name of what the operator chose.
 pub async fn load(
     registry: &Registry,
     config: &Config,
     only: Option<&[String]>,
     on_event: &(dyn Fn(LoadEvent) + Sync),
 ) -> Result<()> {
+    let has_sources = load_sources(registry, config, only, on_event).await;
+    if has_sources && !config.modules_folder().exists() {
+        return Ok(());
+    }
     registry
         .load_folder(config.modules_folder(), only, on_event)
         .await
@@ -42,6 +55,60 @@ pub async fn load(
                 config.modules_folder().display()
             )
         })
+}
+
+/// Fetches and loads every `[module.NAME]` with a `source`. One that cannot be had is among the
+/// registry's failures and keeps nobody else. Returns whether there was any.
+async fn load_sources(
+    registry: &Registry,
+    config: &Config,
+    only: Option<&[String]>,
+    on_event: &(dyn Fn(LoadEvent) + Sync),
+) -> bool {
+    let wanted: Vec<_> = config
+        .sources()
+        .filter(|(name, _)| only.is_none_or(|names| names.iter().any(|n| n == name)))
+        .collect();
+    let fetcher = fetcher(config);
+    let fetcher = &fetcher;
+    let mut fetches = stream::iter(wanted.iter().copied())
+        .map(async |(name, text)| (name, text, fetch(fetcher, text).await))
+        .buffered(PARALLEL_FETCHES);
+    while let Some((name, text, outcome)) = fetches.next().await {
+        let (origin, bytes) = match outcome {
+            Ok(fetched) => (fetched.pinned.to_string(), Ok(fetched.bytes)),
+            Err(reason) => (text.to_owned(), Err(LoadError::Fetch { reason })),
+        };
+        registry.load_fetched(name, &origin, bytes, on_event).await;
+    }
+    !wanted.is_empty()
+}
+
+async fn fetch(fetcher: &Result<Fetcher, FetchError>, text: &str) -> Result<Fetched, String> {
+    let fetched = match (fetcher, reference(text)) {
+        (Ok(fetcher), Ok(reference)) => fetcher.resolve(&reference).await,
+        (Err(error), _) => return Err(error.to_string()),
+        (_, Err(error)) => Err(error),
+    };
+    let fetched = fetched.map_err(|error| error.to_string())?;
+    if let Some(note) = fetched.note() {
+        tracing::warn!("{note}");
+    }
+    Ok(fetched)
+}
+
+/// What fetches components, as whom the environment says.
+pub fn fetcher(config: &Config) -> Result<Fetcher, FetchError> {
+    let credentials = Credentials::read(|name| std::env::var(name).ok())?;
+    Ok(Fetcher::new(config.fetch(credentials)))
+}
+
+/// Reads a reference.
+pub fn reference(text: &str) -> Result<Reference, FetchError> {
+    text.parse().map_err(|source| FetchError::Reference {
+        text: text.to_owned(),
+        source,
+    })
 }
 
 /// The compiled cache; a host that has none still runs, only slower.

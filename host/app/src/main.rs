@@ -9,6 +9,7 @@ mod build;
 mod cli;
 mod config;
 mod demo;
+mod fetch;
 mod host;
 mod scaffold;
 mod storage;

@@ -141,6 +141,9 @@ pub enum LoadError {
     },
     #[error("it changed while it was read; it will be read again when it is finished")]
     Changing,
+    /// It is to come from elsewhere, and did not.
+    #[error("it cannot be fetched: {reason}")]
+    Fetch { reason: String },
     /// The component's file is absent. With a language it can be built from the source beside it.
     #[error("the component {file:?} is not there{}", if language.is_some() { "; `toolhold build` and the folder's name make it from its source" } else { "" })]
     Missing {

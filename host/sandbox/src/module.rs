@@ -26,7 +26,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use wasmtime::component::{Component, InstancePre};
 
@@ -152,6 +152,8 @@ pub struct Module {
     /// Interfaces the component imports, in its order.
     pub imports: Vec<String>,
     standing: Mutex<Standing>,
+    /// What `standing` says, for every call.
+    may_run: AtomicBool,
     granted: Prepared,
     engine: Engine,
     code: Code,
@@ -268,7 +270,11 @@ impl Module {
             refused,
             notes,
             imports,
-            standing: Mutex::new(Standing::Trusted),
+            // Until the approvals have been looked at.
+            standing: Mutex::new(Standing::Pending {
+                changes: Vec::new(),
+            }),
+            may_run: AtomicBool::new(false),
             granted,
             engine: engine.clone(),
             code,
@@ -290,7 +296,12 @@ impl Module {
             .clone()
     }
 
+    pub(crate) fn may_run(&self) -> bool {
+        self.may_run.load(Ordering::Acquire)
+    }
+
     pub(crate) fn stand(&self, standing: Standing) {
+        self.may_run.store(standing.may_run(), Ordering::Release);
         *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = standing;
     }
 
@@ -317,11 +328,10 @@ impl Module {
 
     /// Everything that is checked before a call waits for a place.
     fn admit(&self, invocation: &Invocation<'_>) -> Result<(), CallError> {
-        let standing = self.standing();
-        if !standing.may_run() {
+        if !self.may_run() {
             return Err(CallError::NotApproved {
                 module: self.slot.clone(),
-                reason: standing.reason(),
+                reason: self.standing().reason(),
             });
         }
         for (rate, limit) in [

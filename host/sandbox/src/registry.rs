@@ -210,8 +210,7 @@ impl Registry {
                 Err(()) => on_event(LoadEvent::Failed { origin }),
             }
         }
-        shared.exchange(shelf);
-        self.reconsider().await;
+        shared.exchange(shelf).await;
         Ok(())
     }
 
@@ -225,8 +224,7 @@ impl Registry {
             .await?;
         let mut shelf = (*self.shared.shelf()).clone();
         shelf.insert(&origin, Slot::loaded(Arc::new(module)))?;
-        self.shared.exchange(shelf);
-        self.reconsider().await;
+        self.shared.exchange(shelf).await;
         Ok(())
     }
 
@@ -259,8 +257,7 @@ impl Registry {
                 origin: origin.to_owned(),
             },
         });
-        self.shared.exchange(shelf);
-        self.reconsider().await;
+        self.shared.exchange(shelf).await;
     }
 
     /// All modules, also those that wait for approval, by name and version.
@@ -294,15 +291,6 @@ impl Registry {
     /// Runs one tool call. Returns within the call's deadline, whatever the module does; dropping
     /// the future stops the guest.
     pub async fn call(&self, invocation: &Invocation<'_>) -> CallReport {
-        let waiting = self
-            .shared
-            .shelf()
-            .find(invocation.tool)
-            .is_some_and(|(module, _)| !module.standing().may_run());
-        if waiting {
-            // Somebody may have approved it since, in another process.
-            self.reconsider().await;
-        }
         self.shared.call(invocation, 0).await
     }
 
@@ -330,14 +318,7 @@ impl Registry {
 
     /// Looks at the approvals again: what was approved or revoked meanwhile takes effect.
     pub async fn reconsider(&self) {
-        let shared = self.shared.clone();
-        // Only a panic in there could be lost, and there is none.
-        let _ = tokio::task::spawn_blocking(move || {
-            for module in shared.shelf().modules() {
-                module.stand(shared.standing(&module));
-            }
-        })
-        .await;
+        self.shared.reconsider().await;
     }
 }
 
@@ -349,8 +330,26 @@ impl Shared {
             .clone()
     }
 
-    fn exchange(&self, shelf: Shelf) {
-        *self.shelf.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(shelf);
+    /// Puts `shelf` in the old one's place, its modules judged.
+    async fn exchange(self: &Arc<Self>, shelf: Shelf) {
+        let shelf = Arc::new(shelf.indexed());
+        self.judge(shelf.modules()).await;
+        *self.shelf.write().unwrap_or_else(PoisonError::into_inner) = shelf;
+    }
+
+    async fn reconsider(self: &Arc<Self>) {
+        self.judge(self.shelf().modules()).await;
+    }
+
+    async fn judge(self: &Arc<Self>, modules: Vec<Arc<Module>>) {
+        let shared = self.clone();
+        // Only a panic in there could be lost, and there is none.
+        let _ = tokio::task::spawn_blocking(move || {
+            for module in modules {
+                module.stand(shared.standing(&module));
+            }
+        })
+        .await;
     }
 
     pub async fn call(self: &Arc<Self>, invocation: &Invocation<'_>, depth: u8) -> CallReport {
@@ -367,6 +366,10 @@ impl Shared {
                 available,
             });
         };
+        if !module.may_run() {
+            // Somebody may have approved it since, in another process.
+            self.reconsider().await;
+        }
         let peers = Peers::new(self, &module.grant().tools, invocation, depth);
         module.call(&tool, invocation, peers).await
     }

@@ -4,7 +4,7 @@ use crate::error::LoadError;
 use crate::folder::Stamp;
 use crate::module::{Module, ToolSpec};
 use semver::VersionReq;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -41,9 +41,23 @@ impl Slot {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Shelf {
     slots: BTreeMap<String, Slot>,
+    /// The modules of each name, for the calls: made by [`Self::indexed`].
+    names: HashMap<String, Vec<Arc<Module>>>,
 }
 
 impl Shelf {
+    /// Ready to be read.
+    pub fn indexed(mut self) -> Self {
+        self.names.clear();
+        for module in self.modules() {
+            self.names
+                .entry(module.name.clone())
+                .or_default()
+                .push(module);
+        }
+        self
+    }
+
     /// Whether what lies at `origin` was seen in this very form.
     pub fn is_current(&self, origin: &str, stamp: &Stamp) -> bool {
         self.slots
@@ -155,17 +169,23 @@ impl Shelf {
             Some((name, version)) => (name, Some(requirement(version)?)),
             None => (name, None),
         };
-        let fitting = self.slots.values().filter_map(|slot| {
-            slot.module.as_ref().filter(|module| {
-                module.name == name
-                    && wanted.as_ref().is_none_or(|wanted| {
-                        module.version.as_ref().is_some_and(|v| wanted.matches(v))
-                    })
+        let mut fitting = self.names.get(name)?.iter().filter(|module| {
+            wanted.as_ref().is_none_or(|wanted| {
+                let version = module.version.as_ref();
+                version.is_some_and(|version| wanted.matches(version))
             })
         });
-        fitting
-            .max_by_key(|module| (module.standing().may_run(), module.version.clone()))
-            .cloned()
+        // The newest comes first.
+        let first = fitting.next()?;
+        if first.may_run() {
+            return Some(first.clone());
+        }
+        Some(
+            fitting
+                .find(|module| module.may_run())
+                .unwrap_or(first)
+                .clone(),
+        )
     }
 
     /// The module of a tool's full name, and the tool's name in it.
@@ -178,7 +198,7 @@ impl Shelf {
         let mut tools = Vec::new();
         let mut last: Option<String> = None;
         for module in self.modules() {
-            if last.as_deref() == Some(module.name.as_str()) || !module.standing().may_run() {
+            if last.as_deref() == Some(module.name.as_str()) || !module.may_run() {
                 continue;
             }
             last = Some(module.name.clone());

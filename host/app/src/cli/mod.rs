@@ -11,6 +11,7 @@ mod demo;
 mod doctor;
 mod modules;
 mod progress;
+mod pull;
 mod run;
 mod selftest;
 mod style;
@@ -86,6 +87,9 @@ struct ModuleArgs {
     /// Run modules that nobody approved: for authors.
     #[arg(long, global = true)]
     trust_all: bool,
+    /// Use components from registries only as they were fetched before, without any network.
+    #[arg(long, global = true)]
+    offline: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -146,6 +150,7 @@ pub fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_env_filter(tracing_subscriber::EnvFilter::new(level))
+        .with_ansi(style::has_colours())
         .without_time()
         .with_target(false)
         .init();
@@ -228,6 +233,7 @@ impl ModuleArgs {
         );
         let approval = self.trust_all.then_some("never");
         flags.set("--trust-all", "modules.approval", approval);
+        flags.set("--offline", "oci.offline", self.offline.then_some(true));
         for (module, grants) in grouped(&self.directories, "--dir", "MODULE=HOST[:GUEST[:rw]]")? {
             let list: Vec<Value> = grants.iter().map(|grant| directory(grant)).collect();
             flags.set("--dir", format!("module.{module}.directories"), Some(list));

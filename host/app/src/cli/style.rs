@@ -6,8 +6,13 @@ use std::sync::LazyLock;
 static COLOURS: LazyLock<bool> =
     LazyLock::new(|| std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
 
+/// Whether stderr is a terminal whose user wants colours.
+pub fn has_colours() -> bool {
+    *COLOURS
+}
+
 fn paint(code: &str, text: &str) -> String {
-    if *COLOURS {
+    if has_colours() {
         format!("\x1b[{code}m{text}\x1b[0m")
     } else {
         text.to_owned()

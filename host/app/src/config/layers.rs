@@ -10,10 +10,10 @@ const DEFAULTS: &str = include_str!("default.toml");
 const PREFIX: &str = "TOOLHOLD_";
 /// Variables that are short because everybody sets them, and variables that are not settings.
 const SHORT: [(&str, &str); 2] = [("BASE_URL", "base_url"), ("MODEL", "model")];
-const NOT_SETTINGS: [&str; 3] = ["CONFIG", "API_KEY", "LOG"];
 
 /// What `[module.NAME]` holds besides `limits`. Tables among them are values, replaced as a whole.
-const MODULE: [&str; 10] = [
+const MODULE: [&str; 11] = [
+    "source",
     "directories",
     "http",
     "secrets",
@@ -24,6 +24,16 @@ const MODULE: [&str; 10] = [
     "clocks",
     "randomness",
     "log_level",
+];
+const NOT_SETTINGS: [&str; 7] = [
+    "CONFIG",
+    "API_KEY",
+    "LOG",
+    // Read by `fetch`, so that a registry's password is never a setting that is shown.
+    "OCI_HOST",
+    "OCI_USERNAME",
+    "OCI_PASSWORD",
+    "OCI_TOKEN_HOST",
 ];
 
 /// What is wrong with the configuration, and where.

@@ -1,6 +1,7 @@
 //! The merged settings as types. Units leave the wire here: milliseconds become durations.
 
 use crate::config::layers::{ConfigError, Merged};
+use crate::fetch;
 use etcetera::BaseStrategy as _;
 use secrecy::SecretString;
 use serde::Deserialize;
@@ -30,6 +31,7 @@ pub struct Config {
     #[serde(default)]
     module: BTreeMap<String, ModuleTable>,
     compiler: CompilerTable,
+    oci: OciTable,
     paths: PathsTable,
     /// Modules that were given something on the command line.
     #[serde(skip)]
@@ -97,6 +99,8 @@ struct CompilerTable {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 struct ModuleTable {
+    /// An `oci://` reference; a wrong one is the module's fault, not the configuration's.
+    source: Option<String>,
     directories: Vec<DirectoryTable>,
     scratch: Option<ScratchGrant>,
     environment: BTreeMap<String, String>,
@@ -131,6 +135,14 @@ struct DirectoryTable {
     #[serde(default)]
     access: Access,
     quota_bytes: Option<u64>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct OciTable {
+    offline: bool,
+    insecure: Vec<String>,
+    timeout_ms: u64,
+    idle_timeout_ms: u64,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -179,6 +191,8 @@ pub fn validate(merged: &Merged) -> Result<Config, ConfigError> {
             "modules.concurrent_calls",
             config.modules.concurrent_calls == 0,
         ),
+        ("oci.timeout_ms", config.oci.timeout_ms == 0),
+        ("oci.idle_timeout_ms", config.oci.idle_timeout_ms == 0),
     ] {
         if zero {
             return Err(value(key, "must be at least 1".into()));
@@ -297,7 +311,29 @@ impl Config {
         self.state_folder().join("grants.toml")
     }
 
-    /// Where compiled modules and toolchains are kept.
+    /// The modules that come from a registry: name and reference, as written.
+    pub fn sources(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.module
+            .iter()
+            .filter_map(|(name, table)| Some((name.as_str(), table.source.as_deref()?)))
+    }
+
+    /// How components are fetched; `credentials` come from the environment.
+    pub fn fetch(&self, credentials: Option<fetch::Credentials>) -> fetch::Settings {
+        fetch::Settings {
+            offline: self.oci.offline,
+            timeout: Duration::from_millis(self.oci.timeout_ms),
+            max_component_bytes: self.modules.max_component_bytes,
+            network: fetch::Network {
+                insecure: self.oci.insecure.clone(),
+                idle_timeout: Duration::from_millis(self.oci.idle_timeout_ms),
+                credentials,
+            },
+            folder: self.cache_folder().join("oci"),
+        }
+    }
+
+    /// Where compiled modules, fetched components and toolchains are kept.
     pub fn cache_folder(&self) -> PathBuf {
         let base = etcetera::choose_base_strategy().ok();
         own_or(&self.paths.cache, base.map(|base| base.cache_dir()))

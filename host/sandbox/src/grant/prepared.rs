@@ -1,6 +1,6 @@
 //! A grant made ready for calls.
 
-use super::scratch::Scratch;
+use super::scratch::{self, Scratch};
 use super::{Access, Grant, chance};
 use crate::call::Caller;
 use crate::egress::{Egress, Resolve};
@@ -19,6 +19,16 @@ use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
 pub struct Storage {
     pub scratch: Option<PathBuf>,
     pub key_value: Option<PathBuf>,
+}
+
+impl Storage {
+    /// Removes scratch files that nobody will ask for any more. Blocks on the file system; call it
+    /// when a host starts.
+    pub fn sweep(&self) {
+        if let Some(root) = &self.scratch {
+            scratch::sweep(root);
+        }
+    }
 }
 
 /// What all calls of one module share: checked directories and their quotas.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 /// A directory that the host makes for a call or for a session, and takes away again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,7 +60,37 @@ impl Scratch {
         };
         let path = root.join(name);
         private(&path)?;
+        if !temporary {
+            // Used now: `sweep` goes by this.
+            let now = SystemTime::now();
+            std::fs::File::open(&path)?.set_modified(now)?;
+        }
         Ok(Self { path, temporary })
+    }
+}
+
+/// Removes what nobody used for a while: sessions that are over, and what calls left behind whose
+/// host was killed. Blocks on the file system.
+pub(super) fn sweep(root: &Path) {
+    // No call runs for an hour; a session may rest over a holiday.
+    let (call, session) = (Duration::from_hours(1), Duration::from_hours(14 * 24));
+    let Ok(entries) = std::fs::read_dir(root) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let age = if name.as_encoded_bytes().starts_with(b"call-") {
+            call
+        } else if name.as_encoded_bytes().starts_with(b"session-") {
+            session
+        } else {
+            continue;
+        };
+        let used = entry.metadata().and_then(|metadata| metadata.modified());
+        let is_old = used.is_ok_and(|used| used.elapsed().is_ok_and(|rest| rest > age));
+        if is_old && let Err(error) = std::fs::remove_dir_all(entry.path()) {
+            tracing::warn!(path = %entry.path().display(), %error, "old scratch files stay behind");
+        }
     }
 }
 
@@ -111,6 +142,34 @@ mod tests {
         assert_eq!(folder("m", "t", "s"), folder("m", "t", "s"));
         assert_ne!(folder("m", "t", "s"), folder("m", "ts", ""));
         assert_ne!(folder("m", "a", "s"), folder("m", "b", "s"));
+    }
+
+    #[test]
+    fn what_nobody_used_is_swept() {
+        let root = tempfile::tempdir().unwrap();
+        let old = SystemTime::now() - Duration::from_hours(15 * 24);
+        for (name, is_old) in [
+            ("call-1-1", true),
+            ("session-a", true),
+            ("session-b", false),
+            ("x", true),
+        ] {
+            let path = root.path().join(name);
+            std::fs::create_dir(&path).unwrap();
+            if is_old {
+                std::fs::File::open(path)
+                    .unwrap()
+                    .set_modified(old)
+                    .unwrap();
+            }
+        }
+        sweep(root.path());
+        let mut left: Vec<_> = std::fs::read_dir(root.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        left.sort();
+        assert_eq!(left, ["session-b", "x"]);
     }
 
     #[test]

@@ -7,9 +7,9 @@ mod inspect;
 mod list;
 mod watch;
 
-use crate::cli::Exit;
 use crate::cli::progress::Loading;
 use crate::cli::run::warn_of_failures;
+use crate::cli::{Exit, pull};
 use crate::config::Config;
 use crate::host;
 use anyhow::{Result, bail};
@@ -46,6 +46,8 @@ pub enum ModulesCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Fetch a component from a registry into the modules folder.
+    Pull(pull::PullArgs),
     /// Give a module something for good: a directory, scratch files, a variable…
     Grant(Box<grant::GrantArgs>),
     /// Take everything from a module that was given with `grant`, and disable it.
@@ -84,6 +86,7 @@ pub async fn modules(config: &Config, command: ModulesCommand) -> Result<Exit> {
             session,
             json,
         } => call::call(config, &tool, &arguments, &session, json).await,
+        ModulesCommand::Pull(args) => pull::pull(config, args).await,
         ModulesCommand::Grant(args) => grant::grant(config, &args).await,
         ModulesCommand::Revoke { name } => grant::revoke(config, &name).await,
         ModulesCommand::Approve { names, yes } => approve::approve(config, &names, yes).await,

@@ -1,0 +1,144 @@
+//! `toolhold modules pull`: a component from a registry into the modules folder.
+
+use crate::cli::Exit;
+use crate::cli::progress::Spinner;
+use crate::cli::style::{bytes, dim, good, warn};
+use crate::config::Config;
+use crate::fetch::Fetched;
+use crate::host;
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use serde_json::json;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use toolhold_sandbox::is_name;
+
+#[derive(Debug, Args)]
+pub struct PullArgs {
+    /// oci://HOST/REPOSITORY:TAG or oci://HOST/REPOSITORY@sha256:HEX
+    reference: String,
+    /// The module's name [default: the last part of REPOSITORY].
+    #[arg(long = "as", value_name = "NAME")]
+    name: Option<String>,
+    /// Replace a component of this name.
+    #[arg(long)]
+    force: bool,
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+pub async fn pull(config: &Config, args: PullArgs) -> Result<Exit> {
+    let reference = host::reference(&args.reference)?;
+    let name = args.name.unwrap_or_else(|| reference.module_name());
+    if !is_name(&name) {
+        bail!(
+            "{name:?} cannot name a module; choose a name of lower case letters, digits and _ with --as NAME"
+        );
+    }
+    // Said before anything is fetched, and decided again when the file is put there.
+    let place = place(config.modules_folder(), &name, args.force)?;
+    let fetcher = host::fetcher(config)?;
+    let fetched = {
+        let _spinner = Spinner::start(format!("fetching {reference}"));
+        fetcher.resolve(&reference).await?
+    };
+    put(&place, &fetched.bytes, args.force)?;
+    if args.json {
+        let whole = json!({
+            "module": name,
+            "path": place,
+            "reference": reference.to_string(),
+            "pinned": fetched.pinned.to_string(),
+            "digest": fetched.pinned.digest().map(|digest| digest.to_string()),
+            "component": fetched.component.to_string(),
+            "bytes": fetched.bytes.len(),
+            "from_cache": fetched.from_cache,
+            "moved_from": fetched.moved_from.map(|digest| digest.to_string()),
+        });
+        println!("{}", serde_json::to_string_pretty(&whole)?);
+    } else {
+        say(&place, &fetched);
+    }
+    Ok(Exit::Ok)
+}
+
+fn say(place: &Path, fetched: &Fetched) {
+    let from = if fetched.from_cache {
+        ", from the cache"
+    } else {
+        ""
+    };
+    let size = bytes(fetched.bytes.len() as u64);
+    println!("{} {} ({size}{from})", good("pulled"), place.display());
+    println!("  component {}", fetched.component);
+    println!("  pinned    {}", fetched.pinned);
+    if let Some(note) = fetched.note() {
+        println!("{} {note}", warn("note:"));
+    }
+    println!(
+        "{}",
+        dim("  what it may do is yours to grant; it has nothing yet")
+    );
+}
+
+/// `FOLDER/NAME.wasm`, if nothing is in its way.
+fn place(folder: &Path, name: &str, force: bool) -> Result<PathBuf> {
+    let own = folder.join(name);
+    if own.join("module.toml").exists() || own.join(format!("{name}.wasm")).exists() {
+        bail!(
+            "{} is already a module of that name; choose another with --as",
+            own.display()
+        );
+    }
+    let place = folder.join(format!("{name}.wasm"));
+    if !force && place.symlink_metadata().is_ok() {
+        return Err(taken(&place));
+    }
+    Ok(place)
+}
+
+fn taken(place: &Path) -> anyhow::Error {
+    anyhow::anyhow!(
+        "{} exists already; replace it with --force, or choose another name with --as",
+        place.display()
+    )
+}
+
+/// Writes the component so that whoever watches the folder sees all of it or nothing.
+fn put(place: &Path, component: &[u8], force: bool) -> Result<()> {
+    let cannot = || format!("{} cannot be written", place.display());
+    if let Some(folder) = place.parent() {
+        fs::create_dir_all(folder).with_context(cannot)?;
+    }
+    // Not an ending that makes a module.
+    let unfinished = place.with_extension(format!("{}.part", uuid::Uuid::now_v7()));
+    let written = File::create_new(&unfinished)
+        .and_then(|mut file| {
+            file.write_all(component)?;
+            file.sync_all()
+        })
+        .and_then(|()| {
+            if force {
+                fs::rename(&unfinished, place)
+            } else {
+                link(&unfinished, place)
+            }
+        });
+    // After a rename it is gone already.
+    let _ = fs::remove_file(&unfinished);
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(taken(place)),
+        other => other.with_context(cannot),
+    }
+}
+
+/// Gives the file its name without replacing what came there meanwhile, as a rename would; which is
+/// taken into account only where the file system knows no links.
+fn link(unfinished: &Path, place: &Path) -> io::Result<()> {
+    match fs::hard_link(unfinished, place) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => fs::rename(unfinished, place),
+        other => other,
+    }
+}

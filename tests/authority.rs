@@ -1,0 +1,148 @@
+//! Who decides what a module may do: grants, approvals and their diffs from the command line.
+
+use support::host::Host;
+use support::sandbox::component;
+
+/// A component whose one tool returns `number`.
+fn answers(number: u32) -> Vec<u8> {
+    component(&format!(
+        r#"(component
+          (core module $m (func (export "f") (result i32) (i32.const {number})))
+          (core instance $i (instantiate $m))
+          (func (export "answer") (result u32) (canon lift (core func $i "f"))))"#
+    ))
+}
+
+#[test]
+fn a_changed_module_is_disabled_shown_and_approved() {
+    let host = Host::new();
+    host.write("modules/m.wasm", answers(1));
+    let call = || host.run(&["modules", "call", "m.answer"]);
+    assert_eq!(call().stdout.trim(), "1");
+
+    host.write("modules/m.wasm", answers(2));
+    let refused = call();
+    assert_eq!(refused.code, Some(5), "{refused:?}");
+    assert!(refused.stderr.contains("not_approved: "), "{refused:?}");
+    let listed = host.run(&["modules", "list"]);
+    assert!(listed.stdout.contains("disabled:"), "{listed:?}");
+
+    let diff = host.run(&["modules", "diff", "m"]);
+    assert_eq!(diff.code, Some(1), "{diff:?}");
+    assert!(diff.stdout.contains("the component changed"), "{diff:?}");
+    assert!(diff.stdout.contains("+ sha256:"), "{diff:?}");
+
+    // Silence is no consent.
+    let silent = host.run(&["modules", "approve", "m"]);
+    assert_eq!(silent.code, Some(1), "{silent:?}");
+    assert!(silent.stderr.contains("--yes"), "{silent:?}");
+    let approved = host.run(&["modules", "approve", "m", "--yes"]);
+    assert_eq!(approved.code, Some(0), "{approved:?}");
+    assert_eq!(call().stdout.trim(), "2");
+    assert_eq!(host.run(&["modules", "diff", "m"]).code, Some(0));
+}
+
+#[test]
+fn for_authors_everything_is_trusted() {
+    let host = Host::new();
+    for number in [1, 2] {
+        host.write("modules/m.wasm", answers(number));
+        let done = host.run(&["modules", "call", "m.answer", "--trust-all"]);
+        assert_eq!(done.stdout.trim(), number.to_string(), "{done:?}");
+    }
+}
+
+#[test]
+fn a_grant_is_given_in_words_approved_with_it_and_taken_back() {
+    let host = Host::new();
+    host.ship("files").write("notes/a.txt", "hello");
+    let read = || host.run(&["modules", "call", "files.read", r#"{"path":"a.txt"}"#]);
+    assert_eq!(read().code, Some(5));
+
+    let granted = host.run(&[
+        "modules",
+        "grant",
+        "files",
+        "--with-dir",
+        "notes:/data:rw",
+        "--quota",
+        "100000",
+    ]);
+    assert_eq!(granted.code, Some(0), "{granted:?}");
+    for part in [
+        "read, write and delete files in",
+        "/data",
+        "100000 bytes",
+        "approved with this grant",
+    ] {
+        assert!(granted.stdout.contains(part), "{part}: {granted:?}");
+    }
+    let done = read();
+    assert!(done.stdout.contains("hello"), "{done:?}");
+    let inspected = host.run(&["modules", "inspect", "files"]);
+    assert!(inspected.stdout.contains("what it may do"), "{inspected:?}");
+
+    let revoked = host.run(&["modules", "revoke", "files"]);
+    assert_eq!(revoked.code, Some(0), "{revoked:?}");
+    let refused = read();
+    assert!(
+        refused.stderr.contains("its approval was revoked"),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn what_the_configuration_grants_needs_approval_and_a_flag_is_one() {
+    let host = Host::new();
+    host.ship("files").write("notes/a.txt", "hello").write(
+        "toolhold.toml",
+        "[module.files]\ndirectories = [{ host = \"notes\", guest = \"/data\" }]\n",
+    );
+    let arguments = r#"{"path":"a.txt"}"#;
+    let waits = host.run(&["modules", "call", "files.read", arguments]);
+    assert!(
+        waits.stderr.contains("nobody has approved it yet"),
+        "{waits:?}"
+    );
+    let flag = host.run(&[
+        "modules",
+        "call",
+        "files.read",
+        arguments,
+        "--dir",
+        "files=notes",
+    ]);
+    assert!(flag.stdout.contains("hello"), "{flag:?}");
+    // The flag was for that command alone.
+    let waits = host.run(&["modules", "call", "files.read", arguments]);
+    assert!(waits.stderr.contains("grant: directories"), "{waits:?}");
+    assert_eq!(host.run(&["modules", "approve", "-y"]).code, Some(0));
+    let done = host.run(&["modules", "call", "files.read", arguments]);
+    assert!(done.stdout.contains("hello"), "{done:?}");
+}
+
+#[test]
+fn a_wrong_grant_says_what_is_wrong() {
+    let host = Host::new();
+    host.ship("files");
+    for (arguments, expect) in [
+        (vec![], "nothing to grant"),
+        (vec!["--with-env", "TZ"], "expected NAME=VALUE"),
+        (vec!["--with-dir", "missing:/data"], "cannot be opened"),
+        (
+            vec!["--with-http", "example.com"],
+            "expected [METHODS ]ORIGIN",
+        ),
+        (vec!["--with-http", "http://127.0.0.1:1"], "private"),
+        (
+            vec!["--with-secret", "a b"],
+            "expected 'NAME=VARIABLE ORIGIN HEADER'",
+        ),
+    ] {
+        let done = host.run(&[&["modules", "grant", "files"], arguments.as_slice()].concat());
+        assert_eq!(done.code, Some(1), "{arguments:?}: {done:?}");
+        assert!(done.stderr.contains(expect), "{arguments:?}: {done:?}");
+        // A grant that cannot be given is not kept.
+        assert_eq!(host.run(&["modules", "inspect", "files"]).code, Some(0));
+    }
+}

@@ -1,0 +1,584 @@
+//! Components from registries, through the binary and a real registry on this machine.
+
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use support::host::{Finished, Host, finish};
+use support::oci::{self, Access, Fault, OciRegistry, digest};
+use support::sandbox::component;
+use toolhold_hostile::components as hostile;
+
+/// Nothing here may take longer, whatever a registry does; the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A component with a tool `count`, and `note` in it, so that each is its own content.
+fn counter(note: &str) -> Vec<u8> {
+    let text = hostile::COMPUTE.replacen(
+        "(component",
+        &format!("(component (@custom \"note\" \"{note}\")"),
+        1,
+    );
+    component(&text)
+}
+
+/// The binary with a cache of its own.
+fn command(host: &Host, arguments: &[&str], variables: &[(&str, &str)]) -> Command {
+    let mut command = host.command(arguments);
+    command.env("TOOLHOLD_PATHS__CACHE", host.path().join("cache"));
+    command.envs(variables.iter().copied());
+    command
+}
+
+fn run_with(host: &Host, arguments: &[&str], variables: &[(&str, &str)]) -> Finished {
+    // First, because it builds the binary.
+    let mut command = command(host, arguments, variables);
+    let start = Instant::now();
+    let output = command.output();
+    let done = finish(output.expect("the binary runs"));
+    assert!(start.elapsed() < PATIENCE, "{arguments:?}: {done:?}");
+    assert!(!done.stderr.contains('\u{1b}'), "{done:?}");
+    assert!(!format!("{done:?}").contains(oci::PASSWORD), "{done:?}");
+    done
+}
+
+fn pull(host: &Host, reference: &str) -> Finished {
+    run_with(host, &["modules", "pull", reference, "--force"], &[])
+}
+
+/// Expects a pull to be refused with these words, and to leave nothing behind.
+fn refused(host: &Host, reference: &str, variables: &[(&str, &str)], words: &[&str]) {
+    let done = run_with(
+        host,
+        &["modules", "pull", reference, "--as", "refused"],
+        variables,
+    );
+    assert_eq!(done.code, Some(1), "{done:?}");
+    for word in words {
+        assert!(done.stderr.contains(word), "{word:?}: {done:?}");
+    }
+    assert!(files(&host.path().join("modules")).is_empty(), "{done:?}");
+}
+
+fn files(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name();
+    entries
+        .map(|e| name(e).to_string_lossy().into_owned())
+        .collect()
+}
+
+fn credentials(host: &str) -> [(&'static str, String); 3] {
+    [
+        ("TOOLHOLD_OCI_HOST", host.to_owned()),
+        ("TOOLHOLD_OCI_USERNAME", oci::USERNAME.into()),
+        ("TOOLHOLD_OCI_PASSWORD", oci::PASSWORD.into()),
+    ]
+}
+
+fn borrowed<'a>(variables: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a str)> {
+    variables.iter().map(|(k, v)| (*k, v.as_str())).collect()
+}
+
+#[test]
+fn a_component_is_pulled_by_tag_and_called() {
+    let (host, registry) = (Host::new(), OciRegistry::start());
+    let bytes = counter("a");
+    let pushed = registry.push("tools/my-counter", "1.0", &bytes);
+    let reference = registry.reference("tools/my-counter:1.0");
+    let done = run_with(&host, &["modules", "pull", &reference, "--json"], &[]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let whole: Value = serde_json::from_str(&done.stdout).expect("one JSON object");
+    assert_eq!(
+        (
+            &whole["module"],
+            &whole["digest"],
+            &whole["component"],
+            &whole["bytes"]
+        ),
+        (
+            &json!("my_counter"),
+            &json!(pushed),
+            &json!(digest(&bytes)),
+            &json!(bytes.len())
+        )
+    );
+    assert_eq!(whole["pinned"], json!(format!("{reference}@{pushed}")));
+    assert_eq!(files(&host.path().join("modules")), ["my_counter.wasm"]);
+    let called = run_with(&host, &["modules", "call", "my_counter.count"], &[]);
+    assert_eq!(
+        (called.code, called.stdout.trim()),
+        (Some(0), "2"),
+        "{called:?}"
+    );
+
+    let again = run_with(&host, &["modules", "pull", &reference], &[]);
+    assert_eq!(again.code, Some(1), "{again:?}");
+    assert!(again.stderr.contains("--force"), "{again:?}");
+    assert_eq!(pull(&host, &reference).code, Some(0));
+    let bad_name = run_with(
+        &host,
+        &["modules", "pull", &reference, "--as", "../up"],
+        &[],
+    );
+    assert!(
+        bad_name.stderr.contains("cannot name a module"),
+        "{bad_name:?}"
+    );
+}
+
+#[test]
+fn a_digest_is_asked_for_once_and_a_damaged_cache_is_not_believed() {
+    let (host, registry) = (Host::new(), OciRegistry::start());
+    let bytes = counter("a");
+    let pushed = registry.push("counter", "1.0", &bytes);
+    let reference = registry.reference(&format!("counter@{pushed}"));
+    assert_eq!(pull(&host, &reference).code, Some(0));
+    let asked = registry.requests().len();
+    let again = pull(&host, &reference);
+    assert!(again.stdout.contains("from the cache"), "{again:?}");
+    assert_eq!(registry.requests().len(), asked, "nothing is asked twice");
+
+    let hex = digest(&bytes).replace("sha256:", "");
+    let blob = host.path().join("cache/oci/blobs/sha256").join(hex);
+    let mut damaged = bytes.clone();
+    damaged[20] ^= 1;
+    std::fs::write(&blob, &damaged).unwrap();
+    let healed = pull(&host, &reference);
+    assert_eq!(healed.code, Some(0), "{healed:?}");
+    assert!(healed.stderr.contains("damaged"), "{healed:?}");
+    assert_eq!(std::fs::read(&blob).unwrap(), bytes);
+    assert_eq!(
+        std::fs::read(host.path().join("modules/counter.wasm")).unwrap(),
+        bytes
+    );
+}
+
+#[test]
+fn a_tag_that_moves_is_followed_and_said() {
+    let (host, registry) = (Host::new(), OciRegistry::start());
+    let first = registry.push("counter", "latest", &counter("a"));
+    let reference = registry.reference("counter");
+    assert!(!pull(&host, &reference).stdout.contains("moved"));
+    let second = registry.push("counter", "latest", &counter("b"));
+    let moved = pull(&host, &reference);
+    for word in ["has moved", &first, &second] {
+        assert!(moved.stdout.contains(word), "{word}: {moved:?}");
+    }
+    assert!(!pull(&host, &reference).stdout.contains("moved"));
+}
+
+#[test]
+fn content_that_is_not_what_it_is_called_is_refused() {
+    let registry = OciRegistry::start();
+    let pushed = registry.push("counter", "1", &counter("a"));
+    for (fault, rest, words) in [
+        (
+            Fault::OtherContent,
+            "counter:1".to_owned(),
+            &["not what it should be", "the layer"][..],
+        ),
+        (
+            Fault::OtherManifest,
+            format!("counter@{pushed}"),
+            &["not what it should be", &pushed],
+        ),
+        (Fault::Truncated, "counter:1".into(), &["try again"]),
+    ] {
+        let host = Host::new();
+        registry.set_fault(fault.clone());
+        refused(&host, &registry.reference(&rest), &[], words);
+        // What was refused was not kept either.
+        let offline = registry.reference(&rest);
+        refused(
+            &host,
+            &offline,
+            &[("TOOLHOLD_OCI__OFFLINE", "true")],
+            &["offline"],
+        );
+        registry.set_fault(Fault::None);
+        assert_eq!(
+            pull(&host, &registry.reference(&rest)).code,
+            Some(0),
+            "{fault:?}"
+        );
+    }
+}
+
+#[test]
+fn what_is_too_much_is_refused_before_it_is_taken() {
+    let (host, registry) = (Host::new(), OciRegistry::start());
+    let bytes = counter("a");
+    registry.push("counter", "1", &bytes);
+    let reference = registry.reference("counter:1");
+    let blob = registry.put_blob(&bytes);
+    registry.put_manifest(
+        "huge",
+        "1",
+        &oci::manifest(oci::CONFIG, oci::WASM, &blob, 10 << 30),
+    );
+    let words = ["10737418240 bytes", "modules.max_component_bytes"];
+    refused(&host, &registry.reference("huge:1"), &[], &words);
+    assert_eq!(registry.count("/blobs/"), 0, "nothing was fetched");
+    let small = [("TOOLHOLD_MODULES__MAX_COMPONENT_BYTES", "100")];
+    refused(&host, &reference, &small, &["more than the 100"]);
+
+    registry.set_fault(Fault::Endless);
+    refused(&host, &reference, &[], &["where its manifest promises"]);
+    registry.set_fault(Fault::EndlessManifest);
+    refused(&host, &reference, &[], &["more than 4194304 bytes"]);
+    // Sockets hold some more than the client took.
+    assert!(registry.poured() < 64 << 20, "{} bytes", registry.poured());
+}
+
+#[test]
+fn a_registry_that_keeps_us_waiting_is_left_in_time() {
+    let (host, registry) = (Host::new(), OciRegistry::start());
+    registry.push("counter", "1", &counter("a"));
+    let reference = registry.reference("counter:1");
+    let short = [
+        ("TOOLHOLD_OCI__TIMEOUT_MS", "1500"),
+        ("TOOLHOLD_OCI__IDLE_TIMEOUT_MS", "500"),
+    ];
+    registry.set_fault(Fault::Drip);
+    refused(
+        &host,
+        &reference,
+        &short,
+        &["longer than 1500 ms", "oci.timeout_ms"],
+    );
+    registry.set_fault(Fault::Silent);
+    refused(
+        &host,
+        &reference,
+        &short,
+        &["nothing for 500 ms", "oci.idle_timeout_ms"],
+    );
+    registry.set_fault(Fault::Busy {
+        times: 9,
+        retry_after: "3600".into(),
+    });
+    refused(&host, &reference, &[], &["left alone for 3600 s"]);
+    registry.set_fault(Fault::Busy {
+        times: 9,
+        retry_after: "0".into(),
+    });
+    refused(&host, &reference, &[], &["left alone for 0 s"]);
+    registry.set_fault(Fault::Busy {
+        times: 2,
+        retry_after: "0".into(),
+    });
+    assert_eq!(pull(&host, &reference).code, Some(0));
+}
+
+#[test]
+fn an_index_leads_to_its_wasm_and_what_is_none_is_refused() {
+    let (host, registry) = (Host::new(), OciRegistry::start());
+    let bytes = counter("a");
+    let inner = registry.push("counter", "inner", &bytes);
+    let entry = |platform: Value| json!({"mediaType": oci::MANIFEST, "digest": inner, "size": 9, "platform": platform});
+    let index = |platforms: &[Value]| json!({"schemaVersion": 2, "manifests": platforms.iter().cloned().map(entry).collect::<Vec<_>>()});
+    let linux = json!({"os": "linux", "architecture": "amd64"});
+    let wasm = json!({"os": "wasip2", "architecture": "wasm"});
+    let outer = registry.put_manifest("counter", "many", &index(&[linux.clone(), wasm]));
+    registry.put_manifest("counter", "native", &index(&[linux]));
+    let blob = registry.put_blob(b"#!/bin/sh\nrm -rf ~\n");
+    let image = "application/vnd.oci.image.config.v1+json";
+    let tar = "application/vnd.oci.image.layer.v1.tar+gzip";
+    registry.put_manifest("counter", "image", &oci::manifest(image, tar, &blob, 19));
+    registry.put_manifest(
+        "counter",
+        "tar",
+        &oci::manifest(oci::CONFIG, tar, &blob, 19),
+    );
+    registry.put_manifest(
+        "counter",
+        "script",
+        &oci::manifest(oci::CONFIG, oci::WASM, &blob, 19),
+    );
+    for (tag, word) in [
+        ("native", "none of its 1 platforms"),
+        ("image", "container image"),
+        ("tar", "tar+gzip"),
+        ("script", "do not begin as WebAssembly does"),
+        ("absent", "does not have the manifest absent"),
+    ] {
+        refused(
+            &host,
+            &registry.reference(&format!("counter:{tag}")),
+            &[],
+            &[word],
+        );
+    }
+    let done = pull(&host, &registry.reference("counter:many"));
+    assert!(
+        done.stdout.contains(&outer),
+        "the index is what is pinned: {done:?}"
+    );
+    let offline = [
+        "modules",
+        "pull",
+        &registry.reference(&format!("counter@{outer}")),
+        "--offline",
+        "--force",
+    ];
+    assert_eq!(run_with(&host, &offline, &[]).code, Some(0));
+}
+
+#[test]
+fn a_password_and_a_token_open_what_is_closed() {
+    let registry = OciRegistry::start();
+    registry.push("counter", "1", &counter("a"));
+    let reference = registry.reference("counter:1");
+    let own = credentials(&registry.host());
+    let own = borrowed(&own);
+    let token = |for_everybody| Access::Token {
+        realm: None,
+        for_everybody,
+    };
+    for (access, needs_password) in [
+        (Access::Password, true),
+        (token(false), true),
+        (token(true), false),
+    ] {
+        let host = Host::new();
+        registry.set_access(access.clone());
+        let anonymous = run_with(&host, &["modules", "pull", &reference], &[]);
+        if needs_password {
+            assert_eq!(anonymous.code, Some(1), "{access:?}: {anonymous:?}");
+            let advice = format!("TOOLHOLD_OCI_HOST={}", registry.host());
+            assert!(anonymous.stderr.contains(&advice), "{anonymous:?}");
+            let mut wrong = own.clone();
+            wrong[2].1 = "guessed";
+            refused(&host, &reference, &wrong, &["were not enough"]);
+            let done = run_with(&host, &["modules", "pull", &reference], &own);
+            assert_eq!(done.code, Some(0), "{access:?}: {done:?}");
+        } else {
+            assert_eq!(anonymous.code, Some(0), "{anonymous:?}");
+        }
+    }
+    let scope = registry.count("scope=repository%3Acounter%3Apull");
+    assert!(
+        scope > 0 && scope == registry.count("/token?"),
+        "no more than pulling is asked for"
+    );
+}
+
+#[test]
+fn a_password_reaches_no_other_host() {
+    let (registry, other) = (OciRegistry::start(), OciRegistry::start());
+    let bytes = counter("a");
+    registry.push("counter", "1", &bytes);
+    other.push("counter", "1", &bytes);
+    let own = credentials(&registry.host());
+    let own = borrowed(&own);
+    let reference = registry.reference("counter:1");
+
+    // A registry that it was not given for asks for it.
+    other.set_access(Access::Password);
+    refused(
+        &Host::new(),
+        &other.reference("counter:1"),
+        &own,
+        &["wants to know who asks"],
+    );
+
+    // Its own registry wants it sent elsewhere.
+    let elsewhere = format!("http://{}/token", other.host());
+    registry.set_access(Access::Token {
+        realm: Some(elsewhere),
+        for_everybody: false,
+    });
+    let advice = format!("TOOLHOLD_OCI_TOKEN_HOST={}", other.host());
+    refused(&Host::new(), &reference, &own, &[&advice]);
+
+    // Its own registry keeps blobs elsewhere: fetched from there, as nobody.
+    registry.set_access(Access::Password);
+    registry.set_fault(Fault::Redirect(format!("http://{}", other.host())));
+    refused(&Host::new(), &reference, &own, &[&other.host(), "401"]);
+    other.set_access(Access::Open);
+    let host = Host::new();
+    assert_eq!(
+        run_with(&host, &["modules", "pull", &reference], &own).code,
+        Some(0)
+    );
+    assert_eq!(
+        std::fs::read(host.path().join("modules/counter.wasm")).unwrap(),
+        bytes
+    );
+
+    let seen: Vec<_> = other.requests();
+    assert!(seen.len() >= 3, "{seen:?}");
+    assert!(
+        seen.iter().all(|request| request.authorization.is_none()),
+        "{seen:?}"
+    );
+
+    // With the operator's word for it, the token host is sent the password.
+    registry.set_fault(Fault::None);
+    registry.set_access(Access::Token {
+        realm: Some(format!("http://{}/token", other.host())),
+        for_everybody: false,
+    });
+    let named = other.host();
+    let named = [
+        own.as_slice(),
+        &[("TOOLHOLD_OCI_TOKEN_HOST", named.as_str())],
+    ]
+    .concat();
+    let done = run_with(&Host::new(), &["modules", "pull", &reference], &named);
+    assert_eq!(done.code, Some(0), "{done:?}");
+}
+
+#[test]
+fn redirects_end_and_lead_nowhere_else() {
+    let (host, registry) = (Host::new(), OciRegistry::start());
+    registry.push("counter", "1", &counter("a"));
+    let reference = registry.reference("counter:1");
+    registry.set_fault(Fault::Redirect(format!("http://{}", registry.host())));
+    refused(&host, &reference, &[], &["more often than is followed"]);
+    assert!(registry.count("/blobs/") <= 6);
+    for target in ["http://storage.example", "ftp://127.0.0.1", "file:///etc"] {
+        registry.set_fault(Fault::Redirect(target.into()));
+        refused(&host, &reference, &[], &["sent us to"]);
+    }
+}
+
+#[test]
+fn offline_uses_what_is_there_and_asks_nobody() {
+    let (host, registry) = (Host::new(), OciRegistry::start());
+    let pushed = registry.push("counter", "1", &counter("a"));
+    let reference = registry.reference("counter:1");
+    let offline = ["modules", "pull", &reference, "--offline", "--force"];
+    let empty = run_with(&host, &offline, &[]);
+    assert_eq!(empty.code, Some(1), "{empty:?}");
+    assert!(empty.stderr.contains("not in the cache"), "{empty:?}");
+    assert_eq!(registry.requests().len(), 0);
+
+    assert_eq!(pull(&host, &reference).code, Some(0));
+    let asked = registry.requests().len();
+    registry.push("counter", "1", &counter("b"));
+    let done = run_with(&host, &offline, &[]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(
+        done.stdout.contains("offline") && done.stdout.contains(&pushed),
+        "{done:?}"
+    );
+    assert_eq!(registry.requests().len(), asked);
+    drop(registry);
+    let online = run_with(&host, &["modules", "pull", &reference, "--force"], &[]);
+    assert_eq!(
+        online.code,
+        Some(1),
+        "a tag is never guessed online: {online:?}"
+    );
+    assert!(online.stderr.contains("cannot be reached"), "{online:?}");
+}
+
+#[test]
+fn many_who_want_the_same_fetch_it_once() {
+    let (host, registry) = (Host::new(), OciRegistry::start());
+    let bytes = counter("a");
+    registry.push("counter", "1", &bytes);
+    let reference = registry.reference("counter:1");
+    let names: Vec<String> = (0..6).map(|i| format!("counter{i}")).collect();
+    let running: Vec<_> = names
+        .iter()
+        .map(|name| {
+            let mut command = command(&host, &["modules", "pull", &reference, "--as", name], &[]);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+            command.spawn().expect("the binary runs")
+        })
+        .collect();
+    for child in running {
+        let done = finish(child.wait_with_output().unwrap());
+        assert_eq!(done.code, Some(0), "{done:?}");
+    }
+    assert_eq!(registry.count("/blobs/"), 1);
+    for name in &names {
+        let file = host.path().join(format!("modules/{name}.wasm"));
+        assert_eq!(std::fs::read(file).unwrap(), bytes);
+    }
+}
+
+#[test]
+fn configured_sources_load_and_a_bad_one_hides_nothing() {
+    let (host, registry) = (Host::new(), OciRegistry::start());
+    let pushed = registry.push("counter", "1", &counter("a"));
+    let gone = OciRegistry::start();
+    let (good, dead) = (registry.reference("counter:1"), gone.reference("dead:1"));
+    drop(gone);
+    host.write("modules/local.wasm", counter("local"));
+    host.write(
+        "toolhold.toml",
+        format!(
+            "[module.counter]\nsource = \"{good}\"\n[module.dead]\nsource = \"{dead}\"\n[module.odd]\nsource = \"oci://Nothing\"\n"
+        ),
+    );
+    let listed = run_with(&host, &["modules", "list", "--json"], &[]);
+    let whole: Value = serde_json::from_str(&listed.stdout).expect("one JSON object");
+    let origins: Vec<_> = whole["modules"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|m| m["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(origins, ["counter", "local"], "{whole}");
+    assert_eq!(
+        whole["modules"][0]["origin"],
+        json!(format!("{good}@{pushed}"))
+    );
+    let failed = |name: &str| {
+        let all = whole["failed"].as_array().unwrap();
+        let one = all.iter().find(|f| f["name"] == name);
+        one.unwrap_or_else(|| panic!("{whole}"))["error"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    assert!(failed("dead").contains("cannot be reached"), "{whole}");
+    assert!(failed("odd").contains("it names no repository"), "{whole}");
+
+    let called = run_with(&host, &["modules", "call", "counter.count"], &[]);
+    assert_eq!(
+        (called.code, called.stdout.trim()),
+        (Some(0), "2"),
+        "{called:?}"
+    );
+    let asked = registry.requests().len();
+    let local = run_with(&host, &["modules", "call", "local.count"], &[]);
+    assert_eq!(local.code, Some(0), "{local:?}");
+    assert_eq!(
+        registry.requests().len(),
+        asked,
+        "what is not needed is not fetched"
+    );
+    let offline = run_with(
+        &host,
+        &["--offline", "modules", "call", "counter.count"],
+        &[],
+    );
+    assert_eq!(
+        (offline.code, offline.stdout.trim()),
+        (Some(0), "2"),
+        "{offline:?}"
+    );
+    assert!(
+        offline.stderr.contains(&pushed),
+        "it says what it used: {offline:?}"
+    );
+    assert_eq!(registry.requests().len(), asked);
+}
+
+#[test]
+fn half_of_the_credentials_is_an_error_that_names_the_rest() {
+    let (host, registry) = (Host::new(), OciRegistry::start());
+    registry.push("counter", "1", &counter("a"));
+    let own = credentials(&registry.host());
+    let own = borrowed(&own);
+    let reference = registry.reference("counter:1");
+    refused(&host, &reference, &own[1..], &["TOOLHOLD_OCI_HOST"]);
+    refused(&host, &reference, &own[..2], &["set TOOLHOLD_OCI_PASSWORD"]);
+    let shown = run_with(&host, &["config", "--json"], &own);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+}
