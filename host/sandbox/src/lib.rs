@@ -21,6 +21,8 @@ pub mod docs;
 pub mod egress;
 pub mod engine;
 pub mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod grant;
 pub mod limits;
 pub mod manifest;

@@ -6,6 +6,7 @@
 //! only what a command answers.
 #![forbid(unsafe_code)]
 
+mod fuzz;
 mod interrupt;
 mod local_model;
 mod modules;
@@ -42,6 +43,8 @@ enum Command {
     Modules(modules::Arguments),
     /// Build what the tests need, serve a local model for the end-to-end ones, run all tests
     Test(test_run::Arguments),
+    /// Run the fuzz targets: what must hold for any input
+    Fuzz(fuzz::Arguments),
     /// Record again what `toolhold demo` replays, with a local model
     RecordDemo {
         /// Which model to record
@@ -78,6 +81,10 @@ enum LocalModel {
 }
 
 fn main() -> ExitCode {
+    if let Some(error) = fuzz::instrument::become_rustc() {
+        narrate::line(&format!("error: {error:#}"));
+        return ExitCode::FAILURE;
+    }
     match interrupt::listen().and_then(|()| dispatch(Cli::parse())) {
         Ok(code) => code,
         Err(_) if interrupt::happened() => {
@@ -101,6 +108,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         },
         Command::Modules(arguments) => modules::run(&arguments),
         Command::Test(arguments) => test_run::run(&arguments),
+        Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::RecordDemo { model, profile } => record::run(model.model()?, profile),
     }
 }

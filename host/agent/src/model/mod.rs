@@ -9,6 +9,8 @@ pub mod chat;
 pub mod client;
 pub mod error;
 pub mod exchange;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod http;
 pub mod record;
 pub mod replay;

@@ -26,6 +26,7 @@ pub use limits::{HttpLimit, HttpLimits};
 pub use origin::{Origin, OriginError};
 pub use resolve::{Resolve, SystemResolver};
 pub use rule::{GrantError, HttpGrant};
+pub(crate) use send::admitted;
 
 use crate::secret::{Redactor, SecretGrant};
 use http::{Method, Request, Response};

@@ -223,6 +223,17 @@ fn target(uri: &http::Uri) -> Result<Url, Error> {
     Url::parse(&text).map_err(|_| Error::HttpRequestUriInvalid)
 }
 
+/// Where the host would go for this request under this one grant, if it goes anywhere: the checks of
+/// [`Exchange::granted`] without a client. For `host/fuzz`.
+pub(crate) fn admitted(grant: &HttpGrant, method: &Method, uri: &http::Uri) -> Option<Url> {
+    let url = target(uri).ok()?;
+    let is_reachable = match url.host().as_ref().and_then(literal) {
+        Some(address) => is_reachable(address, grant.is_private()),
+        None => true,
+    };
+    (is_reachable && grant.allows(method, &url)).then_some(url)
+}
+
 fn followed_by_host(follows: u8, response: &reqwest::Response) -> bool {
     follows > 0 && matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308)
 }

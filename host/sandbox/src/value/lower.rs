@@ -5,6 +5,7 @@ use crate::shape::{Case, Part, Shape};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value};
+use std::str::FromStr;
 use wasmtime::component::Val;
 
 type Lowered<T = Val> = Result<T, Misfit>;
@@ -40,8 +41,8 @@ fn lower(value: &Value, shape: &Shape) -> Lowered {
         Shape::U16 => Val::U16(integer(value, "u16")?),
         Shape::S32 => Val::S32(integer(value, "s32")?),
         Shape::U32 => Val::U32(integer(value, "u32")?),
-        Shape::S64 => Val::S64(wide(value, "s64")?),
-        Shape::U64 => Val::U64(wide(value, "u64")?),
+        Shape::S64 => Val::S64(wide(value, "s64", 19)?),
+        Shape::U64 => Val::U64(wide(value, "u64", 20)?),
         Shape::F32 => match number(value)? as f32 {
             v if v.is_finite() => Val::Float32(v),
             _ => return Err(expected("a number that fits f32", value)),
@@ -100,7 +101,7 @@ fn lower(value: &Value, shape: &Shape) -> Lowered {
             _ => return Err(expected("{\"ok\": …} or {\"err\": …}", value)),
         },
         Shape::Flags(names) => Val::Flags(
-            array(value)?
+            at_most(value, names.len())?
                 .iter()
                 .enumerate()
                 .map(|(i, item)| one_of(item, names).map_err(|e| e.at_index(i)))
@@ -256,6 +257,17 @@ fn exactly(value: &Value, length: usize) -> Lowered<&[Value]> {
     Ok(items)
 }
 
+fn at_most(value: &Value, length: usize) -> Lowered<&[Value]> {
+    let items = array(value)?;
+    if items.len() > length {
+        return Err(Misfit::new(format!(
+            "expected at most {length} items, got {}",
+            items.len()
+        )));
+    }
+    Ok(items)
+}
+
 fn string(value: &Value) -> Lowered<&str> {
     match value {
         Value::String(text) => Ok(text),
@@ -277,15 +289,19 @@ fn integer<T: TryFrom<i64>>(value: &Value, name: &str) -> Lowered<T> {
         .ok_or_else(|| expected(&format!("an integer that fits {name}"), value))
 }
 
-/// A 64-bit integer, which may come as a string of digits: see [`Shape::S64`].
-fn wide<T: TryFrom<i128>>(value: &Value, name: &str) -> Lowered<T> {
+/// A 64-bit integer, which may come as a string of at most so many digits: see [`Shape::S64`].
+fn wide<T>(value: &Value, name: &str, digits: usize) -> Lowered<T>
+where
+    T: TryFrom<i128> + FromStr,
+{
     let exact = match value {
-        Value::String(digits) if !digits.starts_with('+') => digits.parse().ok(),
-        _ => whole(value),
+        Value::String(text) => Some(text)
+            .filter(|text| !text.starts_with('+'))
+            .filter(|text| text.strip_prefix('-').unwrap_or(text).len() <= digits)
+            .and_then(|text| text.parse().ok()),
+        _ => whole(value).and_then(|whole| T::try_from(whole).ok()),
     };
-    exact
-        .and_then(|whole: i128| T::try_from(whole).ok())
-        .ok_or_else(|| expected(&format!("an integer that fits {name}"), value))
+    exact.ok_or_else(|| expected(&format!("an integer that fits {name}"), value))
 }
 
 /// JSON Schema calls 5.0 an integer, and models write it; it is one as long as it is exact.

@@ -31,6 +31,35 @@ fn nested_options_keep_their_levels_apart() {
     );
 }
 
+/// The patterns of the schema, and nothing beside them.
+#[test]
+fn wide_integers_in_text_are_plain_digits() {
+    for (text, shape) in [
+        ("-0", Shape::U64),
+        ("+1", Shape::U64),
+        ("000000000000000000001", Shape::U64),
+        ("00000000000000000001", Shape::S64),
+    ] {
+        let refused = from_json(&json!(text), &shape);
+        assert!(refused.is_err(), "{text} became {refused:?}");
+    }
+    assert_eq!(back(&json!("-0"), &Shape::S64), json!(0));
+    assert_eq!(back(&json!("007"), &Shape::U64), json!(7));
+}
+
+#[test]
+fn no_more_flags_are_taken_than_there_are() {
+    let shape = Shape::Flags(vec!["read".into(), "write".into()]);
+    assert_eq!(
+        back(&json!(["write", "read"]), &shape),
+        json!(["write", "read"])
+    );
+    assert_eq!(
+        from_json(&json!(["read", "read", "read"]), &shape).unwrap_err(),
+        "$: expected at most 2 items, got 3"
+    );
+}
+
 #[test]
 fn numbers_keep_their_value_or_are_refused() {
     let refused = |value, shape| from_json(&value, &shape).unwrap_err();

@@ -1,0 +1,35 @@
+//! What must hold for any input, each as a function of bytes.
+//!
+//! `fuzz_targets/` hands them to libFuzzer (`cargo xtask fuzz`); `tests/seeds.rs` runs them over the
+//! seeds on every machine, without it. A target panics where its promise is broken, and only there:
+//! refusing an input is always right. [`types`] and [`json`] make structured input out of bytes.
+
+pub mod cache;
+pub mod docs;
+pub mod egress;
+pub mod json;
+pub mod load;
+pub mod manifest;
+pub mod reply;
+pub mod schema;
+pub mod sse;
+pub mod types;
+pub mod value;
+
+mod sandbox;
+
+/// A target: panics where the bytes break its promise.
+pub type Target = fn(&[u8]);
+
+/// All targets, by the names of their folders under `seeds/`.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("cache", cache::run),
+    ("docs", docs::run),
+    ("egress", egress::run),
+    ("load", load::run),
+    ("manifest", manifest::run),
+    ("reply", reply::run),
+    ("schema", schema::run),
+    ("sse", sse::run),
+    ("value", value::run),
+];

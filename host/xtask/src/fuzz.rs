@@ -1,0 +1,176 @@
+//! `cargo xtask fuzz`: builds the targets of `host/fuzz` with libFuzzer and runs them, on the stable
+//! compiler and with the dependencies that are compiled already (see [`instrument`]).
+
+pub mod instrument;
+mod session;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::{interrupt, narrate, project};
+use session::{Folders, Outcome};
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Inputs are kept in the target folder, under fuzz/corpus/TARGET, so that each run \
+    begins where the last one ended; what breaks a target, under fuzz/artifacts/TARGET.\n\n\
+    With a nightly toolchain the same targets run under cargo-fuzz, with AddressSanitizer:\n  \
+    cargo +nightly fuzz run TARGET --fuzz-dir host/fuzz --features libfuzzer host/fuzz/seeds/TARGET"
+)]
+pub struct Arguments {
+    /// Which targets (default: all)
+    targets: Vec<String>,
+    /// How long each target runs
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// How many targets run at the same time (default: one a core)
+    #[arg(long)]
+    jobs: Option<usize>,
+}
+
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let crate_folder = project::root().join("host/fuzz");
+    let targets = chosen(&crate_folder, &arguments.targets)?;
+    narrate::line("building the fuzz targets");
+    let target_folder = project::target_folder()?;
+    instrument::build(&targets)?;
+    let folders = Folders {
+        binaries: target_folder.join("debug"),
+        seeds: crate_folder.join("seeds"),
+        work: target_folder.join("fuzz"),
+    };
+    let components = folders.corpus("load");
+    if targets.iter().any(|target| target == "load") {
+        instrument::smith(&folders.binaries, &components)?;
+    }
+
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let jobs = arguments.jobs.unwrap_or(cores).clamp(1, targets.len());
+    narrate::line(&format!(
+        "{} targets, {} seconds each, {jobs} at a time",
+        targets.len(),
+        arguments.seconds
+    ));
+    let time = Duration::from_secs(arguments.seconds);
+    let outcomes = run_all(&folders, &targets, time, jobs)?;
+    let broken: Vec<_> = outcomes
+        .iter()
+        .filter(|outcome| outcome.is_broken)
+        .collect();
+    if broken.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    for outcome in &broken {
+        narrate::block(&outcome.last_words);
+    }
+    let names: Vec<_> = broken
+        .iter()
+        .map(|outcome| outcome.target.as_str())
+        .collect();
+    bail!(
+        "{} of {} targets broke: {} (what broke them is named above)",
+        broken.len(),
+        outcomes.len(),
+        names.join(", ")
+    )
+}
+
+/// Runs them all, also after one broke, and says of each what came of it as soon as it ended.
+fn run_all(
+    folders: &Folders,
+    targets: &[String],
+    time: Duration,
+    jobs: usize,
+) -> Result<Vec<Outcome>> {
+    let queue = Mutex::new(targets.iter());
+    let next = || queue.lock().ok().and_then(|mut queue| queue.next());
+    let outcomes = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                while let Some(target) = next() {
+                    let outcome = session::run(folders, target, time);
+                    match &outcome {
+                        Ok(outcome) => narrate::line(&outcome.summary),
+                        Err(error) => narrate::line(&format!("{target}: {error:#}")),
+                    }
+                    if let Ok(mut outcomes) = outcomes.lock() {
+                        outcomes.push(outcome);
+                    }
+                }
+            });
+        }
+    });
+    if interrupt::happened() {
+        bail!("interrupted");
+    }
+    outcomes
+        .into_inner()
+        .map_err(|_| anyhow::anyhow!("a session panicked"))?
+        .into_iter()
+        .collect()
+}
+
+/// The named targets, or all, which are the files of `fuzz_targets/`.
+fn chosen(crate_folder: &Path, wanted: &[String]) -> Result<Vec<String>> {
+    let known = known(&crate_folder.join("fuzz_targets"))?;
+    if let Some(unknown) = wanted.iter().find(|name| !known.contains(name)) {
+        bail!(
+            "no fuzz target {unknown:?}; there are: {}",
+            known.join(", ")
+        );
+    }
+    Ok(if wanted.is_empty() {
+        known
+    } else {
+        wanted.to_vec()
+    })
+}
+
+fn known(folder: &Path) -> Result<Vec<String>> {
+    let entries =
+        fs::read_dir(folder).with_context(|| format!("could not list {}", folder.display()))?;
+    let mut names = entries
+        .map(|entry| {
+            let path: PathBuf = entry?.path();
+            Ok(path
+                .file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned())
+        })
+        .collect::<Result<Vec<_>>>()?;
+    names.sort();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_target_is_answered_with_the_known_ones() {
+        let folder = project::root().join("host/fuzz");
+        let refused = chosen(&folder, &["lode".into()]).unwrap_err().to_string();
+        assert!(
+            refused.contains("\"lode\"") && refused.contains("load"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn every_target_has_seeds() {
+        let folder = project::root().join("host/fuzz");
+        for target in chosen(&folder, &[]).unwrap() {
+            let seeds = fs::read_dir(folder.join("seeds").join(&target));
+            assert!(seeds.is_ok_and(|seeds| seeds.count() > 0), "{target}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Builds the fuzz targets with coverage counters in our own crates alone.
+//!
+//! cargo-fuzz instruments every crate, which needs a nightly compiler and compiles the Wasm engine
+//! anew: minutes. Here cargo runs *this* program in place of rustc for the workspace's members
+//! (`RUSTC_WORKSPACE_WRAPPER`), and it adds LLVM's sanitizer coverage, which is a stable option, to
+//! the crates that hold our code. Cargo keeps what a wrapper compiled apart from everything else, so
+//! an ordinary build is neither used nor spoilt.
+
+use std::env;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::project;
+
+/// Set for the cargo that builds the targets, and so for us where it calls us.
+const IS_WRAPPER: &str = "TOOLHOLD_FUZZ_WRAPPER";
+
+/// The crates whose branches libFuzzer should see; the engine's own are fuzzed by its makers.
+const INSTRUMENTED: [&str; 3] = ["toolhold_agent", "toolhold_fuzz", "toolhold_sandbox"];
+
+/// What cargo-fuzz passes, less the sanitizer. Optimised, because the dev profile is not.
+const FLAGS: [&str; 9] = [
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+    "-Cllvm-args=-sanitizer-coverage-trace-compares",
+    "--cfg=fuzzing",
+    "-Copt-level=1",
+    "-Cdebug-assertions",
+    "-Coverflow-checks",
+];
+
+/// The targets, in cargo's folder for the dev profile.
+pub fn build(targets: &[String]) -> Result<()> {
+    let wrapper = env::current_exe().context("could not find this program's own file")?;
+    let mut build = project::cargo();
+    // Together with the binary: features are unified over what is built together, so that this finds
+    // the very dependencies that the binary is made of.
+    build.args([
+        "build",
+        "--package",
+        "toolhold",
+        "--package",
+        "toolhold-fuzz",
+    ]);
+    build.args(["--features", "toolhold-fuzz/libfuzzer"]);
+    for target in targets {
+        build.args(["--bin", target]);
+    }
+    build
+        .env("RUSTC_WORKSPACE_WRAPPER", wrapper)
+        .env(IS_WRAPPER, "1")
+        .env("CARGO_INCREMENTAL", "0");
+    project::require(&mut build)
+}
+
+/// Fills `folder` with components of wasm-smith's, other ones each time.
+///
+/// A program of its own: wasm-smith turns on a feature of a crate deep in the compiler, and linked
+/// together the two would have the engine compiled a second time.
+pub fn smith(binaries: &Path, folder: &Path) -> Result<()> {
+    let mut build = project::cargo();
+    build.args([
+        "build",
+        "--package",
+        "toolhold-fuzz-smith",
+        "--features",
+        "smith",
+    ]);
+    project::require(&mut build)?;
+    project::require(Command::new(binaries.join("fuzz-smith")).arg(folder))
+}
+
+/// Becomes rustc where cargo called us in its place; otherwise returns `None`. If rustc cannot be
+/// run, the reason.
+pub fn become_rustc() -> Option<anyhow::Error> {
+    env::var_os(IS_WRAPPER)?;
+    let mut arguments = env::args_os().skip(1);
+    let rustc = arguments.next()?;
+    let arguments: Vec<OsString> = arguments.collect();
+    let mut command = Command::new(&rustc);
+    if is_instrumented(&arguments) {
+        command.args(FLAGS);
+    }
+    let error = command.args(arguments).exec();
+    Some(anyhow::Error::new(error).context(format!("could not run {}", rustc.display())))
+}
+
+fn is_instrumented(arguments: &[OsString]) -> bool {
+    arguments
+        .windows(2)
+        .any(|pair| pair[0] == "--crate-name" && INSTRUMENTED.iter().any(|name| pair[1] == *name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_crates_are_instrumented_and_no_others() {
+        let of = |name: &str| {
+            is_instrumented(&["--crate-name", name, "--edition=2024"].map(OsString::from))
+        };
+        assert!(of("toolhold_sandbox"));
+        assert!(!of("build_script_build"));
+        assert!(!of("toolhold"));
+        assert!(!is_instrumented(&["-vV".into()]));
+    }
+}
