@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::build::{Language, WIT};
+use crate::build::{DECLARATIONS, Language, WIT};
 use toolhold_sandbox::is_name;
 
 /// Creates the folder `parent/name` with a module in `language` and returns its path.
@@ -124,7 +124,7 @@ const PYTHON: Template = Template {
 const JAVASCRIPT: Template = Template {
     title: "JavaScript",
     source: "module.js",
-    notes: "`module.js` may import other files of this folder and packages from its `node_modules`.",
+    notes: "`module.js` may import other files of this folder. With a `package.json` beside it, npm packages are\ninstalled and bundled by the build.",
     files: &[
         (
             "module.js",
@@ -134,11 +134,31 @@ const JAVASCRIPT: Template = Template {
     ],
 };
 
+const TYPESCRIPT: Template = Template {
+    title: "TypeScript",
+    source: "module.ts",
+    notes: "The build checks types as `tsconfig.json` says; `toolhold.d.ts` is the contract as types. With a\n\
+            `package.json` beside them, npm packages are installed and bundled by the build.",
+    files: &[
+        (
+            "module.ts",
+            include_str!("../templates/typescript/module.ts"),
+        ),
+        (
+            "tsconfig.json",
+            include_str!("../templates/typescript/tsconfig.json"),
+        ),
+        ("toolhold.d.ts", DECLARATIONS),
+        (".gitignore", "/node_modules/\n"),
+    ],
+};
+
 fn write(folder: &Path, name: &str, language: Language) -> Result<(), ScaffoldError> {
     let template = match language {
         Language::Rust => &RUST,
         Language::Python => &PYTHON,
         Language::JavaScript => &JAVASCRIPT,
+        Language::TypeScript => &TYPESCRIPT,
     };
     for (file, text) in COMMON.iter().chain(template.files) {
         let text = text
@@ -160,7 +180,12 @@ fn write(folder: &Path, name: &str, language: Language) -> Result<(), ScaffoldEr
 mod tests {
     use super::*;
 
-    const LANGUAGES: [Language; 3] = [Language::Rust, Language::Python, Language::JavaScript];
+    const LANGUAGES: [Language; 4] = [
+        Language::Rust,
+        Language::Python,
+        Language::JavaScript,
+        Language::TypeScript,
+    ];
 
     #[test]
     fn every_language_is_complete_and_has_no_placeholder_left() {

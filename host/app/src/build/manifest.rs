@@ -16,6 +16,8 @@ pub struct Manifest {
     pub language: Language,
     /// The world to implement, for a module with a `wit/` folder of its own.
     pub world: Option<String>,
+    /// A Rust module contains C: the build provides a compiler for it.
+    pub c_compiler: bool,
     pub directory: PathBuf,
     pub component: PathBuf,
 }
@@ -31,6 +33,8 @@ struct Document {
 struct Build {
     language: String,
     world: Option<String>,
+    #[serde(default)]
+    c_compiler: bool,
 }
 
 impl Manifest {
@@ -82,6 +86,7 @@ impl Manifest {
             name,
             language,
             world: build.world,
+            c_compiler: build.c_compiler,
             component: directory.join(component),
             directory,
         })

@@ -2,18 +2,23 @@
 //!
 //! The language's own tools do the work; this room finds or installs them, runs them where their
 //! output cannot be lost, and puts the component in its place in one step, so that whoever watches
-//! the folder never sees half of one. `rust`, `python` and `javascript` each know one language;
+//! the folder never sees half of one. `rust`, `python`, `javascript` and `typescript` each know one
+//! language;
 //! `command` runs what they ask for; `error` says what a person does next.
 //!
 //! Everything blocks: call [`build`] from `spawn_blocking`.
 
+mod bundle;
 mod command;
 mod error;
 mod javascript;
 mod manifest;
+mod npm;
 mod python;
 mod rust;
 mod toolchain;
+mod typescript;
+mod zig;
 
 use std::fmt;
 use std::fs;
@@ -23,6 +28,7 @@ use std::str::FromStr;
 use command::Log;
 pub use error::{BuildError, Failure};
 use manifest::Manifest;
+pub use typescript::DECLARATIONS;
 
 /// The contract that a module implements, as text: builds and templates write it where a toolchain
 /// looks for it.
@@ -37,6 +43,7 @@ pub enum Language {
     Rust,
     Python,
     JavaScript,
+    TypeScript,
 }
 
 /// What a build is doing, for a progress line. Each takes seconds to minutes.
@@ -83,6 +90,7 @@ pub fn build(
         Language::Rust => rust::build(&job)?,
         Language::Python => python::build(&job)?,
         Language::JavaScript => javascript::build(&job)?,
+        Language::TypeScript => typescript::build(&job)?,
     }
     let component = job.manifest.component;
     let bytes = fs::metadata(&component)
@@ -149,6 +157,7 @@ impl Language {
             Self::Rust => "rust",
             Self::Python => "python",
             Self::JavaScript => "javascript",
+            Self::TypeScript => "typescript",
         }
     }
 }
@@ -167,6 +176,7 @@ impl FromStr for Language {
             "rust" => Ok(Self::Rust),
             "python" => Ok(Self::Python),
             "javascript" | "js" => Ok(Self::JavaScript),
+            "typescript" | "ts" => Ok(Self::TypeScript),
             _ => Err(UnknownLanguage {
                 found: text.to_owned(),
             }),
@@ -176,7 +186,9 @@ impl FromStr for Language {
 
 /// A language nobody here can build.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{found}` is not a language that can be built here: use rust, python or javascript")]
+#[error(
+    "`{found}` is not a language that can be built here: use rust, python, javascript or typescript"
+)]
 pub struct UnknownLanguage {
     found: String,
 }
@@ -198,12 +210,22 @@ mod tests {
 
     #[test]
     fn languages_parse_by_their_names() {
-        for language in [Language::Rust, Language::Python, Language::JavaScript] {
+        for language in [
+            Language::Rust,
+            Language::Python,
+            Language::JavaScript,
+            Language::TypeScript,
+        ] {
             assert_eq!(language.name().parse(), Ok(language));
         }
         assert_eq!("js".parse(), Ok(Language::JavaScript));
+        assert_eq!("ts".parse(), Ok(Language::TypeScript));
         let error = "go".parse::<Language>().unwrap_err();
-        assert!(error.to_string().contains("use rust, python or javascript"));
+        assert!(
+            error
+                .to_string()
+                .contains("use rust, python, javascript or typescript")
+        );
     }
 
     #[test]

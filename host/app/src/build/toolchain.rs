@@ -50,15 +50,21 @@ pub fn wit(job: &Job<'_>) -> Result<PathBuf, BuildError> {
     if own.is_dir() {
         return Ok(own);
     }
-    let directory = job.toolchains.join("wit");
-    let path = directory.join("toolhold.wit");
+    shared(job, "wit", "toolhold.wit", WIT)?;
+    Ok(job.toolchains.join("wit"))
+}
+
+/// A file of ours in the cache, where tools can read it.
+pub fn shared(job: &Job<'_>, folder: &str, name: &str, text: &str) -> Result<PathBuf, BuildError> {
+    let directory = job.toolchains.join(folder);
+    let path = directory.join(name);
     // Another build may be reading it, so it is not touched when it is right already.
-    if fs::read_to_string(&path).is_ok_and(|text| text == WIT) {
-        return Ok(directory);
+    if fs::read_to_string(&path).is_ok_and(|found| found == text) {
+        return Ok(path);
     }
     fs::create_dir_all(&directory).map_err(BuildError::io("create", &directory))?;
-    let unfinished = directory.join(format!("toolhold.{}.part", std::process::id()));
-    fs::write(&unfinished, WIT).map_err(BuildError::io("write", &unfinished))?;
+    let unfinished = directory.join(format!("{name}.{}.part", std::process::id()));
+    fs::write(&unfinished, text).map_err(BuildError::io("write", &unfinished))?;
     fs::rename(&unfinished, &path).map_err(BuildError::io("write", &path))?;
-    Ok(directory)
+    Ok(path)
 }
