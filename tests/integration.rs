@@ -8,7 +8,10 @@
 
 mod cache;
 mod cli;
+mod foreign_script;
 mod hostile;
+mod interpreters;
+mod markdown;
 mod model;
 mod modules;
 mod new_module;

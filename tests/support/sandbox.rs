@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 use std::path::PathBuf;
+use std::sync::Mutex;
+use toolhold_sandbox::cache::Cache;
 use toolhold_sandbox::{CallReport, Engine, EngineConfig, Invocation, LoadError, Policy, Registry};
 
 /// An empty registry with its own small engine: places and clocks are not shared between tests.
@@ -11,6 +13,27 @@ pub fn registry(policy: Policy) -> Registry {
         ..EngineConfig::default()
     };
     Registry::new(Engine::new(config).expect("an engine"), None, policy)
+}
+
+/// Held while the cache of [`cached_registry`] is opened.
+static OPENING: Mutex<()> = Mutex::new(());
+
+/// The same with compiled code kept between tests: for components that take seconds to compile.
+pub fn cached_registry(policy: Policy) -> Registry {
+    // target/PROFILE/deps/integration-… → target/PROFILE
+    let test = std::env::current_exe().expect("a path");
+    let profile = test.ancestors().nth(2).expect("a target folder");
+    let state = profile.join("toolhold-test-state/sandbox");
+    std::fs::create_dir_all(&state).expect("a folder");
+    // Whoever is first makes the key; one at a time.
+    let opening = OPENING.lock().expect("no test panics here");
+    let cache = Cache::open(&state.join("compiled"), &state.join("key")).expect("a cache");
+    drop(opening);
+    let config = EngineConfig {
+        concurrent_calls: 8,
+        ..EngineConfig::default()
+    };
+    Registry::new(Engine::new(config).expect("an engine"), Some(cache), policy)
 }
 
 /// Loads a component given as WAT.
