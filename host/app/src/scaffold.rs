@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::build::{self, Language, WIT};
+use crate::build::{self, DECLARATIONS, Language, WIT};
 use toolhold_sandbox::is_name;
 
 /// Creates the folder `parent/name` with a module in `language` and returns its path.
@@ -155,12 +155,32 @@ const PYTHON: Template = Template {
 const JAVASCRIPT: Template = Template {
     title: "JavaScript",
     source: "module.js",
-    notes: "`module.js` may import other files of this folder and packages from its `node_modules`.",
+    notes: "`module.js` may import other files of this folder. With a `package.json` beside it, npm packages are\ninstalled and bundled by the build.",
     files: &[
         (
             "module.js",
             include_str!("../templates/javascript/module.js"),
         ),
+        (".gitignore", "/node_modules/\n"),
+    ],
+    support: &[],
+};
+
+const TYPESCRIPT: Template = Template {
+    title: "TypeScript",
+    source: "module.ts",
+    notes: "The build checks types as `tsconfig.json` says; `toolhold.d.ts` is the contract as types. With a\n\
+            `package.json` beside them, npm packages are installed and bundled by the build.",
+    files: &[
+        (
+            "module.ts",
+            include_str!("../templates/typescript/module.ts"),
+        ),
+        (
+            "tsconfig.json",
+            include_str!("../templates/typescript/tsconfig.json"),
+        ),
+        ("toolhold.d.ts", DECLARATIONS),
         (".gitignore", "/node_modules/\n"),
     ],
     support: &[],
@@ -173,6 +193,7 @@ fn write(folder: &Path, name: &str, language: Language) -> Result<(), ScaffoldEr
         Language::Go => &GO,
         Language::Python => &PYTHON,
         Language::JavaScript => &JAVASCRIPT,
+        Language::TypeScript => &TYPESCRIPT,
     };
     let support = template
         .support
@@ -202,12 +223,13 @@ fn write(folder: &Path, name: &str, language: Language) -> Result<(), ScaffoldEr
 mod tests {
     use super::*;
 
-    const LANGUAGES: [Language; 5] = [
+    const LANGUAGES: [Language; 6] = [
         Language::Rust,
         Language::C,
         Language::Go,
         Language::Python,
         Language::JavaScript,
+        Language::TypeScript,
     ];
 
     #[test]

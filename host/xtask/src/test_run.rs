@@ -5,7 +5,7 @@ use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::SystemTime;
 
 use anyhow::{Result, bail};
@@ -59,9 +59,14 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 /// The modules are a workspace of their own; their logic is tested natively.
 fn modules_pass() -> Result<bool> {
     narrate::line("testing the modules' own logic");
-    let mut test = project::cargo();
-    test.arg("test").current_dir(modules::folder());
-    Ok(project::run(&mut test)?.success())
+    let mut rust = project::cargo();
+    rust.arg("test").current_dir(modules::folder());
+    let mut python = Command::new("python3");
+    python
+        .arg("python/test_app.py")
+        .current_dir(modules::folder());
+    let rust = project::run(&mut rust)?.success();
+    Ok(project::run(&mut python)?.success() && rust)
 }
 
 /// A failure is told but does not end the run: most tests do without, and those that do not will
@@ -98,7 +103,11 @@ fn newest(folder: &Path, component: &Path) -> SystemTime {
     let times = entries.filter_map(|entry| {
         let path = entry.path();
         // What the build itself leaves behind is no source.
-        if path == component || entry.file_name() == "__pycache__" {
+        if path == component
+            || ["__pycache__", "node_modules"]
+                .iter()
+                .any(|made| entry.file_name() == *made)
+        {
             None
         } else if path.is_dir() {
             Some(newest(&path, component))

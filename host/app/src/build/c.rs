@@ -12,7 +12,7 @@ use super::wasi;
 use super::{BuildError, Job, sources, toolchain};
 
 /// Pinned: the same compiler makes the same component.
-const ZIG: Package = Package {
+pub const ZIG: Package = Package {
     name: "ziglang",
     version: "0.17.0",
     language: "c",

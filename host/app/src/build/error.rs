@@ -22,7 +22,7 @@ pub enum BuildError {
     },
 
     #[error(
-        "{path} does not say how to build its component: add\n[build]\nlanguage = \"rust\"  # or c, go, python, javascript",
+        "{path} does not say how to build its component: add\n[build]\nlanguage = \"rust\"  # or c, go, python, javascript, typescript",
         path = path.display()
     )]
     NoRecipe { path: PathBuf },

@@ -19,6 +19,8 @@ pub struct Manifest {
     pub world: Option<String>,
     /// Files of others that are fetched for the build.
     pub sources: Option<Sources>,
+    /// A Rust module contains C: the build provides a compiler for it.
+    pub c_compiler: bool,
     pub directory: PathBuf,
     pub component: PathBuf,
 }
@@ -35,6 +37,8 @@ struct Build {
     language: String,
     world: Option<String>,
     sources: Option<Sources>,
+    #[serde(default)]
+    c_compiler: bool,
 }
 
 impl Manifest {
@@ -100,6 +104,7 @@ impl Manifest {
             language,
             world: build.world,
             sources: build.sources,
+            c_compiler: build.c_compiler,
             component: directory.join(component),
             directory,
         })

@@ -2,12 +2,14 @@
 //!
 //! The language's own tools do the work; this room finds or installs them, runs them where their
 //! output cannot be lost, and puts the component in its place in one step, so that whoever watches
-//! the folder never sees half of one. `rust`, `c`, `go`, `python` and `javascript` each know one
-//! language; `wasi` makes a component where a compiler stops short of one; `command` runs what they
-//! ask for; `docs` keeps the author's doc comments; `error` says what a person does next.
+//! the folder never sees half of one. `rust`, `c`, `go`, `python`, `javascript` and `typescript` each
+//! know one language; `wasi` makes a component where a compiler stops short of one, `bundle` one file
+//! of a script with packages; `command` runs what they ask for; `docs` keeps the author's doc comments;
+//! `error` says what a person does next.
 //!
 //! Everything blocks: call [`build`] from `spawn_blocking`.
 
+mod bundle;
 mod c;
 mod command;
 mod docs;
@@ -15,12 +17,15 @@ mod error;
 mod go;
 mod javascript;
 mod manifest;
+mod npm;
 mod python;
 mod rust;
 mod sources;
 mod toolchain;
+mod typescript;
 mod venv;
 mod wasi;
+mod zig;
 
 use std::fmt;
 use std::fs;
@@ -32,6 +37,7 @@ use command::Log;
 pub use error::{BuildError, Failure};
 pub use go::SUPPORT as GO_SUPPORT;
 use manifest::Manifest;
+pub use typescript::DECLARATIONS;
 
 /// The contract that a module implements, as text: builds and templates write it where a toolchain
 /// looks for it.
@@ -48,6 +54,7 @@ pub enum Language {
     Go,
     Python,
     JavaScript,
+    TypeScript,
 }
 
 /// What a build is doing, for a progress line. Each takes seconds to minutes.
@@ -96,6 +103,7 @@ pub fn build(
         Language::Go => go::build(&job)?,
         Language::Python => python::build(&job)?,
         Language::JavaScript => javascript::build(&job)?,
+        Language::TypeScript => typescript::build(&job)?,
     }
     let component = job.manifest.component;
     let bytes = fs::metadata(&component)
@@ -174,6 +182,7 @@ impl Language {
             Self::Go => "go",
             Self::Python => "python",
             Self::JavaScript => "javascript",
+            Self::TypeScript => "typescript",
         }
     }
 }
@@ -194,6 +203,7 @@ impl FromStr for Language {
             "go" => Ok(Self::Go),
             "python" => Ok(Self::Python),
             "javascript" | "js" => Ok(Self::JavaScript),
+            "typescript" | "ts" => Ok(Self::TypeScript),
             _ => Err(UnknownLanguage {
                 found: text.to_owned(),
             }),
@@ -204,7 +214,7 @@ impl FromStr for Language {
 /// A language nobody here can build.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{found}` is not a language that can be built here: use rust, c, go, python or javascript"
+    "`{found}` is not a language that can be built here: use rust, c, go, python, javascript or typescript"
 )]
 pub struct UnknownLanguage {
     found: String,
@@ -233,15 +243,17 @@ mod tests {
             Language::Go,
             Language::Python,
             Language::JavaScript,
+            Language::TypeScript,
         ] {
             assert_eq!(language.name().parse(), Ok(language));
         }
         assert_eq!("js".parse(), Ok(Language::JavaScript));
+        assert_eq!("ts".parse(), Ok(Language::TypeScript));
         let error = "cobol".parse::<Language>().unwrap_err();
         assert!(
             error
                 .to_string()
-                .contains("use rust, c, go, python or javascript")
+                .contains("use rust, c, go, python, javascript or typescript")
         );
     }
 

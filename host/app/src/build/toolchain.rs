@@ -63,8 +63,8 @@ pub fn support(job: &Job<'_>, name: &str, files: &[(&str, &str)]) -> Result<Path
     shared(job, &format!("{name}-{}", job.manifest.language), files)
 }
 
-/// A folder of the cache with these files in it.
-fn shared(job: &Job<'_>, name: &str, files: &[(&str, &str)]) -> Result<PathBuf, BuildError> {
+/// A folder of the cache with these files in it, where tools can read them.
+pub fn shared(job: &Job<'_>, name: &str, files: &[(&str, &str)]) -> Result<PathBuf, BuildError> {
     let directory = job.toolchains.join(name);
     fs::create_dir_all(&directory).map_err(BuildError::io("create", &directory))?;
     for (name, text) in files {
