@@ -66,7 +66,7 @@ async fn lookup_by_a_request(lab: &Lab) -> Result<String, Fault> {
     let mut tried = 0;
     for grants in [vec![], vec![only]] {
         let given = Given::http(grants).resolved_by(&answers);
-        let arena = given.to_fetcher(lab, |l| l.timeout_ms = 2_000).await?;
+        let arena = given.fetcher(lab, |l| l.timeout_ms = 2_000).await?;
         let port = web.port();
         for url in [
             format!("http://secret-in-a-name.example.com:{port}/"),
@@ -164,7 +164,7 @@ async fn spellings_of_forbidden_addresses(lab: &Lab) -> Result<String, Fault> {
     // As wide as a grant can be: any name under a domain.
     let wide = grant(json!({"origin": format!("http://*.example.com:{port}")}))?;
     let arena = Given::http([wide])
-        .to_fetcher(lab, |l| l.timeout_ms = 2_000)
+        .fetcher(lab, |l| l.timeout_ms = 2_000)
         .await?;
     for host in FORBIDDEN {
         let origin = format!("http://{host}:{port}");
@@ -197,14 +197,14 @@ async fn names_that_lead_inside(lab: &Lab) -> Result<String, Fault> {
     for addresses in &inside {
         let answers = Answers::new(&[addresses]);
         let given = Given::http([public.clone()]).resolved_by(&answers);
-        let arena = given.to_fetcher(lab, |l| l.timeout_ms = 2_000).await?;
+        let arena = given.fetcher(lab, |l| l.timeout_ms = 2_000).await?;
         let what = format!("a name of {addresses:?}");
         ensure_refused(&get(&arena, &url).await, &what, "DestinationIpProhibited")?;
     }
     // Harmless while it is looked at, this machine a moment later.
     let answers = Answers::new(&[&[NOBODY], &[HERE]]);
     let given = Given::http([public]).resolved_by(&answers);
-    let arena = given.to_fetcher(lab, |l| l.http_timeout_ms = 500).await?;
+    let arena = given.fetcher(lab, |l| l.http_timeout_ms = 500).await?;
     let first = get(&arena, &url).await;
     ensure(first.result.is_err() && answers.asked() == 1, || {
         format!("asked {} times: {:?}", answers.asked(), first.result)
@@ -217,7 +217,7 @@ async fn names_that_lead_inside(lab: &Lab) -> Result<String, Fault> {
     let answers = Answers::new(&[&[HERE], &[METADATA]]);
     let private = json!({"origin": format!("http://a.example.com:{port}"), "private": true});
     let given = Given::http([grant(private)?]).resolved_by(&answers);
-    let arena = given.to_fetcher(lab, |_| ()).await?;
+    let arena = given.fetcher(lab, |_| ()).await?;
     let report = get(&arena, &url).await;
     ensure(kind(&report) == "ok" && answers.asked() == 1, || {
         format!("asked {} times: {:?}", answers.asked(), report.result)
@@ -239,7 +239,7 @@ async fn redirects_that_lead_inside(lab: &Lab) -> Result<String, Fault> {
     let answers = Answers::new(&[&[HERE]]);
     let arena = Given::http([grant(follow)?, grant(name)?])
         .resolved_by(&answers)
-        .to_fetcher(lab, |l| l.timeout_ms = 2_000)
+        .fetcher(lab, |l| l.timeout_ms = 2_000)
         .await?;
     let targets = [
         "http://169.254.169.254/latest/meta-data/".to_owned(),
@@ -275,7 +275,7 @@ async fn redirects_that_lead_inside(lab: &Lab) -> Result<String, Fault> {
 async fn smuggled_requests(lab: &Lab) -> Result<String, Fault> {
     let web = Web::start().await?;
     let arena = Given::http([web.granted()?])
-        .to_fetcher(lab, |l| l.timeout_ms = 2_000)
+        .fetcher(lab, |l| l.timeout_ms = 2_000)
         .await?;
     let headers = [
         json!([["x-a", "1\r\nx-smuggled: 1"]]),
@@ -353,9 +353,7 @@ async fn proxy_variables(lab: &Lab) -> Result<String, Fault> {
     {
         // They are set for this very process: what is granted arrives where it should.
         let web = Web::start().await?;
-        let arena = Given::http([web.granted()?])
-            .to_fetcher(lab, |_| ())
-            .await?;
+        let arena = Given::http([web.granted()?]).fetcher(lab, |_| ()).await?;
         ensure_arrives(&arena, &web).await?;
         return Ok("set here, and ignored".into());
     }

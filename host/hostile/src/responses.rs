@@ -39,10 +39,10 @@ async fn response_without_end(lab: &Lab) -> Result<String, Fault> {
     const TIMEOUT: u64 = 400;
     let web = Web::start().await?;
     let by_deadline = Given::http([web.granted()?])
-        .to_fetcher(lab, |l| l.timeout_ms = TIMEOUT)
+        .fetcher(lab, |l| l.timeout_ms = TIMEOUT)
         .await?;
     let by_request = Given::http([web.granted()?])
-        .to_fetcher(lab, |l| l.http_timeout_ms = TIMEOUT / 2)
+        .fetcher(lab, |l| l.http_timeout_ms = TIMEOUT / 2)
         .await?;
     let mut slowest = Duration::ZERO;
     for path in ["/endless", "/silent"] {
@@ -70,9 +70,7 @@ async fn response_without_end(lab: &Lab) -> Result<String, Fault> {
 
 async fn response_of_a_gigabyte(lab: &Lab) -> Result<String, Fault> {
     let web = Web::start().await?;
-    let arena = Given::http([web.granted()?])
-        .to_fetcher(lab, |_| ())
-        .await?;
+    let arena = Given::http([web.granted()?]).fetcher(lab, |_| ()).await?;
     let before = process::resident_bytes();
     process::forget_peak();
     let url = web.url("/gigabyte");
@@ -101,7 +99,7 @@ async fn response_of_a_gigabyte(lab: &Lab) -> Result<String, Fault> {
 async fn compressed_bomb(lab: &Lab) -> Result<String, Fault> {
     let web = Web::start().await?;
     let arena = Given::http([web.granted()?])
-        .to_fetcher(lab, |l| l.http_response_bytes = 20_000)
+        .fetcher(lab, |l| l.http_response_bytes = 20_000)
         .await?;
     let before = process::resident_bytes();
     process::forget_peak();

@@ -65,7 +65,7 @@ async fn secret_that_comes_back(lab: &Lab) -> Result<String, Fault> {
             secrets: vec![canary(&web, place)?],
             ..Given::http([web.granted()?])
         };
-        let arena = given.to_fetcher(lab, |_| ()).await?;
+        let arena = given.fetcher(lab, |_| ()).await?;
         let report = get(&arena, &web.url("/echo")).await;
         ensure(kind(&report) == "ok", || format!("{:?}", report.result))?;
         // It did go out, or nothing is proved.
@@ -105,7 +105,7 @@ async fn secret_that_is_told(lab: &Lab) -> Result<String, Fault> {
             ..Given::http([web.granted()?])
         })
     };
-    let arena = given()?.to(components::ATTACKER, lab, |_| ()).await?;
+    let arena = given()?.arena(components::ATTACKER, lab, |_| ()).await?;
     let (mut told, mut redactions) = (0, 0);
     for form in forms(CANARY) {
         let bytes = form.len();
@@ -129,7 +129,7 @@ async fn secret_that_is_told(lab: &Lab) -> Result<String, Fault> {
     }
     // In the URL and in a header, of requests that go wrong in as many ways, and in an error of the
     // host's own about arguments.
-    let fetcher = given()?.to_fetcher(lab, |_| ()).await?;
+    let fetcher = given()?.fetcher(lab, |_| ()).await?;
     for url in [
         format!("{CANARY}://x"),
         format!("http://{CANARY}/"),
@@ -157,7 +157,7 @@ async fn secret_sent_elsewhere(lab: &Lab) -> Result<String, Fault> {
             secrets: vec![canary(&web, place)?],
             ..Given::http([crate::web::grant(follow)?, other.granted()?])
         };
-        let arena = given.to_fetcher(lab, |_| ()).await?;
+        let arena = given.fetcher(lab, |_| ()).await?;
         let lure = format!("/redirect?{}", other.url("/?x=1"));
         for url in [other.url("/echo"), web.url(&lure)] {
             clean(&get(&arena, &url).await, 0)?;

@@ -137,17 +137,14 @@ fn size(number: usize) -> u64 {
 
 async fn look(arena: &Arena, (number, at): (usize, &Caller<'_>)) -> Result<(), Fault> {
     let named = |name: &str| json!({"path": format!("/scratch/{name}")});
-    for other in 0..CALLERS.len() {
+    for (other, its) in CALLERS.iter().enumerate() {
         let report = arena
             .call_as(*at, "bad.read", named(&format!("of-{other}")))
             .await;
         // Without a session, scratch files last for a call.
         let own = other == number && !at.session.is_empty();
         ensure(kind(&report) == if own { "ok" } else { "tool" }, || {
-            format!(
-                "{at:?} and the file of {:?}: {:?}",
-                CALLERS[other], report.result
-            )
+            format!("{at:?} and the file of {its:?}: {:?}", report.result)
         })?;
     }
     if !at.session.is_empty() {

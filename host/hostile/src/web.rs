@@ -289,7 +289,7 @@ impl Given {
     }
 
     /// An arena with the benign module, and `component`, named `bad`, that is given this.
-    pub async fn to(
+    pub async fn arena(
         self,
         component: &[u8],
         lab: &Lab,
@@ -315,13 +315,13 @@ impl Given {
         Ok(arena)
     }
 
-    /// As [`Self::to`], for the guest that fetches.
-    pub async fn to_fetcher(
+    /// As [`Self::arena`], for the guest that fetches.
+    pub async fn fetcher(
         self,
         lab: &Lab,
         change: impl FnOnce(&mut Limits),
     ) -> Result<Arena, Fault> {
-        self.to(components::FETCHER, lab, change).await
+        self.arena(components::FETCHER, lab, change).await
     }
 }
 
