@@ -8,12 +8,25 @@
 
 use serde_json::Value;
 use std::sync::{LazyLock, Mutex, PoisonError};
-use support::host::Host;
+use std::time::Duration;
+use support::host::{Host, binary};
 use toolhold_hostile::{ELSEWHERE, Lab, Outcome, Scale, run, suite};
-use toolhold_sandbox::EngineConfig;
+use toolhold_sandbox::{Compiler, CompilerProcess, EngineConfig};
 
-static LAB: LazyLock<Mutex<Lab>> =
-    LazyLock::new(|| Mutex::new(Lab::new(Scale::Quick, EngineConfig::default())));
+/// With the compiler in a process of its own, as the host has it unless it is told otherwise.
+static LAB: LazyLock<Mutex<Lab>> = LazyLock::new(|| {
+    let process = CompilerProcess {
+        program: binary(),
+        arguments: vec!["compile-component".into()],
+        timeout: Duration::from_mins(2),
+        memory_bytes: 4 << 30,
+    };
+    let engine = EngineConfig {
+        compiler: Compiler::Process(process),
+        ..EngineConfig::default()
+    };
+    Mutex::new(Lab::new(Scale::Quick, engine))
+});
 
 /// `row_NN_NAME`: the attack NAME, which must be of row NN.
 fn held(test: &str) {
@@ -76,28 +89,47 @@ attacks! {
     row_10_across_grants
     row_10_special_files
     row_11_write_under_a_read_grant
+    row_11_disk_filled
+    row_11_disk_filled_by_many
     row_12_environment_and_files
     row_13_sockets
     row_13_name_lookup
+    row_13_lookup_by_a_request
+    row_14_spellings_of_forbidden_addresses
+    row_14_names_that_lead_inside
+    row_14_redirects_that_lead_inside
+    row_14_smuggled_requests
+    row_14_proxy_variables
+    row_15_response_without_end
+    row_15_response_of_a_gigabyte
+    row_15_compressed_bomb
+    row_16_secret_that_comes_back
+    row_16_secret_that_is_told
+    row_16_secret_sent_elsewhere
     row_17_files_that_are_no_component
     row_17_bombs
     row_17_truncated_files
     row_17_random_bytes
     row_17_file_being_written
+    row_17_compile_bomb
     row_18_file_being_swapped
+    row_18_file_swapped_after_approval
     row_19_flipped_bytes
     row_19_forged_artefacts
     row_19_writable_cache
     row_20_trap_then_call_again
     row_20_state_left_behind
     row_21_two_tenants
+    row_21_two_sessions
     row_22_names_of_tools
     row_22_names_of_others
+    row_23_rug_pull
     row_23_descriptions
     row_25_arguments_too_large
     row_25_arguments_of_wrong_shape
     row_25_arguments_as_text
     row_26_cancelled_at_random
+    row_27_crowd_of_sleepers
     row_27_timeouts_in_a_row
 }
 

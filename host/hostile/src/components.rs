@@ -7,6 +7,12 @@ use std::fmt::Write as _;
 /// The guest that does what it is told: `guest/`, built by `toolhold build host/hostile/guest`.
 pub const ATTACKER: &[u8] = include_bytes!("../guest/attacker.wasm");
 
+/// The guest that fetches, written for any host of wasi:http.
+pub const FETCHER: &[u8] = include_bytes!("../../../tests/components/fetch/fetch.wasm");
+
+/// The guest that writes files through streams, and keeps values.
+pub const PROBE: &[u8] = include_bytes!("../../../tests/components/probe/probe.wasm");
+
 /// The bytes of a component given as WAT.
 ///
 /// # Errors
@@ -194,6 +200,31 @@ pub fn nested_components(depth: u32) -> Vec<u8> {
         whole = outer;
     }
     whole
+}
+
+/// Row 17: a component that is sound, and holds `count` functions of 2.9 kB: a lot of work for a
+/// compiler that is in no hurry. It exports nothing, so it is of no use even when it compiles.
+pub fn compile_bomb(count: usize) -> Vec<u8> {
+    let mut body = vec![0]; // no locals
+    for turn in 0..170_u8 {
+        // local 0 = local 0 * (local 0 + turn), in a form that folds to nothing.
+        body.extend([0x20, 0, 0x20, 0, 0x41, turn & 0x3f, 0x6a, 0x6c, 0x21, 0]);
+        // And a branch out of a block, so that there is a graph to allocate registers over.
+        body.extend([0x02, 0x40, 0x20, 0, 0x0d, 0, 0x0b]);
+    }
+    body.extend([0x20, 0, 0x0b]);
+    let section = |id: u8, content: Vec<u8>| [vec![id], leb128(content.len()), content].concat();
+    let function = [leb128(body.len()), body].concat();
+    let module = [
+        b"\0asm\x01\0\0\0".to_vec(),
+        // (func (param i32) (result i32)), which all are
+        section(1, vec![1, 0x60, 1, 0x7f, 1, 0x7f]),
+        section(3, [leb128(count), vec![0; count]].concat()),
+        section(10, [leb128(count), function.repeat(count)].concat()),
+    ]
+    .concat();
+    // A component with a core module in it.
+    [b"\0asm\x0d\0\x01\0".to_vec(), section(1, module)].concat()
 }
 
 /// Row 17: `count` components beside each other.

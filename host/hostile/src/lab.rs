@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use toolhold_sandbox::{
-    Access, CallError, CallReport, Caller, DirectoryGrant, Engine, EngineConfig, Grant, Invocation,
-    Limits, LoadError, ModulePolicy, Output, Policy, Registry,
+    Access, CallError, CallReport, Caller, Compiler, DirectoryGrant, Engine, EngineConfig, Grant,
+    Invocation, Limits, LoadError, ModulePolicy, Output, Policy, Registry,
 };
 
 /// How much of each attack is run.
@@ -90,6 +90,19 @@ impl Lab {
 
     pub(crate) fn engine(&self) -> Result<Engine, Fault> {
         Ok(Engine::new(self.engine.clone())?)
+    }
+
+    /// What all engines are like.
+    pub(crate) fn engine_config(&self) -> &EngineConfig {
+        &self.engine
+    }
+
+    /// This host's own executable, if it compiles in a process of its own: that process is it.
+    pub(crate) fn program(&self) -> Option<&Path> {
+        match &self.engine.compiler {
+            Compiler::Process(process) => Some(&process.program),
+            Compiler::InProcess => None,
+        }
     }
 
     pub fn folder(&self) -> Result<TempDir, Fault> {
@@ -168,7 +181,7 @@ impl Arena {
         self.registry.load_bytes(name, bytes).await
     }
 
-    async fn benign(&mut self) -> Result<(), Fault> {
+    pub async fn benign(&mut self) -> Result<(), Fault> {
         let bytes = components::parse(components::COMPUTE)?;
         Ok(self.load("benign", bytes).await?)
     }
@@ -184,6 +197,19 @@ impl Arena {
         timeout: Option<Duration>,
     ) -> CallReport {
         invoke(&self.registry, tool, &arguments, timeout).await
+    }
+
+    /// As [`Self::call`], on somebody's behalf.
+    pub async fn call_as(&self, caller: Caller<'_>, tool: &str, arguments: Value) -> CallReport {
+        let invocation = Invocation {
+            id: "attack",
+            tool,
+            arguments: &arguments,
+            context: &[],
+            timeout: None,
+            caller,
+        };
+        self.registry.call(&invocation).await
     }
 
     /// Calls a tool that must work.

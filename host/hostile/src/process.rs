@@ -34,8 +34,27 @@ pub fn threads() -> Option<usize> {
     )
 }
 
+/// Memory of the processes that this one started, all together. 0: there are none, or the system does
+/// not say.
+pub fn children_bytes() -> u64 {
+    let Ok(tasks) = fs::read_dir("/proc/self/task") else {
+        return 0;
+    };
+    tasks
+        .filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok())
+        .map(|children| {
+            let pids = children.split_ascii_whitespace();
+            pids.filter_map(|pid| status_of(pid, "VmRSS:")).sum::<u64>()
+        })
+        .sum()
+}
+
 fn status(field: &str) -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
+    status_of("self", field)
+}
+
+fn status_of(process: &str, field: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find(|line| line.starts_with(field))?;
     let kib: u64 = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
     Some(kib * 1024)

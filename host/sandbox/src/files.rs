@@ -5,7 +5,7 @@
 //! preopen is wasmtime's own.
 
 use crate::meter::{Gauge, Refused};
-use crate::quota::{ENTRY_BYTES, Quota};
+use crate::quota::{ENTRY_BYTES, Quota, Taken};
 use crate::special;
 use crate::state::State;
 use bytes::Bytes;
@@ -80,11 +80,12 @@ fn bytes(linker: &mut Linker<State>) -> Result<()> {
             Box::new(async move {
                 let state = store.data_mut();
                 state.gauge.moved(buffer.len() as u64)?;
-                if !state.may_add(&fd, buffer.len() as u64).await {
+                let Some(room) = state.may_add(&fd, buffer.len() as u64).await else {
                     return Ok((Err(ErrorCode::Quota),));
-                }
+                };
                 let written =
                     HostDescriptor::write(&mut state.filesystem(), fd, buffer, offset).await;
+                room.filled();
                 Ok((answer(written)?,))
             })
         },
@@ -94,10 +95,12 @@ fn bytes(linker: &mut Linker<State>) -> Result<()> {
         |mut store: Store<'_>, (fd, size): (Fd, u64)| {
             Box::new(async move {
                 let state = store.data_mut();
-                if !state.may_add(&fd, size).await {
+                let Some(room) = state.may_add(&fd, size).await else {
                     return Ok((Err(ErrorCode::Quota),));
-                }
-                Ok((answer(state.filesystem().set_size(fd, size).await)?,))
+                };
+                let set = state.filesystem().set_size(fd, size).await;
+                room.filled();
+                Ok((answer(set)?,))
             })
         },
     )?;
@@ -153,14 +156,20 @@ fn entries(linker: &mut Linker<State>) -> Result<()> {
                 if special::is_special(state, &fd, path_flags, &path).await {
                     return Ok((Err(ErrorCode::NotPermitted),));
                 }
-                if open.contains(OpenFlags::CREATE) && !state.may_add(&fd, ENTRY_BYTES).await {
+                let made = if open.contains(OpenFlags::CREATE) {
+                    ENTRY_BYTES
+                } else {
+                    0
+                };
+                let Some(room) = state.may_add(&fd, made).await else {
                     return Ok((Err(ErrorCode::Quota),));
-                }
+                };
                 let quota = state.files.quota(&fd);
                 let opened = state
                     .filesystem()
                     .open_at(fd, path_flags, path, open, flags)
                     .await;
+                room.filled();
                 let opened = answer(opened)?;
                 if let Ok(fd) = &opened {
                     state.files.set(fd, quota);
@@ -174,10 +183,11 @@ fn entries(linker: &mut Linker<State>) -> Result<()> {
         |mut store: Store<'_>, (fd, path): (Fd, String)| {
             Box::new(async move {
                 let state = store.data_mut();
-                if !state.may_add(&fd, ENTRY_BYTES).await {
+                let Some(room) = state.may_add(&fd, ENTRY_BYTES).await else {
                     return Ok((Err(ErrorCode::Quota),));
-                }
+                };
                 let made = state.filesystem().create_directory_at(fd, path).await;
+                room.filled();
                 Ok((answer(made)?,))
             })
         },
@@ -187,10 +197,11 @@ fn entries(linker: &mut Linker<State>) -> Result<()> {
         |mut store: Store<'_>, (fd, from, to): (Fd, String, String)| {
             Box::new(async move {
                 let state = store.data_mut();
-                if !state.may_add(&fd, ENTRY_BYTES).await {
+                let Some(room) = state.may_add(&fd, ENTRY_BYTES).await else {
                     return Ok((Err(ErrorCode::Quota),));
-                }
+                };
                 let made = state.filesystem().symlink_at(fd, from, to).await;
+                room.filled();
                 Ok((answer(made)?,))
             })
         },
@@ -201,13 +212,14 @@ fn entries(linker: &mut Linker<State>) -> Result<()> {
          (fd, flags, from, target, to): (Fd, PathFlags, String, Fd, String)| {
             Box::new(async move {
                 let state = store.data_mut();
-                if !state.may_add(&target, ENTRY_BYTES).await {
+                let Some(room) = state.may_add(&target, ENTRY_BYTES).await else {
                     return Ok((Err(ErrorCode::Quota),));
-                }
+                };
                 let made = state
                     .filesystem()
                     .link_at(fd, flags, from, target, to)
                     .await;
+                room.filled();
                 Ok((answer(made)?,))
             })
         },
@@ -219,6 +231,18 @@ fn answer<T>(result: FsResult<T>) -> Result<Result<T, ErrorCode>> {
     match result {
         Ok(value) => Ok(Ok(value)),
         Err(error) => error.downcast().map(Err),
+    }
+}
+
+/// What was taken from a quota, if there is one, for something that is about to be written.
+struct Room(Option<Taken>);
+
+impl Room {
+    /// It was written, or could not be.
+    fn filled(self) {
+        if let Some(taken) = self.0 {
+            taken.written();
+        }
     }
 }
 
@@ -236,20 +260,23 @@ impl OpenFiles {
 }
 
 impl State {
-    /// Whether the directory that `fd` belongs to may hold `bytes` more.
-    async fn may_add(&mut self, fd: &Fd, bytes: u64) -> bool {
-        let Some(quota) = self.files.quota(fd) else {
-            return true;
+    /// Room for `bytes` more in the directory that `fd` belongs to, or nothing if it is full.
+    async fn may_add(&mut self, fd: &Fd, bytes: u64) -> Option<Room> {
+        let Some(quota) = self.files.quota(fd).filter(|_| bytes > 0) else {
+            return Some(Room(None));
         };
-        // Measuring walks the directory, which must not hold an async thread.
-        let room = quota.try_take(bytes).is_ok()
-            || tokio::task::spawn_blocking(move || quota.take(bytes))
+        let taken = match quota.try_take(bytes) {
+            Ok(taken) => Some(taken),
+            // Measuring walks the directory, which must not hold an async thread.
+            Err(_) => tokio::task::spawn_blocking(move || quota.take(bytes))
                 .await
-                .is_ok_and(|taken| taken.is_ok());
-        if !room {
+                .ok()
+                .and_then(Result::ok),
+        };
+        if taken.is_none() {
             self.gauge.refuse(Refused::Quota);
         }
-        room
+        taken.map(|taken| Room(Some(taken)))
     }
 
     fn metered(
@@ -265,6 +292,7 @@ impl State {
                 inner,
                 gauge,
                 quota,
+                unwritten: Room(None),
             });
         }
         Ok(stream)
@@ -276,36 +304,50 @@ struct MeteredOutput {
     inner: DynOutputStream,
     gauge: Gauge,
     quota: Option<Arc<Quota>>,
+    /// For the last write, until the stream says that it is ready for another.
+    unwritten: Room,
 }
 
 impl MeteredOutput {
-    fn admit(&mut self, bytes: usize) -> StreamResult<()> {
+    fn settled(&mut self) {
+        std::mem::replace(&mut self.unwritten, Room(None)).filled();
+    }
+
+    fn admit(&mut self, bytes: usize) -> StreamResult<Room> {
         let length = bytes as u64;
         self.gauge
             .moved(length)
             .map_err(|error| StreamError::Trap(error.into()))?;
-        if let Some(quota) = &self.quota
-            // The file system is asked rarely: only when the count says that the directory is full.
-            && quota.take(length).is_err()
-        {
-            self.gauge.refuse(Refused::Quota);
-            let full = io::Error::from_raw_os_error(libc::EDQUOT);
-            return Err(StreamError::LastOperationFailed(full.into()));
-        }
-        Ok(())
+        let Some(quota) = &self.quota else {
+            return Ok(Room(None));
+        };
+        // The file system is asked rarely: only when the count says that the directory is full.
+        quota
+            .take(length)
+            .map(|taken| Room(Some(taken)))
+            .map_err(|_| {
+                self.gauge.refuse(Refused::Quota);
+                let full = io::Error::from_raw_os_error(libc::EDQUOT);
+                StreamError::LastOperationFailed(full.into())
+            })
     }
 }
 
 #[wasmtime_wasi::async_trait]
 impl OutputStream for MeteredOutput {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        self.admit(bytes.len())?;
-        self.inner.write(bytes)
+        let room = self.admit(bytes.len())?;
+        self.inner.write(bytes)?;
+        // It was taken, so the write before it is over.
+        std::mem::replace(&mut self.unwritten, room).filled();
+        Ok(())
     }
 
     async fn blocking_write_and_flush(&mut self, bytes: Bytes) -> StreamResult<()> {
-        self.admit(bytes.len())?;
-        self.inner.blocking_write_and_flush(bytes).await
+        self.unwritten = self.admit(bytes.len())?;
+        let written = self.inner.blocking_write_and_flush(bytes).await;
+        self.settled();
+        written
     }
 
     fn flush(&mut self) -> StreamResult<()> {
@@ -313,11 +355,16 @@ impl OutputStream for MeteredOutput {
     }
 
     fn check_write(&mut self) -> StreamResult<usize> {
-        self.inner.check_write()
+        let free = self.inner.check_write()?;
+        if free > 0 {
+            self.settled();
+        }
+        Ok(free)
     }
 
     async fn cancel(&mut self) {
         self.inner.cancel().await;
+        self.settled();
     }
 }
 
@@ -325,6 +372,7 @@ impl OutputStream for MeteredOutput {
 impl Pollable for MeteredOutput {
     async fn ready(&mut self) {
         self.inner.ready().await;
+        self.settled();
     }
 }
 

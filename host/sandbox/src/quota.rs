@@ -3,27 +3,77 @@
 //! WASI has no quotas, and a file system seldom has them for a folder. So what a guest adds is counted
 //! as it is written, against what the directory held when it was last measured. Counting only ever
 //! adds (a file that is truncated and written again counts twice), so before saying no the directory
-//! is measured anew. All calls that write to a directory share one count.
+//! is measured anew, and what was admitted but is not on the disk yet counts beside it. All calls of a
+//! module that write to a directory share one count.
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::runtime::Handle;
 
 /// What an entry costs besides its bytes: an empty file is not free, and a million of them fill a
 /// disk as well as one large one.
 pub const ENTRY_BYTES: u64 = 4 << 10;
 /// A directory with more entries is full, whatever they hold: measuring must end.
 const MAX_ENTRIES: u64 = 100_000;
-const UNMEASURED: u64 = u64::MAX;
 
 /// The budget of one directory.
 #[derive(Debug)]
 pub struct Quota {
     root: PathBuf,
     limit: u64,
-    used: AtomicU64,
+    count: Mutex<Count>,
+    /// Counts what was admitted and is not known to be on the disk yet. Shared with every [`Taken`].
+    unwritten: Arc<AtomicU64>,
+}
+
+#[derive(Debug, Default)]
+struct Count {
+    /// Nothing, until the directory was measured.
+    used: Option<u64>,
+    /// All that was ever admitted.
+    admitted: u64,
+}
+
+/// Bytes that were admitted. A measurement may not see them before they are written, so they count
+/// beside it until then.
+#[derive(Debug)]
+#[must_use = "it counts as unwritten until it is dropped"]
+pub struct Taken {
+    bytes: u64,
+    unwritten: Arc<AtomicU64>,
+    written: bool,
+}
+
+/// How long the file system may still be at what a call gave it that was then cancelled.
+const AFTERMATH: Duration = Duration::from_secs(2);
+
+impl Taken {
+    /// It is on the disk, or never will be.
+    pub fn written(mut self) {
+        self.written = true;
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let (bytes, unwritten) = (self.bytes, self.unwritten.clone());
+        let release = move || {
+            unwritten.fetch_sub(bytes, Ordering::SeqCst);
+        };
+        // Cancelled in the midst of it: the file system ends what it has begun, on a thread of its own.
+        match Handle::try_current() {
+            Ok(runtime) if !self.written => drop(runtime.spawn(async move {
+                tokio::time::sleep(AFTERMATH).await;
+                release();
+            })),
+            _ => release(),
+        }
+    }
 }
 
 /// The directory may hold no more.
@@ -38,7 +88,8 @@ impl Quota {
         Self {
             root: root.to_owned(),
             limit,
-            used: AtomicU64::new(UNMEASURED),
+            count: Mutex::default(),
+            unwritten: Arc::default(),
         }
     }
 
@@ -47,24 +98,44 @@ impl Quota {
     ///
     /// # Errors
     /// If the directory would hold more than it may, or cannot be measured.
-    pub fn take(&self, bytes: u64) -> Result<(), Full> {
-        if self.used.load(Ordering::Relaxed) != UNMEASURED && self.try_take(bytes).is_ok() {
-            return Ok(());
+    pub fn take(&self, bytes: u64) -> Result<Taken, Full> {
+        if let Ok(taken) = self.try_take(bytes) {
+            return Ok(taken);
         }
-        let full = Full { limit: self.limit };
-        let measured = measure(&self.root).map_err(|_| full)?;
-        self.used.store(measured, Ordering::Relaxed);
-        self.try_take(bytes)
+        // What is unwritten now, and what is admitted meanwhile, the measurement may miss.
+        let (unwritten, admitted) = {
+            let count = self.count();
+            (self.unwritten.load(Ordering::SeqCst), count.admitted)
+        };
+        let measured = measure(&self.root).map_err(|_| Full { limit: self.limit })?;
+        let mut count = self.count();
+        let missed = unwritten.saturating_add(count.admitted.wrapping_sub(admitted));
+        count.used = Some(measured.saturating_add(missed));
+        self.admit(&mut count, bytes)
     }
 
     /// As [`Self::take`], from what is known already.
-    pub fn try_take(&self, bytes: u64) -> Result<(), Full> {
-        self.used
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-                used.checked_add(bytes).filter(|total| *total <= self.limit)
-            })
-            .map(|_| ())
-            .map_err(|_| Full { limit: self.limit })
+    pub fn try_take(&self, bytes: u64) -> Result<Taken, Full> {
+        self.admit(&mut self.count(), bytes)
+    }
+
+    fn admit(&self, count: &mut Count, bytes: u64) -> Result<Taken, Full> {
+        let total = count.used.and_then(|used| used.checked_add(bytes));
+        let Some(total) = total.filter(|total| *total <= self.limit) else {
+            return Err(Full { limit: self.limit });
+        };
+        count.used = Some(total);
+        count.admitted = count.admitted.wrapping_add(bytes);
+        self.unwritten.fetch_add(bytes, Ordering::SeqCst);
+        Ok(Taken {
+            bytes,
+            unwritten: self.unwritten.clone(),
+            written: false,
+        })
+    }
+
+    fn count(&self) -> MutexGuard<'_, Count> {
+        self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -106,12 +177,23 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("old"), vec![0; 10_000]).unwrap();
         let quota = Quota::new(folder.path(), 30_000);
-        quota.take(10_000).unwrap();
+        quota.take(10_000).unwrap().written();
         // The count says 24 096 and the disk 14 096: the second look decides.
-        quota.take(10_000).unwrap();
-        assert_eq!(quota.take(20_000), Err(Full { limit: 30_000 }));
+        quota.take(10_000).unwrap().written();
+        assert_eq!(quota.take(20_000).unwrap_err(), Full { limit: 30_000 });
         fs::remove_file(folder.path().join("old")).unwrap();
-        quota.take(20_000).unwrap();
+        quota.take(20_000).unwrap().written();
+    }
+
+    #[test]
+    fn what_is_not_written_yet_counts_beside_what_is_measured() {
+        let folder = tempfile::tempdir().unwrap();
+        let quota = Quota::new(folder.path(), 30_000);
+        let first = quota.take(20_000).unwrap();
+        // Nothing is on the disk, and still there is no room.
+        assert!(quota.take(20_000).is_err());
+        first.written();
+        quota.take(20_000).unwrap().written();
     }
 
     #[test]

@@ -219,7 +219,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         // Handled before there is a runtime: it needs none.
         Command::CompileComponent => Ok(Exit::Ok),
         Command::Doctor => doctor::doctor(file.as_deref(), &flags).await,
-        Command::Selftest(args) => selftest::selftest(args).await,
+        Command::Selftest(args) => selftest::selftest(&load(&flags)?.0, args).await,
         Command::Config { json } => config::show(&load(&flags)?.1, json),
     }
 }

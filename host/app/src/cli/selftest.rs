@@ -3,11 +3,11 @@
 mod table;
 
 use crate::cli::Exit;
+use crate::config::Config;
 use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
 use toolhold_hostile::{Attack, ELSEWHERE, Lab, Outcome, Scale, Verdict, run, suite};
-use toolhold_sandbox::EngineConfig;
 
 #[derive(Debug, Args)]
 pub struct SelftestArgs {
@@ -22,9 +22,10 @@ pub struct SelftestArgs {
     json: bool,
 }
 
-/// Runs the suite and prints the table as it goes.
-pub async fn selftest(args: SelftestArgs) -> Result<Exit> {
+/// Runs the suite and prints the table as it goes. Engines are like the configured one.
+pub async fn selftest(config: &Config, args: SelftestArgs) -> Result<Exit> {
     let attacks = chosen(suite(), &args.rows)?;
+    let engine = config.engine();
     // Attacks block, and each has a runtime of its own.
     tokio::task::spawn_blocking(move || {
         let scale = if args.quick {
@@ -32,7 +33,7 @@ pub async fn selftest(args: SelftestArgs) -> Result<Exit> {
         } else {
             Scale::Full
         };
-        let lab = Lab::new(scale, EngineConfig::default());
+        let lab = Lab::new(scale, engine);
         let mut done = Vec::with_capacity(attacks.len());
         if !args.json {
             table::head();

@@ -1,0 +1,159 @@
+//! Row 17, where the compiler is a process of its own: components that are honest to look at, and
+//! more work than anybody waits for.
+
+use crate::attack::{Attack, Fault, ensure};
+use crate::components;
+use crate::lab::{Arena, Lab, ms};
+use crate::process;
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use toolhold_sandbox::{
+    Compiler, CompilerProcess, Engine, EngineConfig, LoadError, Policy, Registry,
+};
+
+pub const ATTACKS: &[Attack] = &[Attack {
+    row: 17,
+    name: "compile_bomb",
+    attack: "23 MB of code that is sound and of no use",
+    must: "stopped in time and memory; others answer",
+    tries: |lab| Box::pin(compile_bomb(lab)),
+}];
+
+async fn compile_bomb(lab: &Lab) -> Result<String, Fault> {
+    /// What the host itself may need, for a component of this size: a copy for the compiler's pipe.
+    const HOST: u64 = 128 << 20;
+    let Compiler::Process(process) = &lab.engine_config().compiler else {
+        return Err(Fault::Unable(
+            "this host compiles in its own process (compiler.own_process is off)".into(),
+        ));
+    };
+    let arena = lab.against(components::COMPUTE, |_| ()).await?;
+    let bomb = components::compile_bomb(8_000);
+    let (mut most, mut slowest) = (0, Duration::ZERO);
+    for (what, timeout, memory_bytes) in [
+        (
+            "time",
+            Duration::from_millis(lab.times(600, 2_000)),
+            4 << 30,
+        ),
+        ("memory", Duration::from_mins(1), 96 << 20),
+    ] {
+        let bounds = CompilerProcess {
+            timeout,
+            memory_bytes,
+            ..process.clone()
+        };
+        let before = process::resident_bytes();
+        process::forget_peak();
+        let tried = stopped(lab, bounds, &arena, bomb.clone()).await?;
+        ensure(
+            matches!(tried.outcome, Err(LoadError::CompileLimit { .. })),
+            || format!("bounded in {what}, it ended with {:?}", tried.outcome),
+        )?;
+        ensure(tried.took < timeout + lab.grace(), || {
+            format!(
+                "it was stopped after {}, bound {}",
+                ms(tried.took),
+                ms(timeout)
+            )
+        })?;
+        // The bound is for what the process writes to; its own code is in memory besides.
+        ensure(tried.child_bytes < memory_bytes + HOST, || {
+            format!(
+                "bounded in {what}, the compiler had {} MiB",
+                tried.child_bytes >> 20
+            )
+        })?;
+        ensure(tried.slowest < lab.grace(), || {
+            format!("a benign call beside it took {}", ms(tried.slowest))
+        })?;
+        if let (Some(peak), Some(before)) = (process::peak_bytes(), before) {
+            let more = peak.saturating_sub(before);
+            ensure(more < HOST, || {
+                format!("the host had {} MiB more", more >> 20)
+            })?;
+        }
+        nobody_is_left().await?;
+        most = most.max(tried.child_bytes);
+        slowest = slowest.max(tried.slowest);
+    }
+    arena.unharmed().await?;
+    Ok(format!(
+        "stopped, twice, at {} MiB; slowest benign call {}",
+        most >> 20,
+        ms(slowest)
+    ))
+}
+
+struct Tried {
+    outcome: Result<(), LoadError>,
+    took: Duration,
+    /// The most memory that the compiler's process held.
+    child_bytes: u64,
+    /// The slowest benign call beside it.
+    slowest: Duration,
+}
+
+/// Loads `bytes` with a compiler of these bounds, and calls a benign module all the while.
+async fn stopped(
+    lab: &Lab,
+    bounds: CompilerProcess,
+    arena: &Arena,
+    bytes: Vec<u8>,
+) -> Result<Tried, Fault> {
+    let config = EngineConfig {
+        compiler: Compiler::Process(bounds),
+        ..lab.engine_config().clone()
+    };
+    let registry = Registry::new(Engine::new(config)?, None, Policy::default());
+    let done = Arc::new(AtomicBool::new(false));
+    let watcher = {
+        let done = done.clone();
+        std::thread::spawn(move || {
+            let mut most = 0;
+            while !done.load(Ordering::Relaxed) {
+                most = most.max(process::children_bytes());
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            most
+        })
+    };
+    let loading = async {
+        let started = Instant::now();
+        let outcome = registry.load_bytes("bomb", bytes).await;
+        done.store(true, Ordering::Relaxed);
+        (outcome, started.elapsed())
+    };
+    let beside = async {
+        let mut slowest = Duration::ZERO;
+        while !done.load(Ordering::Relaxed) {
+            let asked = Instant::now();
+            arena.value("benign.count", json!({})).await?;
+            slowest = slowest.max(asked.elapsed());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Ok::<_, Fault>(slowest)
+    };
+    let ((outcome, took), slowest) = tokio::join!(loading, beside);
+    let watched = watcher.join();
+    Ok(Tried {
+        outcome,
+        took,
+        child_bytes: watched.map_err(|_| Fault::Broke("the watcher panicked".into()))?,
+        slowest: slowest?,
+    })
+}
+
+/// The compiler's process is gone.
+async fn nobody_is_left() -> Result<(), Fault> {
+    let since = Instant::now();
+    while process::children_bytes() > 0 {
+        ensure(since.elapsed() < Duration::from_secs(2), || {
+            "the compiler still runs after it was stopped".into()
+        })?;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    Ok(())
+}

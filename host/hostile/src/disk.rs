@@ -1,0 +1,218 @@
+//! Row 11: filling the disk under a write grant with a quota, in every way that a directory can grow.
+
+use crate::attack::{Attack, Fault, ensure};
+use crate::components;
+use crate::lab::{Arena, Lab, PLACES, expect_kind, kind};
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use std::fs;
+use std::io;
+use std::path::Path;
+use tempfile::TempDir;
+use toolhold_sandbox::{Access, DirectoryGrant, Grant, ModulePolicy};
+
+pub const ATTACKS: &[Attack] = &[
+    Attack {
+        row: 11,
+        name: "disk_filled",
+        attack: "writes, streams, sizes, empty files, folders, links",
+        must: "quota; the directory never above it",
+        tries: |lab| Box::pin(disk_filled(lab)),
+    },
+    Attack {
+        row: 11,
+        name: "disk_filled_by_many",
+        attack: "all places write into one directory at once",
+        must: "quota; the directory never above it",
+        tries: |lab| Box::pin(disk_filled_by_many(lab)),
+    },
+];
+
+const QUOTA: u64 = 256 << 10;
+/// What a directory entry takes of a disk, whatever it holds.
+const ENTRY: u64 = 4 << 10;
+
+/// A directory with a quota and room for no more than that, and the two guests that fill it.
+struct Disk {
+    folder: TempDir,
+    arena: Arena,
+}
+
+impl Disk {
+    async fn new(lab: &Lab) -> Result<Self, Fault> {
+        let folder = lab.folder()?;
+        let grant = Grant {
+            directories: vec![DirectoryGrant {
+                host: folder.path().to_owned(),
+                guest: "/data".into(),
+                access: Access::ReadWrite,
+                quota_bytes: Some(QUOTA),
+            }],
+            ..Grant::default()
+        };
+        let mut arena = lab.arena(|policy| {
+            for name in ["bad", "probe"] {
+                let module = ModulePolicy {
+                    grant: grant.clone(),
+                    ..ModulePolicy::default()
+                };
+                policy.modules.insert(name.into(), module);
+            }
+        })?;
+        arena.benign().await?;
+        arena.load("bad", components::ATTACKER.to_vec()).await?;
+        arena.load("probe", components::PROBE.to_vec()).await?;
+        Ok(Self { folder, arena })
+    }
+
+    /// Makes one call after the other until one is refused, which must be for the quota; how many
+    /// were not.
+    async fn until_full(&self, tool: &str, arguments: impl Fn(u64) -> Value) -> Result<u64, Fault> {
+        for n in 0..=QUOTA / ENTRY {
+            let report = self.arena.call(tool, arguments(n)).await;
+            self.ensure_within(tool)?;
+            if report.result.is_err() {
+                expect_kind(&report, "quota")?;
+                return Ok(n);
+            }
+        }
+        Err(Fault::Broke(format!(
+            "{tool} was allowed {} times",
+            QUOTA / ENTRY + 1
+        )))
+    }
+
+    fn ensure_within(&self, after: &str) -> Result<(), Fault> {
+        let (bytes, entries) = held(self.folder.path())?;
+        ensure(bytes <= QUOTA && entries * ENTRY <= QUOTA, || {
+            format!("after {after}, {bytes} bytes in {entries} entries are there, quota {QUOTA}")
+        })
+    }
+
+    /// Room for the next way.
+    fn empty(&self) -> io::Result<()> {
+        for entry in fs::read_dir(self.folder.path())? {
+            let path = entry?.path();
+            if path.is_dir() && !path.is_symlink() {
+                fs::remove_dir_all(path)?;
+            } else {
+                fs::remove_file(path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of files, and entries, below `folder`.
+fn held(folder: &Path) -> io::Result<(u64, u64)> {
+    let (mut bytes, mut entries) = (0, 0);
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        entries += 1;
+        if metadata.is_dir() {
+            let below = held(&entry.path())?;
+            (bytes, entries) = (bytes + below.0, entries + below.1);
+        } else {
+            bytes += metadata.len();
+        }
+    }
+    Ok((bytes, entries))
+}
+
+async fn disk_filled(lab: &Lab) -> Result<String, Fault> {
+    let disk = Disk::new(lab).await?;
+    let file = |n: u64| json!({"dir": "/data", "path": format!("f{n}"), "content": ""});
+    let fill = |chunk: u32, chunks: u32| move |n: u64| json!({"dir": "/data", "path": format!("f{n}"), "chunk": chunk, "chunks": chunks});
+    let stream = |bytes: u64, times: u64| move |n: u64| json!({"path": format!("/data/f{n}"), "bytes": bytes, "times": times});
+    let named = |n: u64| json!({"dir": "/data", "path": format!("d{n}")});
+    let deep = |n: u64| json!({"dir": "/data", "path": format!("{}d", "d/".repeat(n as usize))});
+    let link = |n: u64| {
+        let target = "x".repeat(1_000);
+        json!({"dir": "/data", "target": target, "path": format!("l{n}")})
+    };
+    let mut ways = 0;
+    // Large writes, small ones, one that is larger than everything.
+    for (chunk, chunks) in [(64 << 10, 1_000), (100, 10_000), (1, 1), (8 << 20, 1)] {
+        disk.until_full("bad.fill", fill(chunk, chunks)).await?;
+        disk.empty()?;
+        ways += 1;
+    }
+    for bytes in [10 << 20, QUOTA, 20_000, 0] {
+        disk.until_full("probe.write", stream(bytes, 0)).await?;
+        disk.empty()?;
+        ways += 1;
+    }
+    // Written over again and again: what it frees is its own again, and no more.
+    let churn = disk
+        .arena
+        .value("probe.churn", stream(100_000, 20)(0))
+        .await?;
+    ensure(churn == json!(20), || format!("it wrote {churn} times"))?;
+    disk.ensure_within("churn")?;
+    disk.until_full("probe.churn", stream(100_000, 5)).await?;
+    disk.empty()?;
+    // Entries that hold nothing.
+    disk.until_full("bad.write", file).await?;
+    disk.empty()?;
+    disk.until_full("bad.make_dir", named).await?;
+    disk.empty()?;
+    disk.until_full("bad.make_dir", deep).await?;
+    disk.empty()?;
+    disk.until_full("bad.symlink", link).await?;
+    disk.empty()?;
+    disk.arena.value("bad.write", file(0)).await?;
+    let again = |n: u64| json!({"dir": "/data", "path": "f0", "to-dir": "/data", "to-path": format!("h{n}")});
+    disk.until_full("bad.hard_link", again).await?;
+    disk.empty()?;
+    // A hole that is larger than the disk.
+    disk.arena.value("bad.write", file(0)).await?;
+    for size in [QUOTA + 1, 1 << 40, u64::MAX] {
+        let grown = json!({"dir": "/data", "path": "f0", "size": size});
+        disk.arena.ends("bad.set_size", grown, "quota").await?;
+        disk.ensure_within("set_size")?;
+    }
+    ways += 7;
+    // Room that somebody else makes is noticed.
+    disk.empty()?;
+    disk.arena.value("bad.write", file(0)).await?;
+    disk.arena.unharmed().await?;
+    Ok(format!("{ways} ways, each ended by the quota"))
+}
+
+async fn disk_filled_by_many(lab: &Lab) -> Result<String, Fault> {
+    let disk = Disk::new(lab).await?;
+    let (mut refused, rounds) = (0, lab.times(20, 200));
+    for round in 0..rounds {
+        let sizes = [64 << 10, 30_000, 4 << 10, 1_000];
+        let chunk = sizes[round % sizes.len()];
+        let chunks = (QUOTA as usize / chunk) + 1;
+        // By writes in one round, and by streams in the next.
+        let streams = round / sizes.len() % 2 == 1;
+        let calls = (0..PLACES).map(async |place| {
+            let path = format!("f{place}");
+            if streams {
+                let write = json!({"path": format!("/data/{path}"), "bytes": chunk * chunks});
+                disk.arena.call("probe.write", write).await
+            } else {
+                let fill = json!({"dir": "/data", "path": path, "chunk": chunk, "chunks": chunks});
+                disk.arena.call("bad.fill", fill).await
+            }
+        });
+        for report in join_all(calls).await {
+            ensure(["quota", "ok"].contains(&kind(&report)), || {
+                format!("{:?}", report.result)
+            })?;
+            refused += usize::from(kind(&report) == "quota");
+        }
+        disk.ensure_within(&format!("round {round}, {chunk} bytes at a time"))?;
+        disk.empty()?;
+    }
+    ensure(refused >= rounds, || {
+        format!("only {refused} calls were refused")
+    })?;
+    disk.arena.unharmed().await?;
+    Ok(format!(
+        "{rounds} rounds, {refused} calls ended by the quota"
+    ))
+}

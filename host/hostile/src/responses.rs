@@ -1,0 +1,133 @@
+//! Row 15: servers that answer too much, or never stop.
+
+use crate::attack::{Attack, Fault, ensure};
+use crate::lab::{Lab, expect_kind, kind, ms};
+use crate::process;
+use crate::web::{BOMB, Given, Web, get};
+use serde_json::json;
+use std::time::{Duration, Instant};
+use toolhold_sandbox::Output;
+
+pub const ATTACKS: &[Attack] = &[
+    Attack {
+        row: 15,
+        name: "response_without_end",
+        attack: "a byte at a time for ever; nothing at all",
+        must: "deadline, or http-body; connection closed",
+        tries: |lab| Box::pin(response_without_end(lab)),
+    },
+    Attack {
+        row: 15,
+        name: "response_of_a_gigabyte",
+        attack: "a response of 1 GiB, read whole or in pieces",
+        must: "http-body; memory bounded",
+        tries: |lab| Box::pin(response_of_a_gigabyte(lab)),
+    },
+    Attack {
+        row: 15,
+        name: "compressed_bomb",
+        attack: "16 KiB of gzip that would be 16 MiB",
+        must: "stays compressed; memory bounded",
+        tries: |lab| Box::pin(compressed_bomb(lab)),
+    },
+];
+
+/// What the host may need for a call beside what the guest holds.
+const MEMORY: u64 = 64 << 20;
+
+async fn response_without_end(lab: &Lab) -> Result<String, Fault> {
+    const TIMEOUT: u64 = 400;
+    let web = Web::start().await?;
+    let by_deadline = Given::http([web.granted()?])
+        .fetcher(lab, |l| l.timeout_ms = TIMEOUT)
+        .await?;
+    let by_request = Given::http([web.granted()?])
+        .fetcher(lab, |l| l.http_timeout_ms = TIMEOUT / 2)
+        .await?;
+    let mut slowest = Duration::ZERO;
+    for path in ["/endless", "/silent"] {
+        for (arena, ends) in [(&by_deadline, "deadline"), (&by_request, "http-body")] {
+            let url = json!({"url": web.url(path)});
+            // `ends` checks the time.
+            let report = arena.ends("bad.drain", url, ends).await?;
+            slowest = slowest.max(report.usage.duration);
+            web.ensure_left_alone().await?;
+        }
+        // As many as there may be at once, of which the guest waits for none in particular.
+        let many = json!({"url": web.url(path), "count": 100});
+        let report = by_deadline.call("bad.fetch_many", many).await;
+        ensure(["deadline", "ok"].contains(&kind(&report)), || {
+            format!("100 at once: {:?}", report.result)
+        })?;
+        web.ensure_left_alone().await?;
+    }
+    by_deadline.unharmed().await?;
+    Ok(format!(
+        "ended, slowest after {}; connections closed",
+        ms(slowest)
+    ))
+}
+
+async fn response_of_a_gigabyte(lab: &Lab) -> Result<String, Fault> {
+    let web = Web::start().await?;
+    let arena = Given::http([web.granted()?]).fetcher(lab, |_| ()).await?;
+    let before = process::resident_bytes();
+    process::forget_peak();
+    let url = web.url("/gigabyte");
+    let mut most = 0;
+    for (tool, arguments) in [
+        ("bad.drain", json!({"url": url})),
+        (
+            "bad.fetch",
+            json!({"url": url, "method": "GET", "headers": [], "body": null}),
+        ),
+    ] {
+        let written = web.written();
+        arena.ends(tool, arguments, "http-body").await?;
+        web.ensure_left_alone().await?;
+        // The host's limit is 8 MiB; the rest lies in the buffers of two sockets.
+        let taken = web.written() - written;
+        ensure(taken < 32 << 20, || {
+            format!("{tool} took {} MiB", taken >> 20)
+        })?;
+        most = most.max(taken);
+    }
+    ensure_memory(before)?;
+    Ok(format!("ended after {:.1} MiB", most as f64 / 1_048_576.0))
+}
+
+async fn compressed_bomb(lab: &Lab) -> Result<String, Fault> {
+    let web = Web::start().await?;
+    let arena = Given::http([web.granted()?])
+        .fetcher(lab, |l| l.http_response_bytes = 20_000)
+        .await?;
+    let before = process::resident_bytes();
+    process::forget_peak();
+    let started = Instant::now();
+    let report = get(&arena, &web.url("/gzip")).await;
+    expect_kind(&report, "ok")?;
+    let Ok(Output::Value(seen)) = &report.result else {
+        return Err(Fault::Broke(format!("it answered {:?}", report.result)));
+    };
+    // Byte for byte: whoever unpacks it does so in the guest's memory, under the guest's limits.
+    ensure(seen["size"] == json!(BOMB.len()), || {
+        format!("{} bytes instead of {} arrived", seen["size"], BOMB.len())
+    })?;
+    ensure_memory(before)?;
+    arena.unharmed().await?;
+    Ok(format!(
+        "{} bytes as they were, in {}",
+        BOMB.len(),
+        ms(started.elapsed())
+    ))
+}
+
+fn ensure_memory(before: Option<u64>) -> Result<(), Fault> {
+    let more = match (process::peak_bytes(), before) {
+        (Some(peak), Some(before)) => peak.saturating_sub(before),
+        _ => 0,
+    };
+    ensure(more < MEMORY, || {
+        format!("{} MiB of memory were needed", more >> 20)
+    })
+}

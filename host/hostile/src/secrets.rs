@@ -1,0 +1,307 @@
+//! Row 16: a secret that a server sends back, or that a guest somehow got, in every form and by every
+//! way out that a call has.
+
+use crate::attack::{Attack, Fault, ensure};
+use crate::components;
+use crate::lab::{Arena, Lab, kind};
+use crate::web::{Given, Web, get, header, request};
+use serde_json::{Value, json};
+use toolhold_sandbox::{CallReport, Output, Place, SecretGrant, SecretSlot};
+
+/// Printable ASCII with what every encoding has to escape.
+const CANARY: &str = "c4nary/+\"key\"&<42>=?";
+/// The part of it that few encodings change.
+const CORE: &str = "c4nary";
+
+pub const ATTACKS: &[Attack] = &[
+    Attack {
+        row: 16,
+        name: "secret_that_comes_back",
+        attack: "a secret echoed in headers, body, trailers, all forms",
+        must: "redacted and counted; the guest never sees it",
+        tries: |lab| Box::pin(secret_that_comes_back(lab)),
+    },
+    Attack {
+        row: 16,
+        name: "secret_that_is_told",
+        attack: "a secret in result, error, panic, output, log",
+        must: "redacted and counted in the report",
+        tries: |lab| Box::pin(secret_that_is_told(lab)),
+    },
+    Attack {
+        row: 16,
+        name: "secret_sent_elsewhere",
+        attack: "a secret lured to another origin, by redirect too",
+        must: "it stays with its origin",
+        tries: |lab| Box::pin(secret_sent_elsewhere(lab)),
+    },
+];
+
+fn canary(web: &Web, place: Place) -> Result<SecretGrant, Fault> {
+    let origin = web.origin();
+    let slot = SecretSlot {
+        name: "canary".into(),
+        origin: origin
+            .parse()
+            .map_err(|error| Fault::Broke(format!("{origin} is no origin: {error}")))?,
+        place,
+    };
+    SecretGrant::new(slot, CANARY.into())
+        .map_err(|error| Fault::Broke(format!("no such secret: {error}")))
+}
+
+fn in_header() -> Place {
+    Place::Header {
+        name: "Authorization".into(),
+        format: None,
+    }
+}
+
+async fn secret_that_comes_back(lab: &Lab) -> Result<String, Fault> {
+    let mut redactions = 0;
+    for place in [in_header(), Place::Query { name: "key".into() }] {
+        let web = Web::start().await?;
+        let given = Given {
+            secrets: vec![canary(&web, place)?],
+            ..Given::http([web.granted()?])
+        };
+        let arena = given.fetcher(lab, |_| ()).await?;
+        let report = get(&arena, &web.url("/echo")).await;
+        ensure(kind(&report) == "ok", || format!("{:?}", report.result))?;
+        // It did go out, or nothing is proved.
+        let sent = web.heads().concat();
+        ensure(sent.contains(CORE), || "no secret was sent".into())?;
+        redactions += clean(&report, 10)?;
+        // The guest prints what it was answered, and dies with it.
+        let url = json!({"url": web.url("/echo")});
+        let report = arena.ends("bad.fetch_and_panic", url, "trap").await?;
+        ensure(report.stdout.text.contains("[secret canary]"), || {
+            "the guest was answered something else".into()
+        })?;
+        redactions += clean(&report, 10)?;
+        // A body that cannot be searched does not reach the guest.
+        let report = get(&arena, &web.url("/gzip")).await;
+        ensure(kind(&report) == "tool", || {
+            format!("a compressed answer passed unsearched: {:?}", report.result)
+        })?;
+        // The placeholder that a guest may send is never what goes out.
+        let own = json!([["authorization", "mine"], ["accept-encoding", "gzip"]]);
+        redactions += clean(
+            &request(&arena, "GET", &web.url("/echo?key=mine"), own).await,
+            1,
+        )?;
+        arena.unharmed().await?;
+    }
+    Ok(format!("{redactions} redactions; never seen"))
+}
+
+async fn secret_that_is_told(lab: &Lab) -> Result<String, Fault> {
+    // The guest is handed the secret as its argument: however else it may have come by it, this is
+    // how it would tell.
+    let web = Web::start().await?;
+    let given = || {
+        Ok::<_, Fault>(Given {
+            secrets: vec![canary(&web, in_header())?],
+            ..Given::http([web.granted()?])
+        })
+    };
+    let arena = given()?.arena(components::ATTACKER, lab, |_| ()).await?;
+    let (mut told, mut redactions) = (0, 0);
+    for form in forms(CANARY) {
+        let bytes = form.len();
+        let flood = |channel: &str| json!({"channel": channel, "text": form, "bytes": bytes});
+        for (tool, arguments, ends) in [
+            ("fail", json!({"text": form}), "tool"),
+            ("panic", json!({"text": form}), "trap"),
+            ("flood", flood("standard-output"), "ok"),
+            ("flood", flood("standard-error"), "ok"),
+            ("flood", flood("log"), "ok"),
+            ("lookup", json!({"name": form}), "tool"),
+        ] {
+            let report = arena.call(&format!("bad.{tool}"), arguments).await;
+            ensure(kind(&report) == ends, || {
+                format!("{tool} ended with {:?}", report.result)
+            })?;
+            // A lookup is denied without a word about the name.
+            redactions += clean(&report, u64::from(tool != "lookup"))?;
+            told += 1;
+        }
+    }
+    // In the URL and in a header, of requests that go wrong in as many ways, and in an error of the
+    // host's own about arguments.
+    let fetcher = given()?.fetcher(lab, |_| ()).await?;
+    for url in [
+        format!("{CANARY}://x"),
+        format!("http://{CANARY}/"),
+        web.url(&format!("/{CANARY}")),
+    ] {
+        clean(&get(&fetcher, &url).await, 0)?;
+    }
+    let named = json!([[CANARY, CANARY]]);
+    clean(&request(&fetcher, "GET", &web.url("/"), named).await, 0)?;
+    clean(
+        &request(&fetcher, CANARY, &web.url("/"), json!([])).await,
+        0,
+    )?;
+    let misfit = json!({"text": {CANARY: CANARY}});
+    clean(&arena.call("bad.fail", misfit).await, 0)?;
+    arena.unharmed().await?;
+    Ok(format!("told {told} times, {redactions} redactions"))
+}
+
+async fn secret_sent_elsewhere(lab: &Lab) -> Result<String, Fault> {
+    let (web, other) = (Web::start().await?, Web::start().await?);
+    for place in [in_header(), Place::Query { name: "key".into() }] {
+        let follow = json!({"origin": web.origin(), "redirects": 5, "private": true});
+        let given = Given {
+            secrets: vec![canary(&web, place)?],
+            ..Given::http([crate::web::grant(follow)?, other.granted()?])
+        };
+        let arena = given.fetcher(lab, |_| ()).await?;
+        let lure = format!("/redirect?{}", other.url("/?x=1"));
+        for url in [other.url("/echo"), web.url(&lure)] {
+            clean(&get(&arena, &url).await, 0)?;
+        }
+        lured(&arena, &web, &other).await?;
+        arena.unharmed().await?;
+    }
+    let heads = other.heads();
+    ensure(!heads.is_empty(), || "nothing was sent there".into())?;
+    ensure(heads.iter().all(|head| found(head).is_none()), || {
+        "the secret went to another origin".into()
+    })?;
+    Ok(format!("{} requests elsewhere, none with it", heads.len()))
+}
+
+/// A `Host` that says where the secret should go.
+async fn lured(arena: &Arena, web: &Web, other: &Web) -> Result<(), Fault> {
+    let host = other.origin().replace("http://", "");
+    let before = web.heads().len();
+    clean(
+        &request(arena, "GET", &web.url("/"), json!([["host", host]])).await,
+        0,
+    )?;
+    let heads = web.heads();
+    ensure(
+        heads[before..]
+            .iter()
+            .all(|head| header(head, "host") != [host.as_str()]),
+        || "the guest chose the Host header".into(),
+    )
+}
+
+/// The canary is in no part of a report in any form; how often it was taken out, which must be
+/// `least` times or more.
+fn clean(report: &CallReport, least: u64) -> Result<u64, Fault> {
+    let mut texts = vec![report.stdout.text.clone(), report.stderr.text.clone()];
+    texts.extend(report.logs.iter().map(|line| line.message.clone()));
+    match &report.result {
+        Ok(Output::Value(value) | Output::Message(value)) => strings(value, &mut texts),
+        Err(error) => texts.push(error.to_string()),
+    }
+    texts.push(format!("{report:?}"));
+    for text in texts {
+        if let Some(form) = found(&text) {
+            return Err(Fault::Broke(format!("the secret got out as {form:?}")));
+        }
+    }
+    ensure(report.redactions >= least, || {
+        format!(
+            "{} redactions were counted, instead of {least} or more: {report:?}",
+            report.redactions
+        )
+    })?;
+    Ok(report.redactions)
+}
+
+/// Every string of a value, and the value as text.
+fn strings(value: &Value, into: &mut Vec<String>) {
+    match value {
+        Value::String(text) => into.push(text.clone()),
+        Value::Array(items) => items.iter().for_each(|item| strings(item, into)),
+        Value::Object(members) => {
+            for (name, member) in members {
+                into.push(name.clone());
+                strings(member, into);
+            }
+        }
+        _ => into.push(value.to_string()),
+    }
+}
+
+/// The form in which the canary is in `text`.
+fn found(text: &str) -> Option<String> {
+    let plain = [CORE.to_owned(), "c4nary%2F".to_owned()];
+    forms(CANARY)
+        .into_iter()
+        .chain(plain)
+        .find(|form| text.contains(form.as_str()))
+}
+
+/// `text` in the forms in which servers and languages write bytes. Written apart from the sandbox's
+/// own list, so that each checks the other.
+pub fn forms(text: &str) -> Vec<String> {
+    if text.is_empty() {
+        return Vec::new();
+    }
+    let each = |form: fn(u8) -> String| text.bytes().map(form).collect::<String>();
+    let json = Value::from(text).to_string();
+    let json = json[1..json.len() - 1].to_owned();
+    let mut forms = vec![
+        text.to_owned(),
+        json.replace('/', "\\/"),
+        json,
+        each(|b| format!("{b:02x}")),
+        each(|b| format!("{b:02X}")),
+        each(|b| format!("%{b:02x}")),
+        each(|b| format!("%{b:02X}")),
+        each(|b| format!("\\u00{b:02x}")),
+        each(|b| {
+            if b.is_ascii_alphanumeric() {
+                char::from(b).into()
+            } else {
+                format!("%{b:02X}")
+            }
+        }),
+    ];
+    for before in 0..3 {
+        let standard = base64_within(text, before);
+        forms.push(standard.replace('+', "-").replace('/', "_"));
+        forms.push(standard);
+    }
+    forms
+}
+
+/// What is the same in the base64 of every text that holds `text` after `before` bytes (modulo 3):
+/// the characters that are made of bits of `text` alone.
+fn base64_within(text: &str, before: usize) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let bits: Vec<u8> = text
+        .bytes()
+        .flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1))
+        .collect();
+    // Characters begin at multiples of six bits, counted from the start of the whole.
+    let skip = (6 - before * 8 % 6) % 6;
+    bits[skip..]
+        .chunks_exact(6)
+        .map(|six| {
+            let digit = six
+                .iter()
+                .fold(0, |value, bit| value << 1 | usize::from(*bit));
+            char::from(DIGITS[digit])
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_of_what_lies_within() {
+        // "foo", "xfoo" and "xyfoo" are Zm9v, eGZvbw== and eHlmb28=.
+        assert_eq!(base64_within("foo", 0), "Zm9v");
+        assert_eq!(base64_within("foo", 1), "Zvb");
+        assert_eq!(base64_within("foo", 2), "mb2");
+    }
+}
