@@ -1,18 +1,23 @@
 //! What other calls of a module feel while one of its calls computes without end.
 
-use crate::measure::{self, percentile, ratio, row, times};
+use crate::measure::{self, percentile, ratio, row};
 use serde_json::json;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use toolhold_sandbox::Registry;
 
 pub fn run() {
-    let runtime = measure::runtime();
+    beside_spinners(measure::runtime(), &[1, 8]);
+    row("with a runtime that looks for events often:", "");
+    beside_spinners(measure::attentive_runtime(), &[1, 8]);
+}
+
+fn beside_spinners(runtime: Runtime, counts: &[usize]) {
     let registry = measure::tools(&runtime, &measure::engine(64));
     let alone = adds(&runtime, &registry);
     row("a call while nothing else runs", &shown(&alone, &alone));
-    for spinners in [1, 8] {
-        let spinning: Vec<_> = (0..spinners)
+    for spinners in counts {
+        let spinning: Vec<_> = (0..*spinners)
             .map(|_| {
                 let registry = registry.clone();
                 runtime
@@ -32,16 +37,21 @@ pub fn run() {
     }
 }
 
-/// From the thread of this bench: the runtime's own are what the spinners take.
+/// From a task of the runtime whose threads the spinners take too.
 fn adds(runtime: &Runtime, registry: &Registry) -> Vec<Duration> {
-    times(5_000, || {
-        let report = runtime.block_on(measure::call(
-            registry,
-            "tools.add",
-            &json!({"a": 1, "b": 2}),
-        ));
-        assert!(report.result.is_ok(), "{:?}", report.result);
-    })
+    const CALLS: usize = 5_000;
+    const LONGEST: Duration = Duration::from_secs(10);
+    let registry = registry.clone();
+    let task = runtime.spawn(async move {
+        let started = Instant::now();
+        let mut times = Vec::new();
+        while times.len() < CALLS && started.elapsed() < LONGEST {
+            times.push(measure::seen_by_caller(&registry).await);
+        }
+        times.sort_unstable();
+        times
+    });
+    runtime.block_on(task).unwrap()
 }
 
 fn shown(times: &[Duration], alone: &[Duration]) -> String {

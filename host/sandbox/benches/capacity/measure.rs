@@ -1,11 +1,11 @@
 //! Registries, calls, and numbers as the table shows them.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use toolhold_sandbox::{
-    CallReport, Caller, Engine, EngineConfig, Invocation, Limits, Policy, Registry,
+    CallReport, Caller, Engine, EngineConfig, Invocation, Limits, Output, Policy, Registry,
 };
 
 /// A component that spins, sleeps for an hour, or adds two numbers.
@@ -37,12 +37,20 @@ pub const TOOLS: &str = r#"(component
 
 /// As many worker threads as there are cores, at least two.
 pub fn runtime() -> Runtime {
+    builder().build().unwrap()
+}
+
+/// One that looks for events after every second step of a task. Left alone, tokio does after 61, and
+/// a step of a guest that spins is a millisecond.
+pub fn attentive_runtime() -> Runtime {
+    builder().event_interval(2).build().unwrap()
+}
+
+fn builder() -> Builder {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
-    Builder::new_multi_thread()
-        .worker_threads(cores.max(2))
-        .enable_all()
-        .build()
-        .unwrap()
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(cores.max(2)).enable_all();
+    builder
 }
 
 /// Default limits but for what would end or hold back a bench.
@@ -92,6 +100,16 @@ pub async fn call(registry: &Registry, tool: &str, arguments: &Value) -> CallRep
             caller: Caller::default(),
         })
         .await
+}
+
+/// How long `tools.add` takes for a task among others. A call that never waits would hold its thread
+/// and hide that others want it too, so the task goes to the end of the queue first.
+pub async fn seen_by_caller(registry: &Registry) -> Duration {
+    let asked = Instant::now();
+    tokio::task::yield_now().await;
+    let report = call(registry, "tools.add", &json!({"a": 1, "b": 2})).await;
+    assert_eq!(report.result.unwrap(), Output::Value(json!(3)));
+    asked.elapsed()
 }
 
 /// The component of a module of this repository, if it is built.
