@@ -37,6 +37,16 @@ fn rust() {
 }
 
 #[test]
+fn c() {
+    builds_and_runs("c", &["python3"]);
+}
+
+#[test]
+fn go() {
+    builds_and_runs("go", &["python3"]);
+}
+
+#[test]
 fn python() {
     builds_and_runs("python", &["python3"]);
 }
@@ -44,4 +54,31 @@ fn python() {
 #[test]
 fn javascript() {
     builds_and_runs("js", &["node", "npm"]);
+}
+
+#[test]
+fn typescript() {
+    builds_and_runs("typescript", &["node", "npm"]);
+}
+
+/// A wrong type ends the build and names its place: what the compiler knows, nobody has to find out
+/// by calling.
+#[test]
+fn typescript_is_type_checked() {
+    if Command::new("npm").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: npm is not installed, so no TypeScript is built");
+        return;
+    }
+    let host = Host::new();
+    let made = host.run(&["new-module", "words", "--lang", "ts"]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let source = host.path().join("modules/words/module.ts");
+    let text = std::fs::read_to_string(&source).expect("the template");
+    std::fs::write(&source, text.replace("args.top ?? 10", "args.tpo ?? 10")).expect("written");
+    let built = host.run(&["build", "modules/words"]);
+    assert_eq!(built.code, Some(1), "{built:?}");
+    assert!(
+        built.stderr.contains("module.ts(") && built.stderr.contains("'tpo'"),
+        "{built:?}"
+    );
 }

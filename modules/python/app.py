@@ -2,7 +2,8 @@
 
 Everything imported here is imported once, when the component is built, and is in memory when a call
 begins; Python's library is not carried along, so what is not in `LIBRARY` cannot be imported later.
-Each call is a fresh instance: nothing that code defines is there in the next call.
+Each call is a fresh instance: nothing that code defines is there in the next call. `scratch` moves
+files in and out of the granted directory, if there is one.
 """
 
 import ast
@@ -12,6 +13,7 @@ import io
 import json
 import linecache
 import math
+import os
 import sys
 import traceback
 
@@ -28,13 +30,15 @@ from wit_world.imports.types import (
     ToolError,
 )
 
+import scratch
+
 # What code may import: useful without files, network or threads.
 LIBRARY = """
     abc array ast base64 bisect calendar cmath collections collections.abc colorsys contextlib copy
     csv dataclasses datetime decimal difflib enum fnmatch fractions functools graphlib hashlib heapq
-    hmac html html.parser inspect io ipaddress itertools json keyword locale math numbers operator
-    pprint queue random re secrets shlex sqlite3 statistics string struct sys textwrap time timeit
-    traceback types typing unicodedata urllib.parse uuid xml.etree.ElementTree zlib
+    glob hmac html html.parser inspect io ipaddress itertools json keyword locale math numbers
+    operator os os.path pathlib pprint queue random re secrets shlex shutil sqlite3 statistics string struct sys tempfile
+    textwrap time timeit traceback types typing unicodedata urllib.parse uuid xml.etree.ElementTree zlib
 """.split()
 # What the library itself imports only when a function first needs it: long integers as text,
 # `strptime`, codecs.
@@ -68,6 +72,12 @@ INPUT_SCHEMA = {
             "else the variable `result`. Print what else you want to see.",
         },
         "input": {"description": "Any JSON; the code sees it as the variable `input`."},
+        "files": {
+            "type": "array",
+            "description": 'Files that the code can open: `open("data.csv")`. Needs the scratch grant.',
+            "maxItems": 64,
+            "items": scratch.FILE_SCHEMA,
+        },
     },
     "required": ["code"],
     "additionalProperties": False,
@@ -78,6 +88,11 @@ OUTPUT_SCHEMA = {
     "properties": {
         "stdout": {"type": "string", "description": "What the code printed."},
         "result": {"description": "The result as JSON, with reprs for what JSON cannot hold."},
+        "files": {
+            "type": "array",
+            "description": "The files that the code wrote or changed.",
+            "items": scratch.WRITTEN_SCHEMA,
+        },
     },
     "required": ["stdout", "result"],
     "additionalProperties": False,
@@ -89,7 +104,7 @@ RUN = Tool(
     description="Runs Python code and returns what it printed and the value of its last expression. "
     "Use it for computations with several steps, for data, dates, statistics, parsing and sorting. "
     "The standard library is there, as far as it needs no network, threads or subprocesses; third "
-    "party packages are not. Nothing is kept between calls.",
+    "party packages are not. No variable is kept between calls.",
     input_schema=json.dumps(INPUT_SCHEMA),
     output_schema=json.dumps(OUTPUT_SCHEMA),
     annotations=Annotations.READ_ONLY,
@@ -127,7 +142,30 @@ class Tools(exports.Tools):
         code = arguments.get("code")
         if not isinstance(code, str):
             raise correctable("`code` is missing: give the Python source as a string")
-        return Output_Value(to_text(run(code, arguments.get("input"))))
+        files = arguments.get("files") or []
+        place = scratch.granted()
+        if files and place is None:
+            raise correctable(
+                "this module has no scratch directory for `files`: pass the data as `input`, or ask "
+                "the operator to grant one (toolhold modules grant python --scratch)"
+            )
+        try:
+            return Output_Value(to_text(with_files(code, arguments.get("input"), files, place)))
+        except scratch.BadFile as error:
+            raise correctable(str(error))
+
+
+def with_files(code: str, value: object, files: list[dict], place: str | None) -> dict:
+    """Runs `code` in the scratch directory, if there is one; what it wrote there is returned."""
+    if place is None:
+        return run(code, value)
+    scratch.put(place, files)
+    before = scratch.snapshot(place)
+    os.chdir(place)
+    output = run(code, value)
+    if written := scratch.written_since(place, before):
+        output["files"] = written
+    return output
 
 
 class Transcript(io.StringIO):

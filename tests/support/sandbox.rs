@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use std::path::PathBuf;
+use toolhold_sandbox::cache::Cache;
 use toolhold_sandbox::{
     CallReport, Caller, Engine, EngineConfig, Invocation, LoadError, Policy, Registry,
 };
@@ -13,6 +14,21 @@ pub fn registry(policy: Policy) -> Registry {
         ..EngineConfig::default()
     };
     Registry::new(Engine::new(config).expect("an engine"), None, policy)
+}
+
+/// The same with compiled code kept between tests: for components that take seconds to compile.
+pub fn cached_registry(policy: Policy) -> Registry {
+    // target/PROFILE/deps/integration-… → target/PROFILE
+    let test = std::env::current_exe().expect("a path");
+    let profile = test.ancestors().nth(2).expect("a target folder");
+    let state = profile.join("toolhold-test-state/sandbox");
+    std::fs::create_dir_all(&state).expect("a folder");
+    let cache = Cache::open(&state.join("compiled"), &state.join("key")).expect("a cache");
+    let config = EngineConfig {
+        concurrent_calls: 8,
+        ..EngineConfig::default()
+    };
+    Registry::new(Engine::new(config).expect("an engine"), Some(cache), policy)
 }
 
 /// Loads a component given as WAT.

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::build::{Language, WIT};
+use crate::build::{self, DECLARATIONS, Language, WIT};
 use toolhold_sandbox::is_name;
 
 /// Creates the folder `parent/name` with a module in `language` and returns its path.
@@ -66,6 +66,8 @@ struct Template {
     /// The last words of the README.
     notes: &'static str,
     files: &'static [(&'static str, &'static str)],
+    /// What goes into the folder `toolhold`, if the language has it.
+    support: &'static [(&'static str, &'static str)],
 }
 
 /// A file whose name cargo or git would act on carries `.in` in our tree and loses it here.
@@ -108,6 +110,34 @@ const RUST: Template = Template {
             include_str!("../../../modules/sdk/src/tool.rs"),
         ),
     ],
+    support: &[],
+};
+
+const C: Template = Template {
+    title: "C",
+    source: "module.c",
+    notes: "Every `.c` file of the folder is compiled, with the flags of `compile_flags.txt`. `toolhold/` reads \
+            and\nwrites JSON and exports the world; it is yours to change.",
+    files: &[
+        ("module.c", include_str!("../templates/c/module.c")),
+        (
+            "compile_flags.txt",
+            include_str!("../templates/c/compile_flags.txt"),
+        ),
+    ],
+    support: build::C_SUPPORT,
+};
+
+const GO: Template = Template {
+    title: "Go",
+    source: "main.go",
+    notes: "The build has the standard library and what `go mod vendor` put into `vendor/`. `toolhold/` exports \
+            the\nworld; `toolhold/abi_wasip1.go` is delicate and says why.",
+    files: &[
+        ("main.go", include_str!("../templates/go/main.go")),
+        ("go.mod", include_str!("../templates/go/go.mod.in")),
+    ],
+    support: build::GO_SUPPORT,
 };
 
 const PYTHON: Template = Template {
@@ -119,12 +149,13 @@ const PYTHON: Template = Template {
         ("app.py", include_str!("../templates/python/app.py")),
         (".gitignore", "__pycache__/\n"),
     ],
+    support: &[],
 };
 
 const JAVASCRIPT: Template = Template {
     title: "JavaScript",
     source: "module.js",
-    notes: "`module.js` may import other files of this folder and packages from its `node_modules`.",
+    notes: "`module.js` may import other files of this folder. With a `package.json` beside it, npm packages are\ninstalled and bundled by the build.",
     files: &[
         (
             "module.js",
@@ -132,15 +163,47 @@ const JAVASCRIPT: Template = Template {
         ),
         (".gitignore", "/node_modules/\n"),
     ],
+    support: &[],
+};
+
+const TYPESCRIPT: Template = Template {
+    title: "TypeScript",
+    source: "module.ts",
+    notes: "The build checks types as `tsconfig.json` says; `toolhold.d.ts` is the contract as types. With a\n\
+            `package.json` beside them, npm packages are installed and bundled by the build.",
+    files: &[
+        (
+            "module.ts",
+            include_str!("../templates/typescript/module.ts"),
+        ),
+        (
+            "tsconfig.json",
+            include_str!("../templates/typescript/tsconfig.json"),
+        ),
+        ("toolhold.d.ts", DECLARATIONS),
+        (".gitignore", "/node_modules/\n"),
+    ],
+    support: &[],
 };
 
 fn write(folder: &Path, name: &str, language: Language) -> Result<(), ScaffoldError> {
     let template = match language {
         Language::Rust => &RUST,
+        Language::C => &C,
+        Language::Go => &GO,
         Language::Python => &PYTHON,
         Language::JavaScript => &JAVASCRIPT,
+        Language::TypeScript => &TYPESCRIPT,
     };
-    for (file, text) in COMMON.iter().chain(template.files) {
+    let support = template
+        .support
+        .iter()
+        .map(|(file, text)| (format!("toolhold/{file}"), *text));
+    let own = COMMON.iter().chain(template.files);
+    for (file, text) in own
+        .map(|(file, text)| ((*file).to_owned(), *text))
+        .chain(support)
+    {
         let text = text
             .replace("{{name}}", name)
             .replace("{{language}}", language.name())
@@ -160,7 +223,14 @@ fn write(folder: &Path, name: &str, language: Language) -> Result<(), ScaffoldEr
 mod tests {
     use super::*;
 
-    const LANGUAGES: [Language; 3] = [Language::Rust, Language::Python, Language::JavaScript];
+    const LANGUAGES: [Language; 6] = [
+        Language::Rust,
+        Language::C,
+        Language::Go,
+        Language::Python,
+        Language::JavaScript,
+        Language::TypeScript,
+    ];
 
     #[test]
     fn every_language_is_complete_and_has_no_placeholder_left() {
@@ -179,7 +249,10 @@ mod tests {
             );
             for path in files(&folder) {
                 let text = fs::read_to_string(&path).unwrap();
-                assert!(!text.contains("{{"), "{}", path.display());
+                // In C two braces are also what begins a table of records.
+                let mut after = text.split("{{").skip(1);
+                let left = after.find(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()));
+                assert_eq!(left, None, "{}", path.display());
             }
         }
     }

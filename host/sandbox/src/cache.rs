@@ -14,6 +14,7 @@ use std::fs::{self, OpenOptions};
 use std::hash::{Hash, Hasher};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use wasmtime::component::Component;
 
 const MAC_BYTES: usize = 32;
@@ -85,7 +86,7 @@ impl Cache {
         artefact: &[u8],
     ) -> io::Result<()> {
         let path = self.path(engine, digest);
-        let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+        let temporary = unfinished(&path);
         let mut file = options(true).open(&temporary)?;
         file.write_all(self.mac(engine, digest, artefact).as_bytes())?;
         file.write_all(artefact)?;
@@ -162,7 +163,7 @@ fn read_or_make_key(path: &Path) -> io::Result<[u8; 32]> {
     }
     fs::File::open("/dev/urandom")?.read_exact(&mut key)?;
     // Written aside and linked into place: of two hosts that start together, one key wins, whole.
-    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+    let temporary = unfinished(path);
     let mut file = options(true).open(&temporary)?;
     file.write_all(&key)?;
     file.sync_all()?;
@@ -176,6 +177,13 @@ fn read_or_make_key(path: &Path) -> io::Result<[u8; 32]> {
         }
         Err(error) => Err(error),
     }
+}
+
+/// A name beside `path` that nobody else writes to.
+fn unfinished(path: &Path) -> PathBuf {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    path.with_extension(format!("{}-{number}.tmp", std::process::id()))
 }
 
 fn private_folder(path: &Path) -> io::Result<()> {

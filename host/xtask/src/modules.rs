@@ -1,8 +1,9 @@
-//! `cargo xtask modules`: builds the components under `modules/` with `toolhold build`, the way any
-//! author does.
+//! `cargo xtask modules`: builds the components of this repository with `toolhold build`, the way any
+//! author does. What is small is committed ready built; what git ignores is built on first use.
 
 mod check;
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -25,36 +26,74 @@ pub struct Arguments {
     check: bool,
 }
 
-/// Too large to commit, so a clone comes without its component.
-pub const BUILT_ON_FIRST_USE: &str = "python";
+/// Where modules are: those that ship, the same tool in every language, and components that know
+/// nothing of Toolhold.
+const PLACES: [&str; 3] = ["modules", "modules/examples", "tests/components"];
+
+/// A module's folder, relative to the repository.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Module(PathBuf);
+
+impl Module {
+    pub fn name(&self) -> String {
+        let name = self.0.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
+    pub fn folder(&self, root: &Path) -> PathBuf {
+        root.join(&self.0)
+    }
+
+    pub fn component(&self, root: &Path) -> PathBuf {
+        self.folder(root).join(format!("{}.wasm", self.name()))
+    }
+
+    /// Whether git ignores the component, so that a clone comes without it.
+    pub fn is_built_on_first_use(&self) -> Result<bool> {
+        let root = project::root();
+        let ignored = Command::new("git")
+            .args(["check-ignore", "--quiet"])
+            .arg(self.component(&root))
+            .current_dir(&root)
+            .status()
+            .context("could not ask git which components it ignores")?;
+        Ok(ignored.success())
+    }
+}
+
+impl fmt::Display for Module {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.display().fmt(formatter)
+    }
+}
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let names = chosen(&folder(), &arguments.names)?;
+    let modules = chosen(all(&project::root())?, &arguments.names)?;
     let toolhold = project::build_toolhold(arguments.profile)?;
     if arguments.check {
-        check::committed(&toolhold, names)?;
+        check::committed(&toolhold, modules)?;
     } else {
-        build(&toolhold, &project::root(), &names)?;
+        build(&toolhold, &project::root(), &modules)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Builds them all, also after one failed: the author sees every fault at once.
-pub fn build(toolhold: &Path, root: &Path, names: &[String]) -> Result<()> {
+pub fn build(toolhold: &Path, root: &Path, modules: &[Module]) -> Result<()> {
     let mut failed = Vec::new();
-    for name in names {
-        narrate::line(&format!("building modules/{name}"));
+    for module in modules {
+        narrate::line(&format!("building {module}"));
         let status = project::run(
             Command::new(toolhold)
                 .arg("build")
-                .arg(Path::new("modules").join(name))
+                .arg(&module.0)
                 .current_dir(root),
         )?;
         if interrupt::happened() {
-            bail!("interrupted while building modules/{name}");
+            bail!("interrupted while building {module}");
         }
         if !status.success() {
-            failed.push(name.as_str());
+            failed.push(module.name());
         }
     }
     if failed.is_empty() {
@@ -63,7 +102,7 @@ pub fn build(toolhold: &Path, root: &Path, names: &[String]) -> Result<()> {
     bail!(
         "{} of {} modules did not build: {} (reasons above)",
         failed.len(),
-        names.len(),
+        modules.len(),
         failed.join(", ")
     )
 }
@@ -72,69 +111,93 @@ pub fn folder() -> PathBuf {
     project::root().join("modules")
 }
 
-/// The modules with a recipe, in the order of their names; or the named ones, if they have one.
-fn chosen(folder: &Path, wanted: &[String]) -> Result<Vec<String>> {
-    let buildable = buildable(folder)?;
-    if let Some(unknown) = wanted.iter().find(|name| !buildable.contains(name)) {
-        bail!(
-            "no module {unknown:?} with a [build] section in its module.toml; there are: {}",
-            buildable.join(", ")
-        );
+/// All modules with a recipe, in the order of their places and names.
+pub fn all(root: &Path) -> Result<Vec<Module>> {
+    let mut modules = Vec::new();
+    for place in PLACES {
+        modules.extend(buildable(root, Path::new(place))?);
     }
-    Ok(if wanted.is_empty() {
-        buildable
-    } else {
-        wanted.to_vec()
-    })
+    Ok(modules)
 }
 
-fn buildable(folder: &Path) -> Result<Vec<String>> {
+/// All of them, or the named ones.
+fn chosen(all: Vec<Module>, wanted: &[String]) -> Result<Vec<Module>> {
+    if let Some(unknown) = wanted
+        .iter()
+        .find(|name| !all.iter().any(|module| module.name() == **name))
+    {
+        let known: Vec<_> = all.iter().map(Module::name).collect();
+        bail!(
+            "no module {unknown:?} with a [build] section in its module.toml; there are: {}",
+            known.join(", ")
+        );
+    }
+    let is_wanted = |module: &Module| wanted.is_empty() || wanted.contains(&module.name());
+    Ok(all.into_iter().filter(is_wanted).collect())
+}
+
+fn buildable(root: &Path, place: &Path) -> Result<Vec<Module>> {
+    let folder = root.join(place);
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
     let entries =
-        fs::read_dir(folder).with_context(|| format!("could not list {}", folder.display()))?;
-    let mut names = Vec::new();
+        fs::read_dir(&folder).with_context(|| format!("could not list {}", folder.display()))?;
+    let mut modules = Vec::new();
     for entry in entries {
         let entry = entry.with_context(|| format!("could not list {}", folder.display()))?;
         // A folder without a manifest is no module: the guests' shared crate, say.
         let manifest = fs::read_to_string(entry.path().join("module.toml"));
         if manifest.is_ok_and(|text| text.lines().any(|line| line.trim() == "[build]")) {
-            names.push(entry.file_name().to_string_lossy().into_owned());
+            modules.push(Module(place.join(entry.file_name())));
         }
     }
-    names.sort();
-    Ok(names)
+    modules.sort();
+    Ok(modules)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn modules(manifests: &[(&str, &str)]) -> tempfile::TempDir {
-        let folder = tempfile::tempdir().unwrap();
-        for (name, manifest) in manifests {
-            fs::create_dir(folder.path().join(name)).unwrap();
-            fs::write(folder.path().join(name).join("module.toml"), manifest).unwrap();
+    fn repository(manifests: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (path, manifest) in manifests {
+            fs::create_dir_all(root.path().join(path)).unwrap();
+            fs::write(root.path().join(path).join("module.toml"), manifest).unwrap();
         }
-        fs::create_dir(folder.path().join("sdk")).unwrap();
-        folder
+        fs::create_dir_all(root.path().join("modules/sdk")).unwrap();
+        root
+    }
+
+    fn names(root: &tempfile::TempDir, wanted: &[&str]) -> Result<Vec<String>> {
+        let wanted: Vec<_> = wanted.iter().map(|name| (*name).to_owned()).collect();
+        let chosen = chosen(all(root.path())?, &wanted)?;
+        Ok(chosen.iter().map(ToString::to_string).collect())
     }
 
     #[test]
     fn modules_with_a_recipe_are_built_in_order() {
-        let folder = modules(&[
-            ("text", "[build]\n"),
-            ("bare", "# [build] no\n"),
-            ("calc", "a = 1\n[build]\nlang = \"rust\"\n"),
+        let root = repository(&[
+            ("modules/text", "[build]\n"),
+            ("modules/bare", "# [build] no\n"),
+            ("modules/calc", "a = 1\n[build]\nlang = \"rust\"\n"),
+            ("modules/examples/count_c", "[build]\n"),
         ]);
-        assert_eq!(chosen(folder.path(), &[]).unwrap(), ["calc", "text"]);
-        assert_eq!(chosen(folder.path(), &["text".into()]).unwrap(), ["text"]);
+        assert_eq!(
+            names(&root, &[]).unwrap(),
+            ["modules/calc", "modules/text", "modules/examples/count_c"]
+        );
+        assert_eq!(
+            names(&root, &["count_c"]).unwrap(),
+            ["modules/examples/count_c"]
+        );
     }
 
     #[test]
     fn an_unknown_name_is_answered_with_the_known_ones() {
-        let folder = modules(&[("text", "[build]\n"), ("calc", "[build]\n")]);
-        let refused = chosen(folder.path(), &["txt".into()])
-            .unwrap_err()
-            .to_string();
+        let root = repository(&[("modules/text", "[build]\n"), ("modules/calc", "[build]\n")]);
+        let refused = names(&root, &["txt"]).unwrap_err().to_string();
         assert!(
             refused.contains("\"txt\"") && refused.contains("calc, text"),
             "{refused}"

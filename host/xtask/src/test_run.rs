@@ -5,14 +5,14 @@ use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::SystemTime;
 
 use anyhow::{Result, bail};
 use clap::Args;
 
 use crate::local_model::{Choice, LocalModel, Model};
-use crate::modules::BUILT_ON_FIRST_USE;
+use crate::modules::Module;
 use crate::project::{self, Profile};
 use crate::{interrupt, modules, narrate};
 
@@ -59,31 +59,42 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 /// The modules are a workspace of their own; their logic is tested natively.
 fn modules_pass() -> Result<bool> {
     narrate::line("testing the modules' own logic");
-    let mut test = project::cargo();
-    test.arg("test").current_dir(modules::folder());
-    Ok(project::run(&mut test)?.success())
+    let mut rust = project::cargo();
+    rust.arg("test").current_dir(modules::folder());
+    let mut python = Command::new("python3");
+    python
+        .arg("python/test_app.py")
+        .current_dir(modules::folder());
+    let rust = project::run(&mut rust)?.success();
+    Ok(project::run(&mut python)?.success() && rust)
 }
 
 /// A failure is told but does not end the run: most tests do without, and those that do not will
 /// say so themselves.
 fn build_what_is_not_committed(toolhold: &Path) -> Result<()> {
-    let folder = modules::folder().join(BUILT_ON_FIRST_USE);
-    let component = folder.join(format!("{BUILT_ON_FIRST_USE}.wasm"));
-    let wit = project::root().join("wit");
-    if modified(&component)
-        .is_some_and(|built| built >= newest(&folder, &component).max(newest(&wit, &component)))
-    {
-        return Ok(());
-    }
-    narrate::line("building the Python interpreter module (about a minute, once)");
-    if let Err(error) = modules::build(toolhold, &project::root(), &[BUILT_ON_FIRST_USE.to_owned()])
-    {
+    let root = project::root();
+    for module in modules::all(&root)? {
+        if !module.is_built_on_first_use()? || is_fresh(&module, &root) {
+            continue;
+        }
+        narrate::line(&format!("{module} is not committed ready built"));
+        let Err(error) = modules::build(toolhold, &root, std::slice::from_ref(&module)) else {
+            continue;
+        };
         if interrupt::happened() {
             return Err(error);
         }
-        narrate::line(&format!("WITHOUT the Python module: {error:#}"));
+        narrate::line(&format!("WITHOUT {module}: {error:#}"));
     }
     Ok(())
+}
+
+/// Whether the component is there and younger than its source and the contract.
+fn is_fresh(module: &Module, root: &Path) -> bool {
+    let component = module.component(root);
+    let sources = [module.folder(root), root.join("wit")];
+    let newest = sources.iter().map(|folder| newest(folder, &component));
+    modified(&component).is_some_and(|built| newest.max().is_none_or(|source| built >= source))
 }
 
 /// When the last of the files below `folder` was changed, the component itself aside.
@@ -92,7 +103,11 @@ fn newest(folder: &Path, component: &Path) -> SystemTime {
     let times = entries.filter_map(|entry| {
         let path = entry.path();
         // What the build itself leaves behind is no source.
-        if path == component || entry.file_name() == "__pycache__" {
+        if path == component
+            || ["__pycache__", "node_modules"]
+                .iter()
+                .any(|made| entry.file_name() == *made)
+        {
             None
         } else if path.is_dir() {
             Some(newest(&path, component))

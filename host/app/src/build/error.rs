@@ -22,7 +22,7 @@ pub enum BuildError {
     },
 
     #[error(
-        "{path} does not say how to build its component: add\n[build]\nlanguage = \"rust\"  # or python, javascript",
+        "{path} does not say how to build its component: add\n[build]\nlanguage = \"rust\"  # or c, go, python, javascript, typescript",
         path = path.display()
     )]
     NoRecipe { path: PathBuf },
@@ -61,6 +61,36 @@ pub enum BuildError {
 
     #[error(transparent)]
     Command(#[from] Box<Failure>),
+
+    #[error(
+        "{path} compiled, but does not fit the world `{world}`: {reason}\nnext: export every function \
+         that the world in its WIT has, with the types it has there", path = path.display()
+    )]
+    World {
+        path: PathBuf,
+        world: String,
+        reason: String,
+    },
+
+    #[error(
+        "{path}: {compiler} {version} laid this module out in a way that is not known here; this is a \
+         fault of toolhold: please report it with the module", path = path.display()
+    )]
+    UnknownLayout {
+        path: PathBuf,
+        compiler: &'static str,
+        version: &'static str,
+    },
+
+    #[error(
+        "{path} is not what `[build.sources]` pins: its SHA-256 is {found} and {expected} was expected; \
+         nothing was compiled. Pin it anew only after you know why it changed", path = path.display()
+    )]
+    Digest {
+        path: PathBuf,
+        expected: String,
+        found: String,
+    },
 
     #[error(
         "cargo built {path} but no component came out: its Cargo.toml needs\n[lib]\ncrate-type = [\"cdylib\"]",

@@ -1,26 +1,19 @@
 //! JavaScript: `componentize-qjs` snapshots the source in QuickJS as a component.
 
-use std::fs;
 use std::path::Path;
 
-use super::command::Tool;
-use super::{BuildError, Job, toolchain};
+use super::npm::{self, NODE};
+use super::{BuildError, Job, bundle, toolchain};
 
 /// Pinned: how WIT types look in JavaScript is this version's.
 const VERSION: &str = "0.4.5";
 
-const NODE: Tool = Tool {
-    program: "node",
-    language: "javascript",
-    install: "install Node.js 20 or newer, then build again",
-};
-const NPM: Tool = Tool {
-    program: if cfg!(windows) { "npm.cmd" } else { "npm" },
-    ..NODE
-};
+const ADVICE: &str =
+    "mend what the log says about `module.js`: its top level runs once during the build";
 
 pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
-    let source = job.manifest.directory.join("module.js");
+    let directory = &job.manifest.directory;
+    let source = directory.join("module.js");
     if !source.is_file() {
         let advice = "a JavaScript module is a file `module.js` that exports `tools`; \
                       `toolhold new-module NAME --lang javascript` makes one";
@@ -29,9 +22,22 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
             advice,
         });
     }
-    let folder = toolchain::folder(job, "componentize-qjs", VERSION, |folder| {
-        install(job, folder)
-    })?;
+    // Packages are bundled: they come in forms that QuickJS's own resolver does not know.
+    if directory.join("package.json").is_file() {
+        let bundle = bundle::bundle(job, &source, ADVICE)?;
+        return componentize(job, &bundle.file, bundle.folder(), ADVICE);
+    }
+    componentize(job, &source, directory, ADVICE)
+}
+
+/// Makes the component of an ES module; `root` holds everything that it imports.
+pub fn componentize(
+    job: &Job<'_>,
+    source: &Path,
+    root: &Path,
+    advice: &'static str,
+) -> Result<(), BuildError> {
+    let folder = npm::tools(job, &[("componentize-qjs", VERSION)])?;
     let wit = toolchain::wit(job)?;
     job.compiling();
     job.publish(|component| {
@@ -42,32 +48,13 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
             .arg("--wit")
             .arg(&wit)
             .arg("--js")
-            .arg(&source)
+            .arg(source)
             .arg("--module-root")
-            .arg(&job.manifest.directory)
+            .arg(root)
             // `--sync`: the host does not speak the component model's async ABI. No `--stub-wasi`:
             // a stub traps, so that `Date.now()` would end the call; the host grants nothing anyway.
             .args(["--world", job.world(), "--sync", "--output"])
             .arg(component);
-        job.log.run(
-            &mut command,
-            NODE,
-            "mend what the log says about `module.js`: its top level runs once during the build",
-        )
+        job.log.run(&mut command, NODE, advice)
     })
-}
-
-fn install(job: &Job<'_>, folder: &Path) -> Result<(), BuildError> {
-    // Without a package of its own, npm would install into the nearest folder above that is one.
-    let package = folder.join("package.json");
-    fs::write(&package, "{ \"private\": true }\n").map_err(BuildError::io("write", &package))?;
-    let requirement = format!("componentize-qjs@{VERSION}");
-    job.log.run(
-        NPM.command()
-            .current_dir(folder)
-            .args(["install", "--no-audit", "--no-fund", "--save-exact"])
-            .arg(requirement),
-        NPM,
-        "check that npm reaches its registry (network, proxy, `npm config get registry`)",
-    )
 }

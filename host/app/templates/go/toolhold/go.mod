@@ -1,0 +1,3 @@
+module toolhold
+
+go 1.27

@@ -1,0 +1,7 @@
+module zip
+
+go 1.27
+
+require toolhold v0.0.0
+
+replace toolhold => ../../host/app/templates/go/toolhold

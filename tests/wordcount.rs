@@ -1,0 +1,128 @@
+//! One tool in six languages (`modules/examples/README.md`): the same cases for all.
+
+use serde_json::{Value, json};
+use support::sandbox::{call, kind, registry, repository};
+use toolhold_sandbox::{Output, Policy};
+
+const LANGUAGES: [&str; 6] = ["rust", "c", "go", "python", "javascript", "typescript"];
+
+/// Text, words, lines, characters, longest word.
+fn cases() -> Vec<(String, u64, u64, u64, String)> {
+    let case = |text: &str, words, lines, characters, longest: &str| {
+        (
+            text.to_owned(),
+            words,
+            lines,
+            characters,
+            longest.to_owned(),
+        )
+    };
+    vec![
+        case("", 0, 0, 0, ""),
+        case(" \t\n", 0, 1, 3, ""),
+        case("the quick brown fox", 4, 1, 19, "quick"),
+        case("a\r\nb", 2, 2, 4, "a"),
+        case("a\rb", 2, 1, 3, "a"),
+        case("one\n", 1, 1, 4, "one"),
+        case("\n\n", 0, 2, 2, ""),
+        // White space that some languages forget, and what some wrongly take for it.
+        case(
+            "a\u{85}b\u{a0}c\u{1680}d\u{2003}e\u{2028}f\u{2029}g\u{202f}h\u{205f}i\u{3000}j",
+            10,
+            1,
+            19,
+            "a",
+        ),
+        case(
+            "a\u{1c}b\u{1f}c\u{feff}d\u{200b}e\u{180e}f",
+            1,
+            1,
+            11,
+            "a\u{1c}b\u{1f}c\u{feff}d\u{200b}e\u{180e}f",
+        ),
+        case("a\u{0}b c", 2, 1, 5, "a\u{0}b"),
+        // Characters are scalar values; length is counted in them, not in bytes or UTF-16.
+        case("👩‍👩‍👧 e\u{301} é", 3, 1, 10, "👩‍👩‍👧"),
+        case("ééé abcd 😀😀😀", 3, 1, 12, "abcd"),
+        case("\"\\/\u{8}\u{c}\u{7f}", 2, 1, 6, "\"\\/\u{8}"),
+        (("x".repeat(1 << 20)), 1, 1, 1 << 20, "x".repeat(1 << 20)),
+        (
+            "ab\n".repeat(300_000),
+            300_000,
+            300_000,
+            900_000,
+            "ab".to_owned(),
+        ),
+    ]
+}
+
+async fn counts_as_agreed(language: &str) {
+    let name = format!("wordcount_{language}");
+    let folder = repository().join("modules/examples");
+    if !folder.join(&name).join(format!("{name}.wasm")).exists() {
+        eprintln!("SKIPPED: modules/examples/{name} is not built; `cargo xtask test` builds it");
+        return;
+    }
+    let registry = registry(Policy::default());
+    registry
+        .load_folder(&folder, Some(std::slice::from_ref(&name)), &|_| ())
+        .await
+        .expect("the folder is there");
+    assert!(registry.failures().is_empty(), "{:?}", registry.failures());
+
+    let tool = format!("{name}.count");
+    for (text, words, lines, characters, longest) in cases() {
+        let start: String = text.chars().take(20).collect();
+        let expected =
+            json!({"words": words, "lines": lines, "characters": characters, "longest": longest});
+        match call(&registry, &tool, json!({"text": text})).await.result {
+            Ok(Output::Value(found)) => assert!(found == expected, "{name}: {start:?}"),
+            other => panic!("{name}: {start:?} gave {other:?}"),
+        }
+    }
+    let told = registry.tool(&tool).expect("it has the tool");
+    let example = &told.examples[0];
+    let answered = call(&registry, &tool, example.arguments.clone()).await;
+    assert_eq!(
+        answered.result.expect("a value"),
+        Output::Value(example.output.clone()),
+        "{name}"
+    );
+    // The gate before the sandbox holds arguments against the schema; a module must not answer
+    // without it either.
+    let wrong = call(&registry, &tool, json!({"text": 1})).await;
+    assert_ne!(kind(&wrong), "ok", "{name}: {:?}", wrong.result);
+}
+
+#[tokio::test]
+async fn every_language_counts_alike() {
+    for language in LANGUAGES {
+        counts_as_agreed(language).await;
+    }
+}
+
+/// A model chooses by these texts, so they must not differ either.
+#[tokio::test]
+async fn every_language_describes_itself_alike() {
+    let registry = registry(Policy::default());
+    let folder = repository().join("modules/examples");
+    registry
+        .load_folder(&folder, None, &|_| ())
+        .await
+        .expect("the folder is there");
+    let told: Vec<_> = registry
+        .tools()
+        .into_iter()
+        .filter(|tool| tool.name.starts_with("wordcount_"))
+        .collect();
+    for tool in &told {
+        assert_eq!(tool.description, told[0].description, "{}", tool.name);
+        let text = |schema: &Value| schema.pointer("/properties/text/description").cloned();
+        assert_eq!(
+            text(&tool.input_schema),
+            Some(json!("The text to count in.")),
+            "{}",
+            tool.name
+        );
+    }
+}
