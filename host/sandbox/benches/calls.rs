@@ -19,123 +19,8 @@ use toolhold_sandbox::{
     Caller, Engine, EngineConfig, Invocation, Limits, Output, Policy, Registry,
 };
 
+mod bare;
 mod typed;
-
-mod bare {
-    //! The least that an embedding needs for the same call: pooling, fuel, epochs, WASI, the same
-    //! component and the same JSON, but no limits beyond fuel, no deadline, no capture, no report.
-
-    use wasmtime::component::{Component, HasSelf, Linker, ResourceTable};
-    use wasmtime::{
-        Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store,
-    };
-    use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
-
-    wasmtime::component::bindgen!({ path: "../../wit", world: "tool-module", exports: { default: async } });
-
-    pub struct State(WasiCtx, ResourceTable);
-
-    impl WasiView for State {
-        fn ctx(&mut self) -> WasiCtxView<'_> {
-            WasiCtxView {
-                ctx: &mut self.0,
-                table: &mut self.1,
-            }
-        }
-    }
-
-    // Python imports log and progress whether it uses them or not.
-    impl toolhold::module::types::Host for State {}
-    impl toolhold::module::log::Host for State {
-        fn write(&mut self, _: toolhold::module::log::Level, _: String) {}
-    }
-    impl toolhold::module::progress::Host for State {
-        fn report(&mut self, _: u64, _: u64, _: String) {}
-    }
-
-    pub fn config() -> Config {
-        let mut pool = PoolingAllocationConfig::new();
-        pool.total_component_instances(64)
-            .total_stacks(64)
-            .total_core_instances(1_280)
-            .total_memories(128)
-            .total_tables(256)
-            .max_component_instance_size(4 << 20)
-            .max_core_instances_per_component(64)
-            .max_memories_per_component(4)
-            .max_tables_per_component(16)
-            .max_memory_size(512 << 20)
-            .linear_memory_keep_resident(2 << 20)
-            .table_keep_resident(64 << 10)
-            .async_stack_keep_resident(16 << 10)
-            .pagemap_scan(Enabled::Auto)
-            .max_unused_warm_slots(16);
-        let mut config = Config::new();
-        config
-            .concurrency_support(false)
-            .epoch_interruption(true)
-            .consume_fuel(true)
-            .memory_guaranteed_dense_image_size(64 << 20)
-            .async_stack_zeroing(true)
-            .allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
-        config
-    }
-
-    pub struct Bare {
-        engine: Engine,
-        pre: ToolModulePre<State>,
-    }
-
-    impl Bare {
-        pub fn new(bytes: &[u8]) -> Self {
-            let engine = Engine::new(&config()).unwrap();
-            let mut linker = Linker::new(&engine);
-            wasmtime_wasi::p2::add_to_linker_async(&mut linker).unwrap();
-            // The modules of the bench import no more than these of the world.
-            toolhold::module::log::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| {
-                state
-            })
-            .unwrap();
-            toolhold::module::progress::add_to_linker::<State, HasSelf<State>>(
-                &mut linker,
-                |state| state,
-            )
-            .unwrap();
-            let component = Component::from_binary(&engine, bytes).unwrap();
-            let pre = ToolModulePre::new(linker.instantiate_pre(&component).unwrap()).unwrap();
-            Self { engine, pre }
-        }
-
-        pub async fn call(&self, tool: &str, arguments: &serde_json::Value) -> serde_json::Value {
-            let mut store = Store::new(
-                &self.engine,
-                State(WasiCtx::builder().build(), ResourceTable::new()),
-            );
-            store.set_fuel(10_000_000_000).unwrap();
-            store.set_epoch_deadline(1_000_000);
-            let instance = self.pre.instantiate_async(&mut store).await.unwrap();
-            let invocation = exports::toolhold::module::tools::Invocation {
-                id: "bench".into(),
-                tool: tool.into(),
-                arguments: arguments.to_string(),
-                context: Vec::new(),
-            };
-            let output = instance
-                .toolhold_module_tools()
-                .call_call(&mut store, &invocation)
-                .await
-                .unwrap();
-            match output.unwrap() {
-                exports::toolhold::module::tools::Output::Value(json) => {
-                    serde_json::from_str(&json).unwrap()
-                }
-                exports::toolhold::module::tools::Output::Message(_) => {
-                    unreachable!("the bench's tools return values")
-                }
-            }
-        }
-    }
-}
 
 /// A module of the repository with one cheap call.
 struct Case {
@@ -206,7 +91,7 @@ fn calls(c: &mut Criterion) {
         let Some(bytes) = component(case.module) else {
             continue;
         };
-        let bare = bare::Bare::new(&bytes);
+        let bare = bare::Bare::new(&bare::config(), &bytes);
         let ours = registry(cache(folder.path()));
         runtime
             .block_on(ours.load_bytes(case.module, bytes))

@@ -1,0 +1,48 @@
+//! What many calls, many modules and long calls cost: one table, every ratio measured side by side.
+//!
+//! `cargo bench -p toolhold-sandbox --bench capacity [-- SECTION…]`; about a minute. Latencies of
+//! single calls are in `calls`. The Python rows need `toolhold build modules/python` first.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a bench prints its table, and says so where it cannot go on"
+)]
+
+#[path = "../bare/mod.rs"]
+mod bare;
+mod crowd;
+mod head_of_line;
+mod image;
+mod interruption;
+mod measure;
+mod native;
+mod shelf;
+
+/// A part of the table and what measures it.
+type Section = (&'static str, fn());
+
+const SECTIONS: [Section; 6] = [
+    ("native", native::run),
+    ("crowd", crowd::run),
+    ("head-of-line", head_of_line::run),
+    ("interruption", interruption::run),
+    ("modules", shelf::run),
+    ("image", image::run),
+];
+
+fn main() {
+    if native::is_tool() {
+        return native::tool();
+    }
+    // Cargo passes `--bench`.
+    let wanted: Vec<_> = std::env::args()
+        .skip(1)
+        .filter(|argument| !argument.starts_with('-'))
+        .collect();
+    for (name, run) in SECTIONS {
+        if wanted.is_empty() || wanted.iter().any(|w| w == name) {
+            println!("\n{name}");
+            run();
+        }
+    }
+}
