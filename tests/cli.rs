@@ -130,7 +130,7 @@ fn inspect_shows_what_a_module_asks_for_and_has() {
         "files=notes:/data:rw",
     ]);
     assert!(
-        given.stdout.contains("notes as /data (ReadWrite)"),
+        given.stdout.contains("read, write and delete files in notes, which it sees as /data"),
         "{}",
         given.stdout
     );

@@ -117,7 +117,8 @@ fn events_come_in_order_and_the_journal_holds_the_same() {
         calls("calculator.evaluate", json!({"expression": "1+1"})),
         answers(json!("2")),
     ]));
-    let done = run(&host(), &endpoint, &["--json"]);
+    let host = host();
+    let done = run(&host, &endpoint, &["--json"]);
     assert_eq!(done.code, Some(0), "{done:?}");
     let events = events(&done);
     let mut kinds: Vec<_> = events
@@ -144,9 +145,7 @@ fn events_come_in_order_and_the_journal_holds_the_same() {
     let numbers: Vec<_> = events.iter().map(|e| e["seq"].as_u64().unwrap()).collect();
     assert_eq!(numbers, (0..events.len() as u64).collect::<Vec<_>>());
     let run = events[0]["run"].as_str().unwrap();
-    let state = support::host::binary()
-        .with_file_name("toolhold-test-state")
-        .join("state/runs");
+    let state = host.path().join(".state/runs");
     let journal = std::fs::read_to_string(state.join(format!("{run}.jsonl"))).expect("a journal");
     assert_eq!(journal, done.stdout);
 }

@@ -52,7 +52,7 @@ pub enum CallError {
     /// A directory that the module may write to is full.
     #[error("the directory holds all it may: {reason}; delete something or write less")]
     Quota { reason: String },
-    #[error("the module may be called {limit} times a minute; try again in {} s", retry_after.as_secs().max(1))]
+    #[error("the module may be called {limit} times a minute; try again in {} s", retry_after.as_secs() + 1)]
     Rate { limit: u64, retry_after: Duration },
     /// The module asked for something it was not granted.
     #[error("denied: {reason}")]

@@ -47,7 +47,8 @@ impl HostMonotonicClock for Monotonic {
     }
 
     fn now(&self) -> u64 {
-        nanos(rounded_down(self.start.elapsed(), self.precision))
+        // Never zero, which Go's runtime takes for a broken clock.
+        nanos(rounded_down(self.start.elapsed(), self.precision) + self.precision)
     }
 }
 

@@ -18,21 +18,21 @@ pub struct GrantArgs {
     /// The module's name.
     name: String,
     /// A directory: HOST[:GUEST[:rw]].
-    #[arg(long = "with-dir", value_name = "DIR")]
-    directories: Vec<String>,
+    #[arg(long, value_name = "DIR")]
+    with_dir: Vec<String>,
     /// The most bytes that the directories may hold.
-    #[arg(long, value_name = "BYTES", requires = "directories")]
+    #[arg(long, value_name = "BYTES", requires = "with_dir")]
     quota: Option<i64>,
     /// A variable: NAME=VALUE.
-    #[arg(long = "with-env", value_name = "VARIABLE")]
-    environment: Vec<String>,
+    #[arg(long, value_name = "VARIABLE")]
+    with_env: Vec<String>,
     /// Requests: [METHODS ]ORIGIN[/PATH], such as 'GET,POST https://api.example.com/v1'.
-    #[arg(long = "with-http", value_name = "REQUESTS")]
-    http: Vec<String>,
+    #[arg(long, value_name = "REQUESTS")]
+    with_http: Vec<String>,
     /// A secret for such requests: NAME=VARIABLE ORIGIN HEADER, such as
     /// 'key=API_KEY https://api.example.com Authorization'.
-    #[arg(long = "with-secret", value_name = "SECRET")]
-    secrets: Vec<String>,
+    #[arg(long, value_name = "SECRET")]
+    with_secret: Vec<String>,
     /// A directory of its own for every call, or with --keep for every session.
     #[arg(long)]
     scratch: bool,
@@ -43,8 +43,8 @@ pub struct GrantArgs {
     #[arg(long)]
     key_value: bool,
     /// A tool of another module, or all of a module's.
-    #[arg(long = "with-tool", value_name = "TOOL")]
-    tools: Vec<String>,
+    #[arg(long, value_name = "TOOL")]
+    with_tool: Vec<String>,
 }
 
 /// Writes the grants down, and approves the module with them if only they changed.
@@ -132,11 +132,11 @@ pub async fn revoke(config: &Config, name: &str) -> Result<Exit> {
 
 impl GrantArgs {
     fn is_empty(&self) -> bool {
-        self.directories.is_empty()
-            && self.environment.is_empty()
-            && self.http.is_empty()
-            && self.secrets.is_empty()
-            && self.tools.is_empty()
+        self.with_dir.is_empty()
+            && self.with_env.is_empty()
+            && self.with_http.is_empty()
+            && self.with_secret.is_empty()
+            && self.with_tool.is_empty()
             && !self.scratch
             && !self.key_value
     }
@@ -145,7 +145,7 @@ impl GrantArgs {
 /// Adds what the arguments give to what was given before.
 fn put(given: &mut Table, args: &GrantArgs, module: &Module) -> Result<()> {
     let asks = &module.manifest.grants;
-    for text in &args.directories {
+    for text in &args.with_dir {
         let mut value = directory(text);
         if let Value::Table(table) = &mut value {
             // Relative to where this is said, not to where it will be read.
@@ -160,24 +160,24 @@ fn put(given: &mut Table, args: &GrantArgs, module: &Module) -> Result<()> {
         }
         list(given, "directories")?.push(value);
     }
-    for text in &args.environment {
+    for text in &args.with_env {
         let Some((name, value)) = text.split_once('=') else {
             bail!("--with-env {text}: expected NAME=VALUE");
         };
         table(given, "environment")?.insert(name.into(), value.into());
     }
-    for text in &args.http {
+    for text in &args.with_http {
         let value = requests(text)?;
         list(given, "http")?.push(value);
     }
-    for text in &args.secrets {
+    for text in &args.with_secret {
         let value = secret(text)?;
         let name = value.get("name").cloned();
         let secrets = list(given, "secrets")?;
         secrets.retain(|other| other.get("name") != name.as_ref());
         secrets.push(value);
     }
-    for tool in &args.tools {
+    for tool in &args.with_tool {
         let tools = list(given, "tools")?;
         if !tools.iter().any(|known| known.as_str() == Some(tool)) {
             tools.push(tool.as_str().into());
