@@ -116,9 +116,9 @@ async fn a_module_can_run_without_fuel() {
 
 fn compiling(change: impl FnOnce(&mut CompilerProcess)) -> Registry {
     let mut process = CompilerProcess {
-        program: binary().to_owned(),
+        program: binary(),
         arguments: vec!["compile-component".into()],
-        timeout: Duration::from_secs(60),
+        timeout: Duration::from_mins(1),
         memory_bytes: 2 << 30,
     };
     change(&mut process);
@@ -169,9 +169,9 @@ async fn the_compiler_is_stopped_in_time_and_memory() {
 fn many_functions() -> String {
     let body =
         "(local.set 0 (i32.add (local.get 0) (i32.mul (local.get 0) (i32.const 7))))".repeat(200);
-    let functions: String = (0..2_000)
-        .map(|n| format!("(func $f{n} (param i32) (result i32) {body} (local.get 0))\n"))
-        .collect();
+    let functions = (0..2_000).fold(String::new(), |all, n| {
+        all + &format!("(func $f{n} (param i32) (result i32) {body} (local.get 0))\n")
+    });
     format!(
         "(component (core module $m {functions} (func (export \"f\")))
            (core instance $i (instantiate $m))

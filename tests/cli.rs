@@ -130,7 +130,9 @@ fn inspect_shows_what_a_module_asks_for_and_has() {
         "files=notes:/data:rw",
     ]);
     assert!(
-        given.stdout.contains("read, write and delete files in notes, which it sees as /data"),
+        given
+            .stdout
+            .contains("read, write and delete files in notes, which it sees as /data"),
         "{}",
         given.stdout
     );

@@ -138,7 +138,7 @@ fn file_name(key: &str) -> Result<String, KeyValueError> {
 
 fn key_of(name: &str) -> Option<String> {
     let bytes = name.as_bytes();
-    if bytes.is_empty() || bytes.len() % 2 != 0 {
+    if bytes.is_empty() || !bytes.len().is_multiple_of(2) {
         return None;
     }
     let bytes = bytes

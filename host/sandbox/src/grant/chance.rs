@@ -77,6 +77,6 @@ mod tests {
         };
         std::thread::sleep(Duration::from_millis(3));
         let now = monotonic.now();
-        assert!(now >= 3_000_000 && now % 1_000_000 == 0, "{now}");
+        assert!(now >= 3_000_000 && now.is_multiple_of(1_000_000), "{now}");
     }
 }

@@ -109,6 +109,10 @@ impl Default for Clocks {
 }
 
 impl Clocks {
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde's skip_serializing_if gives a reference"
+    )]
     fn is_default(&self) -> bool {
         *self == Self::default()
     }

@@ -31,13 +31,16 @@ impl Storage {
     }
 }
 
+/// The budgets of directories, by guest path.
+pub(crate) type Quotas = HashMap<String, Arc<Quota>>;
+
 /// What all calls of one module share: checked directories and their quotas.
 #[derive(Debug, Default)]
 pub(crate) struct Prepared {
     pub grant: Grant,
     module: String,
     pub egress: Arc<Egress>,
-    quotas: HashMap<String, Arc<Quota>>,
+    quotas: Quotas,
     scratch_root: Option<PathBuf>,
     /// One budget for each session directory in use; a call's own directory has its own.
     scratch_quotas: Mutex<HashMap<PathBuf, Arc<Quota>>>,
@@ -106,7 +109,7 @@ impl Prepared {
         &self,
         caller: Caller<'_>,
         wasi: &mut WasiCtxBuilder,
-    ) -> wasmtime::Result<(HashMap<String, Arc<Quota>>, Option<Scratch>)> {
+    ) -> wasmtime::Result<(Quotas, Option<Scratch>)> {
         chance::apply(self.grant.clocks, self.grant.randomness, wasi);
         for (name, value) in &self.grant.environment {
             wasi.env(name, value);

@@ -109,7 +109,7 @@ pub fn inspect(module: &Module, json: bool) -> Result<Exit> {
     let standing = module.standing();
     match &standing {
         Standing::Trusted => {
-            println!("  everything is trusted here (modules.approval = \"never\")")
+            println!("  everything is trusted here (modules.approval = \"never\")");
         }
         Standing::Approved => println!("  approved as it is"),
         Standing::Pending { .. } => {
