@@ -28,7 +28,12 @@ pub struct Arguments {
 
 /// Where modules are: those that ship, the same tool in every language, and components that know
 /// nothing of Toolhold.
-const PLACES: [&str; 3] = ["modules", "modules/examples", "tests/components"];
+const PLACES: [&str; 4] = [
+    "modules",
+    "modules/examples",
+    "tests/components",
+    "host/hostile",
+];
 
 /// A module's folder, relative to the repository.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

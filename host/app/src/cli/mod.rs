@@ -165,6 +165,10 @@ pub fn main() -> ExitCode {
         };
     }
     let outcome = tokio::runtime::Builder::new_multi_thread()
+        // Look for events after every other task: a spinning guest holds its thread for a tick of
+        // the epoch each time, and at the default of 61 a benign call waited for 61 of them
+        // (`cargo bench -p toolhold-sandbox --bench capacity`).
+        .event_interval(2)
         .enable_all()
         .build()
         .map_err(anyhow::Error::from)
