@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, Thread};
 use std::time::Duration;
 use wasmtime::component::Linker;
@@ -97,8 +97,9 @@ struct Family {
     config: EngineConfig,
     admission: Arc<Admission>,
     rate: Rate,
-    /// There are few: stack sizes are powers of two.
-    siblings: Mutex<HashMap<Variant, Engine>>,
+    /// There are few: stack sizes are powers of two. Each is kept by the modules that use it; this
+    /// must not, because they hold the family.
+    siblings: Mutex<HashMap<Variant, Weak<Inner>>>,
 }
 
 /// The smallest and the largest stack a call may have.
@@ -165,11 +166,11 @@ impl Engine {
             .siblings
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if let Some(sibling) = siblings.get(&variant) {
-            return Ok(sibling.clone());
+        if let Some(inner) = siblings.get(&variant).and_then(Weak::upgrade) {
+            return Ok(Self { inner });
         }
         let sibling = Self::build(variant, family.clone())?;
-        siblings.insert(variant, sibling.clone());
+        siblings.insert(variant, Arc::downgrade(&sibling.inner));
         Ok(sibling)
     }
 

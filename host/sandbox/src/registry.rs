@@ -218,6 +218,12 @@ impl Registry {
     pub async fn load_bytes(&self, name: &str, bytes: Vec<u8>) -> Result<(), LoadError> {
         let origin = format!("memory:{name}");
         let _turn = self.shared.loading.lock().await;
+        if self.shared.shelf().holds(&origin) {
+            return Err(LoadError::Duplicate {
+                name: name.to_owned(),
+                holder: origin,
+            });
+        }
         let module = self
             .shared
             .load_component(name, &origin, bytes, &|_| ())

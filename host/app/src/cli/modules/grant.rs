@@ -10,8 +10,9 @@ use crate::config::Config;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use std::path::Path;
+use std::sync::Arc;
 use toml::{Table, Value};
-use toolhold_sandbox::{Approval, Module, Standing};
+use toolhold_sandbox::{Approval, Module, Registry, Standing};
 
 #[derive(Debug, Args)]
 pub struct GrantArgs {
@@ -49,25 +50,27 @@ pub struct GrantArgs {
 
 /// Writes the grants down, and approves the module with them if only they changed.
 pub async fn grant(config: &Config, args: &GrantArgs) -> Result<Exit> {
-    let before = load(config, Some(&args.name)).await?;
-    let then = module(&before, &args.name)?;
-    let path = config.grants_file();
-    let mut file = read(&path)?;
-    let given = entry(&mut file, &args.name)?;
-    let nothing = given.len();
-    put(given, args, &then)?;
-    if given.len() == nothing && args.is_empty() {
+    if args.is_empty() {
         bail!(
             "nothing to grant: name it, such as --with-dir ./notes:/data:rw or --scratch; \
              `toolhold modules inspect {}` says what it asks for",
             args.name
         );
     }
+    let then = module(&load(config, Some(&args.name)).await?, &args.name)?;
+    let path = config.grants_file();
+    let mut file = read(&path)?;
+    let before = file.clone();
+    put(entry(&mut file, &args.name)?, args, &then)?;
     write(&path, &file)?;
-
-    let config = config.again()?;
-    let registry = load(&config, Some(&args.name)).await?;
-    let now = module(&registry, &args.name)?;
+    let (registry, now) = match again(config, &args.name).await {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            // What cannot be given is not kept: the module would be gone until somebody mends it.
+            write(&path, &before)?;
+            return Err(error);
+        }
+    };
     println!("{} may", bold(&now.name));
     for sentence in now.grant().sentences() {
         println!("  {}", plain(&sentence));
@@ -96,6 +99,21 @@ pub async fn grant(config: &Config, args: &GrantArgs) -> Result<Exit> {
         Standing::Approved | Standing::Trusted => {}
     }
     Ok(Exit::Ok)
+}
+
+/// The module as it is with what was written down.
+async fn again(config: &Config, name: &str) -> Result<(Registry, Arc<Module>)> {
+    let config = config.again()?;
+    let registry = load(&config, Some(name)).await?;
+    if let Some(module) = registry.module(name) {
+        return Ok((registry, module));
+    }
+    let failures = registry.failures();
+    let reason = failures.first().map_or_else(
+        || "the module is gone".to_owned(),
+        |failed| plain(&failed.error.to_string()),
+    );
+    bail!("this cannot be granted: {reason}")
 }
 
 /// Takes back what `grant` gave, and the approval with it.
