@@ -28,6 +28,11 @@ async fn foreign(name: &str, grant: Grant) -> Option<Registry> {
         .await
         .expect("the folder is there");
     assert!(registry.failures().is_empty(), "{:?}", registry.failures());
+    let init = format!("{name}.init");
+    assert!(
+        registry.tool(&init).is_none(),
+        "the runtime's own door is no tool"
+    );
     assert_eq!(
         registry.module(name).expect("loaded").kind,
         ModuleKind::TypedExports

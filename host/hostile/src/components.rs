@@ -4,8 +4,8 @@
 use crate::attack::Fault;
 use std::fmt::Write as _;
 
-/// The guest that does what it is told: `guest/`, built by `toolhold build host/hostile/guest`.
-pub const ATTACKER: &[u8] = include_bytes!("../guest/attacker.wasm");
+/// The guest that does what it is told: `guest/`, built by `toolhold build host/hostile/attacker`.
+pub const ATTACKER: &[u8] = include_bytes!("../attacker/attacker.wasm");
 
 /// The guest that fetches, written for any host of wasi:http.
 pub const FETCHER: &[u8] = include_bytes!("../../../tests/components/fetch/fetch.wasm");

@@ -158,6 +158,13 @@ fn listed(engine: &Engine, component: &Component) -> Vec<Export> {
     out
 }
 
+/// The parameters of the `init` that componentize-py and componentize-qjs export beside what the
+/// author wrote: they call it once, while they make the component.
+const STARTERS: [&[&str]; 2] = [
+    &["app-name", "symbols", "stub-wasi"],
+    &["shim", "script", "entry-path", "disable-gc"],
+];
+
 impl Export {
     fn shown(&self) -> String {
         let interface = self.interface.as_deref();
@@ -176,6 +183,12 @@ impl Export {
         if self.func.async_() {
             return Err(
                 "it is an async function of the component model, which this host does not run yet; export it without async".into(),
+            );
+        }
+        let names: Vec<_> = self.func.params().map(|(name, _)| name).collect();
+        if self.name == "init" && STARTERS.contains(&names.as_slice()) {
+            return Err(
+                "it is how the language's runtime was started when the component was made".into(),
             );
         }
         let mut reader = Reader::new(&self.resources);

@@ -12,7 +12,12 @@ use super::Module;
 use crate::{narrate, project};
 
 /// What is copied: the modules, and the interface that their bindings are made from.
-const SOURCES: [&str; 4] = ["modules", "tests/components", "host/hostile/guest", "wit"];
+const SOURCES: [&str; 4] = [
+    "modules",
+    "tests/components",
+    "host/hostile/attacker",
+    "wit",
+];
 
 pub fn committed(toolhold: &Path, modules: Vec<Module>) -> Result<()> {
     let mut committed = Vec::new();
