@@ -117,7 +117,7 @@ impl Approval {
             return vec![Change {
                 what: "its approval was revoked".into(),
                 before: None,
-                after: Some(now.digest.clone()),
+                after: None,
             }];
         }
         if self.digest != now.digest {

@@ -100,6 +100,7 @@ fn show(changes: &[Change]) {
                     );
                 }
             }
+            (None, None) => println!("  {what}"),
             (None, after) => {
                 println!("  {what} is new");
                 for line in plain(after.as_deref().unwrap_or_default()).lines() {
