@@ -180,3 +180,43 @@ async fn a_ledger_in_javascript_takes_records_variants_and_flags() {
         "arguments"
     );
 }
+
+#[tokio::test]
+async fn a_tariff_in_typescript_takes_options_and_tuples() {
+    let Some(registry) = foreign("tariff", Grant::default()).await else {
+        return;
+    };
+    let price = |parcel: Value, by: Value| json!({ "parcel": parcel, "by": by });
+    assert_eq!(
+        value(
+            &registry,
+            "tariff.price",
+            price(
+                json!({ "grams": 1200, "insured": 10_000 }),
+                json!({ "express": 2 })
+            )
+        )
+        .await,
+        json!({ "cents": 2289, "parts": [["weight", 239], ["express", 2000], ["insurance", 50]] })
+    );
+    assert_eq!(
+        value(
+            &registry,
+            "tariff.price",
+            price(json!({ "grams": 250 }), json!("letter"))
+        )
+        .await,
+        json!({ "cents": 131, "parts": [["weight", 131]] })
+    );
+    let heavy = price(json!({ "grams": 40_000 }), json!("letter"));
+    let report = call(&registry, "tariff.price", heavy).await;
+    let text = report.result.expect_err("too heavy").to_string();
+    assert!(text.contains("31500 grams"), "{text}");
+    let tool = registry.tool("tariff.price").expect("it is a tool");
+    assert!(
+        tool.description
+            .starts_with("What it costs to send a parcel"),
+        "the build kept the author's words: {}",
+        tool.description
+    );
+}

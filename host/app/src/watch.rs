@@ -37,7 +37,11 @@ impl Watch {
             .with_context(|| format!("{} cannot be watched", folder.display()))?;
         // One note is enough: whoever reads it looks at everything.
         let (note, changes) = mpsc::channel(1);
-        let watcher = notify::recommended_watcher(move |_| {
+        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            // Looking at the folder is no change of it; we look at it ourselves.
+            if event.is_ok_and(|event| event.kind.is_access()) {
+                return;
+            }
             // Full: a note is waiting already.
             let _ = note.try_send(());
         })

@@ -17,11 +17,16 @@ pub async fn watch(config: &Config) -> Result<Exit> {
     list::list(&registry, false)?;
     let mut changes = Watch::start(config)?;
     eprintln!("{}", dim("watching; Ctrl-C ends it"));
+    let mut told = troubles(&registry);
     loop {
         tokio::select! {
             () = changes.changed() => {
                 host::load(&registry, config, None, &say).await?;
-                tell_failures(&registry);
+                let now = troubles(&registry);
+                for trouble in now.iter().filter(|trouble| !told.contains(trouble)) {
+                    eprintln!("{trouble}");
+                }
+                told = now;
             }
             _ = tokio::signal::ctrl_c() => return Ok(Exit::Interrupted),
         }
@@ -43,20 +48,18 @@ fn tell(event: &LoadEvent) {
     }
 }
 
-fn tell_failures(registry: &Registry) {
-    for failed in registry.failures() {
+/// What could not be loaded, and what may not run.
+fn troubles(registry: &Registry) -> Vec<String> {
+    let failures = registry.failures();
+    let failed = failures.iter().map(|failed| {
         let text = format!("{}: {}", failed.origin, failed.error);
-        eprintln!("{} {}", bad("left out:"), plain(&text));
-    }
-    for module in registry.modules() {
+        format!("{} {}", bad("left out:"), plain(&text))
+    });
+    let modules = registry.modules();
+    let disabled = modules.iter().filter_map(|module| {
         let standing = module.standing();
-        if !standing.may_run() {
-            println!(
-                "{} {}: {}",
-                warn("disabled:"),
-                module.slot,
-                plain(&standing.reason())
-            );
-        }
-    }
+        let reason = plain(&standing.reason());
+        (!standing.may_run()).then(|| format!("{} {}: {reason}", warn("disabled:"), module.slot))
+    });
+    failed.chain(disabled).collect()
 }
