@@ -3,15 +3,16 @@
 //! WASI has no quotas, and a file system seldom has them for a folder. So what a guest adds is counted
 //! as it is written, against what the directory held when it was last measured. Counting only ever
 //! adds (a file that is truncated and written again counts twice), so before saying no the directory
-//! is measured anew, and what was admitted but is not on the disk yet counts beside it. All calls of a
-//! module that write to a directory share one count.
+//! is measured anew, and what was admitted but is not on the disk yet counts beside it. All calls of
+//! all modules of this process that write to a directory share one count.
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
 
@@ -26,9 +27,32 @@ const MAX_ENTRIES: u64 = 100_000;
 pub struct Quota {
     root: PathBuf,
     limit: u64,
+    ledger: Arc<Ledger>,
+}
+
+/// What is known of one directory, by all who were granted it.
+#[derive(Debug, Default)]
+struct Ledger {
     count: Mutex<Count>,
     /// Counts what was admitted and is not known to be on the disk yet. Shared with every [`Taken`].
     unwritten: Arc<AtomicU64>,
+}
+
+/// By canonical path; those that nobody uses any more are swept when one is added.
+static LEDGERS: LazyLock<Mutex<HashMap<PathBuf, Weak<Ledger>>>> = LazyLock::new(Mutex::default);
+
+impl Ledger {
+    fn of(root: &Path) -> Arc<Self> {
+        let path = root.canonicalize().unwrap_or_else(|_| root.to_owned());
+        let mut ledgers = LEDGERS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ledger) = ledgers.get(&path).and_then(Weak::upgrade) {
+            return ledger;
+        }
+        ledgers.retain(|_, ledger| ledger.strong_count() > 0);
+        let ledger = Arc::<Self>::default();
+        ledgers.insert(path, Arc::downgrade(&ledger));
+        ledger
+    }
 }
 
 #[derive(Debug, Default)]
@@ -88,8 +112,7 @@ impl Quota {
         Self {
             root: root.to_owned(),
             limit,
-            count: Mutex::default(),
-            unwritten: Arc::default(),
+            ledger: Ledger::of(root),
         }
     }
 
@@ -105,7 +128,7 @@ impl Quota {
         // What is unwritten now, and what is admitted meanwhile, the measurement may miss.
         let (unwritten, admitted) = {
             let count = self.count();
-            (self.unwritten.load(Ordering::SeqCst), count.admitted)
+            (self.ledger.unwritten.load(Ordering::SeqCst), count.admitted)
         };
         let measured = measure(&self.root).map_err(|_| Full { limit: self.limit })?;
         let mut count = self.count();
@@ -126,16 +149,19 @@ impl Quota {
         };
         count.used = Some(total);
         count.admitted = count.admitted.wrapping_add(bytes);
-        self.unwritten.fetch_add(bytes, Ordering::SeqCst);
+        self.ledger.unwritten.fetch_add(bytes, Ordering::SeqCst);
         Ok(Taken {
             bytes,
-            unwritten: self.unwritten.clone(),
+            unwritten: self.ledger.unwritten.clone(),
             written: false,
         })
     }
 
     fn count(&self) -> MutexGuard<'_, Count> {
-        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ledger
+            .count
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -194,6 +220,18 @@ mod tests {
         assert!(quota.take(20_000).is_err());
         first.written();
         quota.take(20_000).unwrap().written();
+    }
+
+    #[test]
+    fn two_grants_of_a_directory_count_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let one = Quota::new(folder.path(), 10_000);
+        let other = Quota::new(&folder.path().join("."), 10_000);
+        let held = one.take(8_000).unwrap();
+        assert!(other.take(8_000).is_err());
+        held.written();
+        // Nothing came of it after all, which the next measurement sees.
+        other.take(8_000).unwrap().written();
     }
 
     #[test]
