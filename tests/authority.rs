@@ -146,3 +146,22 @@ fn a_wrong_grant_says_what_is_wrong() {
         assert_eq!(host.run(&["modules", "inspect", "files"]).code, Some(0));
     }
 }
+
+/// One module whose secret is not there does not take the others with it.
+#[test]
+fn a_secret_that_is_missing_is_its_modules_fault_alone() {
+    let host = Host::new();
+    host.ship("calculator").ship("files").write(
+        "toolhold.toml",
+        "[module.files]\nsecrets = [{ name = \"key\", origin = \"https://api.example.com\", \
+         place = { header = { name = \"Authorization\" } }, env = \"NOBODY_SET_THIS\" }]\n",
+    );
+    let listed = host.run(&["modules", "list"]);
+    assert_eq!(listed.code, Some(0), "{listed:?}");
+    assert!(listed.stdout.contains("calculator.evaluate"), "{listed:?}");
+    assert!(!listed.stdout.contains("files.read"), "{listed:?}");
+    assert!(
+        listed.stderr.contains("NOBODY_SET_THIS is not set"),
+        "{listed:?}"
+    );
+}

@@ -14,7 +14,7 @@ use toolhold_sandbox::{Engine, LoadError, LoadEvent, Policy, Registry, Trust};
 pub fn registry(config: &Config) -> Result<Registry> {
     let engine =
         Engine::new(config.engine()).context("the WebAssembly engine could not be started")?;
-    let policy = config.policy()?;
+    let policy = config.policy();
     let storage = policy.storage.clone();
     tokio::task::spawn_blocking(move || storage.sweep());
     Ok(Registry::new(engine, cache(config), policy))
@@ -26,7 +26,7 @@ pub fn trusting_registry(config: &Config) -> Result<Registry> {
         Engine::new(config.engine()).context("the WebAssembly engine could not be started")?;
     let policy = Policy {
         trust: Trust::All,
-        ..config.policy()?
+        ..config.policy()
     };
     Ok(Registry::new(engine, cache(config), policy))
 }

@@ -91,7 +91,7 @@ async fn lookup_by_a_request(lab: &Lab) -> Result<String, Fault> {
 }
 
 /// Hosts that mean this machine, its network, or the cloud's metadata service.
-const FORBIDDEN: [&str; 64] = [
+pub const FORBIDDEN: [&str; 64] = [
     "127.0.0.1",
     "127.1",
     "127.0.1",

@@ -41,6 +41,7 @@ mod trust;
 mod web;
 
 pub use attack::{Attack, Fault, Outcome, Verdict, run};
+pub use egress::FORBIDDEN;
 pub use lab::{Lab, Scale};
 
 /// Rows of THREATS.md that try other parts of Toolhold than the sandbox, and where they are tried.

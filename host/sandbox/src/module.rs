@@ -2,10 +2,10 @@
 
 use crate::approval::Standing;
 use crate::bindings::{ToolModulePre, types};
-use crate::cache::{self, Cache};
+use crate::cache::Cache;
 use crate::call::Terms;
 use crate::call::{self, Answer, CallReport, Counter, Errand, Invocation};
-use crate::compile;
+use crate::code;
 use crate::counters::{Counters, Tally};
 use crate::docs::{DocsSource, wit};
 use crate::egress::Resolve;
@@ -28,7 +28,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use wasmtime::component::{Component, InstancePre};
+use wasmtime::component::InstancePre;
 
 /// The export that makes a component a module of the tool world, up to its patch version.
 const TOOL_WORLD: &str = "toolhold:module/tools@0.1.";
@@ -206,11 +206,11 @@ impl Module {
         } = source;
         let engine = &engine.variant(Variant::of(&limits))?;
         let granted = Prepared::new(&name, grant, &storage, resolver)?;
-        check_header(&bytes)?;
+        code::check_header(&bytes)?;
         let size = bytes.len() as u64;
         let bytes = Arc::new(bytes);
-        let (component, digest) = compiled(engine, cache, bytes.clone(), compiling).await?;
-        within_limits(&component, &limits)?;
+        let (component, digest) = code::compiled(engine, cache, bytes.clone(), compiling).await?;
+        code::within_limits(&component, &limits)?;
 
         let ty = component.component_type();
         let imports = ty
@@ -413,107 +413,9 @@ impl Module {
     }
 }
 
-/// Refuses a component that could never start, and says which limit would have to be raised.
-fn within_limits(component: &Component, limits: &Limits) -> Result<(), LoadError> {
-    let Some(needs) = component.resources_required() else {
-        return Ok(());
-    };
-    for (what, name, needed, limit) in [
-        (
-            "bytes in its first memory",
-            "memory_bytes",
-            needs.max_initial_memory_size.unwrap_or_default(),
-            limits.memory_bytes,
-        ),
-        (
-            "memories",
-            "memories",
-            needs.num_memories.into(),
-            limits.memories,
-        ),
-        ("tables", "tables", needs.num_tables.into(), limits.tables),
-        (
-            "elements in its first table",
-            "table_elements",
-            needs.max_initial_table_size.unwrap_or_default(),
-            limits.table_elements,
-        ),
-    ] {
-        if needed > limit {
-            return Err(LoadError::Limits {
-                reason: format!("{needed} {what}, and its limit {name} is {limit}"),
-            });
-        }
-    }
-    Ok(())
-}
-
 /// An errand was answered by another errand's answer: a mistake of ours, never of a guest's.
 pub(crate) fn mismatched() -> CallError {
     CallError::Host {
         reason: "the answer does not belong to the question".into(),
     }
-}
-
-/// Says what a file is before the compiler would say that it is not Wasm.
-fn check_header(bytes: &[u8]) -> Result<(), LoadError> {
-    let not = |reason: &str| {
-        Err(LoadError::NotAComponent {
-            reason: reason.into(),
-        })
-    };
-    if wasmtime::Engine::detect_precompiled(bytes).is_some() || bytes.starts_with(b"\x7fELF") {
-        return Err(LoadError::Precompiled);
-    }
-    match bytes.get(..8) {
-        Some(b"\0asm\x0d\0\x01\0") => Ok(()),
-        Some(b"\0asm\x01\0\0\0") => not(
-            "it is a core module; build for the target wasm32-wasip2, or wrap it with `wasm-tools component new`",
-        ),
-        Some([b'\0', b'a', b's', b'm', ..]) => not("it is of a version this host does not know"),
-        None if bytes.is_empty() => not("the file is empty"),
-        _ => not("it does not begin with the Wasm header"),
-    }
-}
-
-/// The component's code, from the cache or from the compiler. Both run off the async threads, and
-/// compilations one after the other: the compiler uses all cores by itself.
-async fn compiled(
-    engine: &Engine,
-    cache: Option<&Cache>,
-    bytes: Arc<Vec<u8>>,
-    compiling: &(dyn Fn() + Sync),
-) -> Result<(Component, Digest), LoadError> {
-    static COMPILER: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(1);
-    let lost = |error: tokio::task::JoinError| LoadError::Compile {
-        reason: error.to_string(),
-    };
-
-    let (cached, digest) = {
-        let (engine, cache, bytes) = (engine.clone(), cache.cloned(), bytes.clone());
-        tokio::task::spawn_blocking(move || {
-            let digest = Digest::of(&bytes);
-            (cache.and_then(|cache| cache.load(&engine, &digest)), digest)
-        })
-        .await
-        .map_err(lost)?
-    };
-    if let Some(component) = cached {
-        return Ok((component, digest));
-    }
-    let _turn = COMPILER.acquire().await;
-    compiling();
-    let artefact = compile::compile(engine, bytes).await?;
-    let (engine, cache) = (engine.clone(), cache.cloned());
-    let component = tokio::task::spawn_blocking(move || {
-        if let Some(cache) = cache
-            && let Err(error) = cache.store(&engine, &digest, artefact.bytes())
-        {
-            tracing::warn!(%digest, %error, "the compiled component could not be cached");
-        }
-        cache::adopt(&engine, &artefact)
-    })
-    .await
-    .map_err(lost)??;
-    Ok((component, digest))
 }

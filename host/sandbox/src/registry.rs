@@ -7,65 +7,19 @@
 use crate::approval::{Approval, ApprovedBy, Change, Standing, Trust};
 use crate::cache::Cache;
 use crate::call::{CallReport, Invocation};
-use crate::egress::{Resolve, SystemResolver};
 use crate::engine::Engine;
 use crate::error::{CallError, LoadError};
 use crate::folder::{self, Candidate, Files, Stamp};
-use crate::grant::{Grant, Storage};
-use crate::limits::{Limits, LimitsRequest};
+use crate::grant::Grant;
 use crate::manifest::Manifest;
 use crate::module::{Module, Source, ToolSpec};
 use crate::peers::Peers;
+use crate::policy::Policy;
 use crate::shelf::{FailedModule, Shelf, Slot};
 use futures_util::stream::{self, StreamExt as _};
-use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
-
-/// What the operator decided about modules.
-#[derive(Debug, Clone)]
-pub struct Policy {
-    /// What a module gets that asks for nothing.
-    pub limits: Limits,
-    /// The most a module can get by asking.
-    pub ceiling: Limits,
-    /// Larger files are refused before they are read.
-    pub max_component_bytes: u64,
-    /// Whether modules need approval.
-    pub trust: Trust,
-    pub storage: Storage,
-    /// Who is asked for the addresses of the hosts that modules send to.
-    pub resolver: Arc<dyn Resolve>,
-    /// Decisions for single modules, by name.
-    pub modules: HashMap<String, ModulePolicy>,
-}
-
-impl Default for Policy {
-    fn default() -> Self {
-        Self {
-            limits: Limits::default(),
-            ceiling: Limits::default_ceiling(),
-            // A Python component has 28 MB; a hundred is an attack or a mistake.
-            max_component_bytes: 64 << 20,
-            trust: Trust::All,
-            storage: Storage::default(),
-            resolver: Arc::new(SystemResolver),
-            modules: HashMap::new(),
-        }
-    }
-}
-
-/// What the operator decided about one module.
-#[derive(Debug, Clone, Default)]
-pub struct ModulePolicy {
-    /// Limits that replace the defaults and what the module asked for; not bound by the ceiling.
-    pub limits: LimitsRequest,
-    pub grant: Grant,
-    /// The grant was given for this process only, by the person who started it: it is not compared
-    /// with what was approved.
-    pub one_off: bool,
-}
 
 /// What loading is doing, for progress bars and logs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -374,7 +328,7 @@ impl Shared {
         };
         if !module.may_run() {
             // Somebody may have approved it since, in another process.
-            self.reconsider().await;
+            self.judge(vec![module.clone()]).await;
         }
         let peers = Peers::new(self, &module.grant().tools, invocation, depth);
         module.call(&tool, invocation, peers).await
@@ -448,6 +402,9 @@ impl Shared {
             });
         }
         let own = policy.modules.get(&files.name).cloned().unwrap_or_default();
+        if let Some(reason) = own.fault {
+            return Err(LoadError::Grant { reason });
+        }
         let limits = policy
             .limits
             .granted(&files.manifest.limits, &policy.ceiling)

@@ -5,7 +5,7 @@ use crate::fetch;
 use etcetera::BaseStrategy as _;
 use secrecy::SecretString;
 use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toolhold_agent::{Contract, Settings, Shape};
@@ -260,20 +260,22 @@ impl Config {
         }
     }
 
-    /// # Errors
-    /// If a secret that a module was granted cannot be read.
-    pub fn policy(&self) -> Result<Policy, ConfigError> {
-        let mut modules = HashMap::new();
-        for (name, table) in &self.module {
+    pub fn policy(&self) -> Policy {
+        let decided = self.module.iter().map(|(name, table)| {
+            let (grant, fault) = match table.grant() {
+                Ok(grant) => (grant, None),
+                Err(reason) => (Grant::default(), Some(reason)),
+            };
             let policy = ModulePolicy {
                 limits: table.limits.clone(),
-                grant: table.grant(name)?,
+                grant,
                 one_off: self.one_off.contains(name),
+                fault,
             };
-            modules.insert(name.clone(), policy);
-        }
+            (name.clone(), policy)
+        });
         let kept = self.state_folder().join("modules");
-        Ok(Policy {
+        Policy {
             limits: Limits::default().overridden(&self.limits),
             ceiling: Limits::default_ceiling().overridden(&self.ceiling),
             max_component_bytes: self.modules.max_component_bytes,
@@ -288,9 +290,9 @@ impl Config {
                 scratch: Some(kept.join("scratch")),
                 key_value: Some(kept.join("key-value")),
             },
-            modules,
+            modules: decided.collect(),
             ..Policy::default()
-        })
+        }
     }
 
     /// Where approvals are kept: those of one modules folder say nothing of another's modules.
@@ -350,18 +352,10 @@ impl Config {
 }
 
 impl ModuleTable {
-    fn grant(&self, module: &str) -> Result<Grant, ConfigError> {
-        let secrets = self
-            .secrets
-            .iter()
-            .map(|table| {
-                table.read().map_err(|reason| ConfigError::Value {
-                    key: format!("module.{module}.secrets"),
-                    origin: "the configuration".into(),
-                    reason,
-                })
-            })
-            .collect::<Result<_, _>>()?;
+    /// What the table grants, or why that cannot be given.
+    fn grant(&self) -> Result<Grant, String> {
+        let secrets = self.secrets.iter().map(SecretTable::read);
+        let secrets = secrets.collect::<Result<_, _>>()?;
         let directories = self.directories.iter().map(|d| DirectoryGrant {
             host: d.host.clone(),
             guest: d.guest.clone(),

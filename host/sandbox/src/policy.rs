@@ -1,0 +1,55 @@
+//! What the operator decided: limits, trust, grants.
+
+use crate::approval::Trust;
+use crate::egress::{Resolve, SystemResolver};
+use crate::grant::{Grant, Storage};
+use crate::limits::{Limits, LimitsRequest};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What the operator decided about modules.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    /// What a module gets that asks for nothing.
+    pub limits: Limits,
+    /// The most a module can get by asking.
+    pub ceiling: Limits,
+    /// Larger files are refused before they are read.
+    pub max_component_bytes: u64,
+    /// Whether modules need approval.
+    pub trust: Trust,
+    pub storage: Storage,
+    /// Who is asked for the addresses of the hosts that modules send to.
+    pub resolver: Arc<dyn Resolve>,
+    /// Decisions for single modules, by name.
+    pub modules: HashMap<String, ModulePolicy>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            ceiling: Limits::default_ceiling(),
+            // A Python component has 28 MB; a hundred is an attack or a mistake.
+            max_component_bytes: 64 << 20,
+            trust: Trust::All,
+            storage: Storage::default(),
+            resolver: Arc::new(SystemResolver),
+            modules: HashMap::new(),
+        }
+    }
+}
+
+/// What the operator decided about one module.
+#[derive(Debug, Clone, Default)]
+pub struct ModulePolicy {
+    /// Limits that replace the defaults and what the module asked for; not bound by the ceiling.
+    pub limits: LimitsRequest,
+    pub grant: Grant,
+    /// The grant was given for this process only, by the person who started it: it is not compared
+    /// with what was approved.
+    pub one_off: bool,
+    /// Why what was granted cannot be given, such as a secret that is not there. The module is then
+    /// refused with this reason; the others are none the worse for it.
+    pub fault: Option<String>,
+}
