@@ -3,7 +3,8 @@
 use super::{error, get, given, local, request, response};
 use serde_json::json;
 use std::time::{Duration, Instant};
-use support::sandbox::{call, kind};
+use support::host::{Host, finish};
+use support::sandbox::{call, kind, repository};
 use support::web::Web;
 use toolhold_sandbox::Invocation;
 
@@ -140,6 +141,35 @@ async fn row_15_requests_and_their_bodies_are_counted() {
         )
         .await,
     );
+}
+
+/// wasi:io's to-debug-string, as wasmtime answers it, has the host's backtrace in it when the operator
+/// asked for backtraces: 20 functions and paths of the host, at the price of reading all of its debug
+/// information.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_is_told_nothing_of_the_hosts_stack() {
+    let web = Web::start().await;
+    let host = Host::new();
+    let component = repository().join("tests/components/fetch/fetch.wasm");
+    host.write(
+        "modules/fetch.wasm",
+        std::fs::read(component).expect("built"),
+    );
+    let granted = format!(
+        "[module.fetch]\nhttp = [{{ origin = \"{}\", private = true }}]\n",
+        web.origin()
+    );
+    host.write("toolhold.toml", granted);
+    let arguments = json!({"url": web.url("/cut")}).to_string();
+    let mut command = host.command(&["modules", "call", "--trust-all", "fetch.drain", &arguments]);
+    command.env("RUST_BACKTRACE", "full");
+    let done = tokio::task::spawn_blocking(move || command.output()).await;
+    let done = finish(done.expect("no panic").expect("the binary runs"));
+    let told = format!("{}{}", done.stdout, done.stderr);
+    assert!(told.contains("connection terminated"), "{told}");
+    for of_the_host in ["backtrace", "wasmtime", "tokio", ".rs"] {
+        assert!(!told.contains(of_the_host), "{of_the_host}: {told}");
+    }
 }
 
 #[tokio::test]

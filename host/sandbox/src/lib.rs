@@ -41,6 +41,7 @@ mod counters;
 mod files;
 mod folder;
 mod imports;
+mod io_error;
 mod key_value;
 mod meter;
 mod peers;

@@ -6,6 +6,7 @@ use crate::capture::{CapturePipe, LogLevel, LogLine};
 use crate::egress::Hooks;
 use crate::files::{self, OpenFiles};
 use crate::grant::{Prepared, Scratch};
+use crate::io_error;
 use crate::key_value::Namespace;
 use crate::limits::Limits;
 use crate::meter::{Gauge, Meter};
@@ -89,6 +90,7 @@ pub fn linker(engine: &wasmtime::Engine) -> Result<Linker<State>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     files::add_to_linker(&mut linker)?;
+    io_error::add_to_linker(&mut linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     log::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
     progress::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
