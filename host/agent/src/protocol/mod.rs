@@ -3,6 +3,7 @@
 pub mod compose;
 pub mod lower;
 pub mod message;
+pub mod reference;
 pub mod solution;
 pub mod tool;
 
