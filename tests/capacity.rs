@@ -1,12 +1,15 @@
 //! Places, rates, engines and the compiler's process.
 
 use serde_json::json;
+use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use support::host::binary;
 use support::sandbox::{call, component, kind, load, registry};
 use toolhold_hostile::components;
 use toolhold_sandbox::{
-    Compiler, CompilerProcess, Engine, EngineConfig, LoadError, ModulePolicy, Policy, Registry,
+    Compiler, CompilerProcess, Engine, EngineConfig, LimitsRequest, LoadError, ModulePolicy,
+    Policy, Registry,
 };
 
 fn policy(change: impl FnOnce(&mut ModulePolicy)) -> Policy {
@@ -114,25 +117,27 @@ async fn a_module_can_run_without_fuel() {
     );
 }
 
-fn compiling(change: impl FnOnce(&mut CompilerProcess)) -> Registry {
-    let mut process = CompilerProcess {
-        program: binary(),
+/// A registry that compiles with `program`, and what the operator decided for single modules.
+fn compiling(program: PathBuf, limits: &[(&str, LimitsRequest)]) -> Registry {
+    let process = CompilerProcess {
+        program,
         arguments: vec!["compile-component".into()],
-        timeout: Duration::from_mins(1),
-        memory_bytes: 2 << 30,
     };
-    change(&mut process);
     let config = EngineConfig {
         concurrent_calls: 4,
         compiler: Compiler::Process(process),
         ..EngineConfig::default()
     };
-    Registry::new(Engine::new(config).unwrap(), None, Policy::default())
+    let mut policy = Policy::default();
+    for (name, limits) in limits {
+        policy.modules.entry((*name).into()).or_default().limits = limits.clone();
+    }
+    Registry::new(Engine::new(config).unwrap(), None, policy)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn components_compile_in_a_process_of_their_own() {
-    let registry = compiling(|_| ());
+    let registry = compiling(binary(), &[]);
     load(&registry, "quick", components::COMPUTE).await.unwrap();
     assert_eq!(kind(&call(&registry, "quick.count", json!({})).await), "ok");
     let error = registry
@@ -144,25 +149,92 @@ async fn components_compile_in_a_process_of_their_own() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_compiler_is_stopped_in_time_and_memory() {
     let large = component(&many_functions());
+    let hasty = LimitsRequest {
+        compile_ms: Some(30),
+        ..LimitsRequest::default()
+    };
+    let poor = LimitsRequest {
+        compile_memory_bytes: Some(24 << 20),
+        ..LimitsRequest::default()
+    };
+    let registry = compiling(binary(), &[("hasty", hasty), ("poor", poor)]);
     let started = Instant::now();
-    let hasty = compiling(|process| process.timeout = Duration::from_millis(30));
-    let error = hasty.load_bytes("large", large.clone()).await;
+    let error = registry.load_bytes("hasty", large.clone()).await;
+    let error = error.unwrap_err();
     assert!(
-        matches!(error, Err(LoadError::CompileLimit { .. })),
+        matches!(error, LoadError::CompileTime { limit: 30 }),
         "{error:?}"
     );
+    assert!(error.to_string().contains("raise compile_ms"), "{error}");
     assert!(started.elapsed() < Duration::from_secs(5));
-    let poor = compiling(|process| process.memory_bytes = 24 << 20);
-    let error = poor.load_bytes("large", large).await;
+    let error = registry.load_bytes("poor", large).await.unwrap_err();
     assert!(
-        matches!(error, Err(LoadError::CompileLimit { .. })),
+        matches!(error, LoadError::CompileMemory { limit, .. } if limit == 24 << 20),
         "{error:?}"
     );
-    let absent = compiling(|process| process.program = "/nowhere/toolhold".into());
+    let text = error.to_string();
+    assert!(text.contains("raise compile_memory_bytes"), "{text}");
+    // Their limits are theirs alone.
+    load(&registry, "quick", components::COMPUTE).await.unwrap();
+    let absent = compiling("/nowhere/toolhold".into(), &[]);
     let error = load(&absent, "quick", components::COMPUTE)
         .await
         .unwrap_err();
     assert!(error.to_string().contains("cannot be started"), "{error}");
+}
+
+/// The operator's limit has the last word, in both directions; what a `module.toml` asks for is
+/// capped before the component is read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_component_is_as_large_as_its_module_may_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = component(components::COMPUTE);
+    let [small, large] = [bytes.len() as u64 - 1, 1 << 20];
+    for (name, manifest) in [
+        ("silent", String::new()),
+        ("greedy", format!("[limits]\ncomponent_bytes = {large}")),
+        ("lowered", format!("[limits]\ncomponent_bytes = {large}")),
+        ("modest", format!("[limits]\ncomponent_bytes = {small}")),
+        ("raised", String::new()),
+    ] {
+        let own = folder.path().join(name);
+        fs::create_dir(&own).unwrap();
+        fs::write(own.join("module.toml"), manifest).unwrap();
+        fs::write(own.join(format!("{name}.wasm")), &bytes).unwrap();
+    }
+    let loaded = async |most: u64, own: &[(&str, u64)]| {
+        let mut policy = Policy::default();
+        (
+            policy.limits.component_bytes,
+            policy.ceiling.component_bytes,
+        ) = (most, most);
+        for (name, most) in own {
+            let module = policy.modules.entry((*name).into()).or_default();
+            module.limits.component_bytes = Some(*most);
+        }
+        let registry = registry(policy);
+        let path = folder.path();
+        registry.load_folder(path, None, &|_| ()).await.unwrap();
+        for failed in registry.failures() {
+            let reason = failed.error.to_string();
+            assert!(
+                matches!(failed.error, LoadError::TooLarge { limit, .. } if limit == small)
+                    && reason.contains("component_bytes under [limits]"),
+                "{}: {reason}",
+                failed.name
+            );
+        }
+        let in_memory = registry.load_bytes("in_memory", bytes.clone()).await;
+        assert_eq!(in_memory.is_ok(), most == large, "{in_memory:?}");
+        let mut names: Vec<_> = registry.modules().iter().map(|m| m.name.clone()).collect();
+        names.retain(|name| name != "in_memory");
+        names
+    };
+    assert_eq!(loaded(small, &[("raised", large)]).await, ["raised"]);
+    assert_eq!(
+        loaded(large, &[("lowered", small)]).await,
+        ["greedy", "raised", "silent"]
+    );
 }
 
 /// Seconds of work for the compiler.

@@ -8,7 +8,6 @@
 
 use serde_json::Value;
 use std::sync::{LazyLock, Mutex, PoisonError};
-use std::time::Duration;
 use support::host::{Host, binary};
 use toolhold_hostile::{ELSEWHERE, Lab, Outcome, Scale, run, suite};
 use toolhold_sandbox::{Compiler, CompilerProcess, EngineConfig};
@@ -18,8 +17,6 @@ static LAB: LazyLock<Mutex<Lab>> = LazyLock::new(|| {
     let process = CompilerProcess {
         program: binary(),
         arguments: vec!["compile-component".into()],
-        timeout: Duration::from_mins(2),
-        memory_bytes: 4 << 30,
     };
     let engine = EngineConfig {
         compiler: Compiler::Process(process),

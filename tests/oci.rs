@@ -217,11 +217,18 @@ fn what_is_too_much_is_refused_before_it_is_taken() {
         "1",
         &oci::manifest(oci::CONFIG, oci::WASM, &blob, 10 << 30),
     );
-    let words = ["10737418240 bytes", "modules.max_component_bytes"];
+    let words = ["10737418240 bytes", "component_bytes under [limits]"];
     refused(&host, &registry.reference("huge:1"), &[], &words);
     assert_eq!(registry.count("/blobs/"), 0, "nothing was fetched");
-    let small = [("TOOLHOLD_MODULES__MAX_COMPONENT_BYTES", "100")];
+    let small = [("TOOLHOLD_LIMITS__COMPONENT_BYTES", "100")];
     refused(&host, &reference, &small, &["more than the 100"]);
+    // The limit of the name it would get, before anything of it is known.
+    host.write(
+        "toolhold.toml",
+        "[module.refused.limits]\ncomponent_bytes = 99\n",
+    );
+    refused(&host, &reference, &[], &["more than the 99"]);
+    host.write("toolhold.toml", "");
 
     registry.set_fault(Fault::Endless);
     refused(&host, &reference, &[], &["where its manifest promises"]);

@@ -72,7 +72,10 @@ async fn load_sources(
     let fetcher = fetcher(config);
     let fetcher = &fetcher;
     let mut fetches = stream::iter(wanted.iter().copied())
-        .map(async |(name, text)| (name, text, fetch(fetcher, text).await))
+        .map(async |(name, text)| {
+            let most = config.component_bytes(name);
+            (name, text, fetch(fetcher, text, most).await)
+        })
         .buffered(PARALLEL_FETCHES);
     while let Some((name, text, outcome)) = fetches.next().await {
         let (origin, bytes) = match outcome {
@@ -84,9 +87,13 @@ async fn load_sources(
     !wanted.is_empty()
 }
 
-async fn fetch(fetcher: &Result<Fetcher, FetchError>, text: &str) -> Result<Fetched, String> {
+async fn fetch(
+    fetcher: &Result<Fetcher, FetchError>,
+    text: &str,
+    most: u64,
+) -> Result<Fetched, String> {
     let fetched = match (fetcher, reference(text)) {
-        (Ok(fetcher), Ok(reference)) => fetcher.resolve(&reference).await,
+        (Ok(fetcher), Ok(reference)) => fetcher.resolve(&reference, most).await,
         (Err(error), _) => return Err(error.to_string()),
         (_, Err(error)) => Err(error),
     };

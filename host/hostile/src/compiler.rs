@@ -9,9 +9,7 @@ use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use toolhold_sandbox::{
-    Compiler, CompilerProcess, Engine, EngineConfig, LoadError, Policy, Registry,
-};
+use toolhold_sandbox::{Limits, LoadError, Policy, Registry};
 
 pub const ATTACKS: &[Attack] = &[Attack {
     row: 17,
@@ -24,32 +22,33 @@ pub const ATTACKS: &[Attack] = &[Attack {
 async fn compile_bomb(lab: &Lab) -> Result<String, Fault> {
     /// What the host itself may need, for a component of this size: a copy for the compiler's pipe.
     const HOST: u64 = 128 << 20;
-    let Compiler::Process(process) = &lab.engine_config().compiler else {
+    if lab.program().is_none() {
         return Err(Fault::Unable(
             "this host compiles in its own process (compiler.own_process is off)".into(),
         ));
-    };
+    }
     let arena = lab.against(components::COMPUTE, |_| ()).await?;
     let bomb = components::compile_bomb(8_000);
     let (mut most, mut slowest) = (0, Duration::ZERO);
-    for (what, timeout, memory_bytes) in [
-        (
-            "time",
-            Duration::from_millis(lab.times(600, 2_000)),
-            4 << 30,
-        ),
-        ("memory", Duration::from_mins(1), 96 << 20),
+    for (what, compile_ms, compile_memory_bytes) in [
+        ("time", lab.times(600, 2_000), 4 << 30),
+        ("memory", 60_000, 96 << 20),
     ] {
-        let bounds = CompilerProcess {
-            timeout,
-            memory_bytes,
-            ..process.clone()
+        let limits = Limits {
+            compile_ms,
+            compile_memory_bytes,
+            ..Limits::default()
         };
+        let timeout = Duration::from_millis(compile_ms);
         let before = process::resident_bytes();
         process::forget_peak();
-        let tried = stopped(lab, bounds, &arena, bomb.clone()).await?;
+        let tried = stopped(limits, &arena, bomb.clone()).await?;
         ensure(
-            matches!(tried.outcome, Err(LoadError::CompileLimit { .. })),
+            match &tried.outcome {
+                Err(LoadError::CompileTime { .. }) => what == "time",
+                Err(LoadError::CompileMemory { .. }) => what == "memory",
+                _ => false,
+            },
             || format!("bounded in {what}, it ended with {:?}", tried.outcome),
         )?;
         ensure(tried.took < timeout + lab.grace(), || {
@@ -60,7 +59,7 @@ async fn compile_bomb(lab: &Lab) -> Result<String, Fault> {
             )
         })?;
         // The bound is for what the process writes to; its own code is in memory besides.
-        ensure(tried.child_bytes < memory_bytes + HOST, || {
+        ensure(tried.child_bytes < compile_memory_bytes + HOST, || {
             format!(
                 "bounded in {what}, the compiler had {} MiB",
                 tried.child_bytes >> 20
@@ -96,18 +95,13 @@ struct Tried {
     slowest: Duration,
 }
 
-/// Loads `bytes` with a compiler of these bounds, and calls a benign module all the while.
-async fn stopped(
-    lab: &Lab,
-    bounds: CompilerProcess,
-    arena: &Arena,
-    bytes: Vec<u8>,
-) -> Result<Tried, Fault> {
-    let config = EngineConfig {
-        compiler: Compiler::Process(bounds),
-        ..lab.engine_config().clone()
+/// Loads `bytes` within these limits, and calls a benign module of the same engine all the while.
+async fn stopped(limits: Limits, arena: &Arena, bytes: Vec<u8>) -> Result<Tried, Fault> {
+    let policy = Policy {
+        limits,
+        ..Policy::default()
     };
-    let registry = Registry::new(Engine::new(config)?, None, Policy::default());
+    let registry = Registry::new(arena.engine.clone(), None, policy);
     let done = Arc::new(AtomicBool::new(false));
     let watcher = {
         let done = done.clone();

@@ -92,11 +92,6 @@ impl Lab {
         Ok(Engine::new(self.engine.clone())?)
     }
 
-    /// What all engines are like.
-    pub(crate) fn engine_config(&self) -> &EngineConfig {
-        &self.engine
-    }
-
     /// This host's own executable, if it compiles in a process of its own: that process is it.
     pub(crate) fn program(&self) -> Option<&Path> {
         match &self.engine.compiler {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use toolhold_sandbox::module::Digest;
-use toolhold_sandbox::{LoadError, Policy, Registry};
+use toolhold_sandbox::{Limits, LoadError, Policy, Registry};
 
 pub const ATTACKS: &[Attack] = &[
     Attack {
@@ -111,7 +111,10 @@ async fn files_that_are_no_component(lab: &Lab) -> Result<String, Fault> {
 
     let arena = lab.against(components::COMPUTE, |_| ()).await?;
     let policy = Policy {
-        max_component_bytes: 100_000,
+        limits: Limits {
+            component_bytes: 100_000,
+            ..Limits::default()
+        },
         ..Policy::default()
     };
     let registry = load(&arena, folder, policy).await?;

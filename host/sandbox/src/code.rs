@@ -10,6 +10,14 @@ use crate::module::Digest;
 use std::sync::Arc;
 use wasmtime::component::Component;
 
+/// Refuses a component that is larger than its module's may be, wherever it comes from.
+pub(crate) fn check_size(size: u64, limit: u64) -> Result<(), LoadError> {
+    if size > limit {
+        return Err(LoadError::TooLarge { size, limit });
+    }
+    Ok(())
+}
+
 /// Says what a file is before the compiler would say that it is not Wasm.
 pub(crate) fn check_header(bytes: &[u8]) -> Result<(), LoadError> {
     let not = |reason: &str| {
@@ -36,6 +44,7 @@ pub(crate) fn check_header(bytes: &[u8]) -> Result<(), LoadError> {
 pub(crate) async fn compiled(
     engine: &Engine,
     cache: Option<&Cache>,
+    limits: &Limits,
     bytes: Arc<Vec<u8>>,
     compiling: &(dyn Fn() + Sync),
 ) -> Result<(Component, Digest), LoadError> {
@@ -58,7 +67,7 @@ pub(crate) async fn compiled(
     }
     let _turn = COMPILER.acquire().await;
     compiling();
-    let artefact = compile::compile(engine, bytes).await?;
+    let artefact = compile::compile(engine, limits, bytes).await?;
     let (engine, cache) = (engine.clone(), cache.cloned());
     let component = tokio::task::spawn_blocking(move || {
         if let Some(cache) = cache

@@ -1,18 +1,18 @@
 //! Bytes → native code, where it cannot hurt.
 //!
 //! A compiler that works on hostile input takes as long and as much as the input's author chooses. So
-//! it can run in a process of its own: bounded in time, memory and processors, killed when nobody
-//! waits for it any more. The host's own executable is that process
+//! it can run in a process of its own: bounded in time and memory by the module's limits, and in
+//! processors; killed when nobody waits for it any more. The host's own executable is that process
 //! ([`compiler_process`] is its whole `main`); a library user without one compiles in process.
 
 use crate::engine::{Engine, Variant, code_config};
 use crate::error::LoadError;
+use crate::limits::Limits;
 use serde::{Deserialize, Serialize};
 use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
@@ -27,15 +27,12 @@ pub enum Compiler {
     Process(CompilerProcess),
 }
 
-/// How to start the process, and what it may use.
+/// How to start the process. What it may use are limits of the module that it compiles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompilerProcess {
     /// A program whose `main` calls [`compiler_process`].
     pub program: PathBuf,
     pub arguments: Vec<String>,
-    pub timeout: Duration,
-    /// Bytes of memory.
-    pub memory_bytes: u64,
 }
 
 /// Native code that our own compiler made just now. There is no other way to get one, which is what
@@ -62,11 +59,16 @@ const MAX_COMPLAINT: u64 = 16 << 10;
 /// Code is at most some twenty times its Wasm; beyond this something is wrong.
 const MAX_ARTEFACT: u64 = 2 << 30;
 
-/// Compiles `bytes` for `engine`.
+/// Compiles `bytes` for `engine`, within `compile_ms` and `compile_memory_bytes` of `limits`.
 ///
 /// # Errors
-/// [`LoadError::Compile`] with the compiler's reason, [`LoadError::CompileLimit`] if it was stopped.
-pub(crate) async fn compile(engine: &Engine, bytes: Arc<Vec<u8>>) -> Result<Artefact, LoadError> {
+/// [`LoadError::Compile`] with the compiler's reason, [`LoadError::CompileTime`] or
+/// [`LoadError::CompileMemory`] if it was stopped.
+pub(crate) async fn compile(
+    engine: &Engine,
+    limits: &Limits,
+    bytes: Arc<Vec<u8>>,
+) -> Result<Artefact, LoadError> {
     match &engine.config().compiler {
         Compiler::InProcess => {
             let engine = engine.clone();
@@ -76,20 +78,26 @@ pub(crate) async fn compile(engine: &Engine, bytes: Arc<Vec<u8>>) -> Result<Arte
                 .map(Artefact)
                 .map_err(|error| compile_error(&format!("{error:#}")))
         }
-        Compiler::Process(process) => in_process(process, engine.which(), &bytes).await,
+        Compiler::Process(process) => in_process(process, engine.which(), limits, &bytes).await,
     }
 }
 
 async fn in_process(
     process: &CompilerProcess,
     variant: Variant,
+    limits: &Limits,
     bytes: &[u8],
 ) -> Result<Artefact, LoadError> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
     let job = Job {
         variant,
-        memory_bytes: process.memory_bytes,
-        cpu_seconds: process.timeout.as_secs().max(1).saturating_mul(cores),
+        memory_bytes: limits.compile_memory_bytes,
+        // No less than the clock allows: it ends a process that lost its host.
+        cpu_seconds: limits
+            .compile_ms
+            .div_ceil(1_000)
+            .max(1)
+            .saturating_mul(cores),
     };
     // Dropped with this future, and killed then: nobody compiles for a caller who has left.
     let mut child = Command::new(&process.program)
@@ -108,19 +116,19 @@ async fn in_process(
                 process.program.display()
             ))
         })?;
-    match timeout(process.timeout, converse(&mut child, &job, bytes)).await {
-        Err(_) => Err(LoadError::CompileLimit {
-            reason: format!("it took longer than {} s", process.timeout.as_secs()),
+    match timeout(limits.compile_time(), converse(&mut child, &job, bytes)).await {
+        Err(_) => Err(LoadError::CompileTime {
+            limit: limits.compile_ms,
         }),
         Ok(Err(error)) => Err(compile_error(&format!("the compiler broke off: {error}"))),
         Ok(Ok((status, _, complaint))) if !status.success() => {
             let complaint = complaint.trim();
             // Killed by a signal, or by its own allocator: that is how an exceeded limit looks.
             if status.code().is_none() || complaint.contains("memory allocation") {
-                let megabytes = process.memory_bytes >> 20;
-                let reason =
-                    format!("it needed more than {megabytes} MiB or too much time ({status})");
-                return Err(LoadError::CompileLimit { reason });
+                return Err(LoadError::CompileMemory {
+                    limit: limits.compile_memory_bytes,
+                    ended: status.to_string(),
+                });
             }
             Err(compile_error(complaint))
         }

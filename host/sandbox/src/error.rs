@@ -151,7 +151,7 @@ pub enum LoadError {
         language: Option<String>,
     },
     #[error(
-        "it has {size} bytes, more than the {limit} that a component may have (modules.max_component_bytes)"
+        "it has {size} bytes, more than the {limit} that a component may have; raise component_bytes under [limits] or [module.NAME.limits] if it should be that large"
     )]
     TooLarge { size: u64, limit: u64 },
     #[error("it is not a WebAssembly component: {reason}")]
@@ -162,9 +162,20 @@ pub enum LoadError {
     Precompiled,
     #[error("it does not compile: {reason}")]
     Compile { reason: String },
-    /// The compiler was stopped.
-    #[error("compiling it was stopped: {reason}")]
-    CompileLimit { reason: String },
+    /// The compiler was stopped at the module's limit `compile_ms`.
+    #[error(
+        "compiling it was stopped after {limit} ms; raise compile_ms under [limits] or [module.NAME.limits] if it is only large"
+    )]
+    CompileTime { limit: u64 },
+    /// The compiler broke off at the module's limit `compile_memory_bytes`.
+    #[error(
+        "compiling it needed more than {limit} bytes of memory ({ended}); raise compile_memory_bytes under [limits] or [module.NAME.limits] if it is only large"
+    )]
+    CompileMemory {
+        limit: u64,
+        /// How the compiler's process ended.
+        ended: String,
+    },
     #[error("it needs something this host does not offer: {reason}")]
     Link { reason: String },
     #[error("it needs more than its limits allow at start: {reason}")]

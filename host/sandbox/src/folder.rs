@@ -90,9 +90,14 @@ impl Candidate {
     }
 
     /// Reads everything. A candidate that is written to meanwhile is refused: half of it is old.
-    pub fn read(&self, limit: u64) -> Result<(Files, Stamp), LoadError> {
+    /// `most` says of the module of that name, with that manifest, how many bytes its component may
+    /// have.
+    pub fn read(
+        &self,
+        most: impl FnOnce(&str, &Manifest) -> u64,
+    ) -> Result<(Files, Stamp), LoadError> {
         let before = self.stamp();
-        let files = self.read_files(limit)?;
+        let files = self.read_files(most)?;
         if self.stamp() != before {
             return Err(LoadError::Changing);
         }
@@ -113,16 +118,8 @@ impl Candidate {
         Stamp(hasher.finalize())
     }
 
-    fn read_files(&self, limit: u64) -> Result<Files, LoadError> {
-        let manifest = if self.has_manifest {
-            let bytes = read_capped(&self.folder, Path::new("module.toml"), Manifest::MAX_BYTES)?;
-            let text = String::from_utf8(bytes).map_err(|error| LoadError::Manifest {
-                reason: error.to_string(),
-            })?;
-            Manifest::parse(&text)?
-        } else {
-            Manifest::default()
-        };
+    fn read_files(&self, most: impl FnOnce(&str, &Manifest) -> u64) -> Result<Files, LoadError> {
+        let manifest = self.read_manifest()?;
         let (name, version) = self.identity(&manifest)?;
         let file = match &manifest.component {
             Some(component) => PathBuf::from(component),
@@ -131,7 +128,7 @@ impl Candidate {
             }
             None => self.file.clone(),
         };
-        match read_capped(&self.folder, &file, limit) {
+        match read_capped(&self.folder, &file, most(&name, &manifest)) {
             Err(LoadError::Read { source }) if source.kind() == io::ErrorKind::NotFound => {
                 let language = manifest.build.map(|build| build.language);
                 Err(LoadError::Missing {
@@ -151,6 +148,23 @@ impl Candidate {
                 })
             }
         }
+    }
+
+    fn read_manifest(&self) -> Result<Manifest, LoadError> {
+        if !self.has_manifest {
+            return Ok(Manifest::default());
+        }
+        let wrong = |reason| LoadError::Manifest { reason };
+        let file = Path::new("module.toml");
+        let bytes =
+            read_capped(&self.folder, file, Manifest::MAX_BYTES).map_err(|error| match error {
+                LoadError::TooLarge { size, limit } => {
+                    wrong(format!("it has {size} bytes, and may have {limit}"))
+                }
+                error => error,
+            })?;
+        let text = String::from_utf8(bytes).map_err(|error| wrong(error.to_string()))?;
+        Manifest::parse(&text)
     }
 
     /// Name and version, from the manifest or else from the file's name.
@@ -247,7 +261,7 @@ fn read_capped(folder: &Dir, file: &Path, limit: u64) -> Result<Vec<u8>, LoadErr
     }
     let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or_default());
     let file = folder.open(file).map_err(failed)?;
-    file.take(limit + 1)
+    file.take(limit.saturating_add(1))
         .read_to_end(&mut bytes)
         .map_err(failed)?;
     if bytes.len() as u64 > limit {
@@ -274,7 +288,7 @@ mod tests {
             .unwrap()
             .iter()
             .map(|candidate| {
-                let read = candidate.read(100).map(|(files, _)| files.version);
+                let read = candidate.read(|_, _| 100).map(|(files, _)| files.version);
                 (
                     candidate.slot.clone(),
                     read.map_err(|error| error.to_string()),

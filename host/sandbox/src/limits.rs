@@ -1,4 +1,4 @@
-//! What one call may use, and who decides it.
+//! What a module may use, from its file to each of its calls, and who decides it.
 //!
 //! The operator sets the defaults, a module's own `module.toml` asks for more or less, and the
 //! operator's ceiling has the last word over what a module asked for. [`limits!`] holds the whole
@@ -20,7 +20,8 @@ pub struct Limit {
 
 macro_rules! limits {
     ($($(#[doc = $doc:literal])+ $name:ident: $default:expr, $ceiling:expr, $bounds:literal;)+) => {
-        /// The limits of one call. Each one fires with its own [`crate::CallError`].
+        /// The limits of a module. Each one fires with its own [`crate::CallError`] or, before there
+        /// is anything to call, its own [`crate::LoadError`].
         #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
         pub struct Limits {
             $($(#[doc = $doc])+ pub $name: u64,)+
@@ -125,6 +126,14 @@ limits! {
     concurrent_calls: 32, 256, "calls of this module at the same time";
     /// Calls of this module in a minute, as a bucket that refills steadily. 0: not limited.
     calls_per_minute: 6_000, 60_000, "calls of this module in a minute";
+    /// Bytes of the component; a larger file is refused before it is read. A Python component has
+    /// 28 MB; a hundred is an attack or a mistake.
+    component_bytes: 64 << 20, 64 << 20, "bytes of the component";
+    /// Milliseconds to compile the component. Like the next, it holds where the compiler is a process
+    /// of its own; a compiler in this process cannot be stopped.
+    compile_ms: 120_000, 120_000, "milliseconds to compile the component";
+    /// Bytes of memory that the compiler may use for the component.
+    compile_memory_bytes: 4 << 30, 4 << 30, "bytes of memory to compile the component";
 }
 
 /// For these 0 means "not limited", which is more than any number.
@@ -144,6 +153,10 @@ fn capped(asked: u64, ceiling: u64, name: &str) -> u64 {
 impl Limits {
     pub fn timeout(&self) -> Duration {
         Duration::from_millis(self.timeout_ms)
+    }
+
+    pub(crate) fn compile_time(&self) -> Duration {
+        Duration::from_millis(self.compile_ms)
     }
 
     /// Whether instructions are counted.
@@ -204,7 +217,7 @@ mod tests {
     #[test]
     fn every_limit_is_told() {
         let entries = Limits::default().entries();
-        assert_eq!(entries.len(), 21);
+        assert_eq!(entries.len(), 24);
         assert!(entries.iter().all(|limit| !limit.bounds.is_empty()));
     }
 }

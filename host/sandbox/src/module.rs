@@ -206,10 +206,12 @@ impl Module {
         } = source;
         let engine = &engine.variant(Variant::of(&limits))?;
         let granted = Prepared::new(&name, grant, &storage, resolver)?;
-        code::check_header(&bytes)?;
         let size = bytes.len() as u64;
+        code::check_size(size, limits.component_bytes)?;
+        code::check_header(&bytes)?;
         let bytes = Arc::new(bytes);
-        let (component, digest) = code::compiled(engine, cache, bytes.clone(), compiling).await?;
+        let (component, digest) =
+            code::compiled(engine, cache, &limits, bytes.clone(), compiling).await?;
         code::within_limits(&component, &limits)?;
 
         let ty = component.component_type();

@@ -14,8 +14,6 @@ pub struct Policy {
     pub limits: Limits,
     /// The most a module can get by asking.
     pub ceiling: Limits,
-    /// Larger files are refused before they are read.
-    pub max_component_bytes: u64,
     /// Whether modules need approval.
     pub trust: Trust,
     pub storage: Storage,
@@ -30,12 +28,21 @@ impl Default for Policy {
         Self {
             limits: Limits::default(),
             ceiling: Limits::default_ceiling(),
-            // A Python component has 28 MB; a hundred is an attack or a mistake.
-            max_component_bytes: 64 << 20,
             trust: Trust::All,
             storage: Storage::default(),
             resolver: Arc::new(SystemResolver),
             modules: HashMap::new(),
+        }
+    }
+}
+
+impl Policy {
+    /// What the module of this name gets that asks for `request`.
+    pub(crate) fn limits_of(&self, name: &str, request: &LimitsRequest) -> Limits {
+        let granted = self.limits.granted(request, &self.ceiling);
+        match self.modules.get(name) {
+            Some(own) => granted.overridden(&own.limits),
+            None => granted,
         }
     }
 }

@@ -335,16 +335,20 @@ impl Shared {
     }
 
     async fn load(
-        &self,
+        self: &Arc<Self>,
         candidate: Candidate,
         on_event: &(dyn Fn(LoadEvent) + Sync),
     ) -> (Option<Stamp>, Result<Module, LoadError>) {
-        let limit = self.policy.max_component_bytes;
         let (slot, origin) = (candidate.slot.clone(), candidate.origin.clone());
+        let shared = self.clone();
         let read = blocking(move || {
             // A broken file is looked at again when it changes, and not before.
             let stamp = candidate.stamp();
-            Ok((stamp, candidate.read(limit)))
+            let read = candidate.read(|name, manifest| {
+                let limits = shared.policy.limits_of(name, &manifest.limits);
+                limits.component_bytes
+            });
+            Ok((stamp, read))
         })
         .await;
         let (stamp, files) = match read {
@@ -405,10 +409,7 @@ impl Shared {
         if let Some(reason) = own.fault {
             return Err(LoadError::Grant { reason });
         }
-        let limits = policy
-            .limits
-            .granted(&files.manifest.limits, &policy.ceiling)
-            .overridden(&own.limits);
+        let limits = policy.limits_of(&files.name, &files.manifest.limits);
         Ok(Source {
             name: files.name,
             version: files.version,

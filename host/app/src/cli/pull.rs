@@ -42,7 +42,8 @@ pub async fn pull(config: &Config, args: PullArgs) -> Result<Exit> {
     let fetcher = host::fetcher(config)?;
     let fetched = {
         let _spinner = Spinner::start(format!("fetching {reference}"));
-        fetcher.resolve(&reference).await?
+        let most = config.component_bytes(&name);
+        fetcher.resolve(&reference, most).await?
     };
     put(&place, &fetched.bytes, args.force)?;
     if args.json {

@@ -73,7 +73,6 @@ struct RunTable {
 #[derive(Debug, Clone, Deserialize)]
 struct ModulesTable {
     folder: PathBuf,
-    max_component_bytes: u64,
     concurrent_calls: u32,
     waiting_calls: u32,
     calls_per_minute: u32,
@@ -92,8 +91,6 @@ enum Approval {
 #[derive(Debug, Clone, Deserialize)]
 struct CompilerTable {
     own_process: bool,
-    timeout_ms: u64,
-    memory_bytes: u64,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -248,13 +245,10 @@ impl Config {
     }
 
     fn compiler(&self) -> Compiler {
-        let table = &self.compiler;
         match std::env::current_exe() {
-            Ok(program) if table.own_process => Compiler::Process(CompilerProcess {
+            Ok(program) if self.compiler.own_process => Compiler::Process(CompilerProcess {
                 program,
                 arguments: vec![COMPILER_COMMAND.into()],
-                timeout: Duration::from_millis(table.timeout_ms),
-                memory_bytes: table.memory_bytes,
             }),
             _ => Compiler::InProcess,
         }
@@ -276,9 +270,8 @@ impl Config {
         });
         let kept = self.state_folder().join("modules");
         Policy {
-            limits: Limits::default().overridden(&self.limits),
+            limits: self.limits(),
             ceiling: Limits::default_ceiling().overridden(&self.ceiling),
-            max_component_bytes: self.modules.max_component_bytes,
             trust: match self.modules.approval {
                 Approval::Never => Trust::All,
                 asked => Trust::Approved {
@@ -293,6 +286,21 @@ impl Config {
             modules: decided.collect(),
             ..Policy::default()
         }
+    }
+
+    /// What a module gets that asks for nothing.
+    fn limits(&self) -> Limits {
+        Limits::default().overridden(&self.limits)
+    }
+
+    /// The most bytes that a component may have which is fetched as the module `name`, and so says
+    /// nothing of itself.
+    pub fn component_bytes(&self, name: &str) -> u64 {
+        let own = self.module.get(name).map(|table| &table.limits);
+        let limits = self.limits();
+        own.map_or(limits.component_bytes, |own| {
+            limits.overridden(own).component_bytes
+        })
     }
 
     /// Where approvals are kept: those of one modules folder say nothing of another's modules.
@@ -325,7 +333,6 @@ impl Config {
         fetch::Settings {
             offline: self.oci.offline,
             timeout: Duration::from_millis(self.oci.timeout_ms),
-            max_component_bytes: self.modules.max_component_bytes,
             network: fetch::Network {
                 insecure: self.oci.insecure.clone(),
                 idle_timeout: Duration::from_millis(self.oci.idle_timeout_ms),

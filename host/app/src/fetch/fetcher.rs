@@ -14,8 +14,6 @@ pub struct Settings {
     pub offline: bool,
     /// For everything that one reference takes.
     pub timeout: Duration,
-    /// Larger components are refused before they are fetched.
-    pub max_component_bytes: u64,
     pub network: Network,
     /// Where the store is.
     pub folder: PathBuf,
@@ -74,15 +72,16 @@ impl Fetcher {
     }
 
     /// The component that `reference` means. By digest the registry is asked only for what is not in
-    /// the store; a tag is asked for each time, unless offline.
-    pub async fn resolve(&self, reference: &Reference) -> Result<Fetched, FetchError> {
+    /// the store; a tag is asked for each time, unless offline. One of more than `most` bytes is
+    /// refused before it is fetched.
+    pub async fn resolve(&self, reference: &Reference, most: u64) -> Result<Fetched, FetchError> {
         let limit = self.settings.timeout;
-        tokio::time::timeout(limit, self.fetch(reference))
+        tokio::time::timeout(limit, self.fetch(reference, most))
             .await
             .unwrap_or(Err(FetchError::Deadline { limit }))
     }
 
-    async fn fetch(&self, reference: &Reference) -> Result<Fetched, FetchError> {
+    async fn fetch(&self, reference: &Reference, most: u64) -> Result<Fetched, FetchError> {
         let seen = self.store.seen(reference);
         let pinned = reference.digest();
         let known = if self.settings.offline {
@@ -91,7 +90,7 @@ impl Fetcher {
             pinned
         };
         if let Some(digest) = known
-            && let Some((bytes, component)) = self.kept(digest).await?
+            && let Some((bytes, component)) = self.kept(digest, most).await?
         {
             return Ok(Fetched {
                 bytes,
@@ -108,6 +107,7 @@ impl Fetcher {
         }
         let mut session = Session::new(&self.settings.network, reference)?;
         let (digest, path) = walk(&mut session, reference).await?;
+        check_size(&path.layer, most)?;
         let (bytes, from_cache) = self.obtain(&mut session, &path).await?;
         if pinned.is_none() && seen != Some(digest) {
             self.store.remember(reference, digest)?;
@@ -123,7 +123,11 @@ impl Fetcher {
     }
 
     /// The component of a manifest that is in the store with all that belongs to it.
-    async fn kept(&self, digest: Digest) -> Result<Option<(Vec<u8>, Digest)>, FetchError> {
+    async fn kept(
+        &self,
+        digest: Digest,
+        most: u64,
+    ) -> Result<Option<(Vec<u8>, Digest)>, FetchError> {
         let Some(mut manifest) = self.read(digest, MAX_MANIFEST).await? else {
             return Ok(None);
         };
@@ -136,7 +140,7 @@ impl Fetcher {
         let Manifest::Component(layer) = Manifest::parse(&manifest, None)? else {
             return Err(nested());
         };
-        self.check_size(&layer)?;
+        check_size(&layer, most)?;
         let bytes = self.read(layer.digest, layer.size).await?;
         Ok(bytes.map(|bytes| (bytes, layer.digest)))
     }
@@ -148,7 +152,6 @@ impl Fetcher {
         session: &mut Session<'_>,
         path: &Path,
     ) -> Result<(Vec<u8>, bool), FetchError> {
-        self.check_size(&path.layer)?;
         let lock = self.store.lock(path.layer.digest).await?;
         let (bytes, is_kept) = match self.read(path.layer.digest, path.layer.size).await? {
             Some(bytes) => (bytes, true),
@@ -174,23 +177,22 @@ impl Fetcher {
         Ok((bytes, is_kept))
     }
 
-    fn check_size(&self, layer: &Descriptor) -> Result<(), FetchError> {
-        let limit = self.settings.max_component_bytes;
-        if layer.size <= limit {
-            return Ok(());
-        }
-        Err(FetchError::TooLarge {
-            what: "the component".into(),
-            size: layer.size.to_string(),
-            limit,
-            advice: "; raise modules.max_component_bytes if it should be that large",
-        })
-    }
-
     async fn read(&self, digest: Digest, limit: u64) -> Result<Option<Vec<u8>>, FetchError> {
         let store = self.store.clone();
         blocking(move || store.read(digest, limit)).await
     }
+}
+
+fn check_size(layer: &Descriptor, limit: u64) -> Result<(), FetchError> {
+    if layer.size <= limit {
+        return Ok(());
+    }
+    Err(FetchError::TooLarge {
+        what: "the component".into(),
+        size: layer.size.to_string(),
+        limit,
+        advice: "; raise component_bytes under [limits] or [module.NAME.limits] if it should be that large",
+    })
 }
 
 /// From the reference to the layer, through an index if there is one.

@@ -73,7 +73,7 @@ pub fn inspect(module: &Module, json: bool) -> Result<Exit> {
     for note in &module.notes {
         println!("  {} {}", bad("note:"), plain(note));
     }
-    println!("\n{}", bold("limits of a call"));
+    println!("\n{}", bold("limits"));
     for limit in module.limits.entries() {
         println!(
             "  {:<20} {:>17}  {}",
