@@ -1,5 +1,6 @@
-//! Outbound HTTP of a guest (THREATS.md, promises 8 and 9, rows 13 to 16), with a component that was
-//! written for any host of wasi:http, and servers that do what they should not.
+//! Outbound HTTP of a guest (THREATS.md, promises 8 and 9), with a component that was written for any
+//! host of wasi:http: what a grant gives, how a request that goes out looks, what is counted. What an
+//! attacker tries is in `host/hostile`, rows 13 to 16; its server is the one of these tests.
 
 mod bounds;
 mod reach;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use support::sandbox::{call, registry, repository};
-use support::web::{Answers, Web};
+use toolhold_hostile::web::{Answers, Web};
 use toolhold_sandbox::{
     CallReport, Grant, HttpGrant, ModulePolicy, Output, Place, Policy, Registry, Resolve,
     SecretGrant, SecretSlot,
@@ -26,13 +27,17 @@ struct Given {
     policy: Policy,
 }
 
+async fn start() -> Web {
+    Web::start().await.expect("a free port")
+}
+
 fn grant(fields: Value) -> HttpGrant {
     serde_json::from_value(fields).expect("a grant")
 }
 
 /// Everything at `web`, which is on this machine.
 fn local(web: &Web) -> HttpGrant {
-    grant(json!({"origin": web.origin(), "methods": ["GET", "HEAD", "POST"], "private": true}))
+    web.granted().expect("a grant")
 }
 
 fn given(grants: impl IntoIterator<Item = HttpGrant>) -> Given {
@@ -120,7 +125,7 @@ fn text(response: &Value) -> &str {
 
 #[tokio::test]
 async fn what_was_granted_works() {
-    let web = Web::start().await;
+    let web = start().await;
     let registry = given([local(&web)]).fetcher().await;
     let seen = response(
         request(
@@ -161,10 +166,10 @@ async fn what_was_granted_works() {
 
 #[tokio::test]
 async fn what_goes_wrong_on_the_way_has_its_own_code() {
-    let web = Web::start().await;
+    let web = start().await;
     let secure =
         grant(json!({"origin": format!("https://127.0.0.1:{}", web.port()), "private": true}));
-    let gone = Web::start().await;
+    let gone = start().await;
     let closed = local(&gone);
     let closed_url = gone.url("/");
     drop(gone);

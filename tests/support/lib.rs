@@ -4,9 +4,7 @@
     reason = "a fixture that cannot be made should say so"
 )]
 
-mod encodings;
 pub mod endpoint;
 pub mod host;
 pub mod oci;
 pub mod sandbox;
-pub mod web;

@@ -6,8 +6,9 @@
 //! run: engines, modules, temporary folders, and what "ends" means), then the attacks by family:
 //! `compute`, `memory`, `output`, `arguments`, `files`, `disk`, `network`, `egress`, `responses`,
 //! `secrets`, `loader`, `compiler`, `trust`, `names`, `cache`, `isolation`, `tenants`, `endurance`;
-//! `web` is the server, the resolver and the errand-boy of the three about HTTP. Hostile components are WAT in [`components`], or the guest in `guest/`,
-//! which does what it is told; [`liar`] makes modules that say of themselves what they are told.
+//! [`web`] is the server and the resolver of the three about HTTP, `fetcher` the guest that is sent
+//! there. Hostile components are WAT in [`components`], or the guest in `attacker/`, which does what
+//! it is told; [`liar`] makes modules that say of themselves what they are told.
 //!
 //! A new row is one entry in [`suite`]: the row's number, a name, what is attacked, what must happen,
 //! and a function that tries it.
@@ -17,6 +18,7 @@ pub mod attack;
 pub mod components;
 pub mod lab;
 pub mod liar;
+pub mod web;
 
 mod arguments;
 mod cache;
@@ -25,6 +27,7 @@ mod compute;
 mod disk;
 mod egress;
 mod endurance;
+mod fetcher;
 mod files;
 mod ground;
 mod isolation;
@@ -38,10 +41,8 @@ mod responses;
 mod secrets;
 mod tenants;
 mod trust;
-mod web;
 
 pub use attack::{Attack, Fault, Outcome, Verdict, run};
-pub use egress::FORBIDDEN;
 pub use lab::{Lab, Scale};
 
 /// Rows of THREATS.md that try other parts of Toolhold than the sandbox, and where they are tried.

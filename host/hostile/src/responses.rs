@@ -1,12 +1,13 @@
 //! Row 15: servers that answer too much, or never stop.
 
 use crate::attack::{Attack, Fault, ensure};
+use crate::fetcher::{Given, get};
 use crate::lab::{Lab, expect_kind, kind, ms};
 use crate::process;
-use crate::web::{BOMB, Given, Web, get};
+use crate::web::{BOMB, Web};
 use serde_json::json;
 use std::time::{Duration, Instant};
-use toolhold_sandbox::Output;
+use toolhold_sandbox::{CallReport, Output};
 
 pub const ATTACKS: &[Attack] = &[
     Attack {
@@ -32,6 +33,8 @@ pub const ATTACKS: &[Attack] = &[
     },
 ];
 
+/// How long a connection may outlive its call.
+const CLOSING: Duration = Duration::from_secs(1);
 /// What the host may need for a call beside what the guest holds.
 const MEMORY: u64 = 64 << 20;
 
@@ -46,12 +49,24 @@ async fn response_without_end(lab: &Lab) -> Result<String, Fault> {
         .await?;
     let mut slowest = Duration::ZERO;
     for path in ["/endless", "/silent"] {
-        for (arena, ends) in [(&by_deadline, "deadline"), (&by_request, "http-body")] {
+        for (arena, ends, says) in [
+            (
+                &by_deadline,
+                "deadline",
+                format!("deadline of {TIMEOUT} ms"),
+            ),
+            (
+                &by_request,
+                "http-body",
+                format!("{} ms for one HTTP request", TIMEOUT / 2),
+            ),
+        ] {
             let url = json!({"url": web.url(path)});
             // `ends` checks the time.
             let report = arena.ends("bad.drain", url, ends).await?;
+            ensure_says(&report, &says)?;
             slowest = slowest.max(report.usage.duration);
-            web.ensure_left_alone().await?;
+            web.ensure_left_alone(CLOSING).await?;
         }
         // As many as there may be at once, of which the guest waits for none in particular.
         let many = json!({"url": web.url(path), "count": 100});
@@ -59,7 +74,7 @@ async fn response_without_end(lab: &Lab) -> Result<String, Fault> {
         ensure(["deadline", "ok"].contains(&kind(&report)), || {
             format!("100 at once: {:?}", report.result)
         })?;
-        web.ensure_left_alone().await?;
+        web.ensure_left_alone(CLOSING).await?;
     }
     by_deadline.unharmed().await?;
     Ok(format!(
@@ -83,8 +98,9 @@ async fn response_of_a_gigabyte(lab: &Lab) -> Result<String, Fault> {
         ),
     ] {
         let written = web.written();
-        arena.ends(tool, arguments, "http-body").await?;
-        web.ensure_left_alone().await?;
+        let report = arena.ends(tool, arguments, "http-body").await?;
+        ensure_says(&report, "8388608 bytes of HTTP responses")?;
+        web.ensure_left_alone(CLOSING).await?;
         // The host's limit is 8 MiB; the rest lies in the buffers of two sockets.
         let taken = web.written() - written;
         ensure(taken < 32 << 20, || {
@@ -120,6 +136,15 @@ async fn compressed_bomb(lab: &Lab) -> Result<String, Fault> {
         BOMB.len(),
         ms(started.elapsed())
     ))
+}
+
+/// The error names the limit that fired.
+fn ensure_says(report: &CallReport, limit: &str) -> Result<(), Fault> {
+    let said = report.result.as_ref().err().map(ToString::to_string);
+    ensure(
+        said.as_ref().is_some_and(|said| said.contains(limit)),
+        || format!("it says {said:?}, and not {limit:?}"),
+    )
 }
 
 fn ensure_memory(before: Option<u64>) -> Result<(), Fault> {

@@ -1,16 +1,18 @@
-//! The other end of rows 13 to 16: a server on loopback that does what servers should not, a
-//! resolver that lies, and the guest that is sent there.
+//! The other end of outbound HTTP: a server on loopback that does what servers on the internet do and
+//! what they should not, and a resolver that lies. Rows 13 to 16 are tried with them, and so is what
+//! the integration tests say of egress.
+//!
+//! On bare sockets, because it is about bytes on the wire: what a server library would tidy up is what
+//! has to be seen.
 
 use crate::attack::{Fault, ensure};
-use crate::components;
-use crate::lab::{Arena, Lab, kind};
 use crate::secrets;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,46 +20,72 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
-use toolhold_sandbox::{CallReport, Grant, HttpGrant, Limits, ModulePolicy, Resolve, SecretGrant};
+use toolhold_sandbox::{HttpGrant, Resolve};
 
 /// 16 KiB of gzip that would be 16 MiB.
-pub const BOMB: &[u8] = include_bytes!("../../../tests/fixtures/bomb.gz");
+pub const BOMB: &[u8] = include_bytes!("../bomb.gz");
 
 /// A server on 127.0.0.1, gone when dropped. Its paths:
 ///
-/// * `/echo`: `Authorization` and the query, in every encoding, in headers and in a body of crumbs
-/// * `/redirect?URL`: there
+/// * `/echo`: the request as it came; then `Authorization` and the query's last value in every
+///   encoding, which are in headers and trailers, too. All of it in crumbs
+/// * `/redirect/STATUS?URL`: there
 /// * `/endless`: a byte every few milliseconds, for ever
 /// * `/silent`: nothing, ever
 /// * `/gigabyte`: 1 GiB of zeros
 /// * `/gzip`: [`BOMB`]
+/// * `/cut`: half of what was announced
+/// * `/last`: `hello`, as the last on its connection
 /// * all else: `hello`
 #[derive(Debug)]
 pub struct Web {
     address: SocketAddr,
-    seen: Arc<Seen>,
+    shared: Arc<Shared>,
     serving: JoinHandle<()>,
 }
 
-/// What a server saw.
 #[derive(Debug, Default)]
-struct Seen {
-    /// Request lines and headers.
-    heads: Mutex<Vec<String>>,
+struct Shared {
+    requests: Mutex<Vec<Seen>>,
     accepted: AtomicUsize,
     open: AtomicUsize,
     written: AtomicU64,
 }
 
+/// A request as it came over the wire.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// Request line and headers.
+    pub head: String,
+    pub body: String,
+}
+
+impl Seen {
+    /// All values of a header.
+    pub fn header(&self, name: &str) -> Vec<&str> {
+        let lines = self.head.lines().skip(1);
+        lines
+            .filter_map(|line| line.split_once(':'))
+            .filter(|(found, _)| found.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.trim())
+            .collect()
+    }
+
+    /// The path and the query.
+    pub fn target(&self) -> &str {
+        self.head.split(' ').nth(1).unwrap_or_default()
+    }
+}
+
 impl Web {
-    pub async fn start() -> Result<Self, Fault> {
+    pub async fn start() -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
-        let seen = Arc::<Seen>::default();
-        let serving = tokio::spawn(serve(listener, seen.clone()));
+        let shared = Arc::<Shared>::default();
+        let serving = tokio::spawn(serve(listener, shared.clone()));
         Ok(Self {
             address,
-            seen,
+            shared,
             serving,
         })
     }
@@ -76,29 +104,30 @@ impl Web {
 
     /// Everything at this server.
     pub fn granted(&self) -> Result<HttpGrant, Fault> {
-        grant(json!({"origin": self.origin(), "methods": ["GET", "POST"], "private": true}))
+        let methods = ["GET", "HEAD", "POST"];
+        grant(json!({"origin": self.origin(), "methods": methods, "private": true}))
     }
 
-    /// Heads of the requests that arrived, in their order.
-    pub fn heads(&self) -> Vec<String> {
-        lock(&self.seen.heads).clone()
+    /// The requests that arrived, in their order.
+    pub fn requests(&self) -> Vec<Seen> {
+        lock(&self.shared.requests).clone()
     }
 
     /// Connections that were ever accepted.
     pub fn accepted(&self) -> usize {
-        self.seen.accepted.load(SeqCst)
+        self.shared.accepted.load(SeqCst)
     }
 
     /// Bytes of `/gigabyte` that the other side took, or that lie in socket buffers.
     pub fn written(&self) -> u64 {
-        self.seen.written.load(SeqCst)
+        self.shared.written.load(SeqCst)
     }
 
-    /// All connections were closed by the other side, within a second.
-    pub async fn ensure_left_alone(&self) -> Result<(), Fault> {
+    /// The other side closes all connections within `patience`.
+    pub async fn ensure_left_alone(&self, patience: Duration) -> Result<(), Fault> {
         let since = Instant::now();
-        while self.seen.open.load(SeqCst) > 0 {
-            ensure(since.elapsed() < Duration::from_secs(1), || {
+        while self.shared.open.load(SeqCst) > 0 {
+            ensure(since.elapsed() < patience, || {
                 "the host is still connected after the call".into()
             })?;
             sleep(Duration::from_millis(5)).await;
@@ -113,42 +142,88 @@ impl Drop for Web {
     }
 }
 
-async fn serve(listener: TcpListener, seen: Arc<Seen>) {
+/// A grant as an operator writes it.
+pub fn grant(fields: Value) -> Result<HttpGrant, Fault> {
+    serde_json::from_value(fields).map_err(|error| Fault::Broke(format!("no such grant: {error}")))
+}
+
+async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     while let Ok((stream, _)) = listener.accept().await {
-        let seen = seen.clone();
-        seen.accepted.fetch_add(1, SeqCst);
-        seen.open.fetch_add(1, SeqCst);
+        let shared = shared.clone();
+        shared.accepted.fetch_add(1, SeqCst);
+        shared.open.fetch_add(1, SeqCst);
         tokio::spawn(async move {
             // A client that breaks off is what most attacks end with.
-            drop(converse(stream, &seen).await);
-            seen.open.fetch_sub(1, SeqCst);
+            drop(converse(stream, &shared).await);
+            shared.open.fetch_sub(1, SeqCst);
         });
     }
 }
 
-/// One request a connection. Bodies of requests are not looked at.
-async fn converse(mut stream: TcpStream, seen: &Seen) -> io::Result<()> {
+/// The first byte of a client that speaks TLS.
+const TLS_HANDSHAKE: u8 = 22;
+
+async fn converse(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
     let mut buffer = Vec::new();
-    while !buffer.windows(4).any(|w| w == b"\r\n\r\n") {
-        if stream.read_buf(&mut buffer).await? == 0 {
-            return Ok(());
-        }
+    stream.read_buf(&mut buffer).await?;
+    if buffer.first() == Some(&TLS_HANDSHAKE) {
+        return stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
     }
-    let head = String::from_utf8_lossy(&buffer).into_owned();
-    lock(&seen.heads).push(head.clone());
-    let target = head.split(' ').nth(1).unwrap_or_default();
+    while let Some(request) = read(&mut stream, &mut buffer).await? {
+        lock(&shared.requests).push(request.clone());
+        answer(&mut stream, shared, &request).await?;
+    }
+    Ok(())
+}
+
+/// The next request, or nothing if the client is done.
+async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Option<Seen>> {
+    let end = |bytes: &[u8], mark: &[u8]| {
+        let at = bytes.windows(mark.len()).position(|w| w == mark);
+        at.map(|at| at + mark.len())
+    };
+    let head = loop {
+        if let Some(length) = end(buffer, b"\r\n\r\n") {
+            break text(buffer, length);
+        }
+        if stream.read_buf(buffer).await? == 0 {
+            return Ok(None);
+        }
+    };
+    let mut seen = Seen {
+        head,
+        body: String::new(),
+    };
+    let is_chunked = !seen.header("transfer-encoding").is_empty();
+    let announced = seen.header("content-length").first().map(|n| n.parse());
+    let announced = announced.and_then(Result::ok).unwrap_or(0);
+    let length = loop {
+        let whole = if is_chunked {
+            end(buffer, b"0\r\n\r\n")
+        } else {
+            Some(announced).filter(|length| buffer.len() >= *length)
+        };
+        match whole {
+            Some(length) => break length,
+            None if stream.read_buf(buffer).await? == 0 => return Ok(None),
+            None => {}
+        }
+    };
+    seen.body = text(buffer, length);
+    Ok(Some(seen))
+}
+
+/// Takes the first `length` bytes away.
+fn text(buffer: &mut Vec<u8>, length: usize) -> String {
+    let bytes: Vec<u8> = buffer.drain(..length).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+async fn answer(stream: &mut TcpStream, shared: &Shared, request: &Seen) -> io::Result<()> {
+    let target = request.target();
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     match path {
-        "/echo" => echo(&mut stream, &head, query).await,
-        "/redirect" => {
-            plain(
-                &mut stream,
-                "302 Found",
-                &format!("location: {query}\r\n"),
-                b"",
-            )
-            .await
-        }
+        "/echo" => echo(stream, request, query).await,
         "/endless" => {
             let head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
             stream.write_all(head).await?;
@@ -168,57 +243,74 @@ async fn converse(mut stream: TcpStream, seen: &Seen) -> io::Result<()> {
             let zeros = vec![0; 64 << 10];
             for _ in 0..(1 << 30) / zeros.len() {
                 stream.write_all(&zeros).await?;
-                seen.written.fetch_add(zeros.len() as u64, SeqCst);
+                shared.written.fetch_add(zeros.len() as u64, SeqCst);
             }
             Ok(())
         }
-        "/gzip" => plain(&mut stream, "200 OK", "content-encoding: gzip\r\n", BOMB).await,
-        _ => plain(&mut stream, "200 OK", "", b"hello").await,
+        "/gzip" => plain(stream, "200 OK", "content-encoding: gzip\r\n", BOMB).await,
+        "/last" => plain(stream, "200 OK", "connection: close\r\n", b"hello").await,
+        "/cut" => {
+            let half = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhello";
+            stream.write_all(half).await?;
+            Err(io::ErrorKind::ConnectionAborted.into())
+        }
+        _ if request.head.starts_with("HEAD ") => {
+            let head = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n";
+            stream.write_all(head).await
+        }
+        _ => match path.strip_prefix("/redirect/") {
+            Some(status) => {
+                let location = format!("location: {query}\r\n");
+                plain(
+                    stream,
+                    &format!("{status} Elsewhere"),
+                    &location,
+                    b"over there",
+                )
+                .await
+            }
+            None => plain(stream, "200 OK", "", b"hello").await,
+        },
     }
 }
 
 async fn plain(stream: &mut TcpStream, status: &str, headers: &str, body: &[u8]) -> io::Result<()> {
     let length = body.len();
-    let head = format!(
-        "HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n"
-    );
+    let head = format!("HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\n\r\n");
     stream.write_all(&[head.as_bytes(), body].concat()).await
 }
 
-/// What was sent, in every encoding, wherever a response has room for text.
-async fn echo(stream: &mut TcpStream, head: &str, query: &str) -> io::Result<()> {
-    let credential = header(head, "authorization").concat();
-    let credential = credential.trim_start_matches("Bearer ");
-    let query = query.strip_prefix("key=").unwrap_or(query);
-    let mut forms = secrets::forms(credential);
-    forms.extend(secrets::forms(query));
-    let mut answer = String::from(
-        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\nconnection: close\r\ntrailer: x-late\r\n",
+/// What was sent, as it was and in every encoding, wherever a response has room for text.
+async fn echo(stream: &mut TcpStream, request: &Seen, query: &str) -> io::Result<()> {
+    let authorization = request.header("authorization").concat();
+    let credential = authorization.trim_start_matches("Bearer ");
+    let value = query.rsplit('=').next().unwrap_or_default();
+    let forms = [secrets::forms(credential), secrets::forms(value)].concat();
+    let mut head = String::from(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\ntrailer: x-late\r\n",
     );
+    let mut body = format!("{}{}", request.head, request.body);
     for (at, form) in forms.iter().enumerate() {
-        let _ = write!(answer, "x-echo-{at}: {form}\r\n");
+        let _ = write!(head, "x-echo-{at}: {form}\r\n");
+        let _ = write!(body, "\n{form}");
     }
-    stream.write_all(format!("{answer}\r\n").as_bytes()).await?;
+    stream.write_all(format!("{head}\r\n").as_bytes()).await?;
     // In pieces that no form fits into.
-    for piece in forms.join("\n").as_bytes().chunks(7) {
+    for piece in body.as_bytes().chunks(7) {
         let size = format!("{:x}\r\n", piece.len());
         let chunk = [size.as_bytes(), piece, b"\r\n"].concat();
         stream.write_all(&chunk).await?;
         stream.flush().await?;
         tokio::task::yield_now().await;
     }
-    let end = format!("0\r\nx-late: {credential}{query}\r\n\r\n");
+    let end = format!("0\r\nx-late: {authorization}{value}\r\n\r\n");
     stream.write_all(end.as_bytes()).await
 }
 
-/// All values of a header.
-pub fn header<'a>(head: &'a str, name: &str) -> Vec<&'a str> {
-    let lines = head.lines().skip(1).filter_map(|line| line.split_once(':'));
-    lines
-        .filter(|(found, _)| found.eq_ignore_ascii_case(name))
-        .map(|(_, value)| value.trim())
-        .collect()
-}
+/// This machine.
+pub const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// The cloud's metadata service.
+pub const METADATA: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254));
 
 /// A resolver that gives each answer once, in turn, and the last one for ever.
 #[derive(Debug)]
@@ -257,91 +349,4 @@ impl Resolve for Answers {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A grant as an operator writes it.
-pub fn grant(fields: Value) -> Result<HttpGrant, Fault> {
-    serde_json::from_value(fields).map_err(|error| Fault::Broke(format!("no such grant: {error}")))
-}
-
-/// What the fetcher is given.
-#[derive(Debug, Default)]
-pub struct Given {
-    pub http: Vec<HttpGrant>,
-    pub secrets: Vec<SecretGrant>,
-    /// The system's own, if there is none.
-    pub resolver: Option<Arc<Answers>>,
-}
-
-impl Given {
-    pub fn http(grants: impl IntoIterator<Item = HttpGrant>) -> Self {
-        Self {
-            http: grants.into_iter().collect(),
-            ..Self::default()
-        }
-    }
-
-    pub fn resolved_by(self, answers: &Arc<Answers>) -> Self {
-        Self {
-            resolver: Some(answers.clone()),
-            ..self
-        }
-    }
-
-    /// An arena with the benign module, and `component`, named `bad`, that is given this.
-    pub async fn arena(
-        self,
-        component: &[u8],
-        lab: &Lab,
-        change: impl FnOnce(&mut Limits),
-    ) -> Result<Arena, Fault> {
-        let mut arena = lab.arena(|policy| {
-            change(&mut policy.limits);
-            if let Some(resolver) = self.resolver {
-                policy.resolver = resolver;
-            }
-            let module = ModulePolicy {
-                grant: Grant {
-                    http: self.http,
-                    secrets: self.secrets,
-                    ..Grant::default()
-                },
-                ..ModulePolicy::default()
-            };
-            policy.modules.insert("bad".into(), module);
-        })?;
-        arena.benign().await?;
-        arena.load("bad", component.to_vec()).await?;
-        Ok(arena)
-    }
-
-    /// As [`Self::arena`], for the guest that fetches.
-    pub async fn fetcher(
-        self,
-        lab: &Lab,
-        change: impl FnOnce(&mut Limits),
-    ) -> Result<Arena, Fault> {
-        self.arena(components::FETCHER, lab, change).await
-    }
-}
-
-/// One request by the guest that fetches.
-pub async fn request(arena: &Arena, method: &str, url: &str, headers: Value) -> CallReport {
-    let arguments = json!({"method": method, "url": url, "headers": headers, "body": null});
-    arena.call("bad.fetch", arguments).await
-}
-
-pub async fn get(arena: &Arena, url: &str) -> CallReport {
-    request(arena, "GET", url, json!([])).await
-}
-
-/// The request was refused, and the guest was told with `code`, if one is given.
-pub fn ensure_refused(report: &CallReport, what: &str, code: &str) -> Result<(), Fault> {
-    let said = match &report.result {
-        Err(error) => error.to_string(),
-        Ok(output) => format!("{output:?}"),
-    };
-    ensure(kind(report) == "tool" && said.contains(code), || {
-        format!("{what:.200} was not refused with {code:?}: {said:.200}")
-    })
 }
