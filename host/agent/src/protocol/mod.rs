@@ -1,5 +1,6 @@
 //! The agent protocol as pure data and pure functions: no I/O, no clock.
 
+pub mod advisor;
 pub mod compose;
 pub mod lower;
 pub mod message;

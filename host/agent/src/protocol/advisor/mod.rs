@@ -1,0 +1,20 @@
+//! Advisors: personas that give a structured, weighted opinion before the model chooses calls
+//! (PROTOCOL.md, 10).
+//!
+//! In the order of a Request: [`Advisor`] is what the context says, [`taking_part`] who speaks in
+//! this iteration, [`schema`] and [`render`] what the model is asked, [`Council`] what it answered,
+//! and [`Tally`] and [`Dissent`] what follows from that.
+
+mod council;
+mod definition;
+mod form;
+mod participation;
+mod tally;
+mod votes;
+
+pub use council::{Council, Fault, Opinion};
+pub use definition::{Advisor, AdvisorError, Attendance};
+pub use form::{CONSULT_ADVISOR, ConsultTool, VOTING, consult_tool, render, schema};
+pub use participation::{Moment, Seat, latest, seats, taking_part};
+pub use tally::{Against, Ballot, Dissent, Outcome, Standing, Tally};
+pub use votes::Vote;
