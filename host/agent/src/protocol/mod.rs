@@ -4,6 +4,7 @@ pub mod advisor;
 pub mod compose;
 pub mod lower;
 pub mod message;
+pub mod meta;
 pub mod reference;
 pub mod solution;
 pub mod tool;
