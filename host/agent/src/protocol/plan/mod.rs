@@ -1,0 +1,218 @@
+//! Plans: graphs of calls whose edges are the data that they pass on (PROTOCOL.md, 8).
+//!
+//! A [`Plan`] is read from JSON, a [`Step`] is one of its calls, and a [`Graph`] is the plan in
+//! order: which steps wait for which, what can run at the same time, and what is missing. A graph
+//! that exists has no cycle.
+
+mod contest;
+mod diagram;
+mod draw;
+#[cfg(test)]
+mod draw_tests;
+mod flow;
+mod graph;
+#[cfg(test)]
+mod graph_tests;
+mod order;
+mod outline;
+mod place;
+mod step;
+mod text;
+
+pub use flow::{Missing, missing};
+pub use graph::{Cycle, Edge, Graph, GraphError, Hop, Warning};
+pub use place::Place;
+pub use step::{Method, Read, Step, StepError};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::fmt::Write as _;
+use thiserror::Error;
+
+/// A plan that nobody can read is a mistake of whoever wrote it, and every step costs memory.
+pub const MAX_STEPS: usize = 10_000;
+/// Faulty steps that an error lists.
+const SHOWN: usize = 10;
+
+/// Calls with their data flow, as they are saved and carried from one iteration to the next.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    pub steps: Vec<Step>,
+    pub mode: Mode,
+}
+
+/// When the steps of a plan run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Planning is execution.
+    #[default]
+    Eager,
+    /// Nothing runs until the plan was validated and, where wanted, approved.
+    Lazy,
+}
+
+/// Why a JSON value is no plan.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum PlanError {
+    #[error(
+        "a plan is {{\"type\": \"plan\", \"plan\": [calls]}}, a list of calls, or an object with \"calls\"; this is {found}"
+    )]
+    Form { found: String },
+    #[error("\"mode\" is {found}; write \"eager\" or \"lazy\"")]
+    Mode { found: String },
+    #[error("the plan has {count} steps; {MAX_STEPS} are the most, so split it")]
+    TooManySteps { count: usize },
+    /// Every step that cannot be read, in their order.
+    #[error("{}", listed(.0))]
+    Steps(Vec<StepError>),
+}
+
+impl Plan {
+    /// Reads a plan message, a list of calls, or a Solution.
+    ///
+    /// # Errors
+    /// What is wrong with it; of its steps all that are wrong.
+    pub fn parse(value: &Value) -> Result<Self, PlanError> {
+        let (calls, mode) = match value {
+            Value::Array(calls) => (calls, None),
+            Value::Object(fields) => {
+                let kind = fields.get("type");
+                if kind.is_some_and(|kind| kind != "plan") {
+                    return Err(form(format!("a message of type {}", shown(kind))));
+                }
+                let calls = match (fields.get("plan"), fields.get("calls")) {
+                    (Some(_), Some(_)) => {
+                        return Err(form("an object with both \"plan\" and \"calls\""));
+                    }
+                    (Some(Value::Array(calls)), None) | (None, Some(Value::Array(calls))) => calls,
+                    (None, None) => {
+                        return Err(form("an object with neither \"plan\" nor \"calls\""));
+                    }
+                    (plan, calls) => {
+                        let found = shown(plan.or(calls));
+                        return Err(form(format!("an object whose steps are {found}")));
+                    }
+                };
+                (calls, fields.get("mode"))
+            }
+            other => return Err(form(shown(Some(other)))),
+        };
+        let mode = mode.filter(|mode| !mode.is_null());
+        let Ok(mode) = mode.map_or(Ok(Mode::default()), Mode::deserialize) else {
+            return Err(PlanError::Mode { found: shown(mode) });
+        };
+        if calls.len() > MAX_STEPS {
+            return Err(PlanError::TooManySteps { count: calls.len() });
+        }
+        let mut steps = Vec::with_capacity(calls.len());
+        let mut faults = Vec::new();
+        for (index, call) in calls.iter().enumerate() {
+            match Step::new(index, call) {
+                Ok(step) => steps.push(step),
+                Err(fault) => faults.push(fault),
+            }
+        }
+        if faults.is_empty() {
+            Ok(Self { steps, mode })
+        } else {
+            Err(PlanError::Steps(faults))
+        }
+    }
+}
+
+fn form(found: impl Into<String>) -> PlanError {
+    PlanError::Form {
+        found: found.into(),
+    }
+}
+
+/// The beginning of `value` as JSON, on one line.
+fn shown(value: Option<&Value>) -> String {
+    match value {
+        None => "nothing".into(),
+        Some(Value::Array(_)) => "a list".into(),
+        Some(Value::Object(_)) => "an object".into(),
+        Some(value) => text::printable(&value.to_string(), 60),
+    }
+}
+
+fn listed(faults: &[StepError]) -> String {
+    let mut list = String::new();
+    for (index, fault) in faults.iter().take(SHOWN).enumerate() {
+        let between = if index == 0 { "" } else { "\n" };
+        let _ = write!(list, "{between}{fault}");
+    }
+    if faults.len() > SHOWN {
+        let _ = write!(list, "\nand {} more", faults.len() - SHOWN);
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_plan_has_three_forms() {
+        let calls = json!([{"_tool": "a.b", "x": 1}, {"_tool": "c.d"}]);
+        for (value, mode) in [
+            (json!({"type": "plan", "plan": calls}), Mode::Eager),
+            (
+                json!({"type": "plan", "plan": calls, "mode": "lazy"}),
+                Mode::Lazy,
+            ),
+            (
+                json!({"type": "plan", "plan": calls, "mode": null}),
+                Mode::Eager,
+            ),
+            (calls.clone(), Mode::Eager),
+            (json!({"calls": calls, "output": null}), Mode::Eager),
+        ] {
+            let plan = Plan::parse(&value).unwrap();
+            let tools: Vec<_> = plan.steps.iter().map(|step| step.tool.as_str()).collect();
+            assert_eq!((tools, plan.mode), (vec!["a.b", "c.d"], mode), "{value}");
+        }
+        assert_eq!(Plan::parse(&json!([])).unwrap().steps, []);
+    }
+
+    #[test]
+    fn what_is_no_plan_is_told_what_one_is() {
+        for (value, expect) in [
+            (json!("x"), "this is \"x\""),
+            (json!(null), "this is null"),
+            (json!({}), "neither \"plan\" nor \"calls\""),
+            (
+                json!({"plan": [], "calls": []}),
+                "both \"plan\" and \"calls\"",
+            ),
+            (json!({"plan": {}}), "whose steps are an object"),
+            (
+                json!({"type": "state", "plan": []}),
+                "a message of type \"state\"",
+            ),
+            (json!({"plan": [], "mode": "soon"}), "\"mode\" is \"soon\""),
+            (
+                json!(vec![0; MAX_STEPS + 1]),
+                "10001 steps; 10000 are the most",
+            ),
+        ] {
+            let error = Plan::parse(&value).unwrap_err().to_string();
+            assert!(error.contains(expect), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_faulty_step_is_named() {
+        let error =
+            Plan::parse(&json!([{"_tool": "a"}, 7, {"_tool": "b", "x": "† y"}])).unwrap_err();
+        insta::assert_snapshot!(error, @r#"
+        plan[1] is no call: it is 7; write {"_tool": "the tool's name", …its arguments}
+        plan[2]/x: "† y" is no reference: at character 2 the kind of data, such as state is expected; write †kind.path.to[2].value
+        "#);
+        let many = Plan::parse(&json!(vec![0; 40])).unwrap_err().to_string();
+        assert!(many.ends_with("\nand 30 more"), "{many}");
+        assert_eq!(many.lines().count(), SHOWN + 1);
+    }
+}
