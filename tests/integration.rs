@@ -20,6 +20,7 @@ mod model;
 mod modules;
 mod new_module;
 mod oci;
+mod plans;
 mod real_model;
 mod run;
 mod typed;

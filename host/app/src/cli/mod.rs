@@ -10,6 +10,7 @@ mod config;
 mod demo;
 mod doctor;
 mod modules;
+mod plan;
 mod progress;
 mod pull;
 mod run;
@@ -99,6 +100,9 @@ enum Command {
     /// See and call modules without a model.
     #[command(subcommand)]
     Modules(modules::ModulesCommand),
+    /// See, check and rehearse a plan of calls without a model.
+    #[command(subcommand)]
+    Plan(plan::PlanCommand),
     /// Build modules from their source, as their module.toml says.
     Build {
         /// The module's folder; several may be named.
@@ -208,6 +212,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
     match cli.command {
         Command::Run(args) => run::run(&load(&flags)?.0, *args).await,
         Command::Modules(command) => modules::modules(&load(&flags)?.0, command).await,
+        Command::Plan(command) => plan::plan(&load(&flags)?.0, command).await,
         Command::Build { folders } => build::build(&load(&flags)?.0, &folders).await,
         Command::NewModule { name, lang, build } => {
             let (config, _) = load(&flags)?;

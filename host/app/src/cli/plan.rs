@@ -1,0 +1,121 @@
+//! `toolhold plan`: see, check and rehearse a saved plan without a model.
+
+mod check;
+mod dry_run;
+mod examine;
+
+use crate::cli::Exit;
+use crate::cli::style::plain;
+use crate::config::Config;
+use anyhow::{Context as _, Result, bail};
+use clap::{Subcommand, ValueEnum};
+use serde_json::Value;
+use std::fs::File;
+use std::io::Read;
+use toolhold_agent::protocol::plan::{Graph, Plan};
+
+/// Ten thousand steps of three kilobytes.
+const MAX_BYTES: u64 = 32 << 20;
+
+#[derive(Debug, Subcommand)]
+pub enum PlanCommand {
+    /// Draw a plan: which step needs which, and what comes from outside.
+    Show {
+        /// A plan message, a list of calls or a solution, as JSON; - reads it from stdin.
+        file: String,
+        #[arg(long, value_name = "NAME", value_enum, default_value_t)]
+        format: Format,
+    },
+    /// Say everything that is wrong with a plan: tools, arguments, cycles, missing inputs. Exit code 1
+    /// if something is.
+    Check {
+        /// A plan message, a list of calls or a solution, as JSON; - reads it from stdin.
+        file: String,
+        /// The plan's input, a JSON object or a file with one; without it, inputs are only listed.
+        #[arg(long, value_name = "FILE_OR_JSON")]
+        input: Option<String>,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what a plan would do: its order, what runs at the same time, what is missing, and what its
+    /// tools may do. Nothing runs. Exit code 1 if it could not run.
+    DryRun {
+        /// A plan message, a list of calls or a solution, as JSON; - reads it from stdin.
+        file: String,
+        /// The plan's input, a JSON object or a file with one.
+        #[arg(long, value_name = "FILE_OR_JSON")]
+        input: Option<String>,
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// How a plan is drawn.
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+pub enum Format {
+    /// Layer by layer, for a terminal.
+    #[default]
+    Outline,
+    /// For Markdown and mermaid.live.
+    Mermaid,
+    /// For Graphviz.
+    Dot,
+}
+
+pub async fn plan(config: &Config, command: PlanCommand) -> Result<Exit> {
+    match command {
+        PlanCommand::Show { file, format } => show(&file, format),
+        PlanCommand::Check { file, input, json } => {
+            let input = input.as_deref().map(self::input).transpose()?;
+            check::check(config, &file, input.as_ref(), json).await
+        }
+        PlanCommand::DryRun { file, input, json } => {
+            let input = input.as_deref().map(self::input).transpose()?;
+            dry_run::dry_run(config, &file, input.as_ref(), json).await
+        }
+    }
+}
+
+fn show(file: &str, format: Format) -> Result<Exit> {
+    let graph = Graph::new(Plan::parse(&value(file)?)?.steps)?;
+    let drawing = match format {
+        Format::Outline => graph.outline(),
+        Format::Mermaid => graph.mermaid(),
+        Format::Dot => graph.dot(),
+    };
+    print!("{}", plain(&drawing));
+    Ok(Exit::Ok)
+}
+
+/// The JSON in `file`, or on stdin.
+fn value(file: &str) -> Result<Value> {
+    let text = if file == "-" {
+        text(std::io::stdin())
+    } else {
+        File::open(file).map_err(anyhow::Error::from).and_then(text)
+    };
+    let text = text.with_context(|| format!("{file} cannot be read"))?;
+    serde_json::from_str(&text).with_context(|| format!("{file} is not JSON"))
+}
+
+fn text(source: impl Read) -> Result<String> {
+    let mut text = String::new();
+    let read = source.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+    if read as u64 > MAX_BYTES {
+        bail!("it is larger than {} MiB", MAX_BYTES >> 20);
+    }
+    Ok(text)
+}
+
+/// What `--input` holds.
+fn input(argument: &str) -> Result<Value> {
+    let input = if argument.trim_start().starts_with('{') {
+        serde_json::from_str(argument).context("--input is not JSON")?
+    } else {
+        value(argument).context("--input")?
+    };
+    if !input.is_object() {
+        bail!("--input must be a JSON object, such as {{\"city\": \"Bern\"}}, or a file with one");
+    }
+    Ok(input)
+}

@@ -1,0 +1,118 @@
+//! `toolhold plan dry-run`.
+
+use super::check::{exit_of, said, show};
+use super::examine::{Examined, Found, examine};
+use super::value;
+use crate::cli::Exit;
+use crate::cli::style::{bold, good, plain, warn};
+use crate::config::Config;
+use anyhow::Result;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use toolhold_agent::protocol::plan::{Graph, Place};
+
+/// Steps of a tool that are named.
+const SHOWN: usize = 12;
+
+pub async fn dry_run(
+    config: &Config,
+    file: &str,
+    input: Option<&Value>,
+    json: bool,
+) -> Result<Exit> {
+    let examined = examine(config, &value(file)?, input, true).await?;
+    if json {
+        println!("{}", serde_json::to_string_pretty(&describe(&examined))?);
+        return Ok(exit_of(&examined));
+    }
+    if let Some(graph) = &examined.graph {
+        print!("{}", plain(&graph.outline()));
+        println!("{}", bold("tools"));
+        for (name, found) in &examined.tools {
+            tool(name, found, graph);
+        }
+    }
+    show(&examined);
+    if examined.faults.is_empty() {
+        println!("{} nothing was run", good("it could run:"));
+    }
+    Ok(exit_of(&examined))
+}
+
+fn tool(name: &str, found: &Found, graph: &Graph) {
+    let effect = effect(found);
+    let effect = if found.spec.annotations.read_only {
+        effect.to_owned()
+    } else {
+        warn(effect)
+    };
+    let steps = steps_of(name, graph);
+    let mut places = String::new();
+    for (index, step) in steps.iter().take(SHOWN).enumerate() {
+        let _ = write!(places, "{}{step}", if index == 0 { "" } else { ", " });
+    }
+    if steps.len() > SHOWN {
+        let _ = write!(places, " and {} more", steps.len() - SHOWN);
+    }
+    println!("  {}  {effect}  {places}", plain(name));
+    let may = found.module.grant().sentences();
+    if may.is_empty() {
+        println!("    may compute on what it is given, and nothing else");
+    }
+    for sentence in may {
+        println!("    may {}", plain(&sentence));
+    }
+}
+
+/// What its author says that the tool does to the world.
+fn effect(found: &Found) -> &'static str {
+    let annotations = found.spec.annotations;
+    match (annotations.read_only, annotations.destructive) {
+        (true, _) => "only reads",
+        (false, false) => "may write",
+        (false, true) => "may write and destroy",
+    }
+}
+
+fn steps_of(name: &str, graph: &Graph) -> Vec<Place> {
+    let steps = graph.steps().iter().enumerate();
+    steps
+        .filter(|(_, step)| step.tool == name)
+        .map(|(index, _)| Place::step(index))
+        .collect()
+}
+
+fn describe(examined: &Examined) -> Value {
+    let faults = json!({
+        "mode": examined.mode,
+        "faults": examined.faults,
+        "warnings": said(&examined.warnings),
+    });
+    let Some(graph) = &examined.graph else {
+        return faults;
+    };
+    let tool = |(name, found): (&String, &Found)| {
+        json!({
+            "name": name,
+            "module": found.module.name,
+            "digest": found.module.digest,
+            "steps": steps_of(name, graph),
+            "writes": !found.spec.annotations.read_only,
+            "annotations": found.spec.annotations,
+            "granted": found.module.grant(),
+            "may": found.module.grant().sentences(),
+        })
+    };
+    let mut whole = json!({
+        "steps": graph.steps().iter().map(|step| &step.call).collect::<Vec<_>>(),
+        "order": graph.order().collect::<Vec<_>>(),
+        "layers": graph.layers(),
+        "depth": graph.depth(),
+        "width": graph.width(),
+        "tools": examined.tools.iter().map(tool).collect::<Vec<_>>(),
+    });
+    if let (Value::Object(whole), Value::Object(faults)) = (&mut whole, faults) {
+        whole.extend(faults);
+    }
+    whole
+}

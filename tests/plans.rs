@@ -1,0 +1,377 @@
+//! Saved plans on the command line: drawn, checked and rehearsed, and nothing of them runs.
+
+use serde_json::{Value, json};
+use std::io::Write as _;
+use std::process::Stdio;
+use support::host::{Finished, Host, finish};
+
+/// Counts a text's words, and multiplies them by a price that is given.
+fn report() -> Value {
+    json!({"type": "plan", "mode": "lazy", "plan": [
+        {"_tool": "text.reverse", "text": "†state.price.value", "_outputPath": "†state.report"},
+        {"_tool": "calculator.evaluate", "expression": "†state.formula.replaced", "_outputPath": "†state.price"},
+        {"_tool": "text.regex", "text": "†input.formula", "pattern": "n", "replacement": "†state.count.words || †input.words",
+            "_outputPath": "†state.formula"},
+        {"_tool": "text.count", "text": "†input.text", "_outputPath": "†state.count"},
+        {"_tool": "text.hash", "text": "†input.text", "algorithm": "md5"},
+    ]})
+}
+
+fn host(plan: &Value) -> Host {
+    let host = Host::new();
+    host.ship("calculator")
+        .ship("text")
+        .write("plan.json", plan.to_string());
+    host
+}
+
+fn json_of(done: &Finished) -> Value {
+    serde_json::from_str(&done.stdout).unwrap_or_else(|error| panic!("{error}: {done:?}"))
+}
+
+#[test]
+fn a_plan_is_drawn_in_three_ways() {
+    let host = host(&report());
+    for (format, parts) in [
+        (
+            "outline",
+            [
+                "5 steps in 4 layers, at most 2 at the same time",
+                "layer 2\n  2 text.regex\n",
+                "      /replacement ← †state.count.words || †input.words from 3, outside\n",
+            ],
+        ),
+        (
+            "mermaid",
+            [
+                "flowchart TD\n",
+                "  s1[\"1 · calculator.evaluate\"]\n",
+                "  s3 -.->|\"†state.count.words\"| s2\n",
+            ],
+        ),
+        (
+            "dot",
+            [
+                "digraph plan {\n",
+                "  s1 [label=\"1 · calculator.evaluate\"];\n",
+                "  s3 -> s2 [label=\"†state.count.words\", style=dashed];\n",
+            ],
+        ),
+    ] {
+        let done = host.run(&["plan", "show", "plan.json", "--format", format]);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        for part in parts {
+            assert!(done.stdout.contains(part), "{part}: {}", done.stdout);
+        }
+    }
+    assert_eq!(
+        host.run(&["plan", "show", "plan.json"]).stdout,
+        host.run(&["plan", "show", "plan.json", "--format", "outline"])
+            .stdout
+    );
+}
+
+#[test]
+fn a_plan_is_read_from_stdin_and_from_a_solution() {
+    let host = host(&json!({"calls": report()["plan"], "output": null}));
+    let shown = host.run(&["plan", "show", "plan.json"]);
+    let mut child = host
+        .command(&["plan", "show", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    stdin
+        .write_all(report()["plan"].to_string().as_bytes())
+        .expect("it reads");
+    drop(stdin);
+    let piped = finish(child.wait_with_output().expect("it ends"));
+    assert_eq!((shown.code, piped.code), (Some(0), Some(0)), "{piped:?}");
+    assert_eq!(shown.stdout, piped.stdout);
+}
+
+#[test]
+fn a_sound_plan_passes_and_says_what_it_needs() {
+    let host = host(&report());
+    let done = host.run(&["plan", "check", "plan.json"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    for part in [
+        "in order: 5 steps",
+        "needs: †input.formula at plan[2]/text",
+        "needs: †input.text at plan[3]/text",
+        "needs: †input.text at plan[4]/text",
+    ] {
+        assert!(done.stdout.contains(part), "{part}: {done:?}");
+    }
+    assert!(
+        !done.stdout.contains("†input.words"),
+        "another way is there: {done:?}"
+    );
+
+    let given = r#"{"text": "one two", "formula": "n * 3"}"#;
+    let done = host.run(&["plan", "check", "plan.json", "--input", given]);
+    assert_eq!(
+        (done.code, done.stdout.as_str()),
+        (Some(0), "in order: 5 steps\n")
+    );
+    host.write("given.json", given);
+    let done = host.run(&[
+        "plan",
+        "check",
+        "plan.json",
+        "--input",
+        "given.json",
+        "--json",
+    ]);
+    assert_eq!(
+        json_of(&done),
+        json!({"steps": 5, "mode": "lazy", "faults": [], "warnings": [], "needs": []})
+    );
+}
+
+#[test]
+fn everything_that_is_wrong_is_said_with_its_place() {
+    let host = host(&json!([
+        {"_tool": "calculator.evaluate", "expression": 7, "precision": "†input.digits"},
+        {"_tool": "calculator.guess", "expression": "1"},
+        {"_tool": "nowhere.at_all"},
+        {"_tool": "think", "about": "it", "_output": {"thought": "deep"}},
+        {"_tool": "text.regex", "text": "†state.nowhere", "pattern": "x", "limit": "†state.many", "_outputPath": "†state.many"},
+        {"_tool": "text.hash", "text": "†input.text", "algorithm": "crc32"},
+        {"_tool": "text.hash", "text": "†input.text", "algorithm": "†input.algorithm"},
+    ]));
+    let done = host.run(&[
+        "plan",
+        "check",
+        "plan.json",
+        "--input",
+        r#"{"digits": 3, "text": "a"}"#,
+    ]);
+    assert_eq!(done.code, Some(1), "{done:?}");
+    let faults: Vec<_> = done.stdout.lines().collect();
+    for (begin, end) in [
+        (
+            "fault: plan[1]: there is no tool \"calculator.guess\"",
+            "module calculator has calculator.evaluate",
+        ),
+        (
+            "fault: plan[2]: there is no module for the tool \"nowhere.at_all\"",
+            "see `toolhold modules list`",
+        ),
+        (
+            "fault: plan[3]: there is no tool \"think\"; write MODULE.TOOL",
+            "without a model nobody can",
+        ),
+        (
+            "fault: plan[0]/expression: 7 is not of type \"string\"",
+            "see `toolhold modules inspect calculator`",
+        ),
+        (
+            "fault: plan[0]: Additional properties are not allowed ('precision' was unexpected)",
+            "inspect calculator`",
+        ),
+        (
+            "fault: plan[5]/algorithm: \"crc32\" is not one of \"sha256\"",
+            "see `toolhold modules inspect text`",
+        ),
+        (
+            "fault: the plan has a cycle, so none of its steps can be the first: text.regex → †state.many → text.regex (plan[4])",
+            "another place",
+        ),
+        (
+            "fault: plan[4]/text: nothing provides †state.nowhere",
+            "read something that is there",
+        ),
+        (
+            "fault: plan[6]/algorithm: nothing provides †input.algorithm",
+            "add a step that writes it",
+        ),
+    ] {
+        assert!(
+            faults
+                .iter()
+                .any(|line| line.starts_with(begin) && line.ends_with(end)),
+            "{begin} … {end}: {}",
+            done.stdout
+        );
+    }
+    assert_eq!(faults.len(), 9, "{}", done.stdout);
+
+    let done = host.run(&["plan", "check", "plan.json", "--input", "{}", "--json"]);
+    assert_eq!(done.code, Some(1), "{done:?}");
+    let report = json_of(&done);
+    let kinds: Vec<_> = report["faults"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|fault| {
+            (
+                fault["place"].as_str(),
+                fault["kind"].as_str().expect("a kind"),
+            )
+        })
+        .collect();
+    assert!(
+        kinds.contains(&(Some("plan[0]/expression"), "arguments")),
+        "{kinds:?}"
+    );
+    assert!(kinds.contains(&(Some("plan[4]"), "order")), "{kinds:?}");
+    assert!(
+        kinds.contains(&(Some("plan[5]/text"), "missing_input")),
+        "{kinds:?}"
+    );
+}
+
+#[test]
+fn what_is_no_plan_is_said() {
+    let host = Host::new();
+    host.ship("text")
+        .write("no.json", "{\"plan\": 7}")
+        .write("bad.json", r#"[{"_tool": "text.count", "text": "†"}, 5]"#)
+        .write("text.json", "steps: none")
+        .write(
+            "cycle.json",
+            r#"[{"_tool": "a", "x": "†s", "_outputPath": "†s"}]"#,
+        );
+    for (arguments, expect) in [
+        (vec!["show", "no.json"], "an object whose steps are 7"),
+        (vec!["check", "no.json"], "an object whose steps are 7"),
+        (vec!["check", "bad.json"], "fault: plan[1] is no call"),
+        (
+            vec!["check", "bad.json"],
+            "fault: plan[0]/text: \"†\" is no reference",
+        ),
+        (vec!["show", "cycle.json"], "the plan has a cycle"),
+        (vec!["check", "text.json"], "text.json is not JSON"),
+        (
+            vec!["dry-run", "missing.json"],
+            "missing.json cannot be read",
+        ),
+        (
+            vec!["dry-run", "cycle.json", "--input", "[]"],
+            "--input: [] cannot be read",
+        ),
+        (
+            vec!["dry-run", "cycle.json", "--input", "{x}"],
+            "--input is not JSON",
+        ),
+        (
+            vec!["dry-run", "cycle.json", "--input", "bad.json"],
+            "must be a JSON object",
+        ),
+    ] {
+        let done = host.run(&[&["plan"], arguments.as_slice()].concat());
+        assert_eq!(done.code, Some(1), "{arguments:?}: {done:?}");
+        let printed = format!("{}{}", done.stdout, done.stderr);
+        assert!(printed.contains(expect), "{arguments:?}: {printed}");
+    }
+}
+
+#[test]
+fn a_dry_run_shows_order_and_what_tools_may_do() {
+    let host = Host::new();
+    host.ship("files").ship("text").write("notes/a.txt", "hello").write(
+        "plan.json",
+        json!([
+            {"_tool": "files.read", "path": "†input.path", "_outputPath": "†state.file"},
+            {"_tool": "text.count", "text": "†state.file.content", "_outputPath": "†state.count"},
+            {"_tool": "files.write", "path": "out.txt", "content": "†state.file.content", "_outputPath": "†state.done"},
+            {"_tool": "files.write", "path": "log.txt", "content": "†state.file.content", "_outputPath": "†state.done"},
+        ])
+        .to_string(),
+    );
+    let run = |more: &[&str]| {
+        let begin = [
+            "plan",
+            "dry-run",
+            "plan.json",
+            "--dir",
+            "files=notes:/data:rw",
+        ];
+        host.run(&[&begin, more].concat())
+    };
+    let done = run(&["--input", r#"{"path": "a.txt"}"#]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    for part in [
+        "4 steps in 2 layers, at most 3 at the same time",
+        "files.read  only reads  plan[0]",
+        "files.write  may write and destroy  plan[2], plan[3]",
+        "    may read, write and delete files in notes, which it sees as /data",
+        "text.count  only reads  plan[1]\n    may compute on what it is given, and nothing else",
+        "warning: plan[2], plan[3] set †state.done with no order between them",
+        "it could run: nothing was run",
+    ] {
+        assert!(done.stdout.contains(part), "{part}: {}", done.stdout);
+    }
+    assert!(!host.path().join("notes/out.txt").exists(), "nothing runs");
+
+    let done = run(&[]);
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(
+        done.stdout
+            .contains("fault: plan[0]/path: nothing provides †input.path"),
+        "{done:?}"
+    );
+
+    let done = run(&["--input", r#"{"path": "a.txt"}"#, "--json"]);
+    let report = json_of(&done);
+    for (pointer, expect) in [
+        ("/layers", json!([[0], [1, 2, 3]])),
+        ("/order", json!([0, 1, 2, 3])),
+        ("/width", json!(3)),
+        ("/mode", json!("eager")),
+        ("/tools/1/name", json!("files.write")),
+        ("/tools/1/writes", json!(true)),
+        ("/tools/1/steps", json!(["plan[2]", "plan[3]"])),
+        ("/tools/2/writes", json!(false)),
+        ("/tools/2/may", json!([])),
+        ("/warnings/0/kind", json!("contested")),
+        ("/steps/1/_tool", json!("text.count")),
+    ] {
+        assert_eq!(
+            report.pointer(pointer),
+            Some(&expect),
+            "{pointer}: {report}"
+        );
+    }
+}
+
+#[test]
+fn a_module_that_nobody_approved_is_a_fault() {
+    let host = Host::new();
+    host.ship("text")
+        .write("plan.json", r#"[{"_tool": "text.hash", "text": "a"}]"#)
+        .write("toolhold.toml", "[modules]\napproval = \"always\"\n");
+    let done = host.run(&["plan", "check", "plan.json"]);
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(
+        done.stdout
+            .contains("fault: plan[0]: module text is disabled: ")
+            && done.stdout.contains("toolhold modules approve text"),
+        "{done:?}"
+    );
+}
+
+#[test]
+fn text_of_a_plan_cannot_drive_the_terminal() {
+    let host = host(&json!([
+        {"_tool": "text.\u{1b}[2J\nin order: 9 steps\u{202e}", "\u{1b}]0;x": "†state.x", "_instance": "\u{1b}[31m"},
+        {"_tool": "text.hash", "text": "a", "a\nin order: 9 steps\u{1b}": 1},
+    ]));
+    for arguments in [
+        vec!["show", "plan.json"],
+        vec!["show", "plan.json", "--format", "mermaid"],
+        vec!["show", "plan.json", "--format", "dot"],
+        vec!["check", "plan.json"],
+        vec!["dry-run", "plan.json"],
+    ] {
+        let done = host.run(&[&["plan"], arguments.as_slice()].concat());
+        let printed = format!("{}{}", done.stdout, done.stderr);
+        assert!(
+            !printed.contains(['\u{1b}', '\u{202e}']) && !printed.contains("\nin order"),
+            "{arguments:?}: {printed:?}"
+        );
+    }
+}
