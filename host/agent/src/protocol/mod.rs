@@ -2,6 +2,7 @@
 
 pub mod advisor;
 pub mod compose;
+pub mod data;
 pub mod lower;
 pub mod meta;
 pub mod plan;

@@ -1,0 +1,237 @@
+//! The context's data: a log of writes, and what every path reads as (PROTOCOL.md, 2, 5 and 9).
+//!
+//! What is true is the log. Reading a path goes through it from newest to oldest: a `set` at the
+//! path or above it ends the search, everything else that touches the path is collected and then
+//! applied from oldest to newest. [`naive`] does exactly that. [`Data`] keeps the value of every
+//! (kind, instance) beside the log instead, so that a write costs what is written and a read costs
+//! the path; a property test holds the two equal.
+//!
+//! What the protocol leaves open, and how it is decided here:
+//! - Only two objects can be merged or assigned. Anything else replaces what is there, at the top
+//!   as inside.
+//! - Writing through a scalar, null or an empty container makes it the container that the path
+//!   needs. A name into a list that has elements and an index into an object that has fields are
+//!   errors.
+//! - Writing beyond the end of a list pads it with null, because parallel calls finish in any order.
+//!   The list reads with these nulls, but a path to one of them does not exist until it is written:
+//!   whoever waits for element 0 is not woken by element 2.
+//! - `push` and `concat` to nothing or null begin a list; `concat` also continues a text.
+//! - A write in an instance is applied to what this instance has written, not to a copy of the
+//!   global value: pushing to a list that is global begins the instance's own, which then hides it.
+
+mod fill;
+mod holes;
+mod missing;
+#[doc(hidden)]
+pub mod naive;
+mod refusal;
+mod size;
+mod tree;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+pub use fill::{Cause, Fault, Unfilled};
+pub use missing::{Absent, Found, Missing, Names};
+pub use refusal::{Refusal, WriteError};
+
+use super::reference::{Path, Source};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use tree::Tree;
+use view::View;
+
+/// Of everything ever written, as it lies in memory, padding included. The log keeps replaced values
+/// and the trees hold copies, so a run's context takes twice this; a gigabyte carries several runs.
+pub const MAX_BYTES: usize = 64 << 20;
+/// Levels of nesting, counted from the kind. JSON of more than 128 is not read back, and the record
+/// wraps data in a few levels of its own.
+pub const MAX_LEVELS: usize = 100;
+
+/// How a value joins what its path already has (PROTOCOL.md, 3).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Method {
+    /// Replaces it.
+    #[default]
+    Set,
+    /// Field by field, and the fields of both likewise.
+    Merge,
+    /// Field by field.
+    Assign,
+    /// One more element of a list.
+    Push,
+    /// More elements of a list, or more of a text.
+    Concat,
+}
+
+/// One entry of the log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Write {
+    pub path: Path,
+    /// None is the global data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    #[serde(default)]
+    pub method: Method,
+    pub value: Value,
+}
+
+/// All data of a context. A reader sees its own instance over the global data, and never another
+/// instance: where both have an object their fields are one, where not, the instance's value wins.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Data {
+    log: Vec<Write>,
+    global: Kinds,
+    instances: HashMap<String, Kinds>,
+    /// Of the log, never more than [`MAX_BYTES`].
+    bytes: usize,
+}
+
+type Kinds = HashMap<String, Tree>;
+
+/// The parts of the context that an allow-list names.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scope<'a> {
+    /// In the order of the list.
+    pub values: Vec<(Path, Cow<'a, Value>)>,
+    /// What the list names and the context has not.
+    pub missing: Option<Missing>,
+}
+
+impl Data {
+    /// Appends to the log.
+    ///
+    /// # Errors
+    /// What stands at the path cannot take the value this way, or a limit would be passed. Nothing
+    /// has changed then.
+    pub fn write(&mut self, write: Write) -> Result<(), WriteError> {
+        let bytes = self.admit(&write).map_err(|refusal| WriteError {
+            path: write.path.clone(),
+            refusal: Box::new(refusal),
+        })?;
+        let kinds = match &write.instance {
+            Some(instance) => self.instances.entry(instance.clone()).or_default(),
+            None => &mut self.global,
+        };
+        kinds
+            .entry(write.path.kind.clone())
+            .or_insert_with(|| Tree::new(self.log.len()))
+            .apply(&write);
+        self.bytes += bytes;
+        self.log.push(write);
+        Ok(())
+    }
+
+    /// Everything that was written, oldest first.
+    pub fn log(&self) -> &[Write] {
+        &self.log
+    }
+
+    /// The value at `path`; copied only where an instance's object lies over a global one.
+    ///
+    /// # Errors
+    /// It does not exist. Null exists.
+    pub fn read(&self, path: &Path, instance: Option<&str>) -> Result<Cow<'_, Value>, Missing> {
+        let view = self.view(instance);
+        view.read(path)
+            .ok_or_else(|| Missing(vec![view.absent(path)]))
+    }
+
+    /// Whether `path` can be read, without copying anything.
+    pub fn contains(&self, path: &Path, instance: Option<&str>) -> bool {
+        self.view(instance).contains(path)
+    }
+
+    /// The value of an input expression (PROTOCOL.md, 5).
+    ///
+    /// # Errors
+    /// The paths that must exist first: any one of them for `||`, every one for `&&`.
+    pub fn resolve(
+        &self,
+        source: &Source,
+        instance: Option<&str>,
+    ) -> Result<Cow<'_, Value>, Missing> {
+        let view = self.view(instance);
+        let chosen = match source {
+            Source::First(paths) => paths.iter().find(|path| view.contains(path)),
+            Source::All(paths) => paths
+                .last()
+                .filter(|_| paths.iter().all(|path| view.contains(path))),
+        };
+        chosen.and_then(|path| view.read(path)).ok_or_else(|| {
+            let absent = source.paths().iter().filter(|path| !view.contains(path));
+            Missing(absent.map(|path| view.absent(path)).collect())
+        })
+    }
+
+    /// `arguments` with every reference replaced by its value and `††` read as `†`. Give it a call's
+    /// parameters only: an output expression also begins with a dagger.
+    ///
+    /// # Errors
+    /// Every string that is no reference, or refers to nothing, with its JSON pointer.
+    pub fn fill(&self, arguments: &Value, instance: Option<&str>) -> Result<Value, Unfilled> {
+        fill::fill(self, arguments, instance)
+    }
+
+    /// Every kind with its value, in the order in which the reader's data first had it.
+    pub fn kinds(&self, instance: Option<&str>) -> Vec<(&str, Cow<'_, Value>)> {
+        let view = self.view(instance);
+        let names = view.kinds().into_iter();
+        names
+            .filter_map(|kind| Some((kind, view.kind(kind)?)))
+            .collect()
+    }
+
+    /// What `paths` let a call see (PROTOCOL.md, 3, `_scopes`).
+    pub fn scoped(&self, paths: &[Path], instance: Option<&str>) -> Scope<'_> {
+        let view = self.view(instance);
+        let mut values = Vec::new();
+        let mut absent = Vec::new();
+        for path in paths {
+            match view.read(path) {
+                Some(value) => values.push((path.clone(), value)),
+                None => absent.push(view.absent(path)),
+            }
+        }
+        let missing = (!absent.is_empty()).then_some(Missing(absent));
+        Scope { values, missing }
+    }
+
+    /// The instances that have data of their own, in the order of their first write.
+    pub fn instances(&self) -> Vec<&str> {
+        let mut instances: Vec<_> = self
+            .instances
+            .iter()
+            .map(|(instance, kinds)| (kinds.values().map(Tree::first).min(), instance.as_str()))
+            .collect();
+        instances.sort_unstable();
+        instances.into_iter().map(|(_, name)| name).collect()
+    }
+
+    fn view(&self, instance: Option<&str>) -> View<'_> {
+        View {
+            own: instance.and_then(|instance| self.instances.get(instance)),
+            shared: &self.global,
+        }
+    }
+
+    /// What `write` adds to `bytes`.
+    fn admit(&self, write: &Write) -> Result<usize, Refusal> {
+        let kinds = match &write.instance {
+            Some(instance) => self.instances.get(instance),
+            None => Some(&self.global),
+        };
+        let tree = kinds.and_then(|kinds| kinds.get(&write.path.kind));
+        let padding = tree::check(tree, write)?;
+        let left = MAX_BYTES - self.bytes;
+        let bytes = size::entry(write, left)? + padding * size_of::<Value>();
+        if bytes > left {
+            return Err(Refusal::Size);
+        }
+        Ok(bytes)
+    }
+}
