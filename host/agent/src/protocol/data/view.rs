@@ -7,7 +7,7 @@ use super::tree::{self, Tree};
 use crate::protocol::reference::{Path, Segment};
 use serde_json::Value;
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
@@ -139,19 +139,16 @@ impl<'a> Layers<'a> {
                 path,
                 elements: items.len(),
             },
-            (Some(Value::Object(_)), _) => {
-                let keys = [self.shared, self.own].into_iter().flatten();
-                let mut fields: Vec<_> = keys
-                    .filter_map(Value::as_object)
-                    .flat_map(|fields| fields.keys())
-                    .collect();
-                let mut seen = HashSet::new();
-                fields.retain(|key| seen.insert(*key));
-                Found::Fields {
-                    path,
-                    fields: Names::new(fields),
-                }
-            }
+            (Some(Value::Object(fields)), _) => Found::Fields {
+                path,
+                fields: match self.shared.and_then(Value::as_object) {
+                    Some(shared) if self.own.is_some() => {
+                        let more = fields.keys().filter(|key| !shared.contains_key(*key));
+                        Names::new(shared.keys().chain(more))
+                    }
+                    _ => Names::new(fields.keys()),
+                },
+            },
             (value, _) => Found::Other {
                 path,
                 noun: noun(value.unwrap_or(&Value::Null)),
