@@ -3,9 +3,15 @@
 //! The same Solution can be had in several ways; which one works is a property of the endpoint and
 //! its model. The loop never sees the difference.
 
+mod conversation;
 mod examples;
+mod reader;
 mod schema;
+mod simple;
+mod text;
 mod tools;
+
+pub use reader::{Piece, Reader};
 
 use crate::model::{ChatRequest, Completion};
 use crate::protocol::{Message, Solution, Tool};
@@ -23,6 +29,8 @@ pub enum Contract {
     Schema,
     /// Native tool calling, for models that were trained to it.
     Tools,
+    /// JSON in plain text, one call a reply, for endpoints that offer nothing better.
+    Simple,
 }
 
 /// Everything a Request is made of.
@@ -37,10 +45,13 @@ pub struct View<'a> {
 }
 
 impl Contract {
+    pub const ALL: [Self; 3] = [Self::Schema, Self::Tools, Self::Simple];
+
     pub fn name(self) -> &'static str {
         match self {
             Self::Schema => "schema",
             Self::Tools => "tools",
+            Self::Simple => "simple",
         }
     }
 
@@ -49,7 +60,13 @@ impl Contract {
         match self {
             Self::Schema => schema::request(view),
             Self::Tools => tools::request(view),
+            Self::Simple => simple::request(view),
         }
+    }
+
+    /// Reads a reply while it is generated.
+    pub fn reader(self) -> Reader {
+        Reader::new(self)
     }
 
     /// Reads a complete reply.
@@ -60,6 +77,7 @@ impl Contract {
         let read = match self {
             Self::Schema => schema::read(completion),
             Self::Tools => tools::read(completion, view),
+            Self::Simple => simple::read(completion),
         };
         // Complete JSON can end with finish_reason `length` (trailing white space): parse first.
         read.map_err(|reason| match completion.finish_reason.as_deref() {

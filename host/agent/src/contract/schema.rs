@@ -1,27 +1,19 @@
 //! The `schema` contract: one JSON object that satisfies the composed schema.
 
-use crate::contract::{View, examples};
+use crate::contract::conversation::{self, Voice};
+use crate::contract::reader::SolutionReader;
+use crate::contract::{View, text};
 use crate::model::{ChatMessage, ChatRequest, Completion};
 use crate::protocol::compose::{self, Composition};
-use crate::protocol::{Exchange, Message, Role, Solution, Tool};
+use crate::protocol::{Exchange, Solution};
 use serde_json::{Map, Value, json};
-use std::fmt::Write as _;
 
 /// llama.cpp refuses repetitions beyond 2000, and a bound that the token limit makes useless only
 /// costs grammar.
 const MAX_BOUND: u32 = 2_000;
-/// A model that babbles is shown the beginning of its babble, not all of it.
-const MAX_REJECTED: usize = 1_000;
 
 pub fn request(view: &View<'_>) -> ChatRequest {
     let settings = view.settings;
-    let mut messages = vec![ChatMessage::system(system(view))];
-    for message in examples::turns(view.tools, settings.examples) {
-        render(&message, settings.reasons, &mut messages);
-    }
-    for message in view.context {
-        render(message, settings.reasons, &mut messages);
-    }
     // About three characters a token: a string this long fills what the reply may have.
     let bound = settings.max_tokens.saturating_mul(3);
     let schema = compose::compose(
@@ -34,9 +26,12 @@ pub fn request(view: &View<'_>) -> ChatRequest {
             max_string: Some(bound).filter(|bound| *bound <= MAX_BOUND),
         },
     );
+    let voice = Solutions {
+        reasons: settings.reasons,
+    };
     ChatRequest {
         model: view.model.to_owned(),
-        messages,
+        messages: conversation::messages(view, system(view), &voice),
         response_format: Some(json!({
             "type": "json_schema",
             "json_schema": {"name": "solution", "strict": true, "schema": schema},
@@ -48,110 +43,77 @@ pub fn request(view: &View<'_>) -> ChatRequest {
 }
 
 pub fn read(completion: &Completion) -> Result<Solution, String> {
-    Solution::parse(&completion.content)
+    let solution = Solution::parse(&completion.content)?;
+    // Of a member that is there twice the parser keeps the last. While the reply streamed, calls
+    // were taken from the first: a reply that can be understood in two ways is none.
+    SolutionReader::default().push(&completion.content, &mut Vec::new())?;
+    Ok(solution)
 }
 
 /// Instructions, tools and the form of a reply. The same bytes at every step of a run, so that
 /// prefix caches hit.
 fn system(view: &View<'_>) -> String {
-    let mut text = view.instructions.to_owned();
+    let mut system = view.instructions.to_owned();
     if view.tools.is_empty() {
-        text.push_str(
+        system.push_str(
             "\n\nReply with one JSON object: {\"calls\": [], \"output\": <your answer>}.",
         );
-        return text;
+        return system;
     }
-    text.push_str("\n\n# Tools\n");
-    for tool in view.tools {
-        describe(tool, &mut text);
-    }
-    text.push_str(
+    system.push_str(&text::tools(view.tools));
+    system.push_str(
         "\n# Form of a reply\nReply with one JSON object and nothing else.\n\
          To call tools: {\"calls\": [{\"_tool\": \"<name>\", <parameters>}], \"output\": null}\n\
-         When you know the answer: {\"calls\": [], \"output\": <answer>}\n\
-         Never write what a tool would return: call it, and read its result in the next message.",
+         When you know the answer: {\"calls\": [], \"output\": <answer>}\n",
     );
-    text
+    system.push_str(text::CALL_IT);
+    system
 }
 
-fn describe(tool: &Tool, text: &mut String) {
-    let mut parameters = tool.parameters.clone();
-    if let Value::Object(schema) = &mut parameters {
-        schema.remove("$schema");
-        schema.remove("title");
+struct Solutions {
+    reasons: bool,
+}
+
+impl Voice for Solutions {
+    fn answer(&self, text: &str) -> ChatMessage {
+        ChatMessage::assistant(json!({"calls": [], "output": text}).to_string())
     }
-    let _ = write!(
-        text,
-        "\n## {}\n{}\nParameters: {parameters}\n",
-        tool.name, tool.description
-    );
-}
 
-fn render(message: &Message, reasons: bool, out: &mut Vec<ChatMessage>) {
-    match message {
-        Message::Text {
-            role: Role::System,
-            text,
-        } => out.push(ChatMessage::system(text.clone())),
-        Message::Text {
-            role: Role::User,
-            text,
-        } => out.push(ChatMessage::user(text.clone())),
-        Message::Text {
-            role: Role::Assistant,
-            text,
-        } => {
-            out.push(ChatMessage::assistant(
-                json!({"calls": [], "output": text}).to_string(),
-            ));
-        }
-        Message::Exchange(exchange) => {
-            out.push(ChatMessage::assistant(solution(exchange, reasons)));
-            out.push(ChatMessage::user(results(exchange)));
-        }
-        Message::Rejected { reply, reason } => {
-            out.push(ChatMessage::assistant(crate::guard::validate::cut(
-                reply,
-                MAX_REJECTED,
-            )));
-            out.push(ChatMessage::user(format!(
-                "That reply could not be used: {reason}. Reply again, with one JSON object of the form described above."
-            )));
-        }
+    fn exchange(&self, exchange: &Exchange, out: &mut Vec<ChatMessage>) {
+        let calls: Vec<Value> = exchange
+            .calls
+            .iter()
+            .map(|answered| {
+                let mut object = Map::new();
+                object.insert("_tool".into(), json!(answered.call.tool));
+                object.extend(text::properties(&answered.call, self.reasons));
+                Value::Object(object)
+            })
+            .collect();
+        out.push(ChatMessage::assistant(
+            json!({"calls": calls, "output": null}).to_string(),
+        ));
+        out.push(ChatMessage::user(text::results(&exchange.calls)));
+    }
+
+    fn rejected(&self, reply: &str, reason: &str, out: &mut Vec<ChatMessage>) {
+        let form = "one JSON object of the form described above";
+        text::rejected(reply, reason, form, out);
     }
 }
 
-/// The calls as the model would have written them.
-fn solution(exchange: &Exchange, reasons: bool) -> String {
-    let calls: Vec<Value> = exchange
-        .calls
-        .iter()
-        .map(|answered| {
-            let mut object = Map::new();
-            object.insert("_tool".into(), json!(answered.call.tool));
-            if let (true, Some(reason)) = (reasons, &answered.call.reason) {
-                object.insert("_reasoningForCall".into(), json!(reason));
-            }
-            if let Value::Object(arguments) = &answered.call.arguments {
-                object.extend(arguments.clone());
-            }
-            Value::Object(object)
-        })
-        .collect();
-    json!({"calls": calls, "output": null}).to_string()
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn results(exchange: &Exchange) -> String {
-    let mut text = String::new();
-    for answered in &exchange.calls {
-        let (tool, fence) = (&answered.call.tool, &answered.fence);
-        let kind = if answered.failed { "error" } else { "result" };
-        let _ = writeln!(
-            text,
-            "<{kind} {fence} tool=\"{tool}\">\n{}\n</{kind} {fence}>",
-            answered.text
-        );
+    #[test]
+    fn a_reply_that_can_be_understood_in_two_ways_is_none() {
+        let completion = Completion {
+            content: r#"{"calls":[{"_tool":"a.b"}],"calls":[{"_tool":"c.d"}],"output":null}"#
+                .into(),
+            ..Completion::default()
+        };
+        let error = read(&completion).unwrap_err();
+        assert_eq!(error, "\"calls\" is there twice; write it once");
     }
-    text.truncate(text.trim_end().len());
-    text
 }

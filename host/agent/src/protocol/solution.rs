@@ -60,7 +60,7 @@ impl Solution {
 }
 
 /// Splits a call object into its reserved properties and its parameters.
-fn requested(call: Value) -> Result<Requested, String> {
+pub(crate) fn requested(call: Value) -> Result<Requested, String> {
     let Value::Object(mut call) = call else {
         return Err("every call must be an object with \"_tool\"".into());
     };

@@ -1,0 +1,122 @@
+//! The function calls of the `tools` contract.
+
+use super::scan::{SPACE, Scan};
+use super::{Given, Piece};
+use crate::contract::tools;
+use serde_json::Value;
+
+/// Takes the fragments of function calls and gives out the calls in their order.
+#[derive(Debug, Default)]
+pub(super) struct FunctionReader {
+    slots: Vec<Slot>,
+    /// Slots that were given out.
+    given: usize,
+    /// How many of them were calls and not `finish`.
+    calls: usize,
+    finished: bool,
+}
+
+#[derive(Debug)]
+struct Slot {
+    name: Option<String>,
+    scan: Scan,
+    arguments: Option<Value>,
+}
+
+impl FunctionReader {
+    /// # Errors
+    /// What is wrong with the calls. Nothing more may be pushed then.
+    pub(super) fn push(
+        &mut self,
+        index: usize,
+        name: Option<&str>,
+        arguments: &str,
+        out: &mut Vec<Piece>,
+    ) -> Result<(), String> {
+        if index == self.slots.len() {
+            self.slots.push(Slot {
+                name: None,
+                scan: Scan::new(0),
+                arguments: None,
+            });
+        }
+        let slot = self
+            .slots
+            .get_mut(index)
+            .ok_or("a function call has an index that skips one")?;
+        slot.push(name, arguments)?;
+        self.give(false, out)
+    }
+
+    /// The reply has ended.
+    pub(super) fn finish(&mut self, out: &mut Vec<Piece>) -> Result<(), String> {
+        self.give(true, out)
+    }
+
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.slots.iter().map(|slot| slot.scan.held()).sum()
+    }
+
+    /// Gives out what is complete and has nothing incomplete before it.
+    fn give(&mut self, ended: bool, out: &mut Vec<Piece>) -> Result<(), String> {
+        let begun = self.slots.len();
+        while let Some(slot) = self.slots.get_mut(self.given) {
+            // A model writes one call after the other: when the next has begun this one has ended.
+            let followed = self.given + 1 < begun;
+            if !slot.is_complete(followed, ended)? {
+                break;
+            }
+            let name = slot.name.as_deref().unwrap_or_default();
+            let arguments = slot.arguments.replace(Value::Null).unwrap_or_default();
+            self.given += 1;
+            match tools::given(name, arguments)? {
+                Given::Call(call) => {
+                    out.push(Piece::Call {
+                        index: self.calls,
+                        call,
+                    });
+                    self.calls += 1;
+                }
+                Given::Output(_) if self.finished => {
+                    return Err("finish was called twice".into());
+                }
+                Given::Output(output) => {
+                    self.finished = true;
+                    out.push(Piece::output(output));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Slot {
+    fn push(&mut self, name: Option<&str>, arguments: &str) -> Result<(), String> {
+        if let (None, Some(name)) = (&self.name, name) {
+            self.name = Some(name.to_owned());
+        }
+        let mut rest = arguments;
+        if self.arguments.is_none()
+            && let Some((value, after)) = self.scan.push(arguments)?
+        {
+            self.arguments = Some(value);
+            self.scan = Scan::new(0);
+            rest = after;
+        }
+        match &self.arguments {
+            Some(_) if !rest.trim_start_matches(SPACE).is_empty() => {
+                Err("arguments go on after their end".into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// `followed`: another call has begun. `ended`: the reply has.
+    fn is_complete(&mut self, followed: bool, ended: bool) -> Result<bool, String> {
+        if self.arguments.is_none() && (ended || (followed && self.scan.is_empty())) {
+            self.arguments = Some(self.scan.finish()?.unwrap_or_default());
+        }
+        Ok(self.arguments.is_some() && (ended || self.name.is_some()))
+    }
+}

@@ -1,0 +1,103 @@
+//! The object of the `simple` contract, among whatever else the model wrote.
+
+use super::scan::{SPACE, Scan};
+use serde_json::{Map, Value};
+
+/// Finds the first JSON object that has one of the wanted members. An object inside another is none
+/// of its own: a call that stands in an argument is data.
+#[derive(Debug)]
+pub(in crate::contract) struct ObjectFinder {
+    wanted: &'static [&'static str],
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    Prose,
+    /// After a brace, which begins an object if a string or its end follows.
+    Brace,
+    Object(Scan),
+    Done,
+}
+
+impl ObjectFinder {
+    pub(in crate::contract) fn new(wanted: &'static [&'static str]) -> Self {
+        Self {
+            wanted,
+            place: Place::Prose,
+        }
+    }
+
+    /// Takes the next text. Gives the object once; what follows it is prose.
+    ///
+    /// # Errors
+    /// What is wrong with an object that was begun. The search ends there: looking for another
+    /// inside it could find a call where the model wrote data.
+    pub(in crate::contract) fn push(
+        &mut self,
+        mut text: &str,
+    ) -> Result<Option<Map<String, Value>>, String> {
+        while !text.is_empty() {
+            match &mut self.place {
+                Place::Done => return Ok(None),
+                Place::Prose => {
+                    let Some((_, rest)) = text.split_once('{') else {
+                        return Ok(None);
+                    };
+                    self.place = Place::Brace;
+                    text = rest;
+                }
+                Place::Brace => {
+                    text = text.trim_start_matches(SPACE);
+                    if text.starts_with(['"', '}']) {
+                        let mut scan = Scan::new(0);
+                        scan.push("{")?;
+                        self.place = Place::Object(scan);
+                    } else if !text.is_empty() {
+                        self.place = Place::Prose;
+                    }
+                }
+                Place::Object(scan) => {
+                    let Some((value, rest)) = scan.push(text)? else {
+                        return Ok(None);
+                    };
+                    if let Value::Object(object) = value
+                        && self.wanted.iter().any(|name| object.contains_key(*name))
+                    {
+                        self.place = Place::Done;
+                        return Ok(Some(object));
+                    }
+                    self.place = Place::Prose;
+                    text = rest;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        match &self.place {
+            Place::Object(scan) => scan.held(),
+            _ => 0,
+        }
+    }
+
+    /// The object in a complete text.
+    ///
+    /// # Errors
+    /// What is wrong with it, or that there is none, in words that the model can act on.
+    pub(in crate::contract) fn find(mut self, text: &str) -> Result<Map<String, Value>, String> {
+        match self.push(text) {
+            Ok(Some(object)) => Ok(object),
+            Err(reason) => Err(format!("the object in the reply is not JSON: {reason}")),
+            Ok(None) if matches!(self.place, Place::Object(_)) => {
+                Err("the object in the reply has no end".into())
+            }
+            Ok(None) => Err(format!(
+                "the reply holds no JSON object with {}; write one",
+                self.wanted.join(" or ")
+            )),
+        }
+    }
+}

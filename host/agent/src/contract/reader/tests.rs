@@ -1,0 +1,395 @@
+//! What is given out while a reply streams is what the complete reply says, however it was cut.
+
+use super::generated::*;
+use super::*;
+use crate::contract::View;
+use crate::model::{ChatToolCall, Completion};
+use crate::protocol::Solution;
+use crate::protocol::solution::{Requested, requested};
+use crate::run::Settings;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::Index;
+use serde_json::json;
+
+fn content(text: &str) -> Delta {
+    Delta::Content(text.to_owned())
+}
+
+fn function(index: usize, name: Option<&str>, arguments: &str) -> Delta {
+    Delta::ToolCall {
+        index,
+        id: None,
+        name: name.map(Into::into),
+        arguments: arguments.to_owned(),
+    }
+}
+
+fn contents(text: &str, cuts: &[Index]) -> Vec<Delta> {
+    cut(text, cuts).into_iter().map(content).collect()
+}
+
+fn pieces(contract: Contract, deltas: &[Delta]) -> Vec<Piece> {
+    let mut reader = contract.reader();
+    let mut pieces: Vec<_> = deltas.iter().flat_map(|delta| reader.push(delta)).collect();
+    pieces.extend(reader.finish());
+    pieces
+}
+
+fn calls(pieces: &[Piece]) -> Vec<Value> {
+    let mut calls = Vec::new();
+    for piece in pieces {
+        if let Piece::Call { index, call } = piece {
+            assert_eq!(*index, calls.len());
+            assert_eq!(call.as_object().unwrap().keys().next().unwrap(), "_tool");
+            calls.push(call.clone());
+        }
+    }
+    calls
+}
+
+fn asked(pieces: &[Piece]) -> Vec<Requested> {
+    let calls = calls(pieces).into_iter();
+    calls.map(|call| requested(call).unwrap()).collect()
+}
+
+fn read(contract: Contract, completion: &Completion) -> Result<Solution, String> {
+    let view = View {
+        model: "",
+        instructions: "",
+        context: &[],
+        tools: &[],
+        output_schema: None,
+        settings: &Settings::default(),
+    };
+    contract.read(completion, &view)
+}
+
+fn read_text(contract: Contract, text: &str) -> Result<Solution, String> {
+    let completion = Completion {
+        content: text.to_owned(),
+        ..Completion::default()
+    };
+    read(contract, &completion)
+}
+
+fn completion(functions: &[(String, String)]) -> Completion {
+    let calls = functions.iter().map(|(name, arguments)| ChatToolCall {
+        id: String::new(),
+        name: name.clone(),
+        arguments: arguments.clone(),
+    });
+    Completion {
+        content: "Here you are.".into(),
+        tool_calls: calls.collect(),
+        ..Completion::default()
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_solution_gives_its_calls_and_members((solution, text) in solution(), cuts in cuts()) {
+        let given = pieces(Contract::Schema, &contents(&text, &cuts));
+        prop_assert_eq!(json!(calls(&given)), solution["calls"].clone());
+        let fields: Map<String, Value> = given
+            .iter()
+            .filter_map(|piece| match piece {
+                Piece::Field { name, value } => Some((name.clone(), value.clone())),
+                Piece::Call { .. } => None,
+            })
+            .collect();
+        let mut expected = solution.as_object().unwrap().clone();
+        expected.shift_remove("calls");
+        prop_assert_eq!(fields, expected);
+        match read_text(Contract::Schema, &text) {
+            Ok(solution) => prop_assert_eq!(asked(&given), solution.calls),
+            // Nothing to do is a fault of the reply and none of its form.
+            Err(reason) => prop_assert!(reason.contains("neither a call nor an output")),
+        }
+    }
+
+    #[test]
+    fn function_calls_give_calls(functions in functions(), cuts in cuts(), output in proptest::option::of(value())) {
+        let mut functions = functions;
+        if let Some(output) = output.filter(|output| !output.is_null()) {
+            functions.insert(functions.len() / 2, ("finish".into(), json!({"output": output}).to_string()));
+        }
+        let mut deltas = Vec::new();
+        for (index, (name, arguments)) in functions.iter().enumerate() {
+            deltas.push(function(index, Some(name), ""));
+            let pieces = cut(arguments, &cuts).into_iter();
+            deltas.extend(pieces.map(|piece| function(index, None, piece)));
+        }
+        let given = pieces(Contract::Tools, &deltas);
+        let solution = read(Contract::Tools, &completion(&functions)).unwrap();
+        prop_assert_eq!(asked(&given), solution.calls);
+        if functions.iter().any(|(name, _)| name == "finish") {
+            let output = solution.output.unwrap();
+            prop_assert!(given.contains(&Piece::output(output)));
+        }
+    }
+
+    #[test]
+    fn function_calls_that_grow_side_by_side_stay_in_order(arguments in vec(arguments(), 1..5)) {
+        let texts: Vec<String> = arguments.into_iter().map(|a| Value::from(a).to_string()).collect();
+        let mut deltas: Vec<_> = (0..texts.len()).map(|index| function(index, Some("a-b"), "{")).collect();
+        let longest = texts.iter().map(|text| text.chars().count()).max().unwrap();
+        for at in 1..longest {
+            for (index, text) in texts.iter().enumerate() {
+                let piece: String = text.chars().skip(at).take(1).collect();
+                deltas.push(function(index, None, &piece));
+            }
+        }
+        let functions: Vec<_> = texts.iter().map(|text| ("a-b".into(), text.clone())).collect();
+        let solution = read(Contract::Tools, &completion(&functions)).unwrap();
+        prop_assert_eq!(asked(&pieces(Contract::Tools, &deltas)), solution.calls);
+    }
+
+    #[test]
+    fn the_first_object_of_a_reply_is_the_call(
+        tool in tool(), arguments in arguments(), around in (prose(), prose()), write in written(), cuts in cuts(),
+    ) {
+        let object = json!({"tool_name": tool, "arguments": arguments});
+        let text = [around.0, write(&object), around.1].concat();
+        let given = pieces(Contract::Simple, &contents(&text, &cuts));
+        prop_assert_eq!(calls(&given), [call_object(tool, arguments)]);
+        prop_assert_eq!(asked(&given), read_text(Contract::Simple, &text).unwrap().calls);
+    }
+
+    /// For any text: no panic, no matter where it is cut; no more memory than text; what a part of
+    /// it gave the whole of it gives too; and where the contract finds a solution its calls are
+    /// those that were given.
+    #[test]
+    fn any_text_is_read(text in nearly(), cuts in cuts()) {
+        for contract in Contract::ALL {
+            let deltas = match contract {
+                Contract::Schema | Contract::Simple => contents(&text, &cuts),
+                Contract::Tools => {
+                    let pieces = cut(&text, &cuts).into_iter();
+                    pieces.map(|piece| function(0, Some("a-b"), piece)).collect()
+                }
+            };
+            let mut reader = contract.reader();
+            let whole = pieces(contract, &deltas);
+            let mut given = Vec::new();
+            let mut pushed = 0;
+            for delta in &deltas {
+                if let Delta::Content(text) | Delta::ToolCall { arguments: text, .. } = delta {
+                    pushed += text.len();
+                }
+                given.extend(reader.push(delta));
+                // The name of a member that has no value yet is there twice.
+                prop_assert!(reader.held() <= 2 * pushed);
+                prop_assert_eq!(&given[..], &whole[..given.len()]);
+            }
+            given.extend(reader.finish());
+            prop_assert_eq!(reader.held(), 0);
+            let solution = match contract {
+                Contract::Tools => read(contract, &completion(&[("a-b".into(), text.clone())])),
+                _ => {
+                    prop_assert_eq!(&given, &pieces(contract, &[content(&text)]));
+                    read_text(contract, &text)
+                }
+            };
+            if let Ok(solution) = solution {
+                prop_assert_eq!(asked(&given), solution.calls);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_call_is_given_at_its_last_brace() {
+    let text = r#"{"calls":[{"_tool":"a.b","x":{"y":"}"}},{"_tool":"c.d"}],"output":null}"#;
+    let mut reader = Contract::Schema.reader();
+    let mut given = Vec::new();
+    for (at, c) in text.char_indices() {
+        for piece in reader.push(&content(&c.to_string())) {
+            given.push((at, piece));
+        }
+    }
+    let call = |index, call| Piece::Call { index, call };
+    assert_eq!(
+        given,
+        [
+            (
+                text.find("}},{").unwrap() + 1,
+                call(0, json!({"_tool": "a.b", "x": {"y": "}"}}))
+            ),
+            (text.find("}]").unwrap(), call(1, json!({"_tool": "c.d"}))),
+            (text.len() - 1, Piece::output(Value::Null)),
+        ]
+    );
+}
+
+#[test]
+fn a_function_call_is_given_when_it_ends() {
+    let mut reader = Contract::Tools.reader();
+    let mut push = |index, name, arguments| {
+        let pieces = reader.push(&function(index, name, arguments));
+        calls(&pieces.into_iter().map(renumbered).collect::<Vec<_>>())
+    };
+    let call = |tool: &str| json!({"_tool": tool});
+    assert!(push(0, Some("a-b"), "{\"x\":").is_empty());
+    assert_eq!(push(0, None, "1}"), [json!({"_tool": "a.b", "x": 1})]);
+    assert!(push(1, Some("c-d"), "").is_empty(), "arguments may follow");
+    assert_eq!(push(2, Some("e-f"), ""), [call("c.d")]);
+    assert_eq!(
+        calls(
+            &reader
+                .finish()
+                .into_iter()
+                .map(renumbered)
+                .collect::<Vec<_>>()
+        ),
+        [call("e.f")]
+    );
+}
+
+/// As if it were the first, which `calls` expects.
+fn renumbered(piece: Piece) -> Piece {
+    match piece {
+        Piece::Call { call, .. } => Piece::Call { index: 0, call },
+        field @ Piece::Field { .. } => field,
+    }
+}
+
+#[test]
+fn only_calls_of_the_solution_count() {
+    let a = json!({"_tool": "a.b"});
+    for (contract, text, expected) in [
+        (
+            Contract::Schema,
+            r#"{"meta":{"calls":[{"_tool":"x.y"}]},"calls":[{"_tool":"a.b"}]}"#,
+            vec![a.clone()],
+        ),
+        (
+            Contract::Schema,
+            r#"{"output":[{"_tool":"x.y"}],"calls":[]}"#,
+            vec![],
+        ),
+        (
+            Contract::Schema,
+            r#"{"calls":[{"_tool":"a.b"}]}{"calls":[{"_tool":"x.y"}]}"#,
+            vec![a.clone()],
+        ),
+        (
+            Contract::Schema,
+            r#"{"calls":[{"_tool":"a.b"}],"calls":[{"_tool":"x.y"}]}"#,
+            vec![a.clone()],
+        ),
+        (Contract::Schema, r#"{"calls":[[{"_tool":"x.y"}]]}"#, vec![]),
+        (
+            Contract::Schema,
+            r#"{"calls":{"0":{"_tool":"x.y"}}}"#,
+            vec![],
+        ),
+        (
+            Contract::Schema,
+            r#"{"calls":"[{\"_tool\":\"x.y\"}]"}"#,
+            vec![],
+        ),
+        (Contract::Schema, r#"[{"calls":[{"_tool":"x.y"}]}]"#, vec![]),
+        (
+            Contract::Schema,
+            r#"I call: {"calls":[{"_tool":"x.y"}]}"#,
+            vec![],
+        ),
+        (
+            Contract::Schema,
+            r#"{"calls":[{"_tool":"a.b"},{"tool":"x.y"},{"_tool":"x.y"}]}"#,
+            vec![a.clone()],
+        ),
+        (
+            Contract::Schema,
+            r#"{"calls":[{"_tool":"a.b"} {"_tool":"x.y"}]}"#,
+            vec![a.clone()],
+        ),
+        (
+            Contract::Schema,
+            r#"{"calls":[{"_tool":"a.b"},]}"#,
+            vec![a.clone()],
+        ),
+        (
+            Contract::Schema,
+            r#"{"c\u0061lls":[{"_tool":"a.b"}]}"#,
+            vec![a.clone()],
+        ),
+        (
+            Contract::Simple,
+            r#"{"note":{"tool_name":"x.y"}} {"tool_name":"a.b"}"#,
+            vec![a.clone()],
+        ),
+        (
+            Contract::Simple,
+            r#"{"tool_name":"a.b"} {"tool_name":"x.y"}"#,
+            vec![a.clone()],
+        ),
+        (
+            Contract::Simple,
+            r#"{"final_answer":{"tool_name":"x.y"}}"#,
+            vec![],
+        ),
+        (
+            Contract::Simple,
+            r#"{"say": "he said "no"", "x": {"tool_name":"x.y"}}"#,
+            vec![],
+        ),
+        (
+            Contract::Simple,
+            r#"{"tool_name":"a.b","final_answer":"made up"}"#,
+            vec![],
+        ),
+        (Contract::Tools, r#"{"calls":[{"_tool":"x.y"}]}"#, vec![]),
+    ] {
+        assert_eq!(
+            calls(&pieces(contract, &[content(text)])),
+            expected,
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn function_calls_that_are_none_give_nothing() {
+    let f = function;
+    for (deltas, given) in [
+        (vec![f(0, Some("a-b"), "[1]")], 0),
+        (vec![f(0, Some("a-b"), "{\"x\":")], 0),
+        (vec![f(0, Some("a-b"), "{}"), f(2, Some("c-d"), "{}")], 1),
+        (
+            vec![
+                f(0, Some("a-b"), "{}"),
+                f(0, None, "{}"),
+                f(1, Some("c-d"), "{}"),
+            ],
+            1,
+        ),
+        (
+            vec![f(0, Some("a-b"), "{'x':1}"), f(1, Some("c-d"), "{}")],
+            0,
+        ),
+        (vec![f(0, Some("finish"), "{}"), f(1, Some("c-d"), "{}")], 0),
+    ] {
+        assert_eq!(pieces(Contract::Tools, &deltas).len(), given, "{deltas:?}");
+    }
+}
+
+#[test]
+fn a_long_prose_is_not_kept() {
+    let mut reader = Contract::Simple.reader();
+    for _ in 0..1_000 {
+        reader.push(&content(
+            "so {I think} that it is better to think {} again, ",
+        ));
+    }
+    assert_eq!(reader.held(), 0);
+}
+
+#[test]
+fn what_the_model_thinks_is_no_reply() {
+    let thought = Delta::Reasoning(r#"{"tool_name":"a.b"}"#.into());
+    for contract in Contract::ALL {
+        assert_eq!(pieces(contract, std::slice::from_ref(&thought)), []);
+    }
+}

@@ -1,0 +1,368 @@
+//! The `simple` contract: JSON in plain text, one call or the answer a reply (PROTOCOL.md, 4.3).
+
+use crate::contract::conversation::{self, Voice};
+use crate::contract::reader::{Given, ObjectFinder, call_object};
+use crate::contract::{View, text};
+use crate::model::{ChatMessage, ChatRequest, Completion};
+use crate::protocol::solution::requested;
+use crate::protocol::{Exchange, Solution};
+use serde_json::{Map, Value, json};
+use std::fmt::Write as _;
+use std::slice;
+
+const TOOL_NAME: &str = "tool_name";
+const ARGUMENTS: &str = "arguments";
+const FINAL_ANSWER: &str = "final_answer";
+
+pub fn request(view: &View<'_>) -> ChatRequest {
+    let voice = Objects {
+        reasons: view.settings.reasons,
+    };
+    ChatRequest {
+        model: view.model.to_owned(),
+        messages: conversation::messages(view, system(view), &voice),
+        max_tokens: Some(view.settings.max_tokens),
+        temperature: view.settings.temperature,
+        ..ChatRequest::default()
+    }
+}
+
+pub fn read(completion: &Completion) -> Result<Solution, String> {
+    let mut solution = Solution::default();
+    match given(finder().find(&completion.content)?)? {
+        Given::Call(call) => solution.calls.push(requested(call)?),
+        Given::Output(output) => solution.output = Some(output),
+    }
+    Ok(solution)
+}
+
+/// Finds the object that is the reply, whatever text stands around it.
+pub(super) fn finder() -> ObjectFinder {
+    ObjectFinder::new(&[TOOL_NAME, FINAL_ANSWER])
+}
+
+/// What the object of a reply stands for.
+pub(super) fn given(mut object: Map<String, Value>) -> Result<Given, String> {
+    let mut member = |name| object.shift_remove(name).filter(|value| !value.is_null());
+    let (tool, arguments, answer) = (member(TOOL_NAME), member(ARGUMENTS), member(FINAL_ANSWER));
+    let tool = match (tool, answer) {
+        (Some(Value::String(tool)), None) => tool,
+        (None, Some(answer)) => return Ok(Given::Output(answer)),
+        (Some(_), Some(_)) => {
+            return Err(
+                "\"tool_name\" and \"final_answer\" exclude each other: call the tool, read its \
+                 result in the next message, and answer then"
+                    .into(),
+            );
+        }
+        (Some(_), None) => return Err("\"tool_name\" must be a string".into()),
+        (None, None) => {
+            return Err(
+                "\"tool_name\" and \"final_answer\" are both null; give one of them".into(),
+            );
+        }
+    };
+    // Some models write reserved properties beside the arguments rather than among them.
+    let (mut properties, others): (Map<_, _>, Map<_, _>) = object
+        .into_iter()
+        .partition(|(name, _)| name.starts_with('_'));
+    match (arguments, others.keys().next()) {
+        (Some(Value::Object(arguments)), _) => properties.extend(arguments),
+        (Some(_), _) => return Err("\"arguments\" must be an object".into()),
+        (None, None) => {}
+        (None, Some(other)) => {
+            return Err(format!(
+                "\"arguments\" is missing; parameters such as {other:?} belong into it"
+            ));
+        }
+    }
+    Ok(Given::Call(call_object(tool, properties)))
+}
+
+/// Instructions, tools and the form of a reply, which here nothing but this text asks for. The same
+/// bytes at every step of a run, so that prefix caches hit.
+fn system(view: &View<'_>) -> String {
+    let mut system = view.instructions.to_owned();
+    if view.tools.is_empty() {
+        system.push_str("\n\nReply with one JSON object: {\"final_answer\": <your answer>}.");
+    } else {
+        system.push_str(&text::tools(view.tools));
+        system.push_str("\n# Form of a reply\nReply with one JSON object and nothing else.\n");
+        let _ = writeln!(
+            system,
+            "To call a tool, one in a reply: {}\nWhen you know the answer: {ANSWER}",
+            call_form(view.settings.reasons)
+        );
+        system.push_str(text::CALL_IT);
+    }
+    if let Some(schema) = view.output_schema {
+        let _ = write!(
+            system,
+            "\nThe answer must satisfy this JSON Schema: {schema}"
+        );
+    }
+    system
+}
+
+const ANSWER: &str = r#"{"final_answer": <answer>}"#;
+
+fn call_form(reasons: bool) -> &'static str {
+    if reasons {
+        r#"{"tool_name": "<name>", "arguments": {"_reasoningForCall": "<why>", <parameters>}}"#
+    } else {
+        r#"{"tool_name": "<name>", "arguments": {<parameters>}}"#
+    }
+}
+
+struct Objects {
+    reasons: bool,
+}
+
+impl Voice for Objects {
+    fn answer(&self, text: &str) -> ChatMessage {
+        ChatMessage::assistant(json!({FINAL_ANSWER: text}).to_string())
+    }
+
+    /// One reply for each call, as the form wants it, also where another contract made several at
+    /// once.
+    fn exchange(&self, exchange: &Exchange, out: &mut Vec<ChatMessage>) {
+        for answered in &exchange.calls {
+            let arguments = text::properties(&answered.call, self.reasons);
+            let reply = json!({TOOL_NAME: answered.call.tool, ARGUMENTS: arguments});
+            out.push(ChatMessage::assistant(reply.to_string()));
+            out.push(ChatMessage::user(text::results(slice::from_ref(answered))));
+        }
+    }
+
+    fn rejected(&self, reply: &str, reason: &str, out: &mut Vec<ChatMessage>) {
+        let form = format!(
+            "one JSON object and nothing else: {} or {ANSWER}",
+            call_form(self.reasons)
+        );
+        text::rejected(reply, reason, &form, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::message::Answered;
+    use crate::protocol::{Annotations, Call, Example, Message, Role, Tool};
+    use crate::run::Settings;
+
+    fn tool() -> Tool {
+        Tool {
+            name: "calculator.evaluate".into(),
+            description: "Evaluates arithmetic.".into(),
+            parameters: json!({"type": "object", "properties": {"expression": {"type": "string"}}}),
+            output: None,
+            annotations: Annotations::default(),
+            examples: vec![Example {
+                task: "What is 1+1?".into(),
+                arguments: json!({"expression": "1+1"}),
+                output: json!({"value": "2"}),
+                answer: "It is 2.".into(),
+            }],
+        }
+    }
+
+    fn body(context: &[Message], tools: &[Tool], output_schema: Option<&Value>) -> Value {
+        request(&View {
+            model: "m",
+            instructions: "Be good.",
+            context,
+            tools,
+            output_schema,
+            settings: &Settings::default(),
+        })
+        .body()
+    }
+
+    fn reply(text: &str) -> Result<Solution, String> {
+        read(&Completion {
+            content: text.into(),
+            ..Completion::default()
+        })
+    }
+
+    #[test]
+    fn nothing_but_text_is_asked_of_the_endpoint() {
+        let body = body(&[], &[tool()], Some(&json!({"type": "integer"})));
+        for key in ["response_format", "tools", "tool_choice"] {
+            assert_eq!(body.get(key), None, "{key}");
+        }
+        let system = body["messages"][0]["content"].as_str().unwrap();
+        for part in [
+            "Be good.\n",
+            "## calculator.evaluate\nEvaluates arithmetic.\nParameters: {",
+            r#"{"tool_name": "<name>", "arguments": {"_reasoningForCall": "<why>", <parameters>}}"#,
+            r#"{"final_answer": <answer>}"#,
+            r#"this JSON Schema: {"type":"integer"}"#,
+        ] {
+            assert!(system.contains(part), "{part}: {system}");
+        }
+    }
+
+    #[test]
+    fn every_turn_of_the_model_is_a_reply_of_the_form() {
+        let answered = |n: u8| Answered {
+            call: Call {
+                id: n.to_string(),
+                tool: "calculator.evaluate".into(),
+                arguments: json!({"expression": n.to_string()}),
+                reason: Some("why".into()),
+            },
+            fence: format!("fence{n}"),
+            text: n.to_string(),
+            failed: n == 2,
+        };
+        let context = [
+            Message::Exchange(Exchange {
+                calls: vec![answered(1), answered(2)],
+            }),
+            Message::Text {
+                role: Role::Assistant,
+                text: "It is 3.".into(),
+            },
+        ];
+        let body = body(&context, &[tool()], None);
+        let messages = body["messages"].as_array().unwrap();
+        let said: Vec<_> = messages
+            .iter()
+            .filter(|message| message["role"] == "assistant")
+            .map(|message| reply(message["content"].as_str().unwrap()).unwrap())
+            .collect();
+        assert_eq!(said.len(), 5, "two of the example, then three: {body}");
+        assert_eq!(said[1].output, Some(json!("It is 2.")));
+        for (solution, n) in [(&said[2], "1"), (&said[3], "2")] {
+            assert_eq!(solution.calls[0].arguments, json!({"expression": n}));
+            assert_eq!(solution.calls[0].reason.as_deref(), Some("why"));
+        }
+        let results = "<error fence2 tool=\"calculator.evaluate\">\n2\n</error fence2>";
+        assert_eq!(messages[messages.len() - 2]["content"], results);
+    }
+
+    #[test]
+    fn a_rejection_shows_the_form() {
+        let context = [Message::Rejected {
+            reply: "I think it is 7.".into(),
+            reason: reply("I think it is 7.").unwrap_err(),
+        }];
+        let body = body(&context, &[], None);
+        let messages = body["messages"].as_array().unwrap();
+        assert_eq!(messages[1]["content"], "I think it is 7.");
+        let told = messages[2]["content"].as_str().unwrap();
+        for part in [
+            "holds no JSON object with tool_name or final_answer",
+            r#"{"tool_name": "<name>", "arguments""#,
+            ANSWER,
+        ] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+    }
+
+    #[test]
+    fn a_reply_calls_one_tool_or_answers() {
+        for (text, expected) in [
+            (
+                r#"{"tool_name":"a.b","arguments":{"x":1}}"#,
+                json!({"x": 1}),
+            ),
+            (
+                "Sure!\n```json\n{\"arguments\": {\"x\": 1}, \"tool_name\": \"a.b\"}\n```\nDone.",
+                json!({"x": 1}),
+            ),
+            (r#"{"tool_name":"a.b","final_answer":null}"#, json!({})),
+            (
+                r#"{"tool_name":"a.b","arguments":null,"_instance":"i"}"#,
+                json!({}),
+            ),
+            (
+                r#"{"thought":"hm","tool_name":"a.b","arguments":{"x":{"tool_name":"c.d"}}}"#,
+                json!({"x": {"tool_name": "c.d"}}),
+            ),
+            (
+                r#"{"tool_name":"a.b","arguments":{"_tool":"c.d","_scopes":[],"x":1}}"#,
+                json!({"x": 1}),
+            ),
+        ] {
+            let solution = reply(text).unwrap();
+            let [call] = solution.calls.as_slice() else {
+                panic!("{text}: {solution:?}");
+            };
+            assert_eq!(
+                (call.tool.as_str(), &call.arguments),
+                ("a.b", &expected),
+                "{text}"
+            );
+            assert_eq!(solution.output, None);
+        }
+        for (text, output) in [
+            (r#"{"final_answer":"7"}"#, json!("7")),
+            (
+                r#"It is {"tool_name":null,"final_answer":{"n":7}}."#,
+                json!({"n": 7}),
+            ),
+            (r#"{"final_answer":false}"#, json!(false)),
+        ] {
+            let solution = reply(text).unwrap();
+            assert_eq!(solution.output, Some(output), "{text}");
+            assert_eq!(solution.calls, []);
+        }
+    }
+
+    #[test]
+    fn reserved_properties_become_those_of_the_call() {
+        let object = json!({
+            "tool_name": "a.b", "_instance": "i", "arguments": {"x": 1, "_outputPath": "†state.y"},
+        });
+        let Value::Object(object) = object else {
+            unreachable!()
+        };
+        let Given::Call(call) = given(object).unwrap() else {
+            panic!("no call");
+        };
+        let expected = json!({"_tool": "a.b", "_instance": "i", "x": 1, "_outputPath": "†state.y"});
+        assert_eq!(call, expected);
+    }
+
+    #[test]
+    fn every_fault_says_what_to_do() {
+        for (text, expect) in [
+            (
+                "",
+                "holds no JSON object with tool_name or final_answer; write one",
+            ),
+            ("I call a.b(x=1), {then} wait", "holds no JSON object"),
+            (
+                r#"{"name":"a.b","arguments":{}}"#,
+                "holds no JSON object with tool_name",
+            ),
+            (r#"{"tool_name":"a.b","arguments":{"x":"#, "has no end"),
+            (
+                r#"{"tool_name":"a.b" "arguments":{}}"#,
+                "not JSON: expected `,` or `}`",
+            ),
+            (
+                r#"{"tool_name":"a.b","final_answer":"7"}"#,
+                "exclude each other",
+            ),
+            (
+                r#"{"tool_name":null,"final_answer":null}"#,
+                "give one of them",
+            ),
+            (r#"{"tool_name":["a.b"]}"#, "must be a string"),
+            (
+                r#"{"tool_name":"a.b","arguments":"x"}"#,
+                "must be an object",
+            ),
+            (
+                r#"{"tool_name":"a.b","x":1}"#,
+                "parameters such as \"x\" belong into it",
+            ),
+        ] {
+            let error = reply(text).unwrap_err();
+            assert!(error.contains(expect), "{text} gave {error}");
+        }
+    }
+}
