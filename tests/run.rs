@@ -453,6 +453,36 @@ fn with_the_shape_both_the_calls_of_a_final_reply_still_run() {
     assert_eq!(events.last().unwrap()["output"], "done");
 }
 
+/// No schema, no functions: the endpoint is asked for text, and the JSON is found in it.
+#[test]
+fn plain_text_solves_it_where_an_endpoint_offers_nothing_better() {
+    let call = json!({"tool_name": "calculator.evaluate", "arguments": {"expression": "17*23"}});
+    let endpoint = Endpoint::start(Scenario::new([
+        Reply::content("17*23 is 391, I think."),
+        Reply::content(format!("I calculate:\n```json\n{call:#}\n```")),
+        Reply::content(r#"{"final_answer": "It is 391."}"#),
+    ]));
+    let done = run(&host(), &endpoint, &["--contract", "simple"]);
+    assert_eq!(
+        (done.code, done.stdout.trim()),
+        (Some(0), "It is 391."),
+        "{done:?}"
+    );
+    for request in endpoint.requests() {
+        assert!(request.get("response_format").is_none() && request.get("tools").is_none());
+    }
+    assert!(
+        told(&endpoint, 1).contains(r#"{\"tool_name\": \"<name>\", "#),
+        "a rejection shows the form: {}",
+        told(&endpoint, 1)
+    );
+    assert!(
+        told(&endpoint, 2).contains(r#"{\"value\":\"391\"}"#),
+        "the result is in the next request: {}",
+        told(&endpoint, 2)
+    );
+}
+
 #[test]
 fn native_tool_calling_gives_a_typed_output_through_finish() {
     let host = host();

@@ -1,10 +1,12 @@
 //! A model's answer, from bytes to calls: nothing panics, chunks change nothing, what was shown while
-//! it came is what it is in the end, and its memory is bounded.
+//! it came is what it is in the end, the calls taken while it came are those of the complete answer,
+//! and its memory is bounded.
 
 use std::mem;
+use toolhold_agent::contract::{Contract, Piece, View};
 use toolhold_agent::model::fuzzing::completion;
 use toolhold_agent::model::{Completion, Delta, ModelError};
-use toolhold_agent::protocol::solution::Solution;
+use toolhold_agent::run::Settings;
 
 /// Below the limit of one event in the client; reached by inputs of libFuzzer's size.
 const LIMIT: usize = 3_000;
@@ -28,10 +30,20 @@ pub fn run(data: &[u8]) {
     }
     if let Ok(completion) = whole {
         shown_is_final(&deltas, &completion);
-        let _ = Solution::parse(&completion.content);
+        for contract in Contract::ALL {
+            taken_is_final(contract, &deltas, &completion);
+        }
     }
     if let Ok(text) = std::str::from_utf8(answer) {
-        let _ = Solution::parse(text);
+        let completion = Completion {
+            content: text.to_owned(),
+            ..Completion::default()
+        };
+        let pieces = text.split_inclusive(char::from(cut % 128));
+        let deltas: Vec<_> = pieces.map(|piece| Delta::Content(piece.into())).collect();
+        for contract in Contract::ALL {
+            taken_is_final(contract, &deltas, &completion);
+        }
     }
 }
 
@@ -55,4 +67,31 @@ fn shown_is_final(deltas: &[Delta], completion: &Completion) {
         (&content, &reasoning),
         (&completion.content, &completion.reasoning)
     );
+}
+
+fn taken_is_final(contract: Contract, deltas: &[Delta], completion: &Completion) {
+    let mut reader = contract.reader();
+    let mut pieces: Vec<_> = deltas.iter().flat_map(|delta| reader.push(delta)).collect();
+    pieces.extend(reader.finish());
+    let view = View {
+        model: "",
+        instructions: "",
+        context: &[],
+        tools: &[],
+        output_schema: None,
+        settings: &Settings::default(),
+    };
+    let solution = contract.read(completion, &view);
+    // Servers may go on with a function call that had no arguments when the next one began, which
+    // nobody can foresee.
+    if contract == Contract::Tools {
+        return;
+    }
+    if let Ok(solution) = solution {
+        let taken = pieces.iter().filter_map(|piece| match piece {
+            Piece::Call { call, .. } => call["_tool"].as_str(),
+            Piece::Field { .. } => None,
+        });
+        assert!(taken.eq(solution.calls.iter().map(|call| call.tool.as_str())));
+    }
 }

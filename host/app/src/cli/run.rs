@@ -30,7 +30,7 @@ pub struct RunArgs {
     /// Which of the configured endpoints to use.
     #[arg(long, value_name = "NAME")]
     endpoint: Option<String>,
-    /// How the model is asked to call tools: schema or tools.
+    /// How the model is asked to call tools: schema, tools or simple.
     #[arg(long, value_name = "NAME")]
     contract: Option<String>,
     /// exclusive: a reply holds calls or an answer; both: it may hold both.
