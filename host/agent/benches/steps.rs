@@ -16,31 +16,32 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use toolhold_agent::event::NoJournal;
 use toolhold_agent::model::{ChatRequest, Completion, Delta, Model, ModelError};
-use toolhold_agent::protocol::Annotations;
-use toolhold_agent::run::{Input, Machine};
-use toolhold_agent::{Driver, RunRequest, Tool, ToolCall, ToolResult, ToolUsage, Toolbox};
+use toolhold_agent::protocol::Execution;
+use toolhold_agent::run::{Bound, Input, Machine, Runner};
+use toolhold_agent::{Driver, Module, RunRequest, Tool, ToolCall, ToolResult, ToolUsage, Toolbox};
 
 const TOOLS: usize = 20;
 const STEPS: u32 = 10;
 
 fn tools() -> Vec<Tool> {
     (0..TOOLS)
-        .map(|i| Tool {
-            name: format!("module{i}.tool"),
-            description: "Does one thing and says what. ".repeat(5),
-            parameters: json!({
-                "type": "object",
-                "properties": {
-                    "text": {"type": "string", "description": "what to work on"},
-                    "mode": {"enum": ["a", "b", "c"]},
-                    "options": {"type": "object", "properties": {"depth": {"type": "integer", "minimum": 0}}},
-                },
-                "required": ["text"],
-                "additionalProperties": false,
-            }),
-            output: None,
-            annotations: Annotations::default(),
-            examples: Vec::new(),
+        .map(|i| {
+            let name = format!("module{i}.tool");
+            Tool {
+                description: "Does one thing and says what. ".repeat(5),
+                parameters: json!({
+                    "type": "object",
+                    "properties": {
+                        "text": {"type": "string", "description": "what to work on"},
+                        "mode": {"enum": ["a", "b", "c"]},
+                        "options": {"type": "object", "properties": {"depth": {"type": "integer", "minimum": 0}}},
+                    },
+                    "required": ["text"],
+                    "additionalProperties": false,
+                }),
+                execution: Execution::Module(name.clone()),
+                ..Tool::new(name)
+            }
         })
         .collect()
 }
@@ -85,14 +86,26 @@ impl Toolbox for Nothing {
         tools()
     }
 
+    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Module, String>> {
+        Box::pin(async move { Err(format!("there is no module {name}")) })
+    }
+
     fn call<'a>(&'a self, _: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         Box::pin(async { result() })
     }
 }
 
+fn bound() -> Vec<Bound> {
+    let bound = |tool: Tool| Bound {
+        runner: Runner::Module(tool.name.clone()),
+        tool,
+    };
+    tools().into_iter().map(bound).collect()
+}
+
 fn result() -> ToolResult {
     ToolResult {
-        outcome: Ok(json!({"value": "x".repeat(200)})),
+        outcome: Ok(json!({"value": "x".repeat(200)}).into()),
         usage: ToolUsage::default(),
         printed: Vec::new(),
     }
@@ -104,7 +117,7 @@ fn machine(c: &mut Criterion) {
         b.iter_batched(
             || {
                 let mut machine =
-                    Machine::new(RunRequest::new("task"), "m".into(), tools()).unwrap();
+                    Machine::new(RunRequest::new("task"), "m".into(), bound(), Vec::new()).unwrap();
                 machine.handle(Input::Start, Duration::ZERO);
                 machine
             },
@@ -114,7 +127,7 @@ fn machine(c: &mut Criterion) {
                     .actions
                     .iter()
                     .find_map(|action| match action {
-                        toolhold_agent::run::Action::Call(call) => Some(call.id.clone()),
+                        toolhold_agent::run::Action::Call(work) => Some(work.call.id.clone()),
                         _ => None,
                     })
                     .unwrap();
@@ -135,14 +148,12 @@ fn machine(c: &mut Criterion) {
 /// A whole run of ten steps through the driver, events read: divide by ten.
 fn driver(c: &mut Criterion) {
     let runtime = Runtime::new().unwrap();
-    let driver = Driver {
-        model: Arc::new(Instant::default()),
-        toolbox: Arc::new(Nothing),
-    };
+    let driver = Driver::new(Arc::new(Instant::default()), Arc::new(Nothing));
     c.bench_function("driver/run of 10 steps, 20 tools", |b| {
         b.to_async(&runtime).iter(async || {
             let mut run = driver
                 .start(RunRequest::new("task"), Box::new(NoJournal))
+                .await
                 .unwrap();
             while let Some(event) = run.events.recv().await {
                 black_box(event);

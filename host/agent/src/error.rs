@@ -1,11 +1,13 @@
 //! Errors of the loop. [`RunError`] ends a run; everything a tool does wrong is a message to the
 //! model instead.
 
-use serde::Serialize;
+use crate::protocol::context::ContextError;
+use crate::protocol::tool::ToolError;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// Whose move it is after a failure (PROTOCOL.md, 7).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorClass {
     /// Timeout, overload, transport: the same may work later.
@@ -26,6 +28,13 @@ pub enum RunError {
     OutputSchema { reason: String },
     #[error("two tools are named {name:?}; rename one of the modules")]
     DuplicateTool { name: String },
+    #[error(transparent)]
+    Context(#[from] ContextError),
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+    /// `_module` or `_activity` names nothing that is registered.
+    #[error("the tool {tool:?} cannot be run: {reason}")]
+    Binding { tool: String, reason: String },
     #[error("the run's journal cannot be written, so the run was stopped: {source}")]
     Journal {
         #[source]

@@ -2,17 +2,22 @@
 //! There is no second logging path.
 
 use crate::error::ErrorClass;
+use crate::model::{Completion, Delta};
 use crate::protocol::Call;
+use crate::protocol::advisor::Council;
+use crate::protocol::reference::Path;
+use crate::run::approval::{Decision, Pending};
+use crate::run::{Bound, RunRequest};
 use crate::toolbox::{ToolFailure, ToolUsage};
 use futures_util::future::BoxFuture;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt::Debug;
 use std::io;
 use uuid::Uuid;
 
 /// One thing that happened.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Event {
     pub run: Uuid,
     /// 0, 1, 2… without gaps.
@@ -24,32 +29,57 @@ pub struct Event {
 }
 
 /// On the wire: `{"event": "tool_start", …}`.
-#[derive(Debug, Clone, Serialize)]
+///
+/// What the run was told from outside is in `run`, `delta`, `reply`, `model_failed`, `decided`,
+/// `resumed` and `tool_result`, whole: from these alone the loop can be run again and comes to the same events.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum EventKind {
     /// The run begins: what it was asked and what it may use.
     Run {
+        /// The first thing the user says.
         task: String,
         model: String,
-        contract: &'static str,
-        tools: Vec<String>,
-        host: &'static str,
+        request: Box<RunRequest>,
+        tools: Vec<Bound>,
+        host: String,
     },
     /// A Request goes to the model: the chat completion body, so that it can be sent again.
     Request { step: u32, body: Value },
-    /// The model wrote something: content, or its thinking.
+    /// The model wrote something.
     Delta {
         step: u32,
-        text: String,
-        #[serde(skip_serializing_if = "std::ops::Not::not")]
-        reasoning: bool,
+        #[serde(flatten)]
+        delta: Delta,
     },
-    /// The reply is complete: what the model wants done.
+    /// The model's reply is complete.
+    Reply { step: u32, completion: Completion },
+    /// The model gave no reply, or not all of one.
+    ModelFailed { step: u32, failure: RunFailure },
+    /// What the model wants done, all of it.
     Plan { step: u32, calls: Vec<Call> },
+    /// What the advisors said, and how it was counted.
+    Council { step: u32, council: Box<Council> },
+    /// A call waits for data that another call has yet to write.
+    ToolWaits { step: u32, call: Call },
+    /// A call waits for a person.
+    Approval { step: u32, pending: Pending },
+    /// The process had ended, and another one goes on with the run.
+    Resumed { step: u32 },
+    /// A person decided about a call.
+    Decided {
+        step: u32,
+        id: String,
+        #[serde(flatten)]
+        decision: Decision,
+    },
     ToolStart {
         step: u32,
         #[serde(flatten)]
         call: Call,
+        /// The arguments with their references replaced, if they had any.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        filled: Option<Value>,
     },
     ToolResult {
         step: u32,
@@ -57,10 +87,18 @@ pub enum EventKind {
         tool: String,
         #[serde(flatten)]
         outcome: ToolOutcome,
+        /// Where the result was written.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        written: Vec<Path>,
         usage: ToolUsage,
-        #[serde(skip_serializing_if = "Vec::is_empty")]
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
         printed: Vec<String>,
+        /// The host answered itself: the call was latent, or refused.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        by_host: bool,
     },
+    /// Something that happened in a sub-agent, on behalf of a call.
+    Sub { call: String, what: Box<EventKind> },
     /// What the step's reply cost, as the endpoint counted; absent if it did not count.
     Tokens {
         step: u32,
@@ -90,7 +128,7 @@ pub enum EventKind {
 }
 
 /// The result of a call, or why there is none.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolOutcome {
     Output(Value),
@@ -98,11 +136,15 @@ pub enum ToolOutcome {
 }
 
 /// Why a run is over (PROTOCOL.md, 7.5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
     /// The model gave its final output.
     Output,
+    /// A lazy plan was made and checked, and nothing was to be run.
+    Planned,
+    /// A saved plan was run, and some of its calls failed.
+    Incomplete,
     MaxSteps,
     TokenBudget,
     Timeout,
@@ -114,7 +156,7 @@ pub enum StopReason {
 }
 
 /// What ended a run that has no output.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunFailure {
     pub class: ErrorClass,
     pub message: String,

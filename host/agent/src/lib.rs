@@ -24,6 +24,8 @@ pub mod toolbox;
 pub use contract::Contract;
 pub use error::{ErrorClass, RunError};
 pub use event::{Event, EventKind, Journal, StopReason};
-pub use protocol::{Shape, Tool};
+pub use protocol::{Message, Saved, Shape, Tool};
 pub use run::{Driver, Run, RunRequest, Settings};
-pub use toolbox::{ToolCall, ToolFailure, ToolResult, ToolUsage, Toolbox};
+pub use toolbox::{
+    Activities, Activity, Module, ToolCall, ToolFailure, ToolOutput, ToolResult, ToolUsage, Toolbox,
+};

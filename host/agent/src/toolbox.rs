@@ -1,43 +1,87 @@
 //! The seam between the loop and whatever runs tools.
 
 use crate::error::ErrorClass;
-use crate::protocol::Tool;
+use crate::protocol::reference::Path;
+use crate::protocol::{Saved, Tool};
 use futures_util::future::BoxFuture;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::fmt::Debug;
+use std::collections::BTreeMap;
+use std::fmt::{self, Debug, Formatter};
+use std::sync::Arc;
 use std::time::Duration;
 
-/// Runs tool calls. The loop has already checked that the tool exists and the arguments fit.
+/// Modules: whatever `_module` can name. The loop has already checked that the tool exists and the
+/// arguments fit.
 pub trait Toolbox: Send + Sync + Debug {
-    /// What there is to call. Asked once, when a run starts: a run sees one set of tools.
+    /// What there is to call without anyone defining it. Asked once, when a run starts: a run sees
+    /// one set of tools.
     fn tools(&self) -> Vec<Tool>;
+
+    /// Finds what a tool message names as `_module`, before anything is asked or called.
+    ///
+    /// # Errors
+    /// There is no such module, in words that say what there is.
+    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Module, String>>;
 
     /// Runs one call. Must return within `call.timeout`; must stop working when dropped. Called
     /// concurrently.
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult>;
 }
 
-/// A call that passed every check.
+/// What a `_module` turned out to be.
+#[derive(Debug, Clone)]
+pub enum Module {
+    /// A tool of the toolbox; its name is what [`ToolCall::tool`] will say.
+    Tool(Box<Tool>),
+    /// A saved Request, which is run as a sub-agent.
+    Request(Box<Saved>),
+}
+
+/// Explicit code that runs calls, registered under a name (PROTOCOL.md, 1).
+pub trait Activity: Send + Sync {
+    /// As [`Toolbox::call`].
+    fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult>;
+}
+
+/// The activities of a host, by name.
+#[derive(Clone, Default)]
+pub struct Activities {
+    by_name: BTreeMap<String, Arc<dyn Activity>>,
+}
+
+/// A call that passed every check, with its references replaced by what they stand for.
 #[derive(Debug, Clone)]
 pub struct ToolCall {
     pub id: String,
+    /// The toolbox's own name for the tool.
     pub tool: String,
     pub arguments: Value,
+    pub instance: Option<String>,
+    /// The part of the context that the call's scopes name, and nothing else.
+    pub context: Vec<(Path, Value)>,
     pub timeout: Duration,
 }
 
 /// What came of a call.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ToolResult {
-    pub outcome: Result<Value, ToolFailure>,
+    pub outcome: Result<ToolOutput, ToolFailure>,
     pub usage: ToolUsage,
     /// What the tool printed and logged, for people. The model sees only the outcome.
     pub printed: Vec<String>,
 }
 
+/// What a tool returned.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ToolOutput {
+    pub value: Value,
+    /// Which of the call's output paths it picked, by returning a message instead of a value.
+    pub output_path: Option<String>,
+}
+
 /// Why a call has no result, as the model is told.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolFailure {
     /// Short and stable: `fuel`, `deadline`, `arguments`, `unknown_tool`, …
     pub kind: String,
@@ -47,9 +91,108 @@ pub struct ToolFailure {
 }
 
 /// What a call cost.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ToolUsage {
     pub duration_us: u64,
     pub fuel: u64,
     pub memory_bytes: u64,
+    /// What a sub-agent's model took.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub tokens: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(tokens: &u64) -> bool {
+    *tokens == 0
+}
+
+impl Activities {
+    /// Registers `activity`; one of the same name is replaced.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<String>, activity: impl Activity + 'static) -> Self {
+        self.by_name.insert(name.into(), Arc::new(activity));
+        self
+    }
+
+    pub fn named(&self, name: &str) -> Option<&Arc<dyn Activity>> {
+        self.by_name.get(name)
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.by_name.keys().map(String::as_str)
+    }
+}
+
+impl Debug for Activities {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.names()).finish()
+    }
+}
+
+/// An asynchronous function of the arguments is an activity.
+impl<F, R> Activity for F
+where
+    F: Fn(Value) -> R + Send + Sync,
+    R: Future<Output = Result<Value, ToolFailure>> + Send,
+{
+    fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async move {
+            let started = std::time::Instant::now();
+            let outcome =
+                match tokio::time::timeout(call.timeout, self(call.arguments.clone())).await {
+                    Ok(outcome) => outcome.map(ToolOutput::from),
+                    Err(_) => Err(ToolFailure::deadline(call.timeout)),
+                };
+            let duration_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+            ToolResult {
+                outcome,
+                usage: ToolUsage {
+                    duration_us,
+                    ..ToolUsage::default()
+                },
+                printed: Vec::new(),
+            }
+        })
+    }
+}
+
+impl ToolResult {
+    pub fn failed(failure: ToolFailure) -> Self {
+        Self {
+            outcome: Err(failure),
+            usage: ToolUsage::default(),
+            printed: Vec::new(),
+        }
+    }
+}
+
+impl From<Value> for ToolOutput {
+    fn from(value: Value) -> Self {
+        Self {
+            value,
+            output_path: None,
+        }
+    }
+}
+
+impl ToolFailure {
+    pub fn correctable(kind: &str, message: impl Into<String>) -> Self {
+        Self {
+            kind: kind.to_owned(),
+            class: ErrorClass::Correctable,
+            message: message.into(),
+        }
+    }
+
+    pub fn deadline(limit: Duration) -> Self {
+        Self {
+            kind: "deadline".into(),
+            class: ErrorClass::Retryable,
+            message: format!(
+                "the call did not finish within its deadline of {} ms; ask for less work in one call",
+                limit.as_millis()
+            ),
+        }
+    }
 }

@@ -5,12 +5,14 @@
 //! the configuration, [`tools`] is the bridge between the loop and the sandbox.
 #![forbid(unsafe_code)]
 
+mod approver;
 mod build;
 mod cli;
 mod config;
 mod demo;
 mod fetch;
 mod host;
+mod requests;
 mod scaffold;
 mod storage;
 mod tools;

@@ -6,6 +6,7 @@ use std::mem;
 use toolhold_agent::contract::{Contract, Piece, View};
 use toolhold_agent::model::fuzzing::completion;
 use toolhold_agent::model::{Completion, Delta, ModelError};
+use toolhold_agent::protocol::compose::Composition;
 use toolhold_agent::run::Settings;
 
 /// Below the limit of one event in the client; reached by inputs of libFuzzer's size.
@@ -76,7 +77,8 @@ fn taken_is_final(contract: Contract, deltas: &[Delta], completion: &Completion)
     let view = View {
         model: "",
         instructions: "",
-        context: &[],
+        turns: &[],
+        composition: Composition::default(),
         tools: &[],
         output_schema: None,
         settings: &Settings::default(),

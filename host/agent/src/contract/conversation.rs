@@ -1,8 +1,8 @@
 //! The messages of a Request, in the order that all contracts share.
 
 use crate::contract::{View, examples};
-use crate::model::ChatMessage;
-use crate::protocol::{Exchange, Message, Role};
+use crate::model::{self, ChatMessage};
+use crate::protocol::{Exchange, Role, Turn};
 
 /// How a contract writes what the model said and what it is told about it.
 pub(super) trait Voice {
@@ -14,26 +14,44 @@ pub(super) trait Voice {
     fn rejected(&self, reply: &str, reason: &str, out: &mut Vec<ChatMessage>);
 }
 
-/// `system`, the worked examples, the context.
+/// `system`, the worked examples, the turns.
 pub(super) fn messages(view: &View<'_>, system: String, voice: &dyn Voice) -> Vec<ChatMessage> {
     let mut messages = vec![ChatMessage::system(system)];
-    for message in examples::turns(view.tools, view.settings.examples) {
-        render(&message, voice, &mut messages);
+    for turn in examples::turns(view.tools, view.settings.examples) {
+        render(&turn, voice, &mut messages);
     }
-    for message in view.context {
-        render(message, voice, &mut messages);
+    for turn in view.turns {
+        render(turn, voice, &mut messages);
     }
-    messages
+    one_voice_at_a_time(messages)
 }
 
-fn render(message: &Message, voice: &dyn Voice, out: &mut Vec<ChatMessage>) {
-    match message {
-        Message::Text { role, text } => out.push(match role {
+/// What the user says in a row is one message: several chat templates refuse two.
+fn one_voice_at_a_time(messages: Vec<ChatMessage>) -> Vec<ChatMessage> {
+    let mut joined: Vec<ChatMessage> = Vec::with_capacity(messages.len());
+    for message in messages {
+        if message.role == model::Role::User
+            && let Some(last) = joined
+                .last_mut()
+                .filter(|last| last.role == model::Role::User)
+            && let (Some(before), Some(more)) = (last.text(), message.text())
+        {
+            *last = ChatMessage::user(format!("{before}\n\n{more}"));
+        } else {
+            joined.push(message);
+        }
+    }
+    joined
+}
+
+fn render(turn: &Turn, voice: &dyn Voice, out: &mut Vec<ChatMessage>) {
+    match turn {
+        Turn::Text { role, text } => out.push(match role {
             Role::System => ChatMessage::system(text.clone()),
             Role::User => ChatMessage::user(text.clone()),
             Role::Assistant => voice.answer(text),
         }),
-        Message::Exchange(exchange) => voice.exchange(exchange, out),
-        Message::Rejected { reply, reason } => voice.rejected(reply, reason, out),
+        Turn::Exchange(exchange) => voice.exchange(exchange, out),
+        Turn::Rejected { reply, reason } => voice.rejected(reply, reason, out),
     }
 }

@@ -1,25 +1,25 @@
 //! Worked examples as turns of the conversation: with two of them a 1.5 B model solves twenty of
 //! twenty easy tasks, without any seven (TOOLCHAINS.md).
 
-use crate::protocol::message::Answered;
-use crate::protocol::{Call, Example, Exchange, Message, Role, Tool};
+use crate::protocol::turn::Answered;
+use crate::protocol::{Call, Example, Exchange, Tool, Turn};
 
 /// Turns made from the tools' own examples: a task with one call, then a task of two parts with both
 /// calls in one reply. Of the arrangements tried on a 0.5 B model this one led most often to the
 /// right calls and an end: with the parts in two replies it never stopped, without the first task it
 /// called too much. At most `count` tasks, from different modules where there are two.
-pub fn turns(tools: &[Tool], count: usize) -> Vec<Message> {
+pub fn turns(tools: &[Tool], count: usize) -> Vec<Turn> {
     let picked = pick(tools);
     let mut turns = Vec::new();
     if let (Some((tool, example)), 1..) = (picked.first(), count) {
-        turns.push(user(example.task.clone()));
+        turns.push(Turn::user(example.task.clone()));
         turns.push(exchange(&[(0, tool, example)]));
-        turns.push(assistant(example.answer.clone()));
+        turns.push(Turn::assistant(example.answer.clone()));
     }
     if let ([(first, a), (second, b), ..], 2..) = (picked.as_slice(), count) {
-        turns.push(user(format!("{} {}", b.task, a.task)));
+        turns.push(Turn::user(format!("{} {}", b.task, a.task)));
         turns.push(exchange(&[(1, second, b), (2, first, a)]));
-        turns.push(assistant(format!("{} {}", b.answer, a.answer)));
+        turns.push(Turn::assistant(format!("{} {}", b.answer, a.answer)));
     }
     turns
 }
@@ -46,21 +46,7 @@ fn pick(tools: &[Tool]) -> Vec<Picked<'_>> {
     first
 }
 
-fn user(text: String) -> Message {
-    Message::Text {
-        role: Role::User,
-        text,
-    }
-}
-
-fn assistant(text: String) -> Message {
-    Message::Text {
-        role: Role::Assistant,
-        text,
-    }
-}
-
-fn exchange(calls: &[(usize, &Tool, &Example)]) -> Message {
+fn exchange(calls: &[(usize, &Tool, &Example)]) -> Turn {
     let calls = calls
         .iter()
         .map(|(index, tool, example)| Answered {
@@ -69,11 +55,12 @@ fn exchange(calls: &[(usize, &Tool, &Example)]) -> Message {
                 tool: tool.name.clone(),
                 arguments: example.arguments.clone(),
                 reason: Some(format!("The user asks: {}", example.task)),
+                ..Call::default()
             },
             fence: format!("example{index}"),
             text: example.output.to_string(),
             failed: false,
         })
         .collect();
-    Message::Exchange(Exchange { calls })
+    Turn::Exchange(Exchange { calls })
 }

@@ -14,7 +14,8 @@ mod tools;
 pub use reader::{Piece, Reader};
 
 use crate::model::{ChatRequest, Completion};
-use crate::protocol::{Message, Solution, Tool};
+use crate::protocol::compose::Composition;
+use crate::protocol::{Solution, Tool, Turn};
 use crate::run::Settings;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -38,10 +39,12 @@ pub enum Contract {
 pub struct View<'a> {
     pub model: &'a str,
     pub instructions: &'a str,
-    pub context: &'a [Message],
+    pub turns: &'a [Turn],
     pub tools: &'a [Tool],
     pub output_schema: Option<&'a Value>,
     pub settings: &'a Settings,
+    /// What is asked of the model besides calls and output.
+    pub composition: Composition<'a>,
 }
 
 impl Contract {

@@ -6,7 +6,7 @@ use crate::contract::{View, text};
 use crate::model::{ChatMessage, ChatRequest, Completion};
 use crate::protocol::compose::{self, Composition};
 use crate::protocol::{Exchange, Solution};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// llama.cpp refuses repetitions beyond 2000, and a bound that the token limit makes useless only
 /// costs grammar.
@@ -20,10 +20,8 @@ pub fn request(view: &View<'_>) -> ChatRequest {
         view.tools,
         view.output_schema,
         Composition {
-            shape: settings.shape,
-            reasons: settings.reasons,
-            max_calls: settings.max_calls,
             max_string: Some(bound).filter(|bound| *bound <= MAX_BOUND),
+            ..view.composition
         },
     );
     let voice = Solutions {
@@ -58,6 +56,7 @@ fn system(view: &View<'_>) -> String {
         system.push_str(
             "\n\nReply with one JSON object: {\"calls\": [], \"output\": <your answer>}.",
         );
+        system.push_str(&text::first(view));
         return system;
     }
     system.push_str(&text::tools(view.tools));
@@ -67,6 +66,7 @@ fn system(view: &View<'_>) -> String {
          When you know the answer: {\"calls\": [], \"output\": <answer>}\n",
     );
     system.push_str(text::CALL_IT);
+    system.push_str(&text::first(view));
     system
 }
 
@@ -83,12 +83,7 @@ impl Voice for Solutions {
         let calls: Vec<Value> = exchange
             .calls
             .iter()
-            .map(|answered| {
-                let mut object = Map::new();
-                object.insert("_tool".into(), json!(answered.call.tool));
-                object.extend(text::properties(&answered.call, self.reasons));
-                Value::Object(object)
-            })
+            .map(|answered| answered.call.object(self.reasons).into())
             .collect();
         out.push(ChatMessage::assistant(
             json!({"calls": calls, "output": null}).to_string(),

@@ -4,8 +4,7 @@ use crate::contract::conversation::{self, Voice};
 use crate::contract::reader::{Given, ObjectFinder, call_object};
 use crate::contract::{View, text};
 use crate::model::{ChatMessage, ChatRequest, Completion};
-use crate::protocol::solution::requested;
-use crate::protocol::{Exchange, Solution};
+use crate::protocol::{Call, Exchange, Solution};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::slice;
@@ -29,9 +28,11 @@ pub fn request(view: &View<'_>) -> ChatRequest {
 
 pub fn read(completion: &Completion) -> Result<Solution, String> {
     let mut solution = Solution::default();
-    match given(finder().find(&completion.content)?)? {
-        Given::Call(call) => solution.calls.push(requested(call)?),
-        Given::Output(output) => solution.output = Some(output),
+    for given in given(finder().find(&completion.content)?)? {
+        match given {
+            Given::Call(call) => solution.calls.push(Call::read(call)?),
+            Given::Field(member, value) => solution.put(member, value)?,
+        }
     }
     Ok(solution)
 }
@@ -41,13 +42,20 @@ pub(super) fn finder() -> ObjectFinder {
     ObjectFinder::new(&[TOOL_NAME, FINAL_ANSWER])
 }
 
-/// What the object of a reply stands for.
-pub(super) fn given(mut object: Map<String, Value>) -> Result<Given, String> {
+/// What the object of a reply stands for: perhaps `meta` and `advisors`, and then a call or the output.
+pub(super) fn given(mut object: Map<String, Value>) -> Result<Vec<Given>, String> {
     let mut member = |name| object.shift_remove(name).filter(|value| !value.is_null());
+    let mut given: Vec<Given> = ["meta", "advisors"]
+        .into_iter()
+        .filter_map(|name| Some(Given::Field(name, member(name)?)))
+        .collect();
     let (tool, arguments, answer) = (member(TOOL_NAME), member(ARGUMENTS), member(FINAL_ANSWER));
     let tool = match (tool, answer) {
         (Some(Value::String(tool)), None) => tool,
-        (None, Some(answer)) => return Ok(Given::Output(answer)),
+        (None, Some(answer)) => {
+            given.push(Given::Field("output", answer));
+            return Ok(given);
+        }
         (Some(_), Some(_)) => {
             return Err(
                 "\"tool_name\" and \"final_answer\" exclude each other: call the tool, read its \
@@ -76,7 +84,8 @@ pub(super) fn given(mut object: Map<String, Value>) -> Result<Given, String> {
             ));
         }
     }
-    Ok(Given::Call(call_object(tool, properties)))
+    given.push(Given::Call(call_object(tool, properties)));
+    Ok(given)
 }
 
 /// Instructions, tools and the form of a reply, which here nothing but this text asks for. The same
@@ -95,6 +104,7 @@ fn system(view: &View<'_>) -> String {
         );
         system.push_str(text::CALL_IT);
     }
+    system.push_str(&text::first(view));
     if let Some(schema) = view.output_schema {
         let _ = write!(
             system,
@@ -146,34 +156,35 @@ impl Voice for Objects {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::message::Answered;
-    use crate::protocol::{Annotations, Call, Example, Message, Role, Tool};
+    use crate::protocol::compose::Composition;
+    use crate::protocol::turn::Answered;
+    use crate::protocol::{Call, Example, Execution, Tool, Turn};
     use crate::run::Settings;
 
     fn tool() -> Tool {
         Tool {
-            name: "calculator.evaluate".into(),
             description: "Evaluates arithmetic.".into(),
             parameters: json!({"type": "object", "properties": {"expression": {"type": "string"}}}),
-            output: None,
-            annotations: Annotations::default(),
+            execution: Execution::Module("calculator.evaluate".into()),
             examples: vec![Example {
                 task: "What is 1+1?".into(),
                 arguments: json!({"expression": "1+1"}),
                 output: json!({"value": "2"}),
                 answer: "It is 2.".into(),
             }],
+            ..Tool::new("calculator.evaluate")
         }
     }
 
-    fn body(context: &[Message], tools: &[Tool], output_schema: Option<&Value>) -> Value {
+    fn body(turns: &[Turn], tools: &[Tool], output_schema: Option<&Value>) -> Value {
         request(&View {
             model: "m",
             instructions: "Be good.",
-            context,
+            turns,
             tools,
             output_schema,
             settings: &Settings::default(),
+            composition: Composition::default(),
         })
         .body()
     }
@@ -211,21 +222,19 @@ mod tests {
                 tool: "calculator.evaluate".into(),
                 arguments: json!({"expression": n.to_string()}),
                 reason: Some("why".into()),
+                ..Call::default()
             },
             fence: format!("fence{n}"),
             text: n.to_string(),
             failed: n == 2,
         };
-        let context = [
-            Message::Exchange(Exchange {
+        let turns = [
+            Turn::Exchange(Exchange {
                 calls: vec![answered(1), answered(2)],
             }),
-            Message::Text {
-                role: Role::Assistant,
-                text: "It is 3.".into(),
-            },
+            Turn::assistant("It is 3."),
         ];
-        let body = body(&context, &[tool()], None);
+        let body = body(&turns, &[tool()], None);
         let messages = body["messages"].as_array().unwrap();
         let said: Vec<_> = messages
             .iter()
@@ -244,11 +253,11 @@ mod tests {
 
     #[test]
     fn a_rejection_shows_the_form() {
-        let context = [Message::Rejected {
+        let turns = [Turn::Rejected {
             reply: "I think it is 7.".into(),
             reason: reply("I think it is 7.").unwrap_err(),
         }];
-        let body = body(&context, &[], None);
+        let body = body(&turns, &[], None);
         let messages = body["messages"].as_array().unwrap();
         assert_eq!(messages[1]["content"], "I think it is 7.");
         let told = messages[2]["content"].as_str().unwrap();
@@ -319,11 +328,12 @@ mod tests {
         let Value::Object(object) = object else {
             unreachable!()
         };
-        let Given::Call(call) = given(object).unwrap() else {
-            panic!("no call");
+        let given = given(object).unwrap();
+        let [Given::Call(call)] = given.as_slice() else {
+            panic!("{given:?}");
         };
         let expected = json!({"_tool": "a.b", "_instance": "i", "x": 1, "_outputPath": "†state.y"});
-        assert_eq!(call, expected);
+        assert_eq!(*call, expected);
     }
 
     #[test]

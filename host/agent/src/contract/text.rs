@@ -1,10 +1,11 @@
 //! What the contracts share in which the model writes JSON as its text: `schema` and `simple`.
 
+use crate::contract::View;
 use crate::guard::validate::cut;
 use crate::model::ChatMessage;
-use crate::protocol::message::Answered;
-use crate::protocol::{Call, Tool};
-use serde_json::{Map, Value, json};
+use crate::protocol::turn::Answered;
+use crate::protocol::{Call, Tool, advisor};
+use serde_json::{Map, Value};
 use std::fmt::Write as _;
 
 /// A model that babbles is shown the beginning of its babble, not all of it.
@@ -31,16 +32,30 @@ pub(super) fn tools(tools: &[Tool]) -> String {
     text
 }
 
-/// The reasons for a call, where they are wanted, and its parameters.
+/// A call's reserved properties and its parameters, without its tool.
 pub(super) fn properties(call: &Call, reasons: bool) -> Map<String, Value> {
-    let mut properties = Map::new();
-    if let (true, Some(reason)) = (reasons, &call.reason) {
-        properties.insert("_reasoningForCall".into(), json!(reason));
-    }
-    if let Value::Object(arguments) = &call.arguments {
-        properties.extend(arguments.clone());
-    }
+    let mut properties = call.object(reasons);
+    properties.shift_remove("_tool");
     properties
+}
+
+/// What every reply begins with besides, where advisors speak or a version moves.
+pub(super) fn first(view: &View<'_>) -> String {
+    let mut text = String::new();
+    if let Some(schema) = view.composition.meta {
+        let _ = write!(
+            text,
+            "\nEvery reply has \"meta\" first, which satisfies {schema}"
+        );
+    }
+    if let Some(schema) = view.composition.advisors {
+        let _ = write!(
+            text,
+            "\nBefore its calls this reply has \"advisors\", which satisfies {schema}\n{}",
+            advisor::VOTING
+        );
+    }
+    text
 }
 
 /// Results inside their fences.

@@ -1,17 +1,34 @@
 //! The `tools` contract: native tool calling. Each tool is a function; with an output schema there is
 //! one more, `finish`, that carries the output.
 
-use crate::contract::View;
 use crate::contract::conversation::{self, Voice};
 use crate::contract::reader::{Given, SPACE, call_object};
+use crate::contract::{View, text};
 use crate::model::{ChatMessage, ChatRequest, ChatTool, ChatToolCall, Completion, ToolChoice};
+use crate::protocol::compose::{self, Composition, Properties};
 use crate::protocol::lower::Lowering;
-use crate::protocol::solution::requested;
-use crate::protocol::{Exchange, Solution};
+use crate::protocol::{Call, Exchange, Solution, Tool, advisor};
 use serde_json::{Map, Value, json};
 
-/// The function that carries the output. Tools have a dot in their names, so none is called this.
-const FINISH: &str = "finish";
+/// The functions that stand for members of the solution, and what they are for. Tools are not called
+/// like this (`protocol::tool`).
+const MEMBERS: [(&str, &str, &str); 3] = [
+    (
+        "meta",
+        "meta",
+        "Says which version this reply is. Call it first.",
+    ),
+    (
+        "advisors",
+        "advisors",
+        "Says what each advisor thinks. Call it before anything else.",
+    ),
+    (
+        "finish",
+        "output",
+        "Gives the final output. Call it once, when the task is done.",
+    ),
+];
 
 pub fn request(view: &View<'_>) -> ChatRequest {
     let mut tools: Vec<_> = view
@@ -20,30 +37,61 @@ pub fn request(view: &View<'_>) -> ChatRequest {
         .map(|tool| ChatTool {
             name: function(&tool.name),
             description: tool.description.clone(),
-            parameters: lowered(&tool.parameters),
+            parameters: parameters(tool, view.composition),
         })
         .collect();
-    if let Some(schema) = view.output_schema {
+    let composition = view.composition;
+    let members = [composition.meta, composition.advisors, view.output_schema];
+    for ((name, member, description), schema) in MEMBERS.into_iter().zip(members) {
+        let Some(schema) = schema else { continue };
         tools.push(ChatTool {
-            name: FINISH.into(),
-            description: "Gives the final output. Call it once, when the task is done.".into(),
+            name: name.into(),
+            description: description.into(),
             parameters: lowered(&json!({
                 "type": "object",
-                "properties": {"output": schema},
-                "required": ["output"],
+                "properties": {member: schema},
+                "required": [member],
                 "additionalProperties": false,
             })),
         });
     }
+    let mut system = view.instructions.to_owned();
+    if composition.advisors.is_some() {
+        system.push('\n');
+        system.push_str(advisor::VOTING);
+    }
     ChatRequest {
         model: view.model.to_owned(),
-        messages: conversation::messages(view, view.instructions.to_owned(), &Functions),
+        messages: conversation::messages(view, system, &Functions),
         tool_choice: (!tools.is_empty()).then_some(ToolChoice::Auto),
         tools,
         max_tokens: Some(view.settings.max_tokens),
         temperature: view.settings.temperature,
         ..ChatRequest::default()
     }
+}
+
+/// What a call of `tool` is made of. Reasons are not asked for: the model was trained to call
+/// functions with their own parameters.
+fn parameters(tool: &Tool, how: Composition<'_>) -> Value {
+    let mut lowering = Lowering::new(None);
+    let how = Composition {
+        reasons: false,
+        ..how
+    };
+    let Properties {
+        properties,
+        required,
+    } = compose::properties(tool, how, &mut lowering);
+    let mut parameters = json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    });
+    // Lowering keeps what a grammar needs; what a parameter means is in its descriptions.
+    describe(&tool.parameters, &mut parameters);
+    lowering.finish(parameters)
 }
 
 /// Decided by the presence of tool calls, never by finish_reason, which servers get wrong.
@@ -56,11 +104,8 @@ pub fn read(completion: &Completion, view: &View<'_>) -> Result<Solution, String
                 .map_err(|error| format!("the arguments of {} are not JSON: {error}", call.name))?,
         };
         match given(&call.name, arguments)? {
-            Given::Call(call) => solution.calls.push(requested(call)?),
-            Given::Output(_) if solution.output.is_some() => {
-                return Err("finish was called twice; call it once, with the final output".into());
-            }
-            Given::Output(output) => solution.output = Some(output),
+            Given::Call(call) => solution.calls.push(Call::read(call)?),
+            Given::Field(member, value) => solution.put(member, value)?,
         }
     }
     if solution.calls.is_empty() && solution.output.is_none() {
@@ -83,14 +128,14 @@ pub(super) fn given(function: &str, arguments: Value) -> Result<Given, String> {
         Value::Null => Map::new(),
         _ => return Err(format!("the arguments of {function} must be a JSON object")),
     };
-    if function != FINISH {
+    let Some((_, member, _)) = MEMBERS.into_iter().find(|(name, ..)| *name == function) else {
         return Ok(Given::Call(call_object(tool(function), arguments)));
-    }
-    match arguments.shift_remove("output") {
-        None | Some(Value::Null) => {
-            Err("finish was called without the final output; give it as \"output\"".into())
-        }
-        Some(output) => Ok(Given::Output(output)),
+    };
+    match arguments.shift_remove(member) {
+        None | Some(Value::Null) => Err(format!(
+            "{function} was called without what it is for; give it as {member:?}"
+        )),
+        Some(value) => Ok(Given::Field(member, value)),
     }
 }
 
@@ -105,9 +150,7 @@ fn tool(function: &str) -> String {
 
 fn lowered(schema: &Value) -> Value {
     let mut lowering = Lowering::new(None);
-    let mut lowered = lowering.lower(schema, "");
-    // Lowering keeps what a grammar needs; what a parameter means is in its descriptions.
-    describe(schema, &mut lowered);
+    let lowered = lowering.lower(schema, "");
     lowering.finish(lowered)
 }
 
@@ -141,7 +184,7 @@ impl Voice for Functions {
             .map(|answered| ChatToolCall {
                 id: answered.call.id.clone(),
                 name: function(&answered.call.tool),
-                arguments: answered.call.arguments.to_string(),
+                arguments: json!(text::properties(&answered.call, false)).to_string(),
             })
             .collect();
         out.push(ChatMessage::assistant_calls(None, calls));
@@ -183,10 +226,11 @@ mod tests {
         let view = View {
             model: "m",
             instructions: "",
-            context: &[],
+            turns: &[],
             tools: &[],
             output_schema,
             settings: &Settings::default(),
+            composition: Composition::default(),
         };
         read(&completion, &view)
     }
@@ -232,7 +276,7 @@ mod tests {
                 "the arguments of a-b must be a JSON object",
             ),
             (vec![("finish", r#"{"answer":7}"#)], "give it as \"output\""),
-            (vec![("finish", output), ("finish", output)], "called twice"),
+            (vec![("finish", output), ("finish", output)], "given twice"),
         ] {
             let error = reply(&calls, Some(&schema)).unwrap_err();
             assert!(error.contains(expect), "{calls:?} gave {error}");

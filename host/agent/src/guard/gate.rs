@@ -1,10 +1,10 @@
 //! The gate that every call passes before it runs, and every result after (PROTOCOL.md, 7): is there
 //! such a tool, do the arguments fit, was this very call made before; does the result fit.
 
-use crate::error::{ErrorClass, RunError};
+use crate::error::RunError;
 use crate::guard::validate::cut;
 use crate::guard::{Repeats, Validator};
-use crate::protocol::{Call, Tool};
+use crate::protocol::Tool;
 use crate::toolbox::ToolFailure;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -51,33 +51,46 @@ impl Gate {
         })
     }
 
-    /// Why `call` must not run, in words that tell the model which rule it broke.
-    pub fn refusal(&self, call: &Call) -> Option<ToolFailure> {
-        let Some(schemas) = self.schemas.get(&call.tool) else {
-            let available = match self.names.as_slice() {
-                [] => "there are no tools".to_owned(),
-                names => format!("there are {}", names.join(", ")),
-            };
-            let tool = cut(&call.tool, 64);
-            return Some(correctable(
-                "unknown_tool",
-                format!("there is no tool named {tool:?}; {available}"),
-            ));
+    /// # Errors
+    /// There is no tool of this name, in words that say what there is.
+    pub fn known(&self, tool: &str) -> Result<(), ToolFailure> {
+        if self.schemas.contains_key(tool) {
+            return Ok(());
+        }
+        let available = match self.names.as_slice() {
+            [] => "there are no tools".to_owned(),
+            names => format!("there are {}", names.join(", ")),
         };
-        if let Err(reason) = schemas.arguments.check(&call.arguments) {
-            return Some(correctable(
+        let tool = cut(tool, 64);
+        Err(ToolFailure::correctable(
+            "unknown_tool",
+            format!("there is no tool named {tool:?}; {available}"),
+        ))
+    }
+
+    /// Judges a call of a known tool, whose references were replaced by what they stand for.
+    ///
+    /// # Errors
+    /// Which rule it breaks, in words that the model can act on.
+    pub fn check(&self, tool: &str, arguments: &Value) -> Result<(), ToolFailure> {
+        if let Some(schemas) = self.schemas.get(tool)
+            && let Err(reason) = schemas.arguments.check(arguments)
+        {
+            return Err(ToolFailure::correctable(
                 "arguments",
                 format!("the arguments do not fit the tool's parameters: {reason}"),
             ));
         }
-        let earlier = self.repeats.intercept(&call.tool, &call.arguments)?;
-        Some(correctable(
-            "repeated",
-            format!(
-                "this very call was made before and its result will not change: {earlier}. \
-                 Use that result, or do something else"
-            ),
-        ))
+        match self.repeats.intercept(tool, arguments) {
+            None => Ok(()),
+            Some(earlier) => Err(ToolFailure::correctable(
+                "repeated",
+                format!(
+                    "this very call was made before and its result will not change: {earlier}. \
+                     Use that result, or do something else"
+                ),
+            )),
+        }
     }
 
     /// The output of `tool`, if it is what the tool promised.
@@ -85,7 +98,7 @@ impl Gate {
         let promised = self.schemas.get(tool).and_then(|s| s.output.as_ref());
         match promised.map_or(Ok(()), |schema| schema.check(&output)) {
             Ok(()) => Ok(output),
-            Err(reason) => Err(correctable(
+            Err(reason) => Err(ToolFailure::correctable(
                 "output_schema",
                 format!(
                     "the tool returned something that does not fit its own output schema: {reason}"
@@ -96,15 +109,7 @@ impl Gate {
 
     /// Remembers the text that the model is given for a call that ran. A refusal is not remembered:
     /// it costs nothing, and teaches.
-    pub fn ran(&mut self, call: &Call, text: &str) {
-        self.repeats.record(&call.tool, &call.arguments, text);
-    }
-}
-
-fn correctable(kind: &str, message: String) -> ToolFailure {
-    ToolFailure {
-        kind: kind.to_owned(),
-        class: ErrorClass::Correctable,
-        message,
+    pub fn ran(&mut self, tool: &str, arguments: &Value, text: &str) {
+        self.repeats.record(tool, arguments, text);
     }
 }

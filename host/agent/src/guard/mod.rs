@@ -6,4 +6,4 @@ pub mod validate;
 
 pub use gate::Gate;
 pub use repeats::Repeats;
-pub use validate::Validator;
+pub use validate::{Fault, Validator};

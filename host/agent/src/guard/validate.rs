@@ -1,6 +1,10 @@
 //! JSON Schema validation with messages that a model can act on.
 
+use jsonschema::ValidationError;
+use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fmt::{self, Display, Formatter};
 
 /// A compiled schema.
 #[derive(Debug)]
@@ -10,6 +14,18 @@ pub struct Validator {
 
 /// A model fixes the first faults it is shown; a page of them only costs tokens.
 const SHOWN: usize = 3;
+/// A person fixes all of them, but no more than fit a screen.
+const MOST: usize = 16;
+/// Characters of a fault: it may quote the value.
+const LENGTH: usize = 300;
+
+/// One thing that is wrong with a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// JSON pointer to what is wrong; empty means the whole value.
+    pub pointer: String,
+    pub reason: String,
+}
 
 impl Validator {
     /// # Errors
@@ -23,20 +39,8 @@ impl Validator {
     /// # Errors
     /// The first faults, each with its JSON path.
     pub fn check(&self, value: &Value) -> Result<(), String> {
-        let mut faults: Vec<String> = self
-            .inner
-            .iter_errors(value)
-            .take(SHOWN + 1)
-            .map(|error| {
-                let path = error.instance_path().to_string();
-                let place = if path.is_empty() {
-                    String::new()
-                } else {
-                    format!("{path}: ")
-                };
-                cut(&format!("{place}{error}"), 300)
-            })
-            .collect();
+        let faults = self.first(SHOWN + 1, value, &BTreeSet::new());
+        let mut faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
         if faults.is_empty() {
             return Ok(());
         }
@@ -45,6 +49,68 @@ impl Validator {
             faults.push("and more".into());
         }
         Err(faults.join("; "))
+    }
+
+    /// What is wrong with `value`, where the parts at `open` (JSON pointers) stand for values that
+    /// nobody knows yet: nothing is said about them, nor about what depends on them.
+    pub fn faults(&self, value: &Value, open: &[&str]) -> Vec<Fault> {
+        self.first(MOST, value, &open.iter().copied().collect())
+    }
+
+    fn first(&self, most: usize, value: &Value, open: &BTreeSet<&str>) -> Vec<Fault> {
+        self.inner
+            .iter_errors(value)
+            .filter(|error| !depends_on(error, open))
+            .take(most)
+            .map(|error| Fault {
+                pointer: error.instance_path().to_string(),
+                reason: cut(&error.to_string(), LENGTH),
+            })
+            .collect()
+    }
+}
+
+/// Whether `error` may vanish once the values at `open` are known.
+fn depends_on(error: &ValidationError<'_>, open: &BTreeSet<&str>) -> bool {
+    use ValidationErrorKind as Kind;
+    if open.is_empty() {
+        return false;
+    }
+    let place = error.instance_path().as_str();
+    if open.contains(place) {
+        return true;
+    }
+    match error.kind() {
+        Kind::AnyOf { context } | Kind::OneOfNotValid { context } => context
+            .iter()
+            .any(|branch| branch.iter().all(|error| depends_on(error, open))),
+        Kind::Constant { .. }
+        | Kind::Contains
+        | Kind::Enum { .. }
+        | Kind::Not { .. }
+        | Kind::OneOfMultipleValid { .. }
+        | Kind::UnevaluatedItems { .. }
+        | Kind::UnevaluatedProperties { .. }
+        | Kind::UniqueItems => {
+            let inside = format!("{place}/");
+            let next = open.range(inside.as_str()..).next();
+            next.is_some_and(|next| next.starts_with(&inside))
+        }
+        // The condition may have looked at what is open.
+        _ => {
+            let mut keywords = error.schema_path().as_str().split('/');
+            keywords.any(|keyword| matches!(keyword, "then" | "else"))
+        }
+    }
+}
+
+impl Display for Fault {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.pointer.is_empty() {
+            f.write_str(&self.reason)
+        } else {
+            write!(f, "{}: {}", self.pointer, self.reason)
+        }
     }
 }
 
@@ -73,6 +139,91 @@ mod tests {
             "{error}"
         );
         assert!(error.contains("\"m\" is a required property"), "{error}");
+    }
+
+    #[test]
+    fn what_is_open_is_no_fault_and_what_is_known_is() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "n": {"type": "integer", "maximum": 9},
+                "list": {"type": "array", "items": {"type": "number"}, "minItems": 2, "uniqueItems": true},
+                "way": {"anyOf": [{"type": "integer"}, {"type": "object", "properties": {"to": {"type": "integer"}, "by": {"type": "integer"}}, "required": ["to"]}]},
+                "pair": {"const": {"a": 1, "b": 2}},
+                "mode": {"enum": ["x", "y"]},
+            },
+            "if": {"properties": {"mode": {"not": {"const": "y"}}}, "required": ["mode"]},
+            "then": {"required": ["n"]},
+            "required": ["list"],
+            "additionalProperties": false,
+        });
+        let validator = Validator::new(&schema).unwrap();
+        for (value, open, expect) in [
+            (json!({"list": "†l", "n": "†n"}), vec!["/list", "/n"], ""),
+            (json!({"list": "†l", "n": "†n"}), vec!["/list"], "/n: "),
+            (
+                json!({"list": ["†a", "†a"]}),
+                vec!["/list/0", "/list/1"],
+                "",
+            ),
+            (json!({"list": ["†a", "x"]}), vec!["/list/0"], "/list/1: "),
+            (json!({"list": ["†a"]}), vec!["/list/0"], "/list: "),
+            (
+                json!({"list": "†l", "way": {"to": "†t"}}),
+                vec!["/list", "/way/to"],
+                "",
+            ),
+            (
+                json!({"list": "†l", "way": {"to": "†t", "by": "x"}}),
+                vec!["/list", "/way/to"],
+                "/way: ",
+            ),
+            (
+                json!({"list": "†l", "way": "†w"}),
+                vec!["/list", "/way"],
+                "",
+            ),
+            (
+                json!({"list": "†l", "pair": {"a": "†a", "b": 2}}),
+                vec!["/list", "/pair/a"],
+                "",
+            ),
+            (
+                json!({"list": "†l", "pair": {"a": 1, "b": 3}}),
+                vec!["/list"],
+                "/pair: ",
+            ),
+            (
+                json!({"list": "†l", "mode": "†m"}),
+                vec!["/list", "/mode"],
+                "",
+            ),
+            (json!({"list": "†l", "mode": "z"}), vec!["/list"], "/mode: "),
+            (
+                json!({"n": "†n"}),
+                vec!["/n"],
+                ": \"list\" is a required property",
+            ),
+            (
+                json!({"list": "†l", "more": "†m"}),
+                vec!["/list", "/more"],
+                ": Additional properties",
+            ),
+        ] {
+            let faults = validator.faults(&value, &open);
+            let faults: Vec<_> = faults
+                .iter()
+                .map(|f| format!("{}: {}", f.pointer, f.reason))
+                .collect();
+            if expect.is_empty() {
+                assert_eq!(faults, [""; 0], "{value}");
+            } else {
+                assert!(
+                    faults.len() == 1 && faults[0].starts_with(expect),
+                    "{value}: {faults:?}"
+                );
+            }
+        }
     }
 
     #[test]

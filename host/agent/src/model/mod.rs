@@ -25,6 +25,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
 
 pub use chat::{
     ChatMessage, ChatRequest, ChatTool, ChatToolCall, Content, Role, ToolChoice, Usage,
@@ -54,7 +55,8 @@ pub trait Model: Send + Sync + Debug {
 }
 
 /// A piece of a completion, as it arrives.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Delta {
     /// Text of the answer.
     Content(String),
@@ -71,7 +73,8 @@ pub enum Delta {
 }
 
 /// What the model answered.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Completion {
     pub content: String,
     pub reasoning: String,

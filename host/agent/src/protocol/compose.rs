@@ -5,6 +5,7 @@
 
 use crate::protocol::Tool;
 use crate::protocol::lower::Lowering;
+use crate::protocol::tool::Scopes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -21,8 +22,8 @@ pub enum Shape {
 }
 
 /// How to compose.
-#[derive(Debug, Clone, Copy)]
-pub struct Composition {
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Composition<'a> {
     pub shape: Shape,
     /// Whether each call says why (`_reasoningForCall`).
     pub reasons: bool,
@@ -31,13 +32,28 @@ pub struct Composition {
     /// Bound for strings that have none: the only unparseable replies of small models were strings
     /// that ran into the token limit.
     pub max_string: Option<u32>,
+    /// Whether data is wired: parameters accept references, and calls say where results go.
+    pub wiring: bool,
+    /// Nothing runs: outputs of latent tools may be left out.
+    pub lazy: bool,
+    /// What calls may name as their `_instance`.
+    pub instances: &'a [String],
+    /// Schema of the solution's `meta`.
+    pub meta: Option<&'a Value>,
+    /// Schema of the solution's `advisors`.
+    pub advisors: Option<&'a Value>,
 }
 
 /// Composes the schema for `tools` and the user's output schema (plain text if there is none).
 /// The result uses only what every endpoint's grammar supports; the full schemas are validated on
 /// our side afterwards.
-pub fn compose(tools: &[Tool], output: Option<&Value>, how: Composition) -> Value {
+pub fn compose(tools: &[Tool], output: Option<&Value>, how: Composition<'_>) -> Value {
     let mut lowering = Lowering::new(how.max_string);
+    let first: Vec<(&str, Value)> = [("meta", how.meta), ("advisors", how.advisors)]
+        .into_iter()
+        .filter_map(|(name, schema)| Some((name, lowering.lower(schema?, name))))
+        .collect();
+    let solution = |calls: Value, output: Value| solution(&first, calls, output);
     let output = match output {
         Some(schema) => lowering.lower(schema, "output"),
         None => lowering.lower(&json!({"type": "string"}), "output"),
@@ -48,7 +64,7 @@ pub fn compose(tools: &[Tool], output: Option<&Value>, how: Composition) -> Valu
     }
     let calls: Vec<Value> = tools
         .iter()
-        .map(|tool| call(tool, how.reasons, &mut lowering))
+        .map(|tool| call(tool, how, &mut lowering))
         .collect();
     let list = |least: usize| json!({"type": "array", "items": {"anyOf": calls}, "minItems": least, "maxItems": how.max_calls});
     let schema = match how.shape {
@@ -61,61 +77,156 @@ pub fn compose(tools: &[Tool], output: Option<&Value>, how: Composition) -> Valu
     lowering.finish(schema)
 }
 
-fn solution(calls: Value, output: Value) -> Value {
+fn solution(first: &[(&str, Value)], calls: Value, output: Value) -> Value {
+    let mut properties = Map::new();
+    for (name, schema) in first {
+        properties.insert((*name).to_owned(), schema.clone());
+    }
+    properties.insert("calls".into(), calls);
+    properties.insert("output".into(), output);
+    let required: Vec<_> = properties.keys().cloned().collect();
     json!({
         "type": "object",
-        "properties": {"calls": calls, "output": output},
-        "required": ["calls", "output"],
+        "properties": properties,
+        "required": required,
         "additionalProperties": false,
     })
 }
 
-fn call(tool: &Tool, reasons: bool, lowering: &mut Lowering) -> Value {
-    let parameters = lowering.lower(&tool.parameters, &tool.name);
-    let mut properties = Map::new();
-    properties.insert("_tool".into(), json!({"const": tool.name}));
-    let mut required = vec![json!("_tool")];
-    if reasons {
-        properties.insert(
-            "_reasoningForCall".into(),
-            json!({"type": "string", "maxLength": 200}),
-        );
-        required.push(json!("_reasoningForCall"));
-    }
-    if let Some(Value::Object(own)) = parameters.get("properties") {
-        properties.extend(
-            own.iter()
-                .filter(|(key, _)| !key.starts_with('_'))
-                .map(|(k, v)| (k.clone(), v.clone())),
-        );
-    }
-    if let Some(Value::Array(own)) = parameters.get("required") {
-        required.extend(own.iter().cloned());
-    }
+/// A call object of the composed schema.
+fn call(tool: &Tool, how: Composition<'_>, lowering: &mut Lowering) -> Value {
+    let mut call = properties(tool, how, lowering);
+    let mut properties = Map::from_iter([("_tool".to_owned(), json!({"const": tool.name}))]);
+    properties.append(&mut call.properties);
+    let mut required = vec!["_tool".to_owned()];
+    required.append(&mut call.required);
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+}
+
+/// What a call of one tool consists of besides its `_tool`, in the order in which a model writes it.
+#[derive(Debug, Default)]
+pub struct Properties {
+    pub properties: Map<String, Value>,
+    pub required: Vec<String>,
+}
+
+impl Properties {
+    fn put(&mut self, name: &str, schema: Value, is_required: bool) {
+        self.properties.insert(name.to_owned(), schema);
+        if is_required {
+            self.required.push(name.to_owned());
+        }
+    }
+}
+
+/// Reserved properties and parameters of a call of `tool`.
+pub fn properties(tool: &Tool, how: Composition<'_>, lowering: &mut Lowering) -> Properties {
+    let mut call = Properties::default();
+    if how.reasons {
+        call.put(
+            "_reasoningForCall",
+            json!({"type": "string", "maxLength": 200}),
+            true,
+        );
+    }
+    if !how.instances.is_empty() {
+        call.put("_instance", json!({"enum": how.instances}), true);
+    }
+    if let Scopes::Requested(keys) = &tool.scopes {
+        call.put(
+            "_scopes",
+            json!({"type": "array", "items": {"enum": keys}, "maxItems": keys.len()}),
+            true,
+        );
+    }
+    let parameters = lowering.lower(&tool.parameters, &tool.name);
+    let required: Vec<&str> = parameters
+        .get("required")
+        .and_then(Value::as_array)
+        .map(|keys| keys.iter().filter_map(Value::as_str).collect())
+        .unwrap_or_default();
+    if let Some(Value::Object(own)) = parameters.get("properties") {
+        for (name, schema) in own.iter().filter(|(name, _)| !name.starts_with('_')) {
+            let schema = if how.wiring {
+                or_reference(schema)
+            } else {
+                schema.clone()
+            };
+            call.put(name, schema, required.contains(&name.as_str()));
+        }
+    }
+    match &tool.output_path {
+        Some(target) => call.put("_outputPath", json!({"const": target}), true),
+        None if how.wiring => {
+            call.put("_outputPath", reference(), false);
+            call.put(
+                "_outputMethod",
+                json!({"enum": ["set", "merge", "assign", "push", "concat"]}),
+                false,
+            );
+        }
+        None => {}
+    }
+    if tool.is_latent() {
+        let output = match &tool.output {
+            Some(schema) => lowering.lower(schema, &format!("{} output", tool.name)),
+            None => json!({}),
+        };
+        call.put("_output", output, !how.lazy);
+    }
+    call
+}
+
+/// The value itself, or a reference to it: data is wired rather than copied.
+fn or_reference(schema: &Value) -> Value {
+    let own_text = schema.get("type") == Some(&json!("string"));
+    let is_free_text = own_text
+        && !["pattern", "format"]
+            .iter()
+            .any(|key| schema.get(*key).is_some());
+    match schema {
+        // A reference is among what is allowed already.
+        Value::Object(keywords) if keywords.is_empty() => schema.clone(),
+        _ if is_free_text => schema.clone(),
+        Value::Object(keywords) if keywords.len() == 1 && keywords.contains_key("anyOf") => {
+            let mut widened = schema.clone();
+            if let Some(Value::Array(branches)) = widened.get_mut("anyOf") {
+                branches.push(reference());
+            }
+            widened
+        }
+        _ => json!({"anyOf": [schema, reference()]}),
+    }
+}
+
+/// Text that begins with a dagger. The bound keeps a small model from filling its reply with one.
+fn reference() -> Value {
+    json!({"type": "string", "pattern": "^†[^ ].{0,120}$"})
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::Annotations;
+    use crate::protocol::tool::Execution;
 
     fn tool(name: &str) -> Tool {
         Tool {
-            name: name.into(),
-            description: String::new(),
             parameters: json!({"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}),
-            output: None,
-            annotations: Annotations::default(),
-            examples: Vec::new(),
+            execution: Execution::Module(name.into()),
+            ..Tool::new(name)
         }
     }
 
-    const HOW: Composition = Composition {
+    const HOW: Composition<'_> = Composition {
         shape: Shape::Exclusive,
         reasons: true,
         max_calls: 4,
         max_string: None,
+        wiring: false,
+        lazy: false,
+        instances: &[],
+        meta: None,
+        advisors: None,
     };
 
     #[test]
@@ -153,5 +264,88 @@ mod tests {
         let validator = jsonschema::validator_for(&compose(&[], None, HOW)).unwrap();
         assert!(validator.is_valid(&json!({"calls": [], "output": "x"})));
         assert!(!validator.is_valid(&json!({"calls": [{}], "output": "x"})));
+    }
+
+    #[test]
+    fn wired_parameters_accept_references_and_calls_say_where_results_go() {
+        let how = Composition {
+            wiring: true,
+            ..HOW
+        };
+        let call = json!({"_tool": "a.b", "_reasoningForCall": "r", "x": "†state.x", "_outputPath": "†state.y", "_outputMethod": "push"});
+        let solution = json!({"calls": [call], "output": null});
+        let accepts = |how| {
+            jsonschema::validator_for(&compose(&[tool("a.b")], None, how))
+                .unwrap()
+                .is_valid(&solution)
+        };
+        assert!(accepts(how));
+        assert!(!accepts(HOW));
+        let validator = jsonschema::validator_for(&compose(&[tool("a.b")], None, how)).unwrap();
+        let text = json!({"calls": [{"_tool": "a.b", "_reasoningForCall": "r", "x": "seven"}], "output": null});
+        assert!(!validator.is_valid(&text));
+    }
+
+    #[test]
+    fn a_latent_tool_is_answered_in_its_call_unless_nothing_runs() {
+        let latent = Tool {
+            output: Some(json!({"enum": ["good", "bad"]})),
+            ..Tool::new("sentiment")
+        };
+        let with = |output: Value| {
+            let mut call = json!({"_tool": "sentiment", "_reasoningForCall": "r"});
+            if !output.is_null() {
+                call["_output"] = output;
+            }
+            json!({"calls": [call], "output": null})
+        };
+        let eager =
+            jsonschema::validator_for(&compose(std::slice::from_ref(&latent), None, HOW)).unwrap();
+        assert!(eager.is_valid(&with(json!("good"))));
+        assert!(!eager.is_valid(&with(json!("so so"))));
+        assert!(!eager.is_valid(&with(Value::Null)));
+        let how = Composition { lazy: true, ..HOW };
+        let lazy = jsonschema::validator_for(&compose(&[latent], None, how)).unwrap();
+        assert!(lazy.is_valid(&with(Value::Null)));
+    }
+
+    #[test]
+    fn everything_is_written_in_the_protocols_order() {
+        let asks = Tool {
+            scopes: Scopes::Requested(vec!["†user".parse().unwrap()]),
+            execution: Execution::Latent,
+            ..tool("a.b")
+        };
+        let how = Composition {
+            wiring: true,
+            instances: &["one".to_owned()],
+            meta: Some(&json!({"type": "object", "properties": {"version": {"type": "string"}}})),
+            advisors: Some(
+                &json!({"type": "array", "items": {"type": "object", "properties": {"id": {"const": "ceo"}}}}),
+            ),
+            ..HOW
+        };
+        let text = compose(&[asks], None, how).to_string();
+        let places: Vec<_> = [
+            "\"meta\"",
+            "\"advisors\"",
+            "\"calls\"",
+            "\"_tool\"",
+            "\"_reasoningForCall\"",
+            "\"_instance\"",
+            "\"_scopes\"",
+            "\"x\"",
+            "\"_outputPath\"",
+            "\"_outputMethod\"",
+            "\"_output\"",
+            "\"output\"",
+        ]
+        .iter()
+        .map(|name| {
+            text.find(&format!("{name}:{{"))
+                .unwrap_or_else(|| panic!("{name} in {text}"))
+        })
+        .collect();
+        assert!(places.is_sorted(), "{places:?} in {text}");
     }
 }

@@ -2,14 +2,20 @@
 
 pub mod advisor;
 pub mod compose;
+pub mod context;
 pub mod data;
 pub mod lower;
 pub mod meta;
 pub mod plan;
 pub mod reference;
+pub mod saved;
 pub mod solution;
 pub mod tool;
+pub mod turn;
 
 pub use compose::Shape;
+pub use context::Message;
+pub use saved::Saved;
 pub use solution::{Call, Solution};
-pub use tool::{Annotations, Example, Tool};
+pub use tool::{Annotations, Example, Execution, Scopes, Tool};
+pub use turn::{Exchange, Role, Turn};

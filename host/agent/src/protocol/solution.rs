@@ -1,37 +1,62 @@
 //! What a model returned: calls, an output, or both (PROTOCOL.md, 4).
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// A Tool with its parameters filled in.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// A Tool with its parameters filled in, as the model wrote it: references are still references, and
+/// reserved properties are kept as they were written, because what is wrong with one is the call's
+/// fault and not the whole reply's.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Call {
-    /// Unique in the run. Results come back under it, and it fences them: nobody can guess it.
+    /// Unique in the run; empty until the host takes the call. Results come back under it.
     pub id: String,
     pub tool: String,
     pub arguments: Value,
     /// `_reasoningForCall`: why the model chose it, in its own words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// `_scopes`: the context keys that it asks for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scopes: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_method: Option<String>,
+    /// `_output`: what the model says came of it, if the tool is latent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
 }
 
 /// A reply in any contract, read.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Solution {
-    pub calls: Vec<Requested>,
+    pub meta: Option<Value>,
+    pub advisors: Option<Value>,
+    pub calls: Vec<Call>,
     /// Not null ends the loop.
     pub output: Option<Value>,
 }
 
-/// A call before the host gave it an id.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Requested {
-    pub tool: String,
-    pub arguments: Value,
-    pub reason: Option<String>,
-}
-
 impl Solution {
+    /// Takes a member that stands outside of the solution's object.
+    ///
+    /// # Errors
+    /// It was given before.
+    pub fn put(&mut self, member: &str, value: Value) -> Result<(), String> {
+        let place = match member {
+            "meta" => &mut self.meta,
+            "advisors" => &mut self.advisors,
+            _ => &mut self.output,
+        };
+        match place.replace(value) {
+            None => Ok(()),
+            Some(_) => Err(format!("{member} was given twice; give it once")),
+        }
+    }
+
     /// Reads the text of a reply under the `schema` contract.
     ///
     /// # Errors
@@ -42,45 +67,102 @@ impl Solution {
         let Value::Object(mut object) = value else {
             return Err("the reply must be one JSON object with the keys calls and output".into());
         };
-        let output = object
-            .shift_remove("output")
-            .filter(|output| !output.is_null());
+        let mut member = |name| object.shift_remove(name).filter(|value| !value.is_null());
+        let (meta, advisors, output) = (member("meta"), member("advisors"), member("output"));
         let calls = match object.shift_remove("calls") {
             None | Some(Value::Null) => Vec::new(),
-            Some(Value::Array(calls)) => {
-                calls.into_iter().map(requested).collect::<Result<_, _>>()?
-            }
+            Some(Value::Array(calls)) => calls
+                .into_iter()
+                .map(Call::read)
+                .collect::<Result<_, _>>()?,
             Some(_) => return Err("\"calls\" must be a list".into()),
         };
         if calls.is_empty() && output.is_none() {
             return Err("the reply holds neither a call nor an output; give one of them".into());
         }
-        Ok(Self { calls, output })
+        Ok(Self {
+            meta,
+            advisors,
+            calls,
+            output,
+        })
     }
 }
 
-/// Splits a call object into its reserved properties and its parameters.
-pub(crate) fn requested(call: Value) -> Result<Requested, String> {
-    let Value::Object(mut call) = call else {
-        return Err("every call must be an object with \"_tool\"".into());
-    };
-    let Some(Value::String(tool)) = call.shift_remove("_tool") else {
-        return Err("a call lacks \"_tool\", the name of the tool to call".into());
-    };
-    let reason = match call.shift_remove("_reasoningForCall") {
-        Some(Value::String(reason)) => Some(reason),
-        _ => None,
-    };
-    // Unknown reserved properties are no parameters (PROTOCOL.md, 3).
-    let arguments: Map<String, Value> = call
-        .into_iter()
-        .filter(|(key, _)| !key.starts_with('_'))
-        .collect();
-    Ok(Requested {
-        tool,
-        arguments: arguments.into(),
-        reason,
-    })
+impl Call {
+    /// Splits a call object into its reserved properties and its parameters.
+    ///
+    /// # Errors
+    /// It is no object, or names no tool.
+    pub fn read(call: Value) -> Result<Self, String> {
+        let Value::Object(mut call) = call else {
+            return Err("every call must be an object with \"_tool\"".into());
+        };
+        let Some(Value::String(tool)) = call.shift_remove("_tool") else {
+            return Err("a call lacks \"_tool\", the name of the tool to call".into());
+        };
+        Ok(Self::of(tool, call))
+    }
+
+    /// A call of `tool`; `properties` are its parameters and reserved properties.
+    pub fn of(tool: impl Into<String>, mut properties: Map<String, Value>) -> Self {
+        let mut member = |name| {
+            properties
+                .shift_remove(name)
+                .filter(|value| !value.is_null())
+        };
+        let reserved = Self {
+            id: String::new(),
+            tool: tool.into(),
+            arguments: Value::Null,
+            reason: member("_reasoningForCall").map(text),
+            instance: member("_instance").map(text),
+            scopes: member("_scopes").or_else(|| member("_imports")),
+            output_path: member("_outputPath").map(text),
+            output_method: member("_outputMethod").map(text),
+            output: member("_output"),
+        };
+        // Unknown reserved properties are no parameters (PROTOCOL.md, 3).
+        properties.retain(|key, _| !key.starts_with('_'));
+        Self {
+            arguments: properties.into(),
+            ..reserved
+        }
+    }
+
+    /// The call object as the model writes it.
+    pub fn object(&self, reasons: bool) -> Map<String, Value> {
+        let mut object = Map::new();
+        let mut put = |key: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                object.insert(key.into(), value);
+            }
+        };
+        put("_tool", Some(self.tool.as_str().into()));
+        put(
+            "_reasoningForCall",
+            self.reason.clone().filter(|_| reasons).map(Into::into),
+        );
+        put("_instance", self.instance.clone().map(Into::into));
+        put("_scopes", self.scopes.clone());
+        if let Value::Object(arguments) = &self.arguments {
+            for (key, value) in arguments {
+                put(key, Some(value.clone()));
+            }
+        }
+        put("_outputPath", self.output_path.clone().map(Into::into));
+        put("_outputMethod", self.output_method.clone().map(Into::into));
+        put("_output", self.output.clone());
+        object
+    }
+}
+
+/// A text, or else the JSON of what was written instead of one: whoever reads it says what is wrong.
+fn text(value: Value) -> String {
+    match value {
+        Value::String(text) => text,
+        other => other.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -91,18 +173,27 @@ mod tests {
     #[test]
     fn a_call_is_split_into_reserved_and_parameters() {
         let solution = Solution::parse(
-            r#" {"calls":[{"_tool":"a.b","_reasoningForCall":"because","_scopes":[],"x":1}],"output":null} "#,
+            r#" {"calls":[{"_tool":"a.b","_reasoningForCall":"because","_instance":"i","_scopes":["user"],"x":1,"_colour":2,
+            "_outputPath":"†state.a","_outputMethod":"push","_output":7}],"output":null} "#,
         )
         .unwrap();
         assert_eq!(
             solution.calls,
-            [Requested {
+            [Call {
+                id: String::new(),
                 tool: "a.b".into(),
                 arguments: json!({"x": 1}),
-                reason: Some("because".into())
+                reason: Some("because".into()),
+                instance: Some("i".into()),
+                scopes: Some(json!(["user"])),
+                output_path: Some("†state.a".into()),
+                output_method: Some("push".into()),
+                output: Some(json!(7)),
             }]
         );
         assert_eq!(solution.output, None);
+        let again = solution.calls[0].object(true);
+        assert_eq!(Call::read(again.into()).unwrap(), solution.calls[0]);
     }
 
     #[test]

@@ -1,11 +1,16 @@
 //! Performs what the machine asks for: the only place in the loop with I/O, time and concurrency.
 
 use crate::error::RunError;
-use crate::event::{Event, EventKind, Journal};
-use crate::model::{Delta, Model};
-use crate::run::machine::{Action, Input, Machine};
-use crate::run::settings::RunRequest;
-use crate::toolbox::{ToolCall, Toolbox};
+use crate::event::{Event, EventKind, Journal, RunFailure};
+use crate::model::Model;
+use crate::protocol::context::Context;
+use crate::run::approval::{Approver, Nobody};
+use crate::run::bind;
+use crate::run::machine::{Action, Effects, Input, Machine, Work};
+use crate::run::replay::Replayed;
+use crate::run::sub_agent::{self, Ended};
+use crate::run::{RunRequest, Runner};
+use crate::toolbox::{Activities, ToolFailure, ToolResult, Toolbox};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use std::sync::Arc;
@@ -23,6 +28,8 @@ const EVENT_QUEUE: usize = 256;
 pub struct Driver {
     pub model: Arc<dyn Model>,
     pub toolbox: Arc<dyn Toolbox>,
+    pub activities: Activities,
+    pub approver: Arc<dyn Approver>,
 }
 
 /// A run in progress.
@@ -33,7 +40,7 @@ pub struct Run {
     pub events: mpsc::Receiver<Event>,
     /// Stops the run: it still says `done`. Dropping the run stops it too.
     pub cancel: CancellationToken,
-    task: JoinHandle<Result<(), RunError>>,
+    task: JoinHandle<Result<Ended, RunError>>,
 }
 
 impl Run {
@@ -43,7 +50,7 @@ impl Run {
     /// [`RunError::Journal`] if the run was stopped because its record could not be written.
     pub async fn finished(mut self) -> Result<(), RunError> {
         match (&mut self.task).await {
-            Ok(result) => result,
+            Ok(result) => result.map(drop),
             Err(error) => Err(RunError::Journal {
                 source: std::io::Error::other(error),
             }),
@@ -59,29 +66,38 @@ impl Drop for Run {
 }
 
 impl Driver {
+    /// Without activities, and with nobody to approve anything.
+    pub fn new(model: Arc<dyn Model>, toolbox: Arc<dyn Toolbox>) -> Self {
+        Self {
+            model,
+            toolbox,
+            activities: Activities::default(),
+            approver: Arc::new(Nobody),
+        }
+    }
+
     /// Starts a run. Its journal is written by the run alone.
     ///
     /// # Errors
-    /// Schemas that are none, or two tools of one name: nothing was sent or called.
-    pub fn start(&self, request: RunRequest, journal: Box<dyn Journal>) -> Result<Run, RunError> {
+    /// A context or schema that cannot be used, a tool that nothing can run: nothing was sent or
+    /// called.
+    pub async fn start(
+        &self,
+        request: RunRequest,
+        journal: Box<dyn Journal>,
+    ) -> Result<Run, RunError> {
         let id = request.id;
-        let timeout = request.settings.timeout;
-        let parallel = request.settings.parallel_calls.max(1);
-        let machine = Machine::new(request, self.model.name().to_owned(), self.toolbox.tools())?;
+        let machine = self.machine(request).await?;
         let (sender, events) = mpsc::channel(EVENT_QUEUE);
         let cancel = CancellationToken::new();
-        let performer = Performer {
-            model: self.model.clone(),
-            toolbox: self.toolbox.clone(),
-            places: Arc::new(Semaphore::new(parallel)),
-            out: Publisher {
-                run: id,
-                seq: 0,
-                journal,
-                sender,
-            },
-        };
-        let task = tokio::spawn(performer.perform(machine, timeout, cancel.clone()));
+        let sink = Sink::Journal(Publisher {
+            run: id,
+            seq: 0,
+            journal,
+            sender,
+        });
+        let begin = (Input::Start, Duration::ZERO);
+        let task = tokio::spawn(self.clone().perform(machine, begin, sink, cancel.clone()));
         Ok(Run {
             id,
             events,
@@ -89,84 +105,233 @@ impl Driver {
             task,
         })
     }
+
+    /// Goes on with a run whose process ended. `journal` appends to the events that were replayed.
+    pub fn resume(&self, replayed: Replayed, journal: Box<dyn Journal>) -> Run {
+        let id = replayed.machine.request().id;
+        let (sender, events) = mpsc::channel(EVENT_QUEUE);
+        let cancel = CancellationToken::new();
+        let sink = Sink::Journal(Publisher {
+            run: id,
+            seq: replayed.next,
+            journal,
+            sender,
+        });
+        let begin = (Input::Resumed, replayed.elapsed);
+        let task =
+            tokio::spawn(
+                self.clone()
+                    .perform(replayed.machine, begin, sink, cancel.clone()),
+            );
+        Run {
+            id,
+            events,
+            cancel,
+            task,
+        }
+    }
+
+    /// Everything that can be wrong about a request is found here.
+    pub(super) async fn machine(&self, request: RunRequest) -> Result<Machine, RunError> {
+        let context = Context::new(request.context.clone())?;
+        // A sub-agent has the tools that its own context defines, and no others.
+        let offered = if request.depth == 0 {
+            self.toolbox.tools()
+        } else {
+            Vec::new()
+        };
+        let (tools, warnings) =
+            bind::bind(&context, offered, self.toolbox.as_ref(), &self.activities).await?;
+        Machine::new(request, self.model.name().to_owned(), tools, warnings)
+    }
+
+    /// Runs a machine to its end.
+    pub(super) fn perform(
+        self,
+        machine: Machine,
+        begin: (Input, Duration),
+        sink: Sink,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'static, Result<Ended, RunError>> {
+        Box::pin(async move {
+            let (events, sub_events) = mpsc::channel(EVENT_QUEUE);
+            let request = machine.request();
+            let performer = Performer {
+                places: Arc::new(Semaphore::new(request.settings.parallel_calls.max(1))),
+                parent: Arc::new(request.clone()),
+                driver: self,
+                sink,
+                events,
+                work: FuturesUnordered::new(),
+                ended: None,
+            };
+            performer.perform(machine, begin, sub_events, cancel).await
+        })
+    }
 }
 
 struct Performer {
-    model: Arc<dyn Model>,
-    toolbox: Arc<dyn Toolbox>,
+    driver: Driver,
+    parent: Arc<RunRequest>,
     places: Arc<Semaphore>,
-    out: Publisher,
+    sink: Sink,
+    /// For sub-agents: the call and what happened in it.
+    events: mpsc::Sender<(String, EventKind)>,
+    work: FuturesUnordered<BoxFuture<'static, Input>>,
+    ended: Option<Ended>,
 }
 
 impl Performer {
     async fn perform(
         mut self,
         mut machine: Machine,
-        timeout: Duration,
+        (first, before): (Input, Duration),
+        mut sub_events: mpsc::Receiver<(String, EventKind)>,
         cancel: CancellationToken,
-    ) -> Result<(), RunError> {
+    ) -> Result<Ended, RunError> {
         let started = Instant::now();
-        let deadline = tokio::time::Instant::from_std(started + timeout);
+        let deadline = tokio::time::Instant::from_std(started + self.parent.settings.timeout);
         // Unbounded in count, bounded in bytes: the client caps the size of a reply.
         let (deltas, mut written) = mpsc::unbounded_channel();
-        let mut work: FuturesUnordered<BoxFuture<'static, Input>> = FuturesUnordered::new();
-        let mut step = 0;
-        let mut effects = machine.handle(Input::Start, Duration::ZERO);
+        let elapsed = || before + started.elapsed();
+        let mut effects = machine.handle(first, elapsed());
         loop {
-            for kind in effects.events {
-                if let EventKind::Request { step: asked, .. } = kind {
-                    step = asked;
-                }
-                self.out.publish(kind).await?;
+            if let Some(ended) = self.carry_out(effects, &deltas).await? {
+                return Ok(ended);
             }
-            for action in effects.actions {
-                match action {
-                    Action::Ask(request) => {
-                        let (model, deltas) = (self.model.clone(), deltas.clone());
-                        work.push(Box::pin(async move {
-                            let mut on_delta = |delta| drop(deltas.send(delta));
-                            match model.complete(&request, &mut on_delta).await {
-                                Ok(completion) => Input::Replied(completion),
-                                Err(error) => Input::ModelFailed(error),
-                            }
-                        }));
-                    }
-                    Action::Call(call) => work.push(Box::pin(self.call(call))),
-                    Action::Finish => return Ok(()),
+            let input = tokio::select! {
+                biased;
+                () = cancel.cancelled() => Input::Cancelled,
+                () = tokio::time::sleep_until(deadline) => Input::TimedOut,
+                Some((call, event)) = sub_events.recv() => {
+                    self.sink.publish(EventKind::Sub { call, what: Box::new(event) }).await?;
+                    effects = Effects::default();
+                    continue;
                 }
-            }
-            let input = loop {
-                tokio::select! {
-                    biased;
-                    () = cancel.cancelled() => break Input::Cancelled,
-                    () = tokio::time::sleep_until(deadline) => break Input::TimedOut,
-                    // Before the work: a reply is complete only after its last delta was shown.
-                    Some(delta) = written.recv() => self.out.publish_delta(step, delta).await?,
-                    Some(input) = work.next() => break input,
-                }
+                // Before the work: a reply is complete only after its last piece.
+                Some(delta) = written.recv() => Input::Wrote(delta),
+                Some(input) = self.work.next() => input,
             };
-            while let Ok(delta) = written.try_recv() {
-                self.out.publish_delta(step, delta).await?;
+            if matches!(input, Input::Replied(_) | Input::ModelFailed(_)) {
+                while let Ok(delta) = written.try_recv() {
+                    let effects = machine.handle(Input::Wrote(delta), elapsed());
+                    if let Some(ended) = self.carry_out(effects, &deltas).await? {
+                        return Ok(ended);
+                    }
+                }
             }
-            effects = machine.handle(input, started.elapsed());
+            effects = machine.handle(input, elapsed());
         }
     }
 
-    fn call(&self, call: ToolCall) -> impl Future<Output = Input> + Send + 'static {
-        let (toolbox, places) = (self.toolbox.clone(), self.places.clone());
-        async move {
+    /// Publishes, then acts. Returns how the run ended, if it did.
+    async fn carry_out(
+        &mut self,
+        effects: Effects,
+        deltas: &mpsc::UnboundedSender<crate::model::Delta>,
+    ) -> Result<Option<Ended>, RunError> {
+        for kind in effects.events {
+            if let EventKind::Done {
+                reason,
+                output,
+                error,
+                tokens,
+                ..
+            } = &kind
+            {
+                self.ended = Some(Ended {
+                    reason: *reason,
+                    output: output.clone(),
+                    error: error.clone(),
+                    tokens: *tokens,
+                });
+            }
+            self.sink.publish(kind).await?;
+        }
+        for action in effects.actions {
+            match action {
+                Action::Ask(request) => {
+                    let (model, deltas) = (self.driver.model.clone(), deltas.clone());
+                    self.work.push(Box::pin(async move {
+                        let mut on_delta = |delta| drop(deltas.send(delta));
+                        match model.complete(&request, &mut on_delta).await {
+                            Ok(completion) => Input::Replied(completion),
+                            Err(error) => Input::ModelFailed(RunFailure {
+                                class: error.class(),
+                                message: error.to_string(),
+                            }),
+                        }
+                    }));
+                }
+                Action::Call(work) => {
+                    let call = self.call(*work);
+                    self.work.push(call);
+                }
+                Action::Decide(pending) => {
+                    let (approver, run) = (self.driver.approver.clone(), self.parent.id);
+                    self.work.push(Box::pin(async move {
+                        let decision = approver.decide(run, &pending).await;
+                        Input::Decided {
+                            id: pending.call.id,
+                            decision,
+                        }
+                    }));
+                }
+                Action::Finish => return Ok(self.ended.take()),
+            }
+        }
+        Ok(None)
+    }
+
+    fn call(&self, work: Work) -> BoxFuture<'static, Input> {
+        let (driver, places) = (self.driver.clone(), self.places.clone());
+        let (parent, events) = (self.parent.clone(), self.events.clone());
+        Box::pin(async move {
             let _place = places.acquire_owned().await;
-            let result = toolbox.call(&call).await;
-            Input::Called {
-                id: call.id,
-                result,
+            let id = work.call.id.clone();
+            let result = match &work.runner {
+                Runner::Module(_) => driver.toolbox.call(&work.call).await,
+                Runner::Activity(name) => match driver.activities.named(name) {
+                    Some(activity) => activity.call(&work.call).await,
+                    None => ToolResult::failed(ToolFailure::correctable(
+                        "activity",
+                        format!("there is no activity named {name:?} any more"),
+                    )),
+                },
+                Runner::Request(_) | Runner::CleanRoom | Runner::Advisor | Runner::Model => {
+                    sub_agent::run(driver, &work, &parent, events).await
+                }
+            };
+            Input::Called { id, result }
+        })
+    }
+}
+
+/// Where a run's events go.
+pub(super) enum Sink {
+    Journal(Publisher),
+    /// A sub-agent's are events of the run that called it.
+    Parent {
+        call: String,
+        events: mpsc::Sender<(String, EventKind)>,
+    },
+}
+
+impl Sink {
+    async fn publish(&mut self, kind: EventKind) -> Result<(), RunError> {
+        match self {
+            Self::Journal(publisher) => publisher.publish(kind).await,
+            Self::Parent { call, events } => {
+                // A parent that is gone drops this run as well.
+                let _ = events.send((call.clone(), kind)).await;
+                Ok(())
             }
         }
     }
 }
 
 /// Numbers events, journals them, and only then shows them.
-struct Publisher {
+pub(super) struct Publisher {
     run: Uuid,
     seq: u64,
     journal: Box<dyn Journal>,
@@ -174,21 +339,6 @@ struct Publisher {
 }
 
 impl Publisher {
-    async fn publish_delta(&mut self, step: u32, delta: Delta) -> Result<(), RunError> {
-        let (text, reasoning) = match delta {
-            Delta::Content(text) => (text, false),
-            Delta::Reasoning(text) => (text, true),
-            // Native calls are shown when they are whole, by `plan`.
-            Delta::ToolCall { .. } => return Ok(()),
-        };
-        self.publish(EventKind::Delta {
-            step,
-            text,
-            reasoning,
-        })
-        .await
-    }
-
     async fn publish(&mut self, kind: EventKind) -> Result<(), RunError> {
         let at_ms = SystemTime::now()
             .duration_since(UNIX_EPOCH)

@@ -3,10 +3,17 @@
 //! [`Machine`] decides and does no I/O; [`Driver`] performs what it asks for, tells it the outcomes,
 //! and journals every event before anyone sees it.
 
+pub mod approval;
+pub mod bind;
 mod driver;
 mod machine;
+pub mod replay;
+mod schedule;
 mod settings;
+mod sub_agent;
 
+pub use bind::{Bound, Runner};
 pub use driver::{Driver, Run};
-pub use machine::{Action, Effects, Input, Machine};
-pub use settings::{DEFAULT_INSTRUCTIONS, RunRequest, Settings};
+pub use machine::{Action, Effects, Input, Machine, Work};
+pub use settings::{DEFAULT_INSTRUCTIONS, RunRequest, Settings, Wiring};
+pub use sub_agent::{Ended, sub_run};

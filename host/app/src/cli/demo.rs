@@ -60,10 +60,7 @@ pub async fn demo(config: &Config, args: DemoArgs) -> Result<Exit> {
         }
     };
     eprintln!("{} {}\n", style::bold("task:"), demo::TASK);
-    let driver = Driver {
-        model,
-        toolbox: Arc::new(toolbox),
-    };
-    let run = driver.start(request, Box::new(NoJournal))?;
+    let driver = Driver::new(model, Arc::new(toolbox));
+    let run = driver.start(request, Box::new(NoJournal)).await?;
     watch(run, args.json).await
 }

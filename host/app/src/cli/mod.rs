@@ -5,6 +5,7 @@
     reason = "this is where Toolhold talks to a terminal"
 )]
 
+mod approvals;
 mod build;
 mod config;
 mod demo;
@@ -13,9 +14,10 @@ mod modules;
 mod plan;
 mod progress;
 mod pull;
+mod record;
 mod run;
 mod selftest;
-mod style;
+pub mod style;
 mod view;
 
 use crate::config::{COMPILER_COMMAND, Flags};
@@ -97,6 +99,28 @@ struct ModuleArgs {
 enum Command {
     /// Give a task to a model that may call the modules' tools.
     Run(Box<run::RunArgs>),
+    /// Run a saved Request.
+    #[command(subcommand)]
+    Request(RequestCommand),
+    /// Go on with a run whose process ended.
+    Resume(Box<run::ResumeArgs>),
+    /// List the runs that were made.
+    Runs,
+    /// Print the steps of a run again.
+    Show {
+        /// The run's id, the beginning of it, or last.
+        run: String,
+        /// One event a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run a run's record again, without endpoint and tools, and compare.
+    Replay { run: String },
+    /// Say where two runs part.
+    Diff { left: String, right: String },
+    /// See and decide calls that wait for a person.
+    #[command(subcommand)]
+    Approvals(approvals::ApprovalsCommand),
     /// See and call modules without a model.
     #[command(subcommand)]
     Modules(modules::ModulesCommand),
@@ -136,7 +160,23 @@ enum Command {
     },
 }
 
+#[derive(Debug, Subcommand)]
+enum RequestCommand {
+    /// Give a saved Request to a model, with an input.
+    Run(Box<run::RequestArgs>),
+}
+
 impl Command {
+    /// The options of the run that it starts, if it does.
+    fn options(&self) -> Option<&run::Options> {
+        match self {
+            Self::Run(args) => Some(&args.options),
+            Self::Request(RequestCommand::Run(args)) => Some(&args.options),
+            Self::Resume(args) => Some(&args.options),
+            _ => None,
+        }
+    }
+
     /// What is logged unless `TOOLHOLD_LOG` says otherwise.
     fn log_level(&self) -> &'static str {
         match self {
@@ -202,8 +242,8 @@ fn exit_of(error: &anyhow::Error) -> Exit {
 async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
     let mut flags = Flags::default();
     cli.modules.put(&mut flags)?;
-    if let Command::Run(args) = &cli.command {
-        args.put(&mut flags);
+    if let Some(options) = cli.command.options() {
+        options.put(&mut flags);
     }
     let file = cli
         .config
@@ -211,6 +251,16 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
     let load = |flags: &Flags| crate::config::load(file.as_deref(), flags);
     match cli.command {
         Command::Run(args) => run::run(&load(&flags)?.0, *args).await,
+        Command::Request(RequestCommand::Run(args)) => run::request(&load(&flags)?.0, *args).await,
+        Command::Resume(args) => run::resume(&load(&flags)?.0, *args).await,
+        Command::Runs => {
+            record::runs(&load(&flags)?.0);
+            Ok(Exit::Ok)
+        }
+        Command::Show { run, json } => record::show(&load(&flags)?.0, &run, json),
+        Command::Replay { run } => record::replayed(&load(&flags)?.0, &run),
+        Command::Diff { left, right } => record::diff(&load(&flags)?.0, [&left, &right]),
+        Command::Approvals(command) => approvals::approvals(&load(&flags)?.0, command),
         Command::Modules(command) => modules::modules(&load(&flags)?.0, command).await,
         Command::Plan(command) => plan::plan(&load(&flags)?.0, command).await,
         Command::Build { folders } => build::build(&load(&flags)?.0, &folders).await,

@@ -1,19 +1,24 @@
-//! `toolhold run`.
+//! `toolhold run`, `toolhold request run` and `toolhold resume`: whatever asks a model.
 
+use crate::approver::AppApprover;
 use crate::cli::progress::Loading;
 use crate::cli::view::View;
 use crate::cli::{Exit, style};
 use crate::config::{Config, Flags};
 use crate::host;
-use crate::storage::FileJournal;
+use crate::requests::{self, Requests};
+use crate::storage::{FileJournal, journal};
 use crate::tools::SandboxTools;
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
+use serde_json::Value;
 use std::io::Read as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use toolhold_agent::model::{Model, RecordingTransport, Transport};
-use toolhold_agent::run::DEFAULT_INSTRUCTIONS;
+use toolhold_agent::protocol::Message;
+use toolhold_agent::run::replay::replay;
 use toolhold_agent::{Driver, EventKind, Run, RunRequest, StopReason};
 use toolhold_sandbox::{LoadError, Registry};
 
@@ -21,6 +26,41 @@ use toolhold_sandbox::{LoadError, Registry};
 pub struct RunArgs {
     /// What is to be done; - reads it from stdin.
     task: String,
+    /// A file with context messages (data, state, tools, advisors, a plan…) that come before the task.
+    #[arg(long, value_name = "FILE")]
+    context: Option<PathBuf>,
+    /// What the model is told about its job, instead of the default.
+    #[arg(long, value_name = "TEXT")]
+    instructions: Option<String>,
+    /// A file with the JSON Schema that the answer must satisfy.
+    #[arg(long, value_name = "FILE")]
+    output_schema: Option<PathBuf>,
+    #[command(flatten)]
+    pub options: Options,
+}
+
+#[derive(Debug, Args)]
+pub struct RequestArgs {
+    /// A saved Request, {"context": […], "schema": {…}}, or its name in the requests folder.
+    request: String,
+    /// JSON that satisfies the Request's input schema; @FILE reads it from a file, - from stdin.
+    #[arg(long, value_name = "JSON")]
+    input: Option<String>,
+    #[command(flatten)]
+    pub options: Options,
+}
+
+#[derive(Debug, Args)]
+pub struct ResumeArgs {
+    /// The run's id, the beginning of it, or last.
+    run: String,
+    #[command(flatten)]
+    pub options: Options,
+}
+
+/// With what a run is made, and how it is shown.
+#[derive(Debug, Args)]
+pub struct Options {
     /// The endpoint's URL up to /v1.
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
@@ -51,12 +91,9 @@ pub struct RunArgs {
     /// Only these tools, or all tools of these modules.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     tools: Option<Vec<String>>,
-    /// What the model is told about its job, instead of the default.
-    #[arg(long, value_name = "TEXT")]
-    instructions: Option<String>,
-    /// A file with the JSON Schema that the answer must satisfy.
-    #[arg(long, value_name = "FILE")]
-    output_schema: Option<PathBuf>,
+    /// Check a lazy plan and print it instead of running it.
+    #[arg(long)]
+    dry_run: bool,
     /// One event a line on stdout, instead of the view for people.
     #[arg(long)]
     json: bool,
@@ -65,7 +102,7 @@ pub struct RunArgs {
     record: Option<PathBuf>,
 }
 
-impl RunArgs {
+impl Options {
     /// The flags that are settings of the configuration.
     pub fn put(&self, flags: &mut Flags) {
         flags.set("--endpoint", "endpoint", self.endpoint.clone());
@@ -93,25 +130,127 @@ impl RunArgs {
 }
 
 pub async fn run(config: &Config, args: RunArgs) -> Result<Exit> {
-    let mut request = RunRequest::new(task(&args.task)?);
-    request.instructions = args
-        .instructions
-        .clone()
-        .unwrap_or_else(|| DEFAULT_INSTRUCTIONS.into());
-    request.settings = config.settings();
-    if let Some(path) = &args.output_schema {
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("--output-schema {}", path.display()))?;
-        request.output_schema = Some(
-            serde_json::from_str(&text)
-                .with_context(|| format!("{} is not JSON", path.display()))?,
+    let mut request = RunRequest::new("");
+    request.context = match &args.context {
+        Some(path) => {
+            let value = json_file(path)?;
+            Message::parse_all(&value).with_context(|| format!("--context {}", path.display()))?
+        }
+        None => Vec::new(),
+    };
+    request
+        .context
+        .push(Message::user(text_or_stdin(&args.task, "the task")?));
+    if let Some(instructions) = args.instructions {
+        request.instructions = instructions;
+    }
+    request.output_schema = args.output_schema.as_deref().map(json_file).transpose()?;
+    start(config, request, None, args.options).await
+}
+
+/// Runs a saved Request (PROTOCOL.md, 6).
+pub async fn request(config: &Config, args: RequestArgs) -> Result<Exit> {
+    let requests = Requests::new(config.requests_folder());
+    let path = PathBuf::from(&args.request);
+    let saved = if path.is_file() {
+        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        requests::parse(&text).map_err(|reason| anyhow!("{}: {reason}", path.display()))?
+    } else {
+        match requests.find(&args.request).await {
+            Some(found) => found.map_err(|reason| anyhow!(reason))?,
+            None => bail!(
+                "there is no Request {:?}, as a file or in the requests folder",
+                args.request
+            ),
+        }
+    };
+    let mut request = RunRequest::new("");
+    if let Some(input) = &args.input {
+        let text = match input.strip_prefix('@') {
+            Some(file) => std::fs::read_to_string(file).with_context(|| file.to_owned())?,
+            None => text_or_stdin(input, "the input")?,
+        };
+        let input = serde_json::from_str(&text).context("--input is not JSON")?;
+        request.context = saved.with_input(input)?;
+    } else if saved.input_schema().is_some_and(|_| !saved.has_input()) {
+        bail!(
+            "this Request needs --input, JSON that satisfies {}",
+            saved.input_schema().unwrap_or(&Value::Null)
+        );
+    } else {
+        request.context.clone_from(&saved.context);
+    }
+    if let Some(instructions) = saved.instructions {
+        request.instructions = instructions;
+    }
+    request.output_schema = saved.schema;
+    start(config, request, saved.max_steps, args.options).await
+}
+
+/// Goes on with a run whose process ended.
+pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
+    let path = journal::find(&config.state_folder(), &args.run)?;
+    let (journal, events) = FileJournal::reopen(&path).await?;
+    let replayed = replay(&events).with_context(|| path.display().to_string())?;
+    if replayed.is_done {
+        bail!(
+            "this run is over; `toolhold show {}` prints it",
+            journal::run_of(&path)
         );
     }
+    let timeout = replayed.machine.request().settings.timeout;
+    let driver = driver(config, &args.options, timeout).await?;
+    let run = driver.resume(replayed, Box::new(journal));
+    watch(run, args.options.json).await
+}
 
+async fn start(
+    config: &Config,
+    mut request: RunRequest,
+    max_steps: Option<u32>,
+    options: Options,
+) -> Result<Exit> {
+    request.settings = config.settings();
+    // A saved Request may ask for less than the operator allows, and not for more.
+    let most = &mut request.settings.max_steps;
+    *most = max_steps.unwrap_or(*most).min(*most);
+    request.settings.dry_run = options.dry_run;
+    let driver = driver(config, &options, request.settings.timeout).await?;
+    let journal = FileJournal::create(&config.state_folder(), request.id)
+        .await
+        .context("the run's journal cannot be made")?;
+    let path = journal.path().to_owned();
+    let run = driver.start(request, Box::new(journal)).await?;
+    let exit = watch(run, options.json).await?;
+    if !options.json {
+        eprintln!("{}", style::dim(&format!("journal: {}", path.display())));
+    }
+    Ok(exit)
+}
+
+/// A model, the modules and whoever approves.
+async fn driver(config: &Config, options: &Options, timeout: Duration) -> Result<Driver> {
+    let toolbox = toolbox(config, options.tools.as_deref()).await?;
+    let endpoint = config.selected();
+    let mut transport: Arc<dyn Transport> = host::transport(endpoint)?;
+    if let Some(path) = &options.record {
+        let recorder = RecordingTransport::create(transport, path)
+            .with_context(|| format!("--record {}", path.display()))?;
+        transport = Arc::new(recorder);
+    }
+    let model: Arc<dyn Model> = Arc::new(host::model(endpoint, transport, timeout).await?);
+    Ok(Driver {
+        approver: Arc::new(AppApprover::new(config.state_folder(), !options.json)),
+        ..Driver::new(model, Arc::new(toolbox))
+    })
+}
+
+/// The loaded modules, or those that `allowed` names.
+pub async fn toolbox(config: &Config, allowed: Option<&[String]>) -> Result<SandboxTools> {
     let registry = host::registry(config)?;
     let loading = Loading::default();
     // With an allow-list, only the modules it names are loaded at all.
-    let only: Option<Vec<String>> = args.tools.as_ref().map(|tools| {
+    let only: Option<Vec<String>> = allowed.map(|tools| {
         let module = |tool: &String| tool.split('.').next().unwrap_or_default().to_owned();
         tools.iter().map(module).collect()
     });
@@ -120,35 +259,12 @@ pub async fn run(config: &Config, args: RunArgs) -> Result<Exit> {
     })
     .await?;
     warn_of_failures(&registry);
-    let toolbox = SandboxTools::new(registry, args.tools.clone());
+    let requests = Requests::new(config.requests_folder());
+    let toolbox = SandboxTools::new(registry, requests, allowed.map(<[String]>::to_vec));
     if let [first, ..] = toolbox.unknown().as_slice() {
         bail!("--tools {first}: there is no such tool or module; see `toolhold modules list`");
     }
-
-    let endpoint = config.selected();
-    let mut transport: Arc<dyn Transport> = host::transport(endpoint)?;
-    if let Some(path) = &args.record {
-        let recorder = RecordingTransport::create(transport, path)
-            .with_context(|| format!("--record {}", path.display()))?;
-        transport = Arc::new(recorder);
-    }
-    let model: Arc<dyn Model> =
-        Arc::new(host::model(endpoint, transport, request.settings.timeout).await?);
-
-    let driver = Driver {
-        model,
-        toolbox: Arc::new(toolbox),
-    };
-    let journal = FileJournal::create(&config.state_folder(), request.id)
-        .await
-        .context("the run's journal cannot be made")?;
-    let path = journal.path().to_owned();
-    let run = driver.start(request, Box::new(journal))?;
-    let exit = watch(run, args.json).await?;
-    if !args.json {
-        eprintln!("{}", style::dim(&format!("journal: {}", path.display())));
-    }
-    Ok(exit)
+    Ok(toolbox)
 }
 
 /// Shows a run until it is over. Ctrl-C cancels it, and the run still says how it ended; a second
@@ -181,9 +297,10 @@ pub async fn watch(mut run: Run, json: bool) -> Result<Exit> {
 
 fn exit_of(reason: StopReason) -> Exit {
     match reason {
-        StopReason::Output => Exit::Ok,
+        StopReason::Output | StopReason::Planned => Exit::Ok,
         StopReason::Model => Exit::Endpoint,
         StopReason::Cancelled => Exit::Interrupted,
+        StopReason::Incomplete => Exit::Tool,
         StopReason::MaxSteps
         | StopReason::TokenBudget
         | StopReason::Timeout
@@ -191,15 +308,20 @@ fn exit_of(reason: StopReason) -> Exit {
     }
 }
 
-fn task(text: &str) -> Result<String> {
+fn text_or_stdin(text: &str, what: &str) -> Result<String> {
     if text != "-" {
         return Ok(text.to_owned());
     }
-    let mut task = String::new();
+    let mut read = String::new();
     std::io::stdin()
-        .read_to_string(&mut task)
-        .context("the task cannot be read from stdin")?;
-    Ok(task)
+        .read_to_string(&mut read)
+        .with_context(|| format!("{what} cannot be read from stdin"))?;
+    Ok(read)
+}
+
+fn json_file(path: &Path) -> Result<Value> {
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    serde_json::from_str(&text).with_context(|| format!("{} is not JSON", path.display()))
 }
 
 /// One bad module never hides the others, and never goes unnoticed.

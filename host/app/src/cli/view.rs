@@ -2,9 +2,12 @@
 //! stdout, so that a pipe gets the answer.
 
 use crate::cli::style::{self, bad, bold, bytes, count, dim, duration, good, plain, warn};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io::{IsTerminal as _, Write as _};
 use toolhold_agent::event::{RunFailure, ToolOutcome};
+use toolhold_agent::model::Delta;
+use toolhold_agent::protocol::advisor::Council;
+use toolhold_agent::run::approval::Verdict;
 use toolhold_agent::{Event, EventKind, StopReason, ToolUsage};
 
 /// Longer results are cut on the screen; the journal has them whole.
@@ -19,21 +22,61 @@ pub struct View {
 
 impl View {
     pub fn show(&mut self, event: &Event) {
-        match &event.kind {
+        self.show_kind(&event.kind);
+    }
+
+    fn show_kind(&mut self, event: &EventKind) {
+        match event {
             EventKind::Run {
                 model,
-                contract,
+                request,
                 tools,
                 ..
             } => {
+                let contract = request.settings.contract.name();
                 self.line(&dim(&plain(&format!(
                     "{model} ({contract} contract), {} tools",
                     tools.len()
                 ))));
             }
             EventKind::Request { step, .. } => self.line(&bold(&format!("step {step}"))),
-            EventKind::Delta { text, .. } => self.model_text(text),
-            EventKind::Plan { .. } => self.end_line(),
+            EventKind::Delta {
+                delta: Delta::Content(text) | Delta::Reasoning(text),
+                ..
+            } => self.model_text(text),
+            // A native call is shown when it is made.
+            EventKind::Delta { .. } => {}
+            EventKind::Reply { .. } | EventKind::Plan { .. } => self.end_line(),
+            EventKind::ModelFailed { failure, .. } => {
+                self.line(&format!("  {} {}", bad("✗"), plain(&failure.message)));
+            }
+            EventKind::Council { council, .. } => self.council(council),
+            EventKind::ToolWaits { call, .. } => {
+                self.line(&dim(&format!(
+                    "  … {} waits for what it reads",
+                    plain(&call.tool)
+                )));
+            }
+            EventKind::Approval { pending, .. } => {
+                self.line(&format!(
+                    "  {} {} {} waits for a person: toolhold approvals approve {}",
+                    warn("?"),
+                    bold(&plain(&pending.call.tool)),
+                    shown(&pending.arguments),
+                    pending.call.id
+                ));
+            }
+            EventKind::Decided { id, decision, .. } => {
+                let verdict = match &decision.verdict {
+                    Verdict::Approve => "approved",
+                    Verdict::Edit { .. } => "approved with other arguments",
+                    Verdict::Replace { .. } => "replaced by a result",
+                    Verdict::Refuse { .. } => "refused",
+                };
+                self.line(&dim(&format!("  {} {verdict}", plain(id))));
+            }
+            EventKind::Resumed { .. } => self.line(&dim("resumed")),
+            EventKind::Sub { what, .. } => self.sub(what),
             EventKind::ToolStart { call, .. } => {
                 let reason = call
                     .reason
@@ -84,6 +127,41 @@ impl View {
                 );
                 self.done(*reason, output, error.as_ref(), &summary);
             }
+        }
+    }
+
+    /// What happens in a sub-agent, one level further in.
+    fn sub(&mut self, event: &EventKind) {
+        match event {
+            EventKind::ToolStart { call, .. } => {
+                self.line(&dim(&format!(
+                    "    → {} {}",
+                    plain(&call.tool),
+                    shown(&call.arguments)
+                )));
+            }
+            EventKind::ToolResult { tool, outcome, .. } => {
+                let text = match outcome {
+                    ToolOutcome::Output(output) => shown(output),
+                    ToolOutcome::Error(failure) => plain(&failure.message),
+                };
+                self.line(&dim(&format!("    ← {} {text}", plain(tool))));
+            }
+            EventKind::Approval { .. } => self.show_kind(event),
+            EventKind::Sub { what, .. } => self.sub(what),
+            _ => {}
+        }
+    }
+
+    fn council(&mut self, council: &Council) {
+        for opinion in &council.opinions {
+            self.line(&dim(&format!("  ◦ {}", plain(&json!(opinion).to_string()))));
+        }
+        for tally in council.tallies() {
+            self.line(&dim(&format!(
+                "  ◦ {}",
+                plain(&json!(tally.outcome).to_string())
+            )));
         }
     }
 
@@ -181,6 +259,8 @@ pub fn cost(usage: &ToolUsage) -> String {
 pub fn name(reason: StopReason) -> &'static str {
     match reason {
         StopReason::Output => "output",
+        StopReason::Planned => "planned",
+        StopReason::Incomplete => "not all of the plan",
         StopReason::MaxSteps => "step limit",
         StopReason::TokenBudget => "token budget",
         StopReason::Timeout => "timeout",

@@ -8,6 +8,8 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use toolhold_agent::run::Wiring;
+use toolhold_agent::run::approval::{Approvals as CallApprovals, When};
 use toolhold_agent::{Contract, Settings, Shape};
 use toolhold_sandbox::{
     Access, Approvals, Clocks, Compiler, CompilerProcess, DirectoryGrant, EngineConfig, Grant,
@@ -25,6 +27,8 @@ pub struct Config {
     pub endpoint: String,
     pub endpoints: BTreeMap<String, Endpoint>,
     run: RunTable,
+    approval: ApprovalTable,
+    requests: RequestsTable,
     modules: ModulesTable,
     limits: LimitsRequest,
     ceiling: LimitsRequest,
@@ -68,6 +72,22 @@ struct RunTable {
     reasons: bool,
     temperature: f32,
     result_chars: usize,
+    wiring: Wiring,
+    max_depth: u32,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct ApprovalTable {
+    default: When,
+    always: Vec<String>,
+    on_write: Vec<String>,
+    never: Vec<String>,
+    plans: bool,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct RequestsTable {
+    folder: PathBuf,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -224,8 +244,16 @@ impl Config {
             reasons: run.reasons,
             temperature: Some(run.temperature),
             result_chars: run.result_chars,
+            wiring: run.wiring,
+            max_depth: run.max_depth,
+            approval: self.approval.rules(),
             ..Settings::default()
         }
+    }
+
+    /// Where saved Requests are.
+    pub fn requests_folder(&self) -> &Path {
+        &self.requests.folder
     }
 
     pub fn engine(&self) -> EngineConfig {
@@ -355,6 +383,23 @@ impl Config {
             &self.paths.state,
             base.map(|base| base.state_dir().unwrap_or_else(|| base.data_dir())),
         )
+    }
+}
+
+impl ApprovalTable {
+    fn rules(&self) -> CallApprovals {
+        let of = |names: &[String], when| -> Vec<(String, When)> {
+            names.iter().map(|name| (name.clone(), when)).collect()
+        };
+        let mut tools = of(&self.never, When::Never);
+        // What is named twice waits.
+        tools.extend(of(&self.on_write, When::OnWrite));
+        tools.extend(of(&self.always, When::Always));
+        CallApprovals {
+            default: self.default,
+            tools: tools.into_iter().collect(),
+            plans: self.plans,
+        }
     }
 }
 

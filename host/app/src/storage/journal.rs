@@ -1,34 +1,73 @@
 //! A run's journal: one file, one JSON object a line.
 
 use futures_util::future::BoxFuture;
-use std::io;
+use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
+use thiserror::Error;
 use tokio::fs::{File, OpenOptions};
 use tokio::io::AsyncWriteExt as _;
 use toolhold_agent::{Event, EventKind, Journal};
 use uuid::Uuid;
 
-/// Appends events to `runs/ID.jsonl` in the state folder.
+/// Appends events to `runs/ID.jsonl` in the state folder. Held by one process at a time.
 #[derive(Debug)]
 pub struct FileJournal {
     file: File,
     path: PathBuf,
 }
 
+/// Why a run's record cannot be had.
+#[derive(Debug, Error)]
+pub enum RecordError {
+    #[error("there is no run {name:?}; `toolhold runs` lists them")]
+    Unknown { name: String },
+    #[error("{name:?} begins the names of several runs: {}", names.join(", "))]
+    Ambiguous { name: String, names: Vec<String> },
+    #[error("line {line} of {path} is no event: {source}")]
+    Line {
+        path: PathBuf,
+        line: usize,
+        source: serde_json::Error,
+    },
+    #[error("{path} cannot be read: {source}")]
+    Read { path: PathBuf, source: io::Error },
+    #[error("the run is still going on in another process")]
+    Held,
+}
+
 impl FileJournal {
     /// Makes a new journal, readable by its owner alone: it holds everything that was said.
     pub async fn create(state: &Path, run: Uuid) -> io::Result<Self> {
-        let folder = state.join("runs");
+        let folder = folder(state);
         tokio::fs::create_dir_all(&folder).await?;
         let path = folder.join(format!("{run}.jsonl"));
         let mut options = OpenOptions::new();
         options.create_new(true).append(true);
         #[cfg(unix)]
         options.mode(0o600);
-        Ok(Self {
-            file: options.open(&path).await?,
-            path,
-        })
+        let file = options.open(&path).await?;
+        hold(&file).await?;
+        Ok(Self { file, path })
+    }
+
+    /// Goes on with a journal: its events, and where the next ones are appended. A line that was being
+    /// written when the process ended is cut off; nobody was shown that event.
+    pub async fn reopen(path: &Path) -> Result<(Self, Vec<Event>), RecordError> {
+        let read = |source| RecordError::Read {
+            path: path.to_owned(),
+            source,
+        };
+        let file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .open(path)
+            .await
+            .map_err(read)?;
+        hold(&file).await.map_err(|_| RecordError::Held)?;
+        let (events, whole) = events_of(path)?;
+        file.set_len(whole).await.map_err(read)?;
+        let path = path.to_owned();
+        Ok((Self { file, path }, events))
     }
 
     pub fn path(&self) -> &Path {
@@ -50,5 +89,101 @@ impl Journal for FileJournal {
                 _ => self.file.sync_data().await,
             }
         })
+    }
+}
+
+/// Until the file is closed, or the process ends.
+async fn hold(file: &File) -> io::Result<()> {
+    let file = file.try_clone().await?.into_std().await;
+    file.try_lock().map_err(io::Error::from)
+}
+
+pub fn folder(state: &Path) -> PathBuf {
+    state.join("runs")
+}
+
+/// The journal that `name` means: a path, a run's id or the beginning of one, or `last`.
+pub fn find(state: &Path, name: &str) -> Result<PathBuf, RecordError> {
+    let path = Path::new(name);
+    if path
+        .extension()
+        .is_some_and(|extension| extension == "jsonl")
+        && path.is_file()
+    {
+        return Ok(path.to_owned());
+    }
+    let all = list(state);
+    if name == "last" {
+        return all
+            .into_iter()
+            .next_back()
+            .ok_or_else(|| RecordError::Unknown { name: name.into() });
+    }
+    let mut fitting: Vec<PathBuf> = all
+        .into_iter()
+        .filter(|path| !name.is_empty() && run_of(path).starts_with(name))
+        .collect();
+    match (fitting.pop(), fitting.is_empty()) {
+        (Some(only), true) => Ok(only),
+        (None, _) => Err(RecordError::Unknown { name: name.into() }),
+        (Some(last), false) => {
+            fitting.push(last);
+            let names = fitting.iter().map(|path| run_of(path).to_owned()).collect();
+            Err(RecordError::Ambiguous {
+                name: name.into(),
+                names,
+            })
+        }
+    }
+}
+
+/// All journals, the oldest first: ids of runs begin with their time.
+pub fn list(state: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder(state)).into_iter().flatten();
+    let mut paths: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "jsonl")
+        })
+        .collect();
+    paths.sort();
+    paths
+}
+
+/// The run whose journal this is.
+pub fn run_of(path: &Path) -> &str {
+    path.file_stem()
+        .and_then(|stem| stem.to_str())
+        .unwrap_or_default()
+}
+
+/// The events of a journal.
+pub fn read(path: &Path) -> Result<Vec<Event>, RecordError> {
+    events_of(path).map(|(events, _)| events)
+}
+
+/// The events, and how many bytes their lines take.
+fn events_of(path: &Path) -> Result<(Vec<Event>, u64), RecordError> {
+    let failed = |source| RecordError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let file = std::fs::File::open(path).map_err(failed)?;
+    let mut reader = BufReader::new(file);
+    let (mut events, mut whole, mut line) = (Vec::new(), 0, Vec::new());
+    loop {
+        line.clear();
+        let length = reader.read_until(b'\n', &mut line).map_err(failed)?;
+        if line.last() != Some(&b'\n') {
+            return Ok((events, whole));
+        }
+        let event = serde_json::from_slice(&line).map_err(|source| RecordError::Line {
+            path: path.to_owned(),
+            line: events.len() + 1,
+            source,
+        })?;
+        events.push(event);
+        whole += length as u64;
     }
 }

@@ -1,5 +1,7 @@
 //! Where runs are kept.
 
-mod journal;
+pub mod decisions;
+pub mod journal;
 
+pub use decisions::Decisions;
 pub use journal::FileJournal;

@@ -11,9 +11,10 @@ pub(super) struct FunctionReader {
     slots: Vec<Slot>,
     /// Slots that were given out.
     given: usize,
-    /// How many of them were calls and not `finish`.
+    /// How many of them were calls of tools.
     calls: usize,
-    finished: bool,
+    /// The other members of the solution that were given.
+    fields: Vec<&'static str>,
 }
 
 #[derive(Debug)]
@@ -78,12 +79,12 @@ impl FunctionReader {
                     });
                     self.calls += 1;
                 }
-                Given::Output(_) if self.finished => {
-                    return Err("finish was called twice".into());
+                Given::Field(name, _) if self.fields.contains(&name) => {
+                    return Err(format!("{name} was given twice"));
                 }
-                Given::Output(output) => {
-                    self.finished = true;
-                    out.push(Piece::output(output));
+                Given::Field(name, value) => {
+                    self.fields.push(name);
+                    out.push(Piece::field(name, value));
                 }
             }
         }

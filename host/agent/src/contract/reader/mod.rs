@@ -107,18 +107,18 @@ impl Reader {
 
 fn turn(finder: &mut ObjectFinder, text: &str, pieces: &mut Vec<Piece>) -> Result<(), String> {
     if let Some(object) = finder.push(text)? {
-        pieces.push(match simple::given(object)? {
+        pieces.extend(simple::given(object)?.into_iter().map(|given| match given {
             Given::Call(call) => Piece::Call { index: 0, call },
-            Given::Output(output) => Piece::output(output),
-        });
+            Given::Field(name, value) => Piece::field(name, value),
+        }));
     }
     Ok(())
 }
 
 impl Piece {
-    fn output(value: Value) -> Self {
+    fn field(name: &str, value: Value) -> Self {
         Self::Field {
-            name: "output".into(),
+            name: name.to_owned(),
             value,
         }
     }
@@ -128,7 +128,8 @@ impl Piece {
 #[derive(Debug)]
 pub(super) enum Given {
     Call(Value),
-    Output(Value),
+    /// `meta`, `advisors` or `output`.
+    Field(&'static str, Value),
 }
 
 /// A call as it stands in a solution. `properties` may not name another tool.

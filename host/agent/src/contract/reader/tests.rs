@@ -4,8 +4,9 @@ use super::generated::*;
 use super::*;
 use crate::contract::View;
 use crate::model::{ChatToolCall, Completion};
+use crate::protocol::Call;
 use crate::protocol::Solution;
-use crate::protocol::solution::{Requested, requested};
+use crate::protocol::compose::Composition;
 use crate::run::Settings;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -48,19 +49,20 @@ fn calls(pieces: &[Piece]) -> Vec<Value> {
     calls
 }
 
-fn asked(pieces: &[Piece]) -> Vec<Requested> {
+fn asked(pieces: &[Piece]) -> Vec<Call> {
     let calls = calls(pieces).into_iter();
-    calls.map(|call| requested(call).unwrap()).collect()
+    calls.map(|call| Call::read(call).unwrap()).collect()
 }
 
 fn read(contract: Contract, completion: &Completion) -> Result<Solution, String> {
     let view = View {
         model: "",
         instructions: "",
-        context: &[],
+        turns: &[],
         tools: &[],
         output_schema: None,
         settings: &Settings::default(),
+        composition: Composition::default(),
     };
     contract.read(completion, &view)
 }
@@ -125,7 +127,7 @@ proptest! {
         prop_assert_eq!(asked(&given), solution.calls);
         if functions.iter().any(|(name, _)| name == "finish") {
             let output = solution.output.unwrap();
-            prop_assert!(given.contains(&Piece::output(output)));
+            prop_assert!(given.contains(&Piece::field("output", output)));
         }
     }
 
@@ -217,7 +219,7 @@ fn a_call_is_given_at_its_last_brace() {
                 call(0, json!({"_tool": "a.b", "x": {"y": "}"}}))
             ),
             (text.find("}]").unwrap(), call(1, json!({"_tool": "c.d"}))),
-            (text.len() - 1, Piece::output(Value::Null)),
+            (text.len() - 1, Piece::field("output", Value::Null)),
         ]
     );
 }

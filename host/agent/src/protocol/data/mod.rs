@@ -41,6 +41,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::fmt::{self, Display, Formatter};
 use tree::Tree;
 use view::View;
 
@@ -66,6 +67,18 @@ pub enum Method {
     Push,
     /// More elements of a list, or more of a text.
     Concat,
+}
+
+impl Display for Method {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Set => "set",
+            Self::Merge => "merge",
+            Self::Assign => "assign",
+            Self::Push => "push",
+            Self::Concat => "concat",
+        })
+    }
 }
 
 /// One entry of the log.
@@ -184,6 +197,15 @@ impl Data {
         names
             .filter_map(|kind| Some((kind, view.kind(kind)?)))
             .collect()
+    }
+
+    /// The value of one kind in one instance alone, or of the global data alone.
+    pub fn own(&self, kind: &str, instance: Option<&str>) -> Option<&Value> {
+        let kinds = match instance {
+            Some(instance) => self.instances.get(instance)?,
+            None => &self.global,
+        };
+        kinds.get(kind).map(Tree::value)
     }
 
     /// What `paths` let a call see (PROTOCOL.md, 3, `_scopes`).

@@ -3,7 +3,8 @@
 use super::flow::Flow;
 use super::graph::Warning;
 use super::place::Place;
-use super::step::{Method, Step};
+use super::step::Step;
+use crate::protocol::data::Method;
 use crate::protocol::reference::Path;
 use std::collections::BTreeMap;
 

@@ -22,7 +22,7 @@ mod text;
 pub use flow::{Missing, missing};
 pub use graph::{Cycle, Edge, Graph, GraphError, Hop, Warning};
 pub use place::Place;
-pub use step::{Method, Read, Step, StepError};
+pub use step::{Read, Step, StepError};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -2,8 +2,8 @@
 
 use super::flow::{Flow, Need};
 use super::graph::Graph;
-use super::step::Method;
 use super::text::printable;
+use crate::protocol::data::Method;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 

@@ -2,10 +2,10 @@
 
 use super::place::Place;
 use super::text::printable;
+use crate::protocol::data::Method;
 use crate::protocol::reference::{Path, Source, Target, references};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize as _;
 use serde_json::{Map, Value};
-use std::fmt::{self, Display, Formatter};
 use thiserror::Error;
 
 /// A node of the graph.
@@ -31,20 +31,6 @@ pub struct Read {
     /// JSON pointer into the call.
     pub pointer: String,
     pub source: Source,
-}
-
-/// How a result joins what is at its place already (PROTOCOL.md, 3).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Method {
-    #[default]
-    Set,
-    /// Deep.
-    Merge,
-    /// Shallow.
-    Assign,
-    Push,
-    Concat,
 }
 
 /// Why a value is no step.
@@ -150,18 +136,6 @@ fn parameters(call: &Map<String, Value>) -> Map<String, Value> {
         .filter(|(key, _)| !key.starts_with('_'))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect()
-}
-
-impl Display for Method {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Set => "set",
-            Self::Merge => "merge",
-            Self::Assign => "assign",
-            Self::Push => "push",
-            Self::Concat => "concat",
-        })
-    }
 }
 
 #[cfg(test)]

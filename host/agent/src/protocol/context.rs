@@ -1,0 +1,443 @@
+//! The context: the messages that a Request is built from, and what they amount to (PROTOCOL.md, 2).
+
+use crate::guard::Validator;
+use crate::protocol::advisor::Advisor;
+use crate::protocol::data::{Data, Method, Write};
+use crate::protocol::meta::Meta;
+use crate::protocol::plan::Mode;
+use crate::protocol::reference::Path;
+use crate::protocol::turn::Role;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+/// One element of the context. On the wire `{"role", "content"}` or `{"type", …}`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Message {
+    Text(Text),
+    Data(DataMessage),
+    Input(Input),
+    State(State),
+    Tool(ToolMessage),
+    Plan(PlanMessage),
+    Advisor(Advisor),
+    Meta(MetaMessage),
+    Error(ErrorMessage),
+}
+
+/// Shown as it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Text {
+    #[serde(alias = "content")]
+    pub text: String,
+    #[serde(default = "user")]
+    pub role: Role,
+}
+
+/// Data of one kind. Messages of the same kind and instance are one value, merged in their order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DataMessage {
+    pub data: Value,
+    #[serde(default = "data")]
+    pub kind: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    #[serde(rename = "_instance", default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    #[serde(flatten)]
+    pub hidden: Hidden,
+}
+
+/// What the model never sees of a message that an output appended.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Hidden {
+    /// The call whose result this is; its `_outputPath` says where in the kind `data` belongs.
+    #[serde(rename = "_call", default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<Value>,
+    /// Milliseconds since 1970 (UTC).
+    #[serde(rename = "_date", default, skip_serializing_if = "Option::is_none")]
+    pub date: Option<u64>,
+    #[serde(
+        rename = "_outputMethod",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub method: Option<Method>,
+}
+
+/// A structured prompt: data of the kind `input`, validated before anything is sent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Input {
+    /// May be absent in a saved Request, whose caller gives it.
+    #[serde(default)]
+    pub input: Value,
+    pub schema: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    #[serde(rename = "_instance", default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+}
+
+/// The scratchpad that survives between iterations. A schema without a value is a blueprint that
+/// tells the model which paths to write.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    #[serde(rename = "_instance", default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolMessage {
+    /// Name → Tool. The last definition of a name wins.
+    pub tool: Map<String, Value>,
+}
+
+/// Calls that are carried from one iteration to the next.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlanMessage {
+    #[serde(default)]
+    pub plan: Vec<Value>,
+    #[serde(default)]
+    pub mode: Mode,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MetaMessage {
+    pub meta: Meta,
+}
+
+/// What went wrong with a call, as an earlier run left it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ErrorMessage {
+    pub data: ErrorData,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ErrorData {
+    pub call: Value,
+    pub error: Value,
+}
+
+/// Why a context cannot be used. Configuration: nothing was sent.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("message {} of the context{place}: {reason}", index + 1)]
+pub struct ContextError {
+    /// Which message, beginning with 0.
+    pub index: usize,
+    /// The JSON pointer into it.
+    pub place: String,
+    pub reason: String,
+}
+
+/// What the messages amount to.
+#[derive(Debug, Default)]
+pub struct Context {
+    pub messages: Vec<Message>,
+    pub data: Data,
+    /// Schemas and descriptions of data, by kind and instance.
+    notes: Vec<Note>,
+    /// Name and definition, the last of each name, in the order of the names' first appearance.
+    pub tools: Vec<(String, Value)>,
+    /// The last one.
+    pub plan: Option<PlanMessage>,
+    /// The last definition of each id.
+    pub advisors: Vec<Advisor>,
+    /// The last one.
+    pub meta: Option<Meta>,
+    /// In the order of their first appearance.
+    pub instances: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Note {
+    kind: String,
+    instance: Option<String>,
+    schema: Option<Value>,
+    description: Option<String>,
+}
+
+const MAX_MESSAGES: usize = 100_000;
+/// Names of kinds and instances end up in headings and references.
+const MAX_NAME: usize = 128;
+
+impl Message {
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::text(Role::User, text)
+    }
+
+    pub fn text(role: Role, text: impl Into<String>) -> Self {
+        Self::Text(Text {
+            text: text.into(),
+            role,
+        })
+    }
+
+    /// Reads a context.
+    ///
+    /// # Errors
+    /// The first message that is none.
+    pub fn parse_all(messages: &Value) -> Result<Vec<Self>, ContextError> {
+        let Value::Array(messages) = messages else {
+            return Err(wrong(0, "", "the context must be a list of messages"));
+        };
+        messages
+            .iter()
+            .enumerate()
+            .map(|(index, message)| {
+                Self::parse(message).map_err(|reason| wrong(index, "", &reason))
+            })
+            .collect()
+    }
+
+    fn parse(message: &Value) -> Result<Self, String> {
+        let Value::Object(fields) = message else {
+            return Err(
+                "a message must be an object with \"role\" and \"content\", or with \"type\""
+                    .into(),
+            );
+        };
+        if !fields.contains_key("type") && fields.contains_key("content") {
+            return Text::deserialize(message)
+                .map(Self::Text)
+                .map_err(|error| error.to_string());
+        }
+        Self::deserialize(message).map_err(|error| error.to_string())
+    }
+}
+
+impl Context {
+    /// # Errors
+    /// The first message that cannot be used: an input that does not satisfy its schema, a schema
+    /// that is none, a name that cannot be referred to.
+    pub fn new(messages: Vec<Message>) -> Result<Self, ContextError> {
+        if messages.len() > MAX_MESSAGES {
+            return Err(wrong(
+                MAX_MESSAGES,
+                "",
+                "there are more messages than 100000",
+            ));
+        }
+        let mut context = Self::default();
+        for (index, message) in messages.iter().enumerate() {
+            context
+                .take(message)
+                .map_err(|(place, reason)| wrong(index, place, &reason))?;
+        }
+        context.messages = messages;
+        Ok(context)
+    }
+
+    /// The schema and the description of one kind of data, as they were given last.
+    pub fn note_of(&self, kind: &str, instance: Option<&str>) -> (Option<&Value>, Option<&str>) {
+        let note = self
+            .notes
+            .iter()
+            .find(|note| note.kind == kind && note.instance.as_deref() == instance);
+        note.map_or((None, None), |note| {
+            (note.schema.as_ref(), note.description.as_deref())
+        })
+    }
+
+    fn take(&mut self, message: &Message) -> Result<(), (&'static str, String)> {
+        match message {
+            Message::Text(_) | Message::Error(_) => {}
+            Message::Data(message) => {
+                self.note(
+                    &message.kind,
+                    message.instance.as_ref(),
+                    message.schema.as_ref(),
+                    message.description.as_ref(),
+                )?;
+                let (path, method) = message.place()?;
+                self.write(path, message.instance.clone(), method, message.data.clone())?;
+            }
+            Message::Input(message) => {
+                let schema = Some(&message.schema);
+                self.note(
+                    "input",
+                    message.instance.as_ref(),
+                    schema,
+                    message.description.as_ref(),
+                )?;
+                // A saved Request waits for its caller's.
+                if !message.input.is_null() {
+                    let validator =
+                        Validator::new(&message.schema).map_err(|reason| ("/schema", reason))?;
+                    validator.check(&message.input).map_err(|reason| {
+                        (
+                            "/input",
+                            format!("the input does not fit its schema: {reason}"),
+                        )
+                    })?;
+                    self.write(
+                        Path::root("input"),
+                        message.instance.clone(),
+                        Method::Merge,
+                        message.input.clone(),
+                    )?;
+                }
+            }
+            Message::State(message) => {
+                let (schema, description) = (message.schema.as_ref(), message.description.as_ref());
+                self.note("state", message.instance.as_ref(), schema, description)?;
+                if let Some(state) = &message.state {
+                    self.write(
+                        Path::root("state"),
+                        message.instance.clone(),
+                        Method::Merge,
+                        state.clone(),
+                    )?;
+                }
+            }
+            Message::Tool(message) => {
+                for (name, tool) in &message.tool {
+                    match self.tools.iter_mut().find(|(known, _)| known == name) {
+                        Some((_, known)) => *known = tool.clone(),
+                        None => self.tools.push((name.clone(), tool.clone())),
+                    }
+                }
+            }
+            Message::Plan(message) => self.plan = Some(message.clone()),
+            Message::Advisor(message) => {
+                message.check().map_err(|error| ("", error.to_string()))?;
+                match self
+                    .advisors
+                    .iter_mut()
+                    .find(|known| known.id == message.id)
+                {
+                    Some(known) => *known = message.clone(),
+                    None => self.advisors.push(message.clone()),
+                }
+            }
+            Message::Meta(message) => self.meta = Some(message.meta.clone()),
+        }
+        Ok(())
+    }
+
+    fn write(
+        &mut self,
+        path: Path,
+        instance: Option<String>,
+        method: Method,
+        value: Value,
+    ) -> Result<(), (&'static str, String)> {
+        // Two lists or texts cannot be merged; the later one holds.
+        let method = if method == Method::Merge && !value.is_object() {
+            Method::Set
+        } else {
+            method
+        };
+        let write = Write {
+            path,
+            instance,
+            method,
+            value,
+        };
+        self.data
+            .write(write)
+            .map_err(|error| ("", error.to_string()))
+    }
+
+    fn note(
+        &mut self,
+        kind: &str,
+        instance: Option<&String>,
+        schema: Option<&Value>,
+        description: Option<&String>,
+    ) -> Result<(), (&'static str, String)> {
+        let root: Result<Path, _> = format!("†{kind}").parse();
+        if kind.chars().count() > MAX_NAME || root.is_ok_and(|path| !path.segments.is_empty()) {
+            return Err((
+                "/kind",
+                format!("{kind:.40?} cannot name a kind of data: use letters, digits, _ and -"),
+            ));
+        }
+        if let Some(instance) = instance {
+            if instance.is_empty() || instance.chars().count() > MAX_NAME {
+                return Err((
+                    "/_instance",
+                    "an instance needs a name of 1 to 128 characters".into(),
+                ));
+            }
+            if !self.instances.contains(instance) {
+                self.instances.push(instance.clone());
+            }
+        }
+        if let Some(schema) = schema {
+            Validator::new(schema)
+                .map_err(|reason| ("/schema", format!("this is no JSON Schema: {reason}")))?;
+        }
+        let known = self
+            .notes
+            .iter()
+            .position(|note| note.kind == kind && note.instance.as_ref() == instance);
+        let at = known.unwrap_or_else(|| {
+            self.notes.push(Note {
+                kind: kind.to_owned(),
+                instance: instance.cloned(),
+                schema: None,
+                description: None,
+            });
+            self.notes.len() - 1
+        });
+        if let Some(note) = self.notes.get_mut(at) {
+            note.schema = schema.cloned().or(note.schema.take());
+            note.description = description.cloned().or(note.description.take());
+        }
+        Ok(())
+    }
+}
+
+impl DataMessage {
+    /// Where in the kind the data belongs, and how: a plain message is merged into what there is, the
+    /// result of a call goes where the call said.
+    fn place(&self) -> Result<(Path, Method), (&'static str, String)> {
+        let target = self
+            .hidden
+            .call
+            .as_ref()
+            .and_then(|call| call.get("_outputPath"));
+        let path = match target.and_then(Value::as_str) {
+            Some(target) => target
+                .parse::<Path>()
+                .map_err(|error| ("/_call/_outputPath", error.to_string()))?,
+            None => Path::root(&self.kind),
+        };
+        let default = if target.is_some() {
+            Method::Set
+        } else {
+            Method::Merge
+        };
+        Ok((path, self.hidden.method.unwrap_or(default)))
+    }
+}
+
+fn user() -> Role {
+    Role::User
+}
+
+fn data() -> String {
+    "data".into()
+}
+
+fn wrong(index: usize, place: &str, reason: &str) -> ContextError {
+    let place = if place.is_empty() {
+        String::new()
+    } else {
+        format!(" at {place}")
+    };
+    ContextError {
+        index,
+        place,
+        reason: reason.to_owned(),
+    }
+}

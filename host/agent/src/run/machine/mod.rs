@@ -1,0 +1,432 @@
+//! The loop as a state machine: told what happened, it says what to do next. No I/O, no clock, no
+//! randomness: the same inputs give the same events and actions (PROTOCOL.md, 7).
+//!
+//! `reply` reads what the model says, while it says it; `calls` takes each call from there to its
+//! result; `turns` is what the model is shown of it all.
+
+mod calls;
+mod plan;
+mod reply;
+mod resume;
+mod turns;
+
+use crate::contract::{Reader, View};
+use crate::error::{ErrorClass, RunError};
+use crate::event::{EventKind, RunFailure, StopReason};
+use crate::guard::{Gate, Validator};
+use crate::model::{ChatRequest, Completion, Delta};
+use crate::protocol::advisor::{self, Moment};
+use crate::protocol::compose::Composition;
+use crate::protocol::context::{Context, Message};
+use crate::protocol::meta;
+use crate::protocol::plan::Mode;
+use crate::protocol::{Call, Tool, Turn};
+use crate::run::approval::{Decision, Pending};
+use crate::run::schedule::Schedule;
+use crate::run::settings::Wiring;
+use crate::run::{Bound, RunRequest, Runner};
+use crate::toolbox::{ToolCall, ToolResult};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// What happened.
+#[derive(Debug)]
+pub enum Input {
+    Start,
+    /// A piece of the reply arrived.
+    Wrote(Delta),
+    Replied(Completion),
+    /// There is no reply, or no more of it.
+    ModelFailed(RunFailure),
+    Called {
+        id: String,
+        result: ToolResult,
+    },
+    /// A person decided about a call that waits.
+    Decided {
+        id: String,
+        decision: Decision,
+    },
+    /// The process that ran this ended; nothing that was begun is under way any more.
+    Resumed,
+    Cancelled,
+    TimedOut,
+}
+
+/// What to do.
+#[derive(Debug)]
+pub enum Action {
+    Ask(Box<ChatRequest>),
+    Call(Box<Work>),
+    /// Ask a person.
+    Decide(Box<Pending>),
+    /// Nothing more; whatever still runs is to be stopped.
+    Finish,
+}
+
+/// A call to be made.
+#[derive(Debug)]
+pub struct Work {
+    pub call: ToolCall,
+    pub runner: Runner,
+    /// What the tool is for.
+    pub description: String,
+    /// What the tool's result must satisfy.
+    pub output: Option<Value>,
+    /// The tokens that a sub-agent may take.
+    pub tokens_left: Option<u64>,
+}
+
+/// The events to publish, in order, before the actions are begun.
+#[derive(Debug, Default)]
+pub struct Effects {
+    pub events: Vec<EventKind>,
+    pub actions: Vec<Action>,
+}
+
+/// The state of one run.
+#[derive(Debug)]
+pub struct Machine {
+    request: RunRequest,
+    model: String,
+    tools: Vec<Bound>,
+    /// The same, as the model is shown them.
+    offered: Vec<Tool>,
+    warnings: Vec<String>,
+    gate: Gate,
+    output: Option<Validator>,
+    context: Context,
+    /// How much of the context's data was there before the run.
+    given: usize,
+    opening: Vec<Turn>,
+    history: Vec<Turn>,
+    step: Step,
+    /// Calls that nobody waits for.
+    background: HashMap<String, Call>,
+    steps: u32,
+    calls: u32,
+    tokens: u64,
+    /// Replies in a row that could not be used.
+    unusable: u32,
+    /// The model wants to end, and is asked once more together with the advisors who wait for that.
+    finishing: bool,
+    /// The output, while calls that nobody waits for are still running.
+    ending: Option<Value>,
+    finished: bool,
+}
+
+/// One Request, its reply and the calls in it.
+#[derive(Debug, Default)]
+struct Step {
+    reader: Option<Reader>,
+    open: Vec<calls::Open>,
+    schedule: Schedule,
+    /// Calls of a lazy plan.
+    planned: Vec<Call>,
+    /// Calls beyond the most that are made.
+    ignored: usize,
+    /// Whether the reply is complete.
+    is_over: bool,
+    output: Option<Value>,
+    /// What the model is told besides the calls' results.
+    notes: Vec<String>,
+    /// The advisors that take part, and the schema of what they say.
+    advisors: Option<Value>,
+}
+
+impl Machine {
+    /// `tools` as [`crate::run::bind`] found them.
+    ///
+    /// # Errors
+    /// A context that cannot be used, schemas that are none.
+    pub fn new(
+        request: RunRequest,
+        model: String,
+        tools: Vec<Bound>,
+        warnings: Vec<String>,
+    ) -> Result<Self, RunError> {
+        let context = Context::new(request.context.clone())?;
+        let offered: Vec<Tool> = tools.iter().map(|bound| bound.tool.clone()).collect();
+        let gate = Gate::new(&offered)?;
+        let output = request
+            .output_schema
+            .as_ref()
+            .map(Validator::new)
+            .transpose()
+            .map_err(|reason| RunError::OutputSchema { reason })?;
+        let mut machine = Self {
+            given: context.data.log().len(),
+            opening: Vec::new(),
+            request,
+            model,
+            tools,
+            offered,
+            warnings,
+            gate,
+            output,
+            context,
+            history: Vec::new(),
+            step: Step::default(),
+            background: HashMap::new(),
+            steps: 0,
+            calls: 0,
+            tokens: 0,
+            unusable: 0,
+            finishing: false,
+            ending: None,
+            finished: false,
+        };
+        machine.opening = machine.open_turns();
+        Ok(machine)
+    }
+
+    /// The run's data as it is now.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    pub fn request(&self) -> &RunRequest {
+        &self.request
+    }
+
+    /// Takes one input, `elapsed` after the start of the run. After [`Action::Finish`] nothing more
+    /// comes of it.
+    pub fn handle(&mut self, input: Input, elapsed: Duration) -> Effects {
+        let mut effects = Effects::default();
+        if self.finished {
+            return effects;
+        }
+        match input {
+            Input::Called { id, result } => self.called(&id, result, &mut effects, elapsed),
+            Input::Start => self.start(&mut effects, elapsed),
+            Input::Wrote(delta) => self.wrote(delta, &mut effects),
+            Input::Replied(completion) => self.replied(completion, &mut effects, elapsed),
+            Input::ModelFailed(failure) => self.model_failed(failure, &mut effects, elapsed),
+            Input::Decided { id, decision } => self.decided(&id, decision, &mut effects, elapsed),
+            Input::Resumed => self.resumed(&mut effects, elapsed),
+            Input::Cancelled => {
+                self.finish(
+                    StopReason::Cancelled,
+                    Value::Null,
+                    None,
+                    &mut effects,
+                    elapsed,
+                );
+            }
+            Input::TimedOut => {
+                let message = format!(
+                    "the run did not finish within {} s",
+                    self.request.settings.timeout.as_secs_f32()
+                );
+                self.fail(
+                    StopReason::Timeout,
+                    ErrorClass::Retryable,
+                    message,
+                    &mut effects,
+                    elapsed,
+                );
+            }
+        }
+        effects
+    }
+
+    fn start(&mut self, effects: &mut Effects, elapsed: Duration) {
+        effects.events.push(EventKind::Run {
+            task: self.task(),
+            model: self.model.clone(),
+            request: Box::new(self.request.clone()),
+            tools: self.tools.clone(),
+            host: env!("CARGO_PKG_VERSION").into(),
+        });
+        for message in std::mem::take(&mut self.warnings) {
+            effects.events.push(EventKind::Notice { step: 0, message });
+        }
+        match self.request.plan.clone() {
+            Some(plan) => self.carry_out(plan, effects, elapsed),
+            None => self.ask(effects, elapsed),
+        }
+    }
+
+    fn task(&self) -> String {
+        let mut texts = self
+            .request
+            .context
+            .iter()
+            .filter_map(|message| match message {
+                Message::Text(text) => Some(text.text.as_str()),
+                _ => None,
+            });
+        texts.next().unwrap_or_default().to_owned()
+    }
+
+    /// The next Request, if there may be one.
+    fn ask(&mut self, effects: &mut Effects, elapsed: Duration) {
+        let settings = &self.request.settings;
+        if self.steps >= settings.max_steps {
+            let message = format!(
+                "no output after {} steps (run.max_steps)",
+                settings.max_steps
+            );
+            return self.fail(
+                StopReason::MaxSteps,
+                ErrorClass::Correctable,
+                message,
+                effects,
+                elapsed,
+            );
+        }
+        if let Some(budget) = settings
+            .token_budget
+            .filter(|budget| self.tokens >= *budget)
+        {
+            let message = format!(
+                "{} of {budget} tokens were used before there was an output (run.token_budget)",
+                self.tokens
+            );
+            return self.fail(
+                StopReason::TokenBudget,
+                ErrorClass::Correctable,
+                message,
+                effects,
+                elapsed,
+            );
+        }
+        self.steps += 1;
+        let moment = Moment {
+            first: self.steps == 1,
+            finishing: self.finishing,
+        };
+        let advisors = advisor::taking_part(&self.context.advisors, moment);
+        self.step = Step {
+            reader: Some(self.request.settings.contract.reader()),
+            advisors: (!advisors.is_empty())
+                .then(|| advisor::schema(&advisors, &self.context.instances)),
+            ..Step::default()
+        };
+        self.send(effects);
+    }
+
+    fn send(&mut self, effects: &mut Effects) {
+        let meta = self.context.meta.as_ref().map(meta::schema);
+        let turns = self.turns();
+        let request = self
+            .request
+            .settings
+            .contract
+            .request(&self.view(&turns, meta.as_ref()));
+        effects.events.push(EventKind::Request {
+            step: self.steps,
+            body: request.body(),
+        });
+        effects.actions.push(Action::Ask(Box::new(request)));
+    }
+
+    fn view<'a>(&'a self, turns: &'a [Turn], meta: Option<&'a Value>) -> View<'a> {
+        let settings = &self.request.settings;
+        View {
+            model: &self.model,
+            instructions: &self.request.instructions,
+            turns,
+            tools: &self.offered,
+            output_schema: self.request.output_schema.as_ref(),
+            settings,
+            composition: Composition {
+                shape: settings.shape,
+                reasons: settings.reasons,
+                max_calls: self.max_calls(),
+                max_string: None,
+                wiring: self.is_wired(),
+                lazy: self.is_lazy(),
+                instances: &self.context.instances,
+                meta,
+                advisors: self.step.advisors.as_ref(),
+            },
+        }
+    }
+
+    fn is_wired(&self) -> bool {
+        match self.request.settings.wiring {
+            Wiring::Always => true,
+            Wiring::Never => false,
+            Wiring::Auto => {
+                self.given > 0
+                    || self.context.plan.is_some()
+                    || self
+                        .tools
+                        .iter()
+                        .any(|bound| bound.tool.output_path.is_some())
+            }
+        }
+    }
+
+    fn is_lazy(&self) -> bool {
+        self.context
+            .plan
+            .as_ref()
+            .is_some_and(|plan| plan.mode == Mode::Lazy)
+    }
+
+    /// Each instance gets as many calls as a run without instances.
+    fn max_calls(&self) -> usize {
+        let instances = self.context.instances.len().max(1);
+        self.request.settings.max_calls.saturating_mul(instances)
+    }
+
+    fn tool(&self, name: &str) -> Option<&Bound> {
+        self.tools.iter().find(|bound| bound.tool.name == name)
+    }
+
+    /// Ends the run without an output.
+    fn fail(
+        &mut self,
+        reason: StopReason,
+        class: ErrorClass,
+        message: String,
+        effects: &mut Effects,
+        elapsed: Duration,
+    ) {
+        let failure = RunFailure { class, message };
+        self.finish(reason, Value::Null, Some(failure), effects, elapsed);
+    }
+
+    fn finish(
+        &mut self,
+        reason: StopReason,
+        output: Value,
+        error: Option<RunFailure>,
+        effects: &mut Effects,
+        elapsed: Duration,
+    ) {
+        if reason == StopReason::Output && !self.background.is_empty() {
+            // Nobody waits for their results, but what they do should be done.
+            self.ending = Some(output);
+            return;
+        }
+        self.finished = true;
+        effects.events.push(EventKind::Done {
+            reason,
+            output,
+            error,
+            steps: self.steps,
+            calls: self.calls,
+            tokens: self.tokens,
+            duration_ms: millis(elapsed),
+        });
+        effects.actions.push(Action::Finish);
+    }
+
+    /// Eight hex digits that only this run can know, and that it finds again when it is replayed.
+    fn derive(&self, what: &str, index: usize) -> String {
+        let name = format!("{what}.{}.{index}", self.steps);
+        let id = Uuid::new_v5(&self.request.id, name.as_bytes())
+            .simple()
+            .to_string();
+        id[..8].to_owned()
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,312 @@
+//! What the model says, while it says it and when it has said it all.
+
+use super::{Action, Effects, Machine, millis};
+use crate::contract::Piece;
+use crate::error::ErrorClass;
+use crate::event::{EventKind, RunFailure, StopReason};
+use crate::guard::validate::cut;
+use crate::model::{Completion, Delta};
+use crate::protocol::advisor::{self, Council, Moment};
+use crate::protocol::{Call, Solution, Turn, meta};
+use serde_json::Value;
+use std::time::Duration;
+
+impl Machine {
+    /// A piece of the reply: calls that it completes are made at once (7.2).
+    pub(super) fn wrote(&mut self, delta: Delta, effects: &mut Effects) {
+        let pieces = self.step.reader.as_mut().map(|reader| reader.push(&delta));
+        effects.events.push(EventKind::Delta {
+            step: self.steps,
+            delta,
+        });
+        self.take_pieces(pieces.unwrap_or_default(), effects);
+    }
+
+    fn take_pieces(&mut self, pieces: Vec<Piece>, effects: &mut Effects) {
+        for piece in pieces {
+            match piece {
+                Piece::Call { call, .. } => {
+                    // One that is no call is judged with the whole reply.
+                    if let Ok(call) = Call::read(call) {
+                        self.accept(call, effects);
+                    } else {
+                        self.step.reader = None;
+                    }
+                }
+                // Comes before the calls. They are not made for a reply that may not stand.
+                Piece::Field { name, value } if name == "meta" => {
+                    if self.check_meta(&value).is_err() {
+                        self.step.reader = None;
+                    }
+                }
+                Piece::Field { .. } => {}
+            }
+        }
+    }
+
+    pub(super) fn replied(
+        &mut self,
+        completion: Completion,
+        effects: &mut Effects,
+        elapsed: Duration,
+    ) {
+        let usage = completion.usage.as_ref();
+        self.tokens += usage.map_or(0, |usage| usage.prompt_tokens + usage.completion_tokens);
+        let tokens = EventKind::Tokens {
+            step: self.steps,
+            prompt: usage.map(|usage| usage.prompt_tokens),
+            completion: usage.map(|usage| usage.completion_tokens),
+            total: self.tokens,
+            first_token_ms: completion.time_to_first_token.map(millis),
+            duration_ms: millis(completion.duration),
+        };
+        effects.events.push(EventKind::Reply {
+            step: self.steps,
+            completion: completion.clone(),
+        });
+        effects.events.push(tokens);
+        if let Some(mut reader) = self.step.reader.take() {
+            let pieces = reader.finish();
+            self.take_pieces(pieces, effects);
+        }
+        let turns = Vec::new();
+        let read = self
+            .request
+            .settings
+            .contract
+            .read(&completion, &self.view(&turns, None));
+        let usable = read.and_then(|solution| self.check(&solution).map(|()| solution));
+        match usable {
+            Ok(solution) => self.solved(solution, &completion, effects, elapsed),
+            Err(reason) if self.has_acted() => {
+                effects.events.push(EventKind::Notice {
+                    step: self.steps,
+                    message: format!("the rest of the reply could not be used: {reason}"),
+                });
+                self.unusable += 1;
+                self.step.notes.push(format!(
+                    "Of that reply only the calls above were made, because {reason}."
+                ));
+                self.step.is_over = true;
+                self.proceed(effects, elapsed);
+            }
+            Err(reason) => self.reject(&completion.content, reason, effects, elapsed),
+        }
+    }
+
+    /// There is no reply, or it broke off. What was already called is not called again.
+    pub(super) fn model_failed(
+        &mut self,
+        failure: RunFailure,
+        effects: &mut Effects,
+        elapsed: Duration,
+    ) {
+        effects.events.push(EventKind::ModelFailed {
+            step: self.steps,
+            failure: failure.clone(),
+        });
+        self.step.reader = None;
+        if !self.has_acted() || self.unusable + 1 >= self.request.settings.max_unusable {
+            return self.finish(
+                StopReason::Model,
+                Value::Null,
+                Some(failure),
+                effects,
+                elapsed,
+            );
+        }
+        self.unusable += 1;
+        self.step.notes.push(format!(
+            "Your reply broke off after these calls ({}). Go on from here.",
+            cut(&failure.message, 200)
+        ));
+        self.step.is_over = true;
+        self.proceed(effects, elapsed);
+    }
+
+    /// Whether calls of this reply were made or wait to be.
+    fn has_acted(&self) -> bool {
+        !self.step.open.is_empty()
+    }
+
+    /// What makes a reply as a whole unusable.
+    fn check(&self, solution: &Solution) -> Result<(), String> {
+        if self.context.meta.is_some() {
+            let meta = solution.meta.as_ref().ok_or("the reply lacks \"meta\"")?;
+            self.check_meta(meta)?;
+        }
+        Ok(())
+    }
+
+    fn check_meta(&self, after: &Value) -> Result<meta::Meta, String> {
+        match &self.context.meta {
+            Some(before) => meta::check(before, after)
+                .map_err(|error| format!("its meta cannot be accepted: {error}")),
+            None => Err("nobody asked for \"meta\"".into()),
+        }
+    }
+
+    /// A reply that cannot be used goes back to the model with the reason, a few times.
+    pub(super) fn reject(
+        &mut self,
+        reply: &str,
+        reason: String,
+        effects: &mut Effects,
+        elapsed: Duration,
+    ) {
+        self.unusable += 1;
+        if self.unusable >= self.request.settings.max_unusable {
+            let message = format!(
+                "the model gave {} replies in a row that could not be used, the last because {reason}; it wrote {:?}. \
+                 Try the other contract (--contract), a larger --max-tokens, or another model",
+                self.unusable,
+                cut(reply, 200)
+            );
+            return self.fail(
+                StopReason::Unusable,
+                ErrorClass::Correctable,
+                message,
+                effects,
+                elapsed,
+            );
+        }
+        effects.events.push(EventKind::Notice {
+            step: self.steps,
+            message: format!("the reply could not be used, asking again: {reason}"),
+        });
+        self.history.push(Turn::Rejected {
+            reply: reply.to_owned(),
+            reason,
+        });
+        self.ask(effects, elapsed);
+    }
+
+    fn solved(
+        &mut self,
+        mut solution: Solution,
+        completion: &Completion,
+        effects: &mut Effects,
+        elapsed: Duration,
+    ) {
+        if let (Some(output), Some(validator)) = (&solution.output, &self.output)
+            && let Err(reason) = validator.check(output)
+        {
+            let reason = format!("the output does not fit its schema: {reason}");
+            if solution.calls.is_empty() && !self.has_acted() {
+                return self.reject(&completion.content, reason, effects, elapsed);
+            }
+            self.step
+                .notes
+                .push(format!("Your output was not accepted: {reason}."));
+            solution.output = None;
+        }
+        if let Some(after) = &solution.meta
+            && let Ok(meta) = self.check_meta(after)
+        {
+            self.context.meta = Some(meta);
+        }
+        self.unusable = 0;
+        let taken = self.step.open.len() + self.step.planned.len() + self.step.ignored;
+        for call in solution.calls.drain(..).skip(taken) {
+            self.accept(call, effects);
+        }
+        if self.step.ignored > 0 {
+            let (max, all) = (self.max_calls(), self.max_calls() + self.step.ignored);
+            let message = format!("of {all} calls only the first {max} are made (run.max_calls)");
+            self.step.notes.push(format!(
+                "Of your {all} calls only the first {max} were made; make the others now."
+            ));
+            effects.events.push(EventKind::Notice {
+                step: self.steps,
+                message,
+            });
+        }
+        self.hear(solution.advisors.as_ref(), effects);
+        if !self.step.planned.is_empty() {
+            return self.planned(&completion.content, effects, elapsed);
+        }
+        if !self.step.open.is_empty() {
+            effects.events.push(EventKind::Plan {
+                step: self.steps,
+                calls: self
+                    .step
+                    .open
+                    .iter()
+                    .map(|open| open.call.clone())
+                    .collect(),
+            });
+        }
+        self.step.output = solution.output;
+        self.step.is_over = true;
+        self.proceed(effects, elapsed);
+    }
+
+    /// Counts what the advisors said and holds the decision against it (10).
+    fn hear(&mut self, said: Option<&Value>, effects: &mut Effects) {
+        if self.step.advisors.is_none() {
+            return;
+        }
+        let moment = Moment {
+            first: self.steps == 1,
+            finishing: self.finishing,
+        };
+        let asked = advisor::taking_part(&self.context.advisors, moment);
+        let seats = advisor::seats(&asked, &self.context.instances);
+        let tools: Vec<&str> = self.offered.iter().map(|tool| tool.name.as_str()).collect();
+        let council = Council::read(said.unwrap_or(&Value::Null), &seats, &tools);
+        let chosen: Vec<(&str, Option<&str>)> = self
+            .step
+            .open
+            .iter()
+            .map(|open| (open.call.tool.as_str(), open.call.instance.as_deref()))
+            .collect();
+        if let Some(dissent) = council.dissent(&chosen) {
+            effects.events.push(EventKind::Notice {
+                step: self.steps,
+                message: dissent.sentence,
+            });
+        }
+        for fault in &council.faults {
+            self.step.notes.push(format!("Of the advisors: {fault}."));
+        }
+        effects.events.push(EventKind::Council {
+            step: self.steps,
+            council: Box::new(council),
+        });
+    }
+
+    /// The model gave its output: the end, unless advisors wait for exactly this moment.
+    pub(super) fn conclude(&mut self, output: Value, effects: &mut Effects, elapsed: Duration) {
+        let last = Moment {
+            first: false,
+            finishing: true,
+        };
+        if self.finishing || advisor::taking_part(&self.context.advisors, last).is_empty() {
+            return self.finish(StopReason::Output, output, None, effects, elapsed);
+        }
+        self.finishing = true;
+        self.history.push(Turn::assistant(text_of(&output)));
+        self.history.push(Turn::user(
+            "Before this ends, the advisors say what they think of it. Let them speak first; then give the \
+             output again, changed if they convinced you, or make the calls that are still needed.",
+        ));
+        self.ask(effects, elapsed);
+    }
+
+    /// Has a person decide about a call.
+    pub(super) fn decide(&self, pending: crate::run::approval::Pending, effects: &mut Effects) {
+        effects.events.push(EventKind::Approval {
+            step: self.steps,
+            pending: pending.clone(),
+        });
+        effects.actions.push(Action::Decide(Box::new(pending)));
+    }
+}
+
+/// A plain string as it is, anything else as JSON.
+fn text_of(output: &Value) -> String {
+    match output {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}

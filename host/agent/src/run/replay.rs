@@ -1,0 +1,180 @@
+//! A run's record, run again (PROTOCOL.md, 11): everything that a run was told from outside is among
+//! its events, and the machine does the same again when it is told the same again.
+
+use crate::error::RunError;
+use crate::event::{Event, EventKind, StopReason, ToolOutcome};
+use crate::run::machine::{Effects, Input, Machine};
+use crate::toolbox::{ToolOutput, ToolResult};
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::time::Duration;
+use thiserror::Error;
+
+/// A run that was rebuilt from its events.
+#[derive(Debug)]
+pub struct Replayed {
+    pub machine: Machine,
+    /// The number that the next event has.
+    pub next: u64,
+    /// From the start of the run to its last event.
+    pub elapsed: Duration,
+    pub is_done: bool,
+}
+
+/// Why events cannot be run again.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ReplayError {
+    #[error("the record does not begin with a run event, so it does not say what was run")]
+    Beginning,
+    #[error("the record's run cannot be started again: {0}")]
+    Run(#[from] RunError),
+    #[error(
+        "event {seq} of the record is {recorded}, but the run comes to {instead}; another version of Toolhold wrote it, or somebody changed it"
+    )]
+    Divergence {
+        seq: u64,
+        recorded: String,
+        instead: String,
+    },
+}
+
+/// Rebuilds a run from its events, comparing what it does with what it did. Events of sub-agents are
+/// theirs, and are passed over: their result is among the events of whoever called them.
+///
+/// # Errors
+/// The first event that the run does not come to again.
+pub fn replay(events: &[Event]) -> Result<Replayed, ReplayError> {
+    let Some((first, rest)) = events.split_first() else {
+        return Err(ReplayError::Beginning);
+    };
+    let EventKind::Run {
+        model,
+        request,
+        tools,
+        ..
+    } = &first.kind
+    else {
+        return Err(ReplayError::Beginning);
+    };
+    let warnings = rest.iter().map_while(|event| match &event.kind {
+        EventKind::Notice { step: 0, message } => Some(message.clone()),
+        _ => None,
+    });
+    let machine = Machine::new(
+        request.as_ref().clone(),
+        model.clone(),
+        tools.clone(),
+        warnings.collect(),
+    )?;
+    let mut player = Player {
+        machine,
+        came_to: VecDeque::new(),
+    };
+    player.tell(Input::Start, Duration::ZERO);
+    let mut elapsed = Duration::ZERO;
+    for event in events {
+        elapsed = Duration::from_millis(event.at_ms.saturating_sub(first.at_ms));
+        if matches!(event.kind, EventKind::Sub { .. }) {
+            continue;
+        }
+        if player.came_to.is_empty() {
+            let input = input(&event.kind).ok_or_else(|| divergence(event, None))?;
+            player.tell(input, elapsed);
+        }
+        let instead = player.came_to.pop_front();
+        if instead.as_ref().map(comparable) != Some(comparable(&event.kind)) {
+            return Err(divergence(event, instead.as_ref()));
+        }
+    }
+    let last = events.last().unwrap_or(first);
+    Ok(Replayed {
+        machine: player.machine,
+        next: last.seq + 1,
+        elapsed,
+        is_done: matches!(last.kind, EventKind::Done { .. }),
+    })
+}
+
+struct Player {
+    machine: Machine,
+    /// What the machine said that was not compared yet.
+    came_to: VecDeque<EventKind>,
+}
+
+impl Player {
+    fn tell(&mut self, input: Input, elapsed: Duration) {
+        let Effects { events, .. } = self.machine.handle(input, elapsed);
+        self.came_to.extend(events);
+    }
+}
+
+/// What the run was told when it came to this event; nothing if it came to it by itself.
+fn input(event: &EventKind) -> Option<Input> {
+    Some(match event {
+        EventKind::Delta { delta, .. } => Input::Wrote(delta.clone()),
+        EventKind::Reply { completion, .. } => Input::Replied(completion.clone()),
+        EventKind::ModelFailed { failure, .. } => Input::ModelFailed(failure.clone()),
+        EventKind::Decided { id, decision, .. } => Input::Decided {
+            id: id.clone(),
+            decision: decision.clone(),
+        },
+        EventKind::Resumed { .. } => Input::Resumed,
+        EventKind::ToolResult {
+            id,
+            outcome,
+            written,
+            usage,
+            printed,
+            ..
+        } => Input::Called {
+            id: id.clone(),
+            result: ToolResult {
+                outcome: match outcome {
+                    ToolOutcome::Output(value) => Ok(ToolOutput {
+                        value: value.clone(),
+                        // One place may have been the tool's choice; that it is allowed was checked.
+                        output_path: match written.as_slice() {
+                            [only] => Some(only.to_string()),
+                            _ => None,
+                        },
+                    }),
+                    ToolOutcome::Error(failure) => Err(failure.clone()),
+                },
+                usage: *usage,
+                printed: printed.clone(),
+            },
+        },
+        EventKind::Done {
+            reason: StopReason::Cancelled,
+            ..
+        } => Input::Cancelled,
+        EventKind::Done {
+            reason: StopReason::Timeout,
+            ..
+        } => Input::TimedOut,
+        _ => return None,
+    })
+}
+
+/// An event without what the clock and the version of this program put into it.
+fn comparable(event: &EventKind) -> Value {
+    let mut value = serde_json::to_value(event).unwrap_or_default();
+    if let (EventKind::Done { .. } | EventKind::Run { .. }, Value::Object(fields)) =
+        (event, &mut value)
+    {
+        fields.shift_remove("duration_ms");
+        fields.shift_remove("host");
+    }
+    value
+}
+
+fn divergence(event: &Event, instead: Option<&EventKind>) -> ReplayError {
+    let short =
+        |kind: &EventKind| -> String { comparable(kind).to_string().chars().take(400).collect() };
+    ReplayError::Divergence {
+        seq: event.seq,
+        recorded: short(&event.kind),
+        instead: instead.map_or_else(|| "nothing".into(), short),
+    }
+}

@@ -1,0 +1,453 @@
+//! Which calls of a step may run: data flows from the calls that write a place to those that read it
+//! (PROTOCOL.md, 5 and 7.3).
+//!
+//! A call waits for every earlier call of its step that writes what it reads, even if there is an
+//! older value at that place: the model wrote them in this order. What nobody before it writes must
+//! exist, or come into being by a later one.
+
+use crate::protocol::data::Data;
+use crate::protocol::reference::{Path, Source};
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+/// The calls of one step, by their index.
+#[derive(Debug, Default)]
+pub struct Schedule {
+    nodes: Vec<Node>,
+    /// Unfinished writers by kind of data.
+    writers: HashMap<String, Vec<usize>>,
+    /// Places that finished calls should have written and did not.
+    failed: Vec<(usize, Path)>,
+}
+
+#[derive(Debug)]
+struct Node {
+    /// How people and models know it.
+    name: String,
+    instance: Option<String>,
+    reads: Vec<Read>,
+    writes: Vec<Path>,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Blocked,
+    Running,
+    Done,
+}
+
+#[derive(Debug)]
+struct Read {
+    source: Source,
+    /// For each path of the source: earlier calls that have yet to write it.
+    waits: Vec<Vec<usize>>,
+    /// For each path of the source: an earlier call that should have written it and did not.
+    spoiled: Vec<Option<usize>>,
+}
+
+impl Schedule {
+    /// Adds the next call: what it reads and where its result goes.
+    pub fn add(
+        &mut self,
+        name: String,
+        instance: Option<String>,
+        reads: Vec<Source>,
+        writes: Vec<Path>,
+    ) {
+        let index = self.nodes.len();
+        let reads = reads
+            .into_iter()
+            .map(|source| Read {
+                waits: source
+                    .paths()
+                    .iter()
+                    .map(|path| self.writers_of(path, instance.as_deref()))
+                    .collect(),
+                spoiled: source
+                    .paths()
+                    .iter()
+                    .map(|path| self.failure_at(path, instance.as_deref()))
+                    .collect(),
+                source,
+            })
+            .collect();
+        for path in &writes {
+            let writers = self.writers.entry(path.kind.clone()).or_default();
+            if writers.last() != Some(&index) {
+                writers.push(index);
+            }
+        }
+        self.nodes.push(Node {
+            name,
+            instance,
+            reads,
+            writes,
+            state: State::Blocked,
+        });
+    }
+
+    /// The calls that can run now and could not before; they count as running.
+    pub fn unblock(&mut self, data: &Data) -> Vec<usize> {
+        let ready: Vec<usize> = (0..self.nodes.len())
+            .filter(|index| {
+                self.nodes
+                    .get(*index)
+                    .is_some_and(|node| node.state == State::Blocked && node.is_ready(data))
+            })
+            .collect();
+        for index in &ready {
+            if let Some(node) = self.nodes.get_mut(*index) {
+                node.state = State::Running;
+            }
+        }
+        ready
+    }
+
+    pub fn is_blocked(&self, index: usize) -> bool {
+        self.nodes
+            .get(index)
+            .is_some_and(|node| node.state == State::Blocked)
+    }
+
+    /// A call is over, and wrote these places.
+    pub fn done(&mut self, index: usize, written: &[Path]) {
+        let Some(node) = self.nodes.get_mut(index) else {
+            return;
+        };
+        node.state = State::Done;
+        let unwritten = node
+            .writes
+            .iter()
+            .filter(|path| !written.contains(path))
+            .cloned();
+        let failed: Vec<_> = unwritten.map(|path| (index, path)).collect();
+        for path in &node.writes {
+            if let Some(writers) = self.writers.get_mut(&path.kind) {
+                writers.retain(|writer| *writer != index);
+            }
+        }
+        self.failed
+            .retain(|(_, path)| !written.iter().any(|place| place.overlaps(path)));
+        self.failed.extend(failed);
+        let blocked = self
+            .nodes
+            .iter_mut()
+            .filter(|node| node.state == State::Blocked);
+        for read in blocked.flat_map(|node| &mut node.reads) {
+            let paths = read.source.paths().iter();
+            for ((path, waits), spoiled) in paths.zip(&mut read.waits).zip(&mut read.spoiled) {
+                let before = waits.len();
+                waits.retain(|writer| *writer != index);
+                if waits.len() < before && !written.iter().any(|place| place.overlaps(path)) {
+                    *spoiled = Some(index);
+                } else if waits.len() < before {
+                    *spoiled = None;
+                }
+            }
+        }
+    }
+
+    /// Whether a call runs, so that something may still be written.
+    pub fn is_running(&self) -> bool {
+        self.nodes.iter().any(|node| node.state == State::Running)
+    }
+
+    /// Ends the calls that nothing can unblock any more: each with the reason, in words that say
+    /// which path is missing and why.
+    pub fn give_up(&mut self, data: &Data) -> Vec<(usize, String)> {
+        let stuck: Vec<usize> = (0..self.nodes.len())
+            .filter(|index| {
+                self.nodes
+                    .get(*index)
+                    .is_some_and(|node| node.state == State::Blocked)
+            })
+            .collect();
+        let reasons = stuck
+            .iter()
+            .map(|index| (*index, self.reason(*index, data)))
+            .collect();
+        for index in stuck {
+            if let Some(node) = self.nodes.get_mut(index) {
+                node.state = State::Done;
+            }
+        }
+        reasons
+    }
+
+    fn writers_of(&self, path: &Path, reader: Option<&str>) -> Vec<usize> {
+        let writers = self.writers.get(&path.kind).into_iter().flatten();
+        writers
+            .copied()
+            .filter(|writer| {
+                self.nodes.get(*writer).is_some_and(|node| {
+                    node.is_seen_by(reader) && node.writes.iter().any(|place| place.overlaps(path))
+                })
+            })
+            .collect()
+    }
+
+    fn failure_at(&self, path: &Path, reader: Option<&str>) -> Option<usize> {
+        let mut failed = self.failed.iter().rev();
+        let (writer, _) = failed.find(|(writer, place)| {
+            place.overlaps(path)
+                && self
+                    .nodes
+                    .get(*writer)
+                    .is_some_and(|node| node.is_seen_by(reader))
+        })?;
+        Some(*writer)
+    }
+
+    fn reason(&self, index: usize, data: &Data) -> String {
+        if let Some(cycle) = self.cycle(index, data) {
+            return format!("the calls wait for each other in a circle: {cycle}");
+        }
+        let Some(node) = self.nodes.get(index) else {
+            return String::new();
+        };
+        let mut reason = String::new();
+        for read in node
+            .reads
+            .iter()
+            .filter(|read| !read.is_ready(data, node.instance.as_deref()))
+        {
+            let Err(missing) = data.resolve(&read.source, node.instance.as_deref()) else {
+                continue;
+            };
+            let between = if reason.is_empty() { "" } else { "; " };
+            let _ = write!(reason, "{between}{missing}");
+        }
+        for writer in node
+            .reads
+            .iter()
+            .flat_map(|read| read.spoiled.iter().flatten())
+        {
+            if let Some(writer) = self.nodes.get(*writer) {
+                let between = if reason.is_empty() { "" } else { "; " };
+                let _ = write!(
+                    reason,
+                    "{between}{} should have written it and did not",
+                    writer.name
+                );
+            }
+        }
+        format!("it could not run: {reason}")
+    }
+
+    /// The circle of blocked calls that `start` waits in, if it does: "a → †state.x → b → †state.y → a".
+    fn cycle(&self, start: usize, data: &Data) -> Option<String> {
+        let mut walked: Vec<(usize, Path)> = Vec::new();
+        let mut at = start;
+        while walked.len() <= self.nodes.len() {
+            let node = self.nodes.get(at)?;
+            let (path, writer) = node.reads.iter().find_map(|read| {
+                if read.is_ready(data, node.instance.as_deref()) {
+                    return None;
+                }
+                read.source.paths().iter().find_map(|path| {
+                    self.writers_of(path, node.instance.as_deref())
+                        .into_iter()
+                        .find(|writer| {
+                            self.nodes
+                                .get(*writer)
+                                .is_some_and(|node| node.state == State::Blocked)
+                        })
+                        .map(|writer| (path.clone(), writer))
+                })
+            })?;
+            walked.push((at, path));
+            if let Some(from) = walked.iter().position(|(index, _)| *index == writer) {
+                let name =
+                    |index: usize| self.nodes.get(index).map_or("", |node| node.name.as_str());
+                let mut text = name(writer).to_owned();
+                // Backwards: data flows from the writer to the reader.
+                for (index, path) in walked[from..].iter().rev() {
+                    let _ = write!(text, " → {path} → {}", name(*index));
+                }
+                return Some(text);
+            }
+            at = writer;
+        }
+        None
+    }
+}
+
+impl Node {
+    fn is_ready(&self, data: &Data) -> bool {
+        self.reads
+            .iter()
+            .all(|read| read.is_ready(data, self.instance.as_deref()))
+    }
+
+    /// Whether a reader in an instance sees what this call writes.
+    fn is_seen_by(&self, reader: Option<&str>) -> bool {
+        self.instance.is_none() || self.instance.as_deref() == reader
+    }
+}
+
+impl Read {
+    fn is_ready(&self, data: &Data, instance: Option<&str>) -> bool {
+        let mut paths = self
+            .source
+            .paths()
+            .iter()
+            .zip(&self.waits)
+            .zip(&self.spoiled);
+        let mut is_there = |((path, waits), spoiled): ((&Path, &Vec<usize>), &Option<usize>)| {
+            waits.is_empty() && spoiled.is_none() && data.contains(path, instance)
+        };
+        match self.source {
+            Source::First(_) => paths.any(&mut is_there),
+            Source::All(_) => paths.all(&mut is_there),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::data::{Method, Write};
+    use serde_json::json;
+
+    fn path(text: &str) -> Path {
+        text.parse().unwrap()
+    }
+
+    /// Calls as `reads → writes`, in the instance before a colon.
+    fn schedule(calls: &[(&str, &str, &str)]) -> Schedule {
+        let mut schedule = Schedule::default();
+        for (name, reads, writes) in calls {
+            let (instance, name) = name
+                .split_once(':')
+                .map_or((None, *name), |(instance, name)| {
+                    (Some(instance.to_owned()), name)
+                });
+            let reads = reads
+                .split(", ")
+                .filter(|read| !read.is_empty())
+                .map(|read| read.parse().unwrap());
+            let writes = writes
+                .split(", ")
+                .filter(|write| !write.is_empty())
+                .map(path);
+            schedule.add(name.into(), instance, reads.collect(), writes.collect());
+        }
+        schedule
+    }
+
+    fn write(data: &mut Data, place: &str) {
+        let write = Write {
+            path: path(place),
+            instance: None,
+            method: Method::Set,
+            value: json!(1),
+        };
+        data.write(write).unwrap();
+    }
+
+    #[test]
+    fn calls_without_references_run_at_once() {
+        let mut schedule = schedule(&[("a", "", "†s.a"), ("b", "", "†s.a"), ("c", "", "")]);
+        assert_eq!(schedule.unblock(&Data::default()), [0, 1, 2]);
+        assert!(schedule.unblock(&Data::default()).is_empty());
+    }
+
+    #[test]
+    fn a_reader_waits_for_the_writers_before_it_even_if_there_is_an_older_value() {
+        let mut data = Data::default();
+        write(&mut data, "†s.a");
+        let mut schedule = schedule(&[
+            ("writer", "", "†s.a.x"),
+            ("reader", "†s.a", ""),
+            ("early", "†s.b", ""),
+        ]);
+        assert_eq!(schedule.unblock(&data), [0]);
+        write(&mut data, "†s.a.x");
+        schedule.done(0, &[path("†s.a.x")]);
+        assert_eq!(schedule.unblock(&data), [1]);
+        // What a later call writes is waited for only if there is nothing yet.
+        schedule.add("late".into(), None, Vec::new(), vec![path("†s.b")]);
+        assert_eq!(schedule.unblock(&data), [3]);
+        write(&mut data, "†s.b");
+        schedule.done(3, &[path("†s.b")]);
+        assert_eq!(schedule.unblock(&data), [2]);
+    }
+
+    #[test]
+    fn an_expression_waits_for_one_or_for_all() {
+        let mut data = Data::default();
+        let mut schedule = schedule(&[
+            ("a", "", "†s.a"),
+            ("b", "", "†s.b"),
+            ("any", "†s.a || †s.b", ""),
+            ("all", "†s.a && †s.b", ""),
+        ]);
+        assert_eq!(schedule.unblock(&data), [0, 1]);
+        write(&mut data, "†s.b");
+        schedule.done(1, &[path("†s.b")]);
+        assert_eq!(schedule.unblock(&data), [2]);
+        write(&mut data, "†s.a");
+        schedule.done(0, &[path("†s.a")]);
+        assert_eq!(schedule.unblock(&data), [3]);
+    }
+
+    #[test]
+    fn what_a_failed_call_should_have_written_is_not_read_from_before() {
+        let mut data = Data::default();
+        write(&mut data, "†s.a");
+        let mut schedule = schedule(&[("writer", "", "†s.a"), ("reader", "†s.a", "")]);
+        schedule.unblock(&data);
+        schedule.done(0, &[]);
+        schedule.add(
+            "late".into(),
+            None,
+            vec!["†s.a".parse().unwrap()],
+            Vec::new(),
+        );
+        assert!(schedule.unblock(&data).is_empty());
+        let reasons = schedule.give_up(&data);
+        assert_eq!(reasons.len(), 2);
+        assert!(
+            reasons
+                .iter()
+                .all(|(_, reason)| reason.contains("writer should have written it")),
+            "{reasons:?}"
+        );
+    }
+
+    #[test]
+    fn what_nobody_writes_is_named() {
+        let mut data = Data::default();
+        write(&mut data, "†s.something");
+        let mut schedule = schedule(&[("reader", "†s.nothing", "")]);
+        assert!(schedule.unblock(&data).is_empty());
+        let reasons = schedule.give_up(&data);
+        assert!(reasons[0].1.contains("†s.nothing"), "{reasons:?}");
+        assert!(schedule.give_up(&data).is_empty());
+    }
+
+    #[test]
+    fn a_circle_is_named_in_the_direction_of_the_data() {
+        let mut schedule = schedule(&[("a", "†s.y", "†s.x"), ("b", "†s.x", "†s.y")]);
+        assert!(schedule.unblock(&Data::default()).is_empty());
+        let reasons = schedule.give_up(&Data::default());
+        assert!(
+            reasons[0].1.contains("a → †s.x → b → †s.y → a")
+                || reasons[0].1.contains("b → †s.y → a → †s.x → b"),
+            "{reasons:?}"
+        );
+    }
+
+    #[test]
+    fn instances_do_not_wait_for_each_other() {
+        let mut data = Data::default();
+        write(&mut data, "†s.a");
+        let mut schedule = schedule(&[
+            ("one:writer", "", "†s.a"),
+            ("two:reader", "†s.a", ""),
+            ("one:reader", "†s.a", ""),
+        ]);
+        assert_eq!(schedule.unblock(&data), [0, 1]);
+    }
+}

@@ -1,0 +1,157 @@
+//! `toolhold runs`, `show`, `replay`, `diff`: what runs left behind (PROTOCOL.md, 11).
+
+use crate::cli::view::View;
+use crate::cli::{Exit, style};
+use crate::config::Config;
+use crate::storage::journal;
+use anyhow::Result;
+use serde_json::Value;
+use std::path::Path;
+use toolhold_agent::run::replay::replay;
+use toolhold_agent::{Event, EventKind};
+
+/// Every run, the newest last.
+pub fn runs(config: &Config) {
+    for path in journal::list(&config.state_folder()) {
+        let line = match journal::read(&path) {
+            Ok(events) => summary(&events),
+            Err(error) => style::bad(&style::plain(&error.to_string())),
+        };
+        println!("{}  {line}", journal::run_of(&path));
+    }
+}
+
+fn summary(events: &[Event]) -> String {
+    let task = events.first().map_or("", |event| match &event.kind {
+        EventKind::Run { task, .. } => task,
+        _ => "",
+    });
+    let end = match events.last().map(|event| &event.kind) {
+        Some(EventKind::Done {
+            reason,
+            steps,
+            calls,
+            ..
+        }) => {
+            format!(
+                "{} after {steps} steps, {calls} calls",
+                crate::cli::view::name(*reason)
+            )
+        }
+        _ => "not over; toolhold resume goes on with it".into(),
+    };
+    let short: String = task.chars().take(60).collect();
+    format!("{}  {}", style::dim(&end), style::plain(&short))
+}
+
+/// A run as it was seen.
+pub fn show(config: &Config, run: &str, json: bool) -> Result<Exit> {
+    let events = journal::read(&journal::find(&config.state_folder(), run)?)?;
+    let mut view = View::default();
+    for event in &events {
+        if json {
+            println!("{}", serde_json::to_string(event)?);
+        } else {
+            view.show(event);
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+/// Runs the record again, without endpoint and tools, and compares.
+pub fn replayed(config: &Config, run: &str) -> Result<Exit> {
+    let path = journal::find(&config.state_folder(), run)?;
+    let events = journal::read(&path)?;
+    let replayed = replay(&events)?;
+    let state = if replayed.is_done {
+        ""
+    } else {
+        ", which is not over"
+    };
+    println!(
+        "{} the run{state} comes to the same {} events again",
+        style::good("identical:"),
+        events.len()
+    );
+    Ok(Exit::Ok)
+}
+
+/// Where two runs part: step by step, what was asked, what was called and what came of it.
+pub fn diff(config: &Config, runs: [&str; 2]) -> Result<Exit> {
+    let state = config.state_folder();
+    let [left, right] = runs.map(|run| read(&state, run));
+    let (left, right) = (milestones(&left?), milestones(&right?));
+    let mut same = 0;
+    for (index, pair) in (0..left.len().max(right.len()))
+        .map(|at| (left.get(at), right.get(at)))
+        .enumerate()
+    {
+        match pair {
+            (Some(a), Some(b)) if a == b => same += 1,
+            (a, b) => {
+                let text = |milestone: Option<&Milestone>| {
+                    milestone.map_or_else(
+                        || "(nothing)".into(),
+                        |milestone| style::plain(&milestone.to_string()),
+                    )
+                };
+                println!(
+                    "{same} milestones are the same; number {} is not:",
+                    index + 1
+                );
+                println!("{} {}", style::bad("-"), text(a));
+                println!("{} {}", style::good("+"), text(b));
+                return Ok(Exit::Failed);
+            }
+        }
+    }
+    println!("{} {same} milestones", style::good("the same:"));
+    Ok(Exit::Ok)
+}
+
+fn read(state: &Path, run: &str) -> Result<Vec<Event>> {
+    Ok(journal::read(&journal::find(state, run)?)?)
+}
+
+/// What two runs are compared by: no ids, times or pieces of text.
+#[derive(Debug, PartialEq)]
+struct Milestone {
+    what: &'static str,
+    value: Value,
+}
+
+impl std::fmt::Display for Milestone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text: String = self.value.to_string().chars().take(1_000).collect();
+        write!(f, "{} {text}", self.what)
+    }
+}
+
+fn milestones(events: &[Event]) -> Vec<Milestone> {
+    let found = events.iter().filter_map(|event| {
+        let (what, value) = match &event.kind {
+            EventKind::Run { model, request, .. } => (
+                "run",
+                serde_json::json!([model, request.context, request.output_schema]),
+            ),
+            EventKind::Reply { completion, .. } => (
+                "reply",
+                serde_json::json!([
+                    completion.content,
+                    completion
+                        .tool_calls
+                        .iter()
+                        .map(|call| (&call.name, &call.arguments))
+                        .collect::<Vec<_>>()
+                ]),
+            ),
+            EventKind::ToolResult { tool, outcome, .. } => {
+                ("result", serde_json::json!([tool, outcome]))
+            }
+            EventKind::Done { reason, output, .. } => ("done", serde_json::json!([reason, output])),
+            _ => return None,
+        };
+        Some(Milestone { what, value })
+    });
+    found.collect()
+}
