@@ -36,7 +36,7 @@ pub fn request(view: &View<'_>) -> ChatRequest {
         .iter()
         .map(|tool| ChatTool {
             name: function(&tool.name),
-            description: tool.description.clone(),
+            description: description(tool, view.composition),
             parameters: parameters(tool, view.composition),
         })
         .collect();
@@ -55,20 +55,31 @@ pub fn request(view: &View<'_>) -> ChatRequest {
             })),
         });
     }
-    let mut system = view.instructions.to_owned();
-    if composition.advisors.is_some() {
-        system.push('\n');
-        system.push_str(advisor::VOTING);
-    }
+    let last = match composition.advisors {
+        Some(_) => advisor::VOTING.to_owned(),
+        None => String::new(),
+    };
     ChatRequest {
         model: view.model.to_owned(),
-        messages: conversation::messages(view, system, &Functions),
+        messages: conversation::messages(view, view.instructions.to_owned(), &Functions, last),
         tool_choice: (!tools.is_empty()).then_some(ToolChoice::Auto),
         tools,
         max_tokens: Some(view.settings.max_tokens),
         temperature: view.settings.temperature,
         ..ChatRequest::default()
     }
+}
+
+/// What it is for, and what its reserved parameters are for.
+fn description(tool: &Tool, how: Composition<'_>) -> String {
+    let mut description = tool.description.clone();
+    for line in text::reserved(tool, how) {
+        if !description.is_empty() {
+            description.push('\n');
+        }
+        description.push_str(&line);
+    }
+    description
 }
 
 /// What a call of `tool` is made of. Reasons are not asked for: the model was trained to call
@@ -82,12 +93,13 @@ fn parameters(tool: &Tool, how: Composition<'_>) -> Value {
     let Properties {
         properties,
         required,
+        additional,
     } = compose::properties(tool, how, &mut lowering);
     let mut parameters = json!({
         "type": "object",
         "properties": properties,
         "required": required,
-        "additionalProperties": false,
+        "additionalProperties": additional,
     });
     // Lowering keeps what a grammar needs; what a parameter means is in its descriptions.
     describe(&tool.parameters, &mut parameters);
