@@ -1,6 +1,6 @@
 //! What a model returned: calls, an output, or both (PROTOCOL.md, 4).
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 /// A Tool with its parameters filled in, as the model wrote it: references are still references, and
@@ -25,8 +25,8 @@ pub struct Call {
     pub output_path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_method: Option<String>,
-    /// `_output`: what the model says came of it, if the tool is latent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// `_output`: what the model says came of it, if the tool is latent. It may be null.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     pub output: Option<Value>,
     /// Reserved properties that mean nothing: kept for the record.
     #[serde(skip_serializing_if = "Map::is_empty")]
@@ -163,6 +163,11 @@ impl Call {
         put("_output", self.output.clone());
         object
     }
+}
+
+/// A null that is there is not absent.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
 }
 
 /// A text, or else the JSON of what was written instead of one: whoever reads it says what is wrong.
