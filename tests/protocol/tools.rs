@@ -250,8 +250,14 @@ fn the_output_of_an_explicit_tool_is_hidden_from_the_model_and_enforced() {
 
 #[test]
 fn the_output_of_a_latent_tool_is_due_and_checked() {
-    let properties = json!({"text": {}, "_output": {"type": ["integer", "null"]}});
+    let properties = json!({"text": {"type": "string", "maxLength": 3}, "_output": {"type": ["integer", "null"]}});
     for (call, meant) in [
+        (
+            json!({"text": "long", "_output": 7}),
+            Err("arguments: the arguments do not fit the tool's parameters: /text"),
+        ),
+        (json!({"text": "†user.name", "_output": 7}), Ok(json!(7))),
+        (json!({"text": "†later", "_output": 7}), Ok(json!(7))),
         (json!({"_output": 7}), Ok(json!(7))),
         (json!({"_output": null}), Ok(Value::Null)),
         (

@@ -98,6 +98,30 @@ impl Gate {
         }
     }
 
+    /// Judges a call that the model answers itself: what its references at `open` (JSON pointers) stand
+    /// for need not be known.
+    ///
+    /// # Errors
+    /// As [`Gate::check`].
+    pub fn check_latent(
+        &self,
+        tool: &str,
+        arguments: &Value,
+        open: &[&str],
+    ) -> Result<(), ToolFailure> {
+        let faults = self
+            .schemas
+            .get(tool)
+            .map(|schemas| schemas.arguments.faults(arguments, open));
+        match faults.iter().flatten().next() {
+            None => Ok(()),
+            Some(fault) => Err(ToolFailure::correctable(
+                "arguments",
+                format!("the arguments do not fit the tool's parameters: {fault}"),
+            )),
+        }
+    }
+
     /// The output of `tool`, if it is what the tool promised.
     pub fn output(&self, tool: &str, output: Value) -> Result<Value, ToolFailure> {
         let Some(schemas) = self.schemas.get(tool) else {

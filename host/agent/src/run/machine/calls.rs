@@ -210,6 +210,9 @@ impl Machine {
                     "this tool is yours to answer: write its result as \"_output\" in the call";
                 ToolFailure::correctable("output", message)
             })?;
+            let references = reference::references(&call.arguments).unwrap_or_default();
+            let open: Vec<&str> = references.iter().map(|(at, _)| at.as_str()).collect();
+            self.gate.check_latent(&call.tool, &call.arguments, &open)?;
             let ending = Ending {
                 outcome: Ok(output.into()),
                 usage: ToolUsage::default(),
