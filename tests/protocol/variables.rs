@@ -1,6 +1,9 @@
 //! Section 5: variables and outputs.
 
 use super::scripted::{Done, Outcome, Play, answers, calls, task, tool};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
 use serde_json::{Value, json};
 use toolhold_agent::{Contract, EventKind, StopReason};
 
@@ -403,5 +406,77 @@ fn arguments_are_checked_with_what_their_references_stand_for() {
         let done = Play::new(&context, replies).run().unwrap();
         let (_, outcome) = done.outcomes().remove(0);
         assert_eq!(outcome.is_ok(), fits, "{outcome:?}");
+    }
+}
+
+/// What a model may write where something else is due.
+fn anything() -> impl Strategy<Value = Value> {
+    let text = select(vec![
+        "",
+        "†",
+        "††",
+        "†user",
+        "†user.list[1]",
+        "†state.a",
+        "†state.a || †state.b",
+        "†state.a && †user.name[3]",
+        "b",
+        "z",
+        "push",
+        "set",
+        "echo",
+        "_tool",
+        "†user.list && †nothing",
+        "†state.a[9999]",
+    ]);
+    let leaf = prop_oneof![
+        text.prop_map(Value::from),
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(2, 6, 3, |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..3).prop_map(Value::from),
+            vec((select(vec!["v", "to", "_call"]), inner), 0..3).prop_map(|fields| fields
+                .into_iter()
+                .map(|(key, value)| (key.to_owned(), value))
+                .collect()),
+        ]
+    })
+}
+
+fn call() -> impl Strategy<Value = Value> {
+    let name = select(vec!["echo", "fail", "pick", "note", "none", ""]);
+    let field = select(vec![
+        "v",
+        "w",
+        "to",
+        "_instance",
+        "_scopes",
+        "_imports",
+        "_outputPath",
+        "_outputMethod",
+        "_output",
+        "_colour",
+        "_reasoningForCall",
+    ]);
+    (name, vec((field, anything()), 0..5)).prop_map(|(name, fields)| {
+        let mut call = json!({"_tool": name});
+        for (field, value) in fields {
+            call[field] = value;
+        }
+        call
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn bad_input_never_ends_a_run(list in vec(call(), 1..5), contract in select(Contract::ALL.to_vec())) {
+        let play = Play::new(&context(), [calls(&list.into()), answers("x")]);
+        let done = play.settings(|settings| settings.contract = contract).run().unwrap();
+        prop_assert_eq!(done.stop(), (StopReason::Output, json!("x")));
+        prop_assert_eq!(done.requests.len(), 2);
     }
 }

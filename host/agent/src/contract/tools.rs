@@ -85,7 +85,7 @@ fn description(tool: &Tool, how: Composition<'_>) -> String {
 /// What a call of `tool` is made of. Reasons are not asked for: the model was trained to call
 /// functions with their own parameters.
 fn parameters(tool: &Tool, how: Composition<'_>) -> Value {
-    let mut lowering = Lowering::new(None);
+    let mut lowering = Lowering::new(None).with_descriptions();
     let how = Composition {
         reasons: false,
         ..how
@@ -95,15 +95,12 @@ fn parameters(tool: &Tool, how: Composition<'_>) -> Value {
         required,
         additional,
     } = compose::properties(tool, how, &mut lowering);
-    let mut parameters = json!({
+    lowering.finish(json!({
         "type": "object",
         "properties": properties,
         "required": required,
         "additionalProperties": additional,
-    });
-    // Lowering keeps what a grammar needs; what a parameter means is in its descriptions.
-    describe(&tool.parameters, &mut parameters);
-    lowering.finish(parameters)
+    }))
 }
 
 /// Decided by the presence of tool calls, never by finish_reason, which servers get wrong.
@@ -161,25 +158,9 @@ fn tool(function: &str) -> String {
 }
 
 fn lowered(schema: &Value) -> Value {
-    let mut lowering = Lowering::new(None);
+    let mut lowering = Lowering::new(None).with_descriptions();
     let lowered = lowering.lower(schema, "");
     lowering.finish(lowered)
-}
-
-fn describe(from: &Value, to: &mut Value) {
-    let (Some(from), Some(to)) = (
-        from.get("properties").and_then(Value::as_object),
-        to.get_mut("properties"),
-    ) else {
-        return;
-    };
-    for (name, property) in from {
-        if let (Some(text), Some(Value::Object(target))) =
-            (property.get("description"), to.get_mut(name))
-        {
-            target.insert("description".into(), text.clone());
-        }
-    }
 }
 
 struct Functions;

@@ -180,8 +180,12 @@ pub fn properties(tool: &Tool, how: Composition<'_>, lowering: &mut Lowering) ->
 }
 
 /// The value itself, or a reference to it: data is wired rather than copied.
-fn or_reference(schema: Value) -> Value {
-    match schema {
+fn or_reference(mut schema: Value) -> Value {
+    // It is about both.
+    let description = schema
+        .as_object_mut()
+        .and_then(|keywords| keywords.shift_remove("description"));
+    let mut widened = match schema {
         // A reference is among what is allowed already.
         Value::Object(keywords) if keywords.is_empty() => keywords.into(),
         Value::Object(keywords) if is_free_text(&keywords) => keywords.into(),
@@ -192,7 +196,11 @@ fn or_reference(schema: Value) -> Value {
             keywords.into()
         }
         schema => json!({"anyOf": [schema, reference()]}),
+    };
+    if let (Some(description), Value::Object(keywords)) = (description, &mut widened) {
+        keywords.insert("description".into(), description);
     }
+    widened
 }
 
 /// Any text, of the length of a reference too.
