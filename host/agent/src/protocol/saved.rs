@@ -1,6 +1,7 @@
 //! Saved Requests: a context and a schema in a file, run again on other inputs, by people and as
 //! sub-agents (PROTOCOL.md, 1 and 6).
 
+use crate::guard::Validator;
 use crate::protocol::context::{Context, ContextError, Input, Message};
 use crate::protocol::tool::{Execution, Tool};
 use serde::{Deserialize, Serialize};
@@ -36,6 +37,10 @@ impl Saved {
             format!("this is no saved Request {{\"context\": […], \"schema\": {{…}}}}: {error}")
         })?;
         Context::new(saved.context.clone()).map_err(|error| error.to_string())?;
+        if let Some(schema) = &saved.schema {
+            Validator::new(schema)
+                .map_err(|reason| format!("/schema is no JSON Schema: {reason}"))?;
+        }
         Ok(saved)
     }
 

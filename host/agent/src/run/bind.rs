@@ -73,6 +73,14 @@ pub async fn bind(
         }
     }
     if let Some(consult) = advisor::consult_tool(&context.advisors) {
+        if bound.iter().any(|known| known.tool.name == consult.name) {
+            return Err(RunError::Binding {
+                tool: consult.name.to_owned(),
+                reason:
+                    "the host offers a tool of this name, by which advisors are asked; rename yours"
+                        .into(),
+            });
+        }
         bound.push(Bound {
             tool: Tool {
                 description: consult.description,
