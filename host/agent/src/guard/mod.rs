@@ -1,5 +1,6 @@
 //! What stands between a model's wish and a call: validation, and the guard against repetition.
 
+pub mod coerce;
 pub mod gate;
 pub mod repeats;
 pub mod validate;
