@@ -2,6 +2,7 @@
 
 pub mod coerce;
 pub mod gate;
+pub mod mend;
 pub mod repeats;
 pub mod validate;
 
