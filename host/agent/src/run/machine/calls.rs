@@ -63,6 +63,16 @@ impl Machine {
     pub(super) fn open(&mut self, mut call: Call, effects: &mut Effects) {
         let index = self.step.open.len();
         call.id = format!("call_{}", self.derive("call", index));
+        for name in call.unknown.keys() {
+            let message = format!(
+                "{} ({}) has the reserved property {name:.40?}, which means nothing here and is ignored",
+                call.id, call.tool
+            );
+            effects.events.push(EventKind::Notice {
+                step: self.steps,
+                message,
+            });
+        }
         let fence = self.derive("fence", index);
         let wiring = self.wiring(&call);
         let (wiring, refusal) = match wiring {
@@ -200,6 +210,9 @@ impl Machine {
                     "this tool is yours to answer: write its result as \"_output\" in the call";
                 ToolFailure::correctable("output", message)
             })?;
+            let references = reference::references(&call.arguments).unwrap_or_default();
+            let open: Vec<&str> = references.iter().map(|(at, _)| at.as_str()).collect();
+            self.gate.check_latent(&call.tool, &call.arguments, &open)?;
             let ending = Ending {
                 outcome: Ok(output.into()),
                 usage: ToolUsage::default(),
@@ -222,11 +235,15 @@ impl Machine {
         let arguments =
             arguments.map_err(|error| ToolFailure::correctable("reference", error.to_string()))?;
         self.gate.check(&call.tool, &arguments)?;
-        if self
-            .request
-            .settings
-            .approval
-            .apply_to(&call.tool, annotations)
+        let approval = &self.request.settings.approval;
+        // A tool message may give a module's tool another name, and so must not free it of approval.
+        let names = match &bound.runner {
+            Runner::Module(own) => [call.tool.as_str(), own],
+            _ => [call.tool.as_str(); 2],
+        };
+        if names
+            .iter()
+            .any(|name| approval.apply_to(name, annotations))
         {
             let pending = Pending::new(call, arguments, annotations);
             if let Some(open) = self.step.open.get_mut(index) {
@@ -558,34 +575,50 @@ impl Machine {
             (Ok(_), Err(reason)) => Err(ToolFailure::correctable("output_path", reason.clone())),
             (outcome, _) => outcome,
         };
-        let places: Vec<Path> = match (picked, &open.wiring.target) {
+        let target = open.wiring.target.as_ref();
+        let places: Vec<Path> = match (picked, target) {
             (Ok(Some(path)), _) => vec![path],
-            (_, Some(target)) => target
-                .chosen(outcome.is_ok())
-                .into_iter()
-                .cloned()
-                .collect(),
+            (_, Some(target)) => chosen(target, outcome.is_ok()),
             (_, None) => Vec::new(),
         };
-        let value = match &outcome {
-            Ok(output) => output.value.clone(),
-            Err(failure) => json!({"error": failure.kind, "message": failure.message}),
+        let (call, method) = (open.call.clone(), open.wiring.method);
+        let of_failure = target.map_or_else(Vec::new, |target| chosen(target, false));
+        let outcome = outcome.map(|output| output.value);
+        let value = outcome.as_ref().map_or_else(written_of, Value::clone);
+        let Err(reason) = self.write_all(&call, method, &places, &value) else {
+            return (outcome, places);
         };
-        let (method, instance) = (open.wiring.method, open.call.instance.clone());
-        for path in &places {
-            let write = Write {
-                path: path.clone(),
-                instance: instance.clone(),
-                method,
-                value: value.clone(),
-            };
-            if let Err(error) = self.context.data.write(write) {
-                let message =
-                    format!("the result was had but cannot be written to {path}: {error}");
-                return (Err(ToolFailure::correctable("write", message)), Vec::new());
-            }
+        if let Err(failure) = outcome {
+            // What it would have said of the failure cannot be kept; the model is told all the same.
+            return (Err(failure), Vec::new());
         }
-        (outcome.map(|output| output.value), places)
+        let failure = ToolFailure::correctable(
+            "write",
+            format!("the result was had but cannot be written: {reason}"),
+        );
+        match self.write_all(&call, method, &of_failure, &written_of(&failure)) {
+            Ok(()) => (Err(failure), of_failure),
+            Err(_) => (Err(failure), Vec::new()),
+        }
+    }
+
+    fn write_all(
+        &mut self,
+        call: &Call,
+        method: Method,
+        places: &[Path],
+        value: &Value,
+    ) -> Result<(), String> {
+        let writes = places.iter().map(|path| Write {
+            path: path.clone(),
+            instance: call.instance.clone(),
+            method,
+            value: value.clone(),
+        });
+        let date = self.now_ms();
+        self.context
+            .write_result(writes.collect(), call, date)
+            .map_err(|error| error.to_string())
     }
 
     /// When the reply is complete and every call of the step is answered: the next Request, or the end.
@@ -683,6 +716,15 @@ fn scopes(tool: &Tool, call: &Call) -> Result<Vec<Path>, ToolFailure> {
         )))
     });
     keys.collect()
+}
+
+fn chosen(target: &Target, succeeded: bool) -> Vec<Path> {
+    target.chosen(succeeded).into_iter().cloned().collect()
+}
+
+/// What is written of a failure.
+fn written_of(failure: &ToolFailure) -> Value {
+    json!({"error": failure.kind, "message": failure.message})
 }
 
 /// The place that a tool picked, if it did.
