@@ -4,7 +4,7 @@
 use crate::error::RunError;
 use crate::protocol::context::Context;
 use crate::protocol::tool::Execution;
-use crate::protocol::{Saved, Tool, advisor};
+use crate::protocol::{Annotations, Saved, Tool, advisor};
 use crate::toolbox::{Activities, Module, Toolbox};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -129,6 +129,11 @@ async fn runner(
                         tool.description = own.description;
                     }
                     tool.output = tool.output.or(own.output);
+                    // What a call of it may do does not change with its name.
+                    tool.annotations = Annotations {
+                        fire_and_forget: tool.annotations.fire_and_forget,
+                        ..own.annotations
+                    };
                     Runner::Module(own.name)
                 }
                 Module::Request(saved) => Runner::Request(saved),
