@@ -27,7 +27,7 @@ use crate::run::settings::Wiring;
 use crate::run::{Bound, RunRequest, Runner};
 use crate::toolbox::{ToolCall, ToolResult};
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -67,7 +67,7 @@ pub enum Action {
 }
 
 /// A call to be made.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Work {
     pub call: ToolCall,
     pub runner: Runner,
@@ -103,8 +103,10 @@ pub struct Machine {
     opening: Vec<Turn>,
     history: Vec<Turn>,
     step: Step,
-    /// Calls that nobody waits for.
-    background: HashMap<String, Call>,
+    /// Calls that nobody waits for, by id.
+    background: BTreeMap<String, calls::Background>,
+    /// Calls that run, of this step and in the background: at most `parallel_calls`.
+    running: usize,
     steps: u32,
     calls: u32,
     tokens: u64,
@@ -125,11 +127,15 @@ struct Step {
     reader: Option<Reader>,
     open: Vec<calls::Open>,
     schedule: Schedule,
+    /// Calls that may run, and wait for others to make room.
+    queue: VecDeque<usize>,
     /// Calls of a lazy plan.
     planned: Vec<Call>,
     /// Calls beyond the most that are made.
     ignored: usize,
-    /// Whether the reply is complete.
+    /// Whether the reply came to its end. A plan in it may wait for a person then.
+    has_reply: bool,
+    /// Whether nothing more comes of the reply: what is open now is all.
     is_over: bool,
     output: Option<Value>,
     /// What the model is told besides the calls' results.
@@ -172,7 +178,8 @@ impl Machine {
             context,
             history: Vec::new(),
             step: Step::default(),
-            background: HashMap::new(),
+            background: BTreeMap::new(),
+            running: 0,
             steps: 0,
             calls: 0,
             tokens: 0,
@@ -299,6 +306,10 @@ impl Machine {
             );
         }
         self.steps += 1;
+        self.send(effects);
+    }
+
+    fn send(&mut self, effects: &mut Effects) {
         let moment = Moment {
             first: self.steps == 1,
             finishing: self.finishing,
@@ -310,10 +321,6 @@ impl Machine {
                 .then(|| advisor::schema(&advisors, &self.context.instances)),
             ..Step::default()
         };
-        self.send(effects);
-    }
-
-    fn send(&mut self, effects: &mut Effects) {
         let meta = self.context.meta.as_ref().map(meta::schema);
         let turns = self.turns();
         let request = self
@@ -383,7 +390,7 @@ impl Machine {
         self.tools.iter().find(|bound| bound.tool.name == name)
     }
 
-    /// Ends the run without an output.
+    /// Ends the run without a final output.
     fn fail(
         &mut self,
         reason: StopReason,
@@ -409,6 +416,10 @@ impl Machine {
             self.ending = Some(output);
             return;
         }
+        let output = match output {
+            Value::Null => self.so_far(),
+            output => output,
+        };
         self.finished = true;
         effects.events.push(EventKind::Done {
             reason,
@@ -427,6 +438,19 @@ impl Machine {
         let (seconds, nanoseconds) = self.request.id.get_timestamp()?.to_unix();
         let began = Duration::new(seconds, nanoseconds);
         Some(millis(began + self.elapsed))
+    }
+
+    /// What there is when a run is stopped: the output that was about to be returned, or else the data
+    /// that calls wrote.
+    fn so_far(&mut self) -> Value {
+        self.ending.take().unwrap_or_else(|| {
+            let written = self.written();
+            if written.is_empty() {
+                Value::Null
+            } else {
+                written.into()
+            }
+        })
     }
 
     /// Eight hex digits that only this run can know, and that it finds again when it is replayed.
