@@ -145,11 +145,6 @@ async fn runner(
                         tool.description = own.description;
                     }
                     tool.output = tool.output.or(own.output);
-                    // What a call of it may do does not change with its name.
-                    tool.annotations = Annotations {
-                        fire_and_forget: tool.annotations.fire_and_forget,
-                        ..own.annotations
-                    };
                     Runner::Module(own.name)
                 }
                 Module::Request(saved) => Runner::Request(saved),

@@ -29,14 +29,6 @@ impl Machine {
         if self.is_wired() {
             Turn::add(&mut turns, Role::User, WIRING);
         }
-        if !self.context.instances.is_empty() {
-            let text = format!(
-                "# Instances\nEvery call names the instance that it works on as \"_instance\": {}. It sees and \
-                 writes the data of this instance, and sees what belongs to none.",
-                self.context.instances.join(", ")
-            );
-            Turn::add(&mut turns, Role::User, &text);
-        }
         let mut shown = BTreeSet::new();
         for message in &self.context.messages {
             match message {
@@ -62,7 +54,7 @@ impl Machine {
             }
         }
         for advisor in &self.context.advisors {
-            Turn::add(&mut turns, Role::User, advisor::render(advisor).trim_end());
+            Turn::add(&mut turns, Role::User, &advisor::render(advisor));
         }
         turns
     }
