@@ -2,7 +2,7 @@
 
 use super::{Action, Effects, Machine, Work};
 use crate::event::{EventKind, StopReason, ToolOutcome};
-use crate::protocol::data::{Method, Write};
+use crate::protocol::data::{Method, Write, WriteError};
 use crate::protocol::reference::{self, Path, Source, Target};
 use crate::protocol::tool::{self, Scopes};
 use crate::protocol::turn::Answered;
@@ -617,7 +617,8 @@ impl Machine {
         });
     }
 
-    /// Writes a result to its places. A result that cannot be written is a failure of the call.
+    /// Writes a result to its places. A result that cannot be written is a failure of the call, and a
+    /// failure may have a place of its own.
     fn write(
         &mut self,
         index: usize,
@@ -626,42 +627,56 @@ impl Machine {
         let Some(open) = self.step.open.get(index) else {
             return (outcome.map(|output| output.value), Vec::new());
         };
-        let picked = match &outcome {
-            Ok(output) => pick(open.wiring.target.as_ref(), output.output_path.as_deref()),
-            Err(_) => Ok(None),
+        let (target, method) = (open.wiring.target.clone(), open.wiring.method);
+        let instance = open.call.instance.clone();
+        let chosen = |succeeded| -> Vec<Path> {
+            let target = target.as_ref();
+            let paths = target.map_or_else(Vec::new, |target| target.chosen(succeeded));
+            paths.into_iter().cloned().collect()
         };
-        let outcome = match (outcome, &picked) {
-            (Ok(_), Err(reason)) => Err(ToolFailure::correctable("output_path", reason.clone())),
-            (outcome, _) => outcome,
-        };
-        let places: Vec<Path> = match (picked, &open.wiring.target) {
-            (Ok(Some(path)), _) => vec![path],
-            (_, Some(target)) => target
-                .chosen(outcome.is_ok())
-                .into_iter()
-                .cloned()
-                .collect(),
-            (_, None) => Vec::new(),
-        };
-        let value = match &outcome {
-            Ok(output) => output.value.clone(),
-            Err(failure) => json!({"error": failure.kind, "message": failure.message}),
-        };
-        let (method, instance) = (open.wiring.method, open.call.instance.clone());
-        for path in &places {
-            let write = Write {
+        let to = |paths: &[Path], value: &Value| -> Vec<Write> {
+            let write = |path: &Path| Write {
                 path: path.clone(),
                 instance: instance.clone(),
                 method,
                 value: value.clone(),
             };
-            if let Err(error) = self.context.data.write(write) {
-                let message =
-                    format!("the result was had but cannot be written to {path}: {error}");
-                return (Err(ToolFailure::correctable("write", message)), Vec::new());
+            paths.iter().map(write).collect()
+        };
+        let failure = match outcome {
+            Err(failure) => failure,
+            Ok(output) => match pick(target.as_ref(), output.output_path.as_deref()) {
+                Err(reason) => ToolFailure::correctable("output_path", reason),
+                Ok(picked) => {
+                    let places = picked.map_or_else(|| chosen(true), |path| vec![path]);
+                    match self.write_all(to(&places, &output.value)) {
+                        Ok(()) => return (Ok(output.value), places),
+                        Err(error) => ToolFailure::correctable(
+                            "write",
+                            format!("the result was had but {error}"),
+                        ),
+                    }
+                }
+            },
+        };
+        let places = chosen(false);
+        let value = json!({"error": failure.kind, "message": failure.message});
+        let is_written = self.write_all(to(&places, &value)).is_ok();
+        (Err(failure), if is_written { places } else { Vec::new() })
+    }
+
+    /// All of them or none.
+    fn write_all(&mut self, writes: Vec<Write>) -> Result<(), WriteError> {
+        if let [_, _, ..] = writes.as_slice() {
+            let mut trial = self.context.data.clone();
+            for write in writes {
+                trial.write(write)?;
             }
+            self.context.data = trial;
+            return Ok(());
         }
-        (outcome.map(|output| output.value), places)
+        let mut writes = writes.into_iter();
+        writes.try_for_each(|write| self.context.data.write(write))
     }
 
     /// When the reply is complete and every call of the step is answered: the next Request, or the end.
