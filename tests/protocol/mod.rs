@@ -1,7 +1,12 @@
 //! The rules of PROTOCOL.md, a file a section.
 
 mod approval;
+mod messages;
 mod record;
 mod run_loop;
 mod scheduling;
+mod schema;
+mod scripted;
 mod support;
+mod tools;
+mod variables;

@@ -2,7 +2,7 @@
 
 use super::{Action, Effects, Machine, Work};
 use crate::event::{EventKind, StopReason, ToolOutcome};
-use crate::protocol::data::{Method, Write, WriteError};
+use crate::protocol::data::{Method, Write};
 use crate::protocol::reference::{self, Path, Source, Target};
 use crate::protocol::tool::{self, Scopes};
 use crate::protocol::turn::Answered;
@@ -70,6 +70,16 @@ impl Machine {
     pub(super) fn open(&mut self, mut call: Call, effects: &mut Effects) {
         let index = self.step.open.len();
         call.id = format!("call_{}", self.derive("call", index));
+        for name in call.unknown.keys() {
+            let message = format!(
+                "{} ({}) has the reserved property {name:.40?}, which means nothing here and is ignored",
+                call.id, call.tool
+            );
+            effects.events.push(EventKind::Notice {
+                step: self.steps,
+                message,
+            });
+        }
         let fence = self.derive("fence", index);
         let wiring = self.wiring(&call);
         let (wiring, refusal) = match wiring {
@@ -211,6 +221,9 @@ impl Machine {
                     "this tool is yours to answer: write its result as \"_output\" in the call";
                 ToolFailure::correctable("output", message)
             })?;
+            let references = reference::references(&call.arguments).unwrap_or_default();
+            let open: Vec<&str> = references.iter().map(|(at, _)| at.as_str()).collect();
+            self.gate.check_latent(&call.tool, &call.arguments, &open)?;
             let ending = Ending {
                 outcome: Ok(output.into()),
                 usage: ToolUsage::default(),
@@ -627,56 +640,58 @@ impl Machine {
         let Some(open) = self.step.open.get(index) else {
             return (outcome.map(|output| output.value), Vec::new());
         };
-        let (target, method) = (open.wiring.target.clone(), open.wiring.method);
-        let instance = open.call.instance.clone();
-        let chosen = |succeeded| -> Vec<Path> {
-            let target = target.as_ref();
-            let paths = target.map_or_else(Vec::new, |target| target.chosen(succeeded));
-            paths.into_iter().cloned().collect()
+        let picked = match &outcome {
+            Ok(output) => pick(open.wiring.target.as_ref(), output.output_path.as_deref()),
+            Err(_) => Ok(None),
         };
-        let to = |paths: &[Path], value: &Value| -> Vec<Write> {
-            let write = |path: &Path| Write {
-                path: path.clone(),
-                instance: instance.clone(),
-                method,
-                value: value.clone(),
-            };
-            paths.iter().map(write).collect()
+        let outcome = match (outcome, &picked) {
+            (Ok(_), Err(reason)) => Err(ToolFailure::correctable("output_path", reason.clone())),
+            (outcome, _) => outcome,
         };
-        let failure = match outcome {
-            Err(failure) => failure,
-            Ok(output) => match pick(target.as_ref(), output.output_path.as_deref()) {
-                Err(reason) => ToolFailure::correctable("output_path", reason),
-                Ok(picked) => {
-                    let places = picked.map_or_else(|| chosen(true), |path| vec![path]);
-                    match self.write_all(to(&places, &output.value)) {
-                        Ok(()) => return (Ok(output.value), places),
-                        Err(error) => ToolFailure::correctable(
-                            "write",
-                            format!("the result was had but {error}"),
-                        ),
-                    }
-                }
-            },
+        let target = open.wiring.target.as_ref();
+        let places: Vec<Path> = match (picked, target) {
+            (Ok(Some(path)), _) => vec![path],
+            (_, Some(target)) => chosen(target, outcome.is_ok()),
+            (_, None) => Vec::new(),
         };
-        let places = chosen(false);
-        let value = json!({"error": failure.kind, "message": failure.message});
-        let is_written = self.write_all(to(&places, &value)).is_ok();
-        (Err(failure), if is_written { places } else { Vec::new() })
+        let (call, method) = (open.call.clone(), open.wiring.method);
+        let of_failure = target.map_or_else(Vec::new, |target| chosen(target, false));
+        let outcome = outcome.map(|output| output.value);
+        let value = outcome.as_ref().map_or_else(written_of, Value::clone);
+        let Err(reason) = self.write_all(&call, method, &places, &value) else {
+            return (outcome, places);
+        };
+        if let Err(failure) = outcome {
+            // What it would have said of the failure cannot be kept; the model is told all the same.
+            return (Err(failure), Vec::new());
+        }
+        let failure = ToolFailure::correctable(
+            "write",
+            format!("the result was had but cannot be written: {reason}"),
+        );
+        match self.write_all(&call, method, &of_failure, &written_of(&failure)) {
+            Ok(()) => (Err(failure), of_failure),
+            Err(_) => (Err(failure), Vec::new()),
+        }
     }
 
-    /// All of them or none.
-    fn write_all(&mut self, writes: Vec<Write>) -> Result<(), WriteError> {
-        if let [_, _, ..] = writes.as_slice() {
-            let mut trial = self.context.data.clone();
-            for write in writes {
-                trial.write(write)?;
-            }
-            self.context.data = trial;
-            return Ok(());
-        }
-        let mut writes = writes.into_iter();
-        writes.try_for_each(|write| self.context.data.write(write))
+    fn write_all(
+        &mut self,
+        call: &Call,
+        method: Method,
+        places: &[Path],
+        value: &Value,
+    ) -> Result<(), String> {
+        let writes = places.iter().map(|path| Write {
+            path: path.clone(),
+            instance: call.instance.clone(),
+            method,
+            value: value.clone(),
+        });
+        let date = self.now_ms();
+        self.context
+            .write_result(writes.collect(), call, date)
+            .map_err(|error| error.to_string())
     }
 
     /// When the reply is complete and every call of the step is answered: the next Request, or the end.
@@ -777,6 +792,15 @@ fn scopes(tool: &Tool, call: &Call) -> Result<Vec<Path>, ToolFailure> {
         )))
     });
     keys.collect()
+}
+
+fn chosen(target: &Target, succeeded: bool) -> Vec<Path> {
+    target.chosen(succeeded).into_iter().cloned().collect()
+}
+
+/// What is written of a failure.
+fn written_of(failure: &ToolFailure) -> Value {
+    json!({"error": failure.kind, "message": failure.message})
 }
 
 /// The place that a tool picked, if it did.

@@ -119,6 +119,8 @@ pub struct Machine {
     /// The output, while calls that nobody waits for are still running.
     ending: Option<Value>,
     finished: bool,
+    /// Since the start of the run, as of the last input.
+    elapsed: Duration,
 }
 
 /// One Request, its reply and the calls in it.
@@ -156,6 +158,7 @@ impl Machine {
         warnings: Vec<String>,
     ) -> Result<Self, RunError> {
         let context = Context::new(request.context.clone())?;
+        context.check_input()?;
         let offered: Vec<Tool> = tools.iter().map(|bound| bound.tool.clone()).collect();
         let gate = Gate::new(&offered)?;
         let output = request
@@ -186,6 +189,7 @@ impl Machine {
             finishing: false,
             ending: None,
             finished: false,
+            elapsed: Duration::ZERO,
         };
         machine.opening = machine.open_turns();
         Ok(machine)
@@ -207,6 +211,7 @@ impl Machine {
         if self.finished {
             return effects;
         }
+        self.elapsed = elapsed;
         match input {
             Input::Called { id, result } => self.called(&id, result, &mut effects, elapsed),
             Input::Start => self.start(&mut effects, elapsed),
@@ -360,7 +365,7 @@ impl Machine {
             Wiring::Always => true,
             Wiring::Never => false,
             Wiring::Auto => {
-                self.given > 0
+                self.context.has_data()
                     || self.context.plan.is_some()
                     || self
                         .tools
@@ -428,6 +433,13 @@ impl Machine {
             duration_ms: millis(elapsed),
         });
         effects.actions.push(Action::Finish);
+    }
+
+    /// Milliseconds since 1970 (UTC): a run's id tells when it began. A sub-agent's does not.
+    fn now_ms(&self) -> Option<u64> {
+        let (seconds, nanoseconds) = self.request.id.get_timestamp()?.to_unix();
+        let began = Duration::new(seconds, nanoseconds);
+        Some(millis(began + self.elapsed))
     }
 
     /// What there is when a run is stopped: the output that was about to be returned, or else the data

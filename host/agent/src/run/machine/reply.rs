@@ -7,7 +7,7 @@ use crate::event::{EventKind, RunFailure, StopReason};
 use crate::guard::validate::cut;
 use crate::model::{Completion, Delta};
 use crate::protocol::advisor::{self, Council, Moment};
-use crate::protocol::{Call, Solution, Turn, meta};
+use crate::protocol::{Call, Shape, Solution, Turn, meta};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -205,6 +205,17 @@ impl Machine {
                 .notes
                 .push(format!("Your output was not accepted: {reason}."));
             solution.output = None;
+        }
+        if self.request.settings.shape == Shape::Exclusive
+            && !solution.calls.is_empty()
+            && solution.output.take().is_some()
+        {
+            // Made up before the calls had results (4).
+            self.step.notes.push(
+                "Your output was not accepted, because a reply holds calls or an output and not both: read the \
+                 results first, then answer."
+                    .into(),
+            );
         }
         if let Some(after) = &solution.meta
             && let Ok(meta) = self.check_meta(after)

@@ -1,10 +1,12 @@
 //! What the model is shown: the context as it is now, built anew for every Request.
 //!
 //! What stays the same comes first, byte for byte, so that prefix caches hit: the messages and the
-//! data that the run was given, then what happened, and last the data that calls wrote.
+//! data that the run was given, then what happened, and last what moves: the data that calls wrote, the
+//! plan, the version.
 
 use super::Machine;
 use super::calls::shorten;
+use crate::guard::validate::cut;
 use crate::protocol::Turn;
 use crate::protocol::advisor;
 use crate::protocol::context::Message;
@@ -13,8 +15,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 const WIRING: &str = "# Data\nPass a value on without copying it: write a reference such as †state.user.name as the \
-whole parameter. Keep a result: write where it goes as \"_outputPath\", such as †state.weather. A call waits for \
-the calls before it that write what it reads.";
+whole parameter. Keep a result: write where it goes as \"_outputPath\", such as †state.weather, and as \
+\"_outputMethod\" how it joins what is there: set (if you say nothing), merge, assign, push or concat. A call waits \
+for the calls before it that write what it reads.";
 
 /// A kind of data, in one instance or in all.
 type Key = (String, Option<String>);
@@ -25,6 +28,14 @@ impl Machine {
         let mut turns = Vec::new();
         if self.is_wired() {
             Turn::add(&mut turns, Role::User, WIRING);
+        }
+        if !self.context.instances.is_empty() {
+            let text = format!(
+                "# Instances\nEvery call names the instance that it works on as \"_instance\": {}. It sees and \
+                 writes the data of this instance, and sees what belongs to none.",
+                self.context.instances.join(", ")
+            );
+            Turn::add(&mut turns, Role::User, &text);
         }
         let mut shown = BTreeSet::new();
         for message in &self.context.messages {
@@ -51,14 +62,7 @@ impl Machine {
             }
         }
         for advisor in &self.context.advisors {
-            Turn::add(&mut turns, Role::User, &advisor::render(advisor));
-        }
-        if let Some(meta) = &self.context.meta {
-            let text = format!(
-                "## Meta\n{}\nEvery reply moves the version forward.",
-                json!(meta)
-            );
-            Turn::add(&mut turns, Role::User, &text);
+            Turn::add(&mut turns, Role::User, advisor::render(advisor).trim_end());
         }
         turns
     }
@@ -75,7 +79,7 @@ impl Machine {
         turns
     }
 
-    /// Data as it is now, as far as the opening does not say it, and the plan that is carried.
+    /// Data as it is now, as far as the opening does not say it, the plan that is carried, and the version.
     fn now(&self) -> String {
         let mut blocks: Vec<String> = self
             .current()
@@ -108,6 +112,12 @@ impl Machine {
                     &json!(steps).to_string(),
                     self.request.settings.result_chars
                 )
+            ));
+        }
+        if let Some(meta) = &self.context.meta {
+            blocks.push(format!(
+                "## Meta\n{}\nEvery reply moves the version forward.",
+                json!(meta)
             ));
         }
         blocks.join("\n\n")
@@ -170,13 +180,23 @@ impl Machine {
         let max = self.request.settings.result_chars;
         text.push('\n');
         match value {
-            Some(value) => text.push_str(&shorten(&value.to_string(), max)),
+            Some(value) => text.push_str(&part(&value.to_string(), max)),
             None => text.push_str("(nothing yet)"),
         }
         if let Some(schema) = schema {
             text.push_str("\nSchema: ");
-            text.push_str(&shorten(&schema.to_string(), max));
+            text.push_str(&cut(&schema.to_string(), max));
         }
         text
     }
+}
+
+/// At most `max` characters of a value that is there as a whole.
+fn part(value: &str, max: usize) -> String {
+    let length = value.chars().count();
+    if length <= max {
+        return value.to_owned();
+    }
+    let shown: String = value.chars().take(max).collect();
+    format!("{shown}\n[{max} of {length} characters shown; references reach all of it]")
 }
