@@ -630,7 +630,8 @@ impl Machine {
         });
     }
 
-    /// Writes a result to its places. A result that cannot be written is a failure of the call.
+    /// Writes a result to its places. A result that cannot be written is a failure of the call, and a
+    /// failure may have a place of its own.
     fn write(
         &mut self,
         index: usize,

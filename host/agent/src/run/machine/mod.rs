@@ -6,6 +6,8 @@
 
 mod calls;
 mod plan;
+#[cfg(test)]
+mod random_tests;
 mod reply;
 mod resume;
 mod turns;
