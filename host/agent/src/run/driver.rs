@@ -7,8 +7,9 @@ use crate::protocol::context::Context;
 use crate::run::approval::{Approver, Nobody};
 use crate::run::bind;
 use crate::run::machine::{Action, Effects, Input, Machine, Work};
+use crate::run::purse::Purse;
 use crate::run::replay::Replayed;
-use crate::run::sub_agent::{self, Ended};
+use crate::run::sub_agent::{self, Ended, Left};
 use crate::run::{RunRequest, Runner};
 use crate::toolbox::{Activities, ToolFailure, ToolResult, Toolbox};
 use futures_util::future::BoxFuture;
@@ -97,7 +98,11 @@ impl Driver {
             sender,
         });
         let begin = (Input::Start, Duration::ZERO);
-        let task = tokio::spawn(self.clone().perform(machine, begin, sink, cancel.clone()));
+        let purse = Arc::new(Purse::new(machine.request().settings.token_budget, 0));
+        let task = tokio::spawn(
+            self.clone()
+                .perform(machine, begin, sink, purse, cancel.clone()),
+        );
         Ok(Run {
             id,
             events,
@@ -118,11 +123,13 @@ impl Driver {
             sender,
         });
         let begin = (Input::Resumed, replayed.elapsed);
-        let task =
-            tokio::spawn(
-                self.clone()
-                    .perform(replayed.machine, begin, sink, cancel.clone()),
-            );
+        let machine = replayed.machine;
+        let budget = machine.request().settings.token_budget;
+        let purse = Arc::new(Purse::new(budget, machine.tokens()));
+        let task = tokio::spawn(
+            self.clone()
+                .perform(machine, begin, sink, purse, cancel.clone()),
+        );
         Run {
             id,
             events,
@@ -151,12 +158,16 @@ impl Driver {
         machine: Machine,
         begin: (Input, Duration),
         sink: Sink,
+        purse: Arc<Purse>,
         cancel: CancellationToken,
     ) -> BoxFuture<'static, Result<Ended, RunError>> {
         Box::pin(async move {
             let (events, sub_events) = mpsc::channel(EVENT_QUEUE);
             let request = machine.request();
+            let deadline = Instant::now() + request.settings.timeout;
             let performer = Performer {
+                deadline,
+                purse,
                 places: Arc::new(Semaphore::new(request.settings.parallel_calls.max(1))),
                 parent: Arc::new(request.clone()),
                 driver: self,
@@ -174,6 +185,8 @@ struct Performer {
     driver: Driver,
     parent: Arc<RunRequest>,
     places: Arc<Semaphore>,
+    deadline: Instant,
+    purse: Arc<Purse>,
     sink: Sink,
     /// For sub-agents: the call and what happened in it.
     events: mpsc::Sender<(String, EventKind)>,
@@ -190,7 +203,7 @@ impl Performer {
         cancel: CancellationToken,
     ) -> Result<Ended, RunError> {
         let started = Instant::now();
-        let deadline = tokio::time::Instant::from_std(started + self.parent.settings.timeout);
+        let deadline = tokio::time::Instant::from_std(self.deadline);
         // Unbounded in count, bounded in bytes: the client caps the size of a reply.
         let (deltas, mut written) = mpsc::unbounded_channel();
         let elapsed = || before + started.elapsed();
@@ -231,6 +244,7 @@ impl Performer {
         deltas: &mpsc::UnboundedSender<crate::model::Delta>,
     ) -> Result<Option<Ended>, RunError> {
         for kind in effects.events {
+            self.purse.note(&kind);
             if let EventKind::Done {
                 reason,
                 output,
@@ -250,6 +264,10 @@ impl Performer {
         }
         for action in effects.actions {
             match action {
+                Action::Ask(_) if self.parent.depth > 0 && self.purse.is_empty() => {
+                    self.work
+                        .push(Box::pin(std::future::ready(Input::OutOfTokens)));
+                }
                 Action::Ask(request) => {
                     let (model, deltas) = (self.driver.model.clone(), deltas.clone());
                     self.work.push(Box::pin(async move {
@@ -286,6 +304,7 @@ impl Performer {
     fn call(&self, work: Work) -> BoxFuture<'static, Input> {
         let (driver, places) = (self.driver.clone(), self.places.clone());
         let (parent, events) = (self.parent.clone(), self.events.clone());
+        let (deadline, purse) = (self.deadline, self.purse.clone());
         Box::pin(async move {
             let _place = places.acquire_owned().await;
             let id = work.call.id.clone();
@@ -299,7 +318,11 @@ impl Performer {
                     )),
                 },
                 Runner::Request(_) | Runner::CleanRoom | Runner::Advisor | Runner::Model => {
-                    sub_agent::run(driver, &work, &parent, events).await
+                    let left = Left {
+                        time: deadline.saturating_duration_since(Instant::now()),
+                        purse,
+                    };
+                    sub_agent::run(driver, &work, &parent, left, events).await
                 }
             };
             Input::Called { id, result }

@@ -215,6 +215,7 @@ impl Machine {
             return Ok(());
         }
         let annotations = bound.tool.annotations;
+        let waits = bound.waits(&self.request.settings.approval);
         let arguments = self
             .context
             .data
@@ -222,12 +223,7 @@ impl Machine {
         let arguments =
             arguments.map_err(|error| ToolFailure::correctable("reference", error.to_string()))?;
         self.gate.check(&call.tool, &arguments)?;
-        if self
-            .request
-            .settings
-            .approval
-            .apply_to(&call.tool, annotations)
-        {
+        if waits {
             let pending = Pending::new(call, arguments, annotations);
             if let Some(open) = self.step.open.get_mut(index) {
                 open.pending = Some(pending.clone());
@@ -302,6 +298,7 @@ impl Machine {
                 .settings
                 .token_budget
                 .map(|budget| budget.saturating_sub(self.tokens)),
+            steps_left: self.request.settings.max_steps.saturating_sub(self.steps),
         })
     }
 
@@ -694,6 +691,8 @@ fn pick(target: Option<&Target>, picked: Option<&str>) -> Result<Option<Path>, S
         .parse()
         .map_err(|error| format!("the tool chose no place: {error}"))?;
     match target {
+        // Only a call says where data goes; what a tool writes elsewhere nobody asked for.
+        None => Ok(None),
         Some(target) if !target.paths().contains(&path) => Err(format!(
             "the tool chose {path}, which is none of the places that the call allows: {}",
             list(target.paths())
