@@ -141,11 +141,10 @@ impl Driver {
     /// Everything that can be wrong about a request is found here.
     pub(super) async fn machine(&self, request: RunRequest) -> Result<Machine, RunError> {
         let context = Context::new(request.context.clone())?;
-        // A sub-agent has the tools that its own context defines, and no others.
-        let offered = if request.depth == 0 {
-            self.toolbox.tools()
-        } else {
+        let offered = if request.own_tools_only {
             Vec::new()
+        } else {
+            self.toolbox.tools()
         };
         let (tools, warnings) =
             bind::bind(&context, offered, self.toolbox.as_ref(), &self.activities).await?;

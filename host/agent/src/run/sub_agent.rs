@@ -150,6 +150,7 @@ fn request(
         settings,
         plan: None,
         depth,
+        own_tools_only: true,
     })
 }
 
