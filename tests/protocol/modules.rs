@@ -46,7 +46,10 @@ fn refused(host: &Host, context: &Value, options: &[&str], words: &[&str]) -> Fi
     let done = run.finished;
     assert_eq!(done.code, Some(1), "{context}: {done:?}");
     for word in words {
-        assert!(done.stderr.contains(word), "{word:?} for {context}: {done:?}");
+        assert!(
+            done.stderr.contains(word),
+            "{word:?} for {context}: {done:?}"
+        );
     }
     assert!(endpoint.requests().is_empty(), "something was asked");
     done
@@ -64,18 +67,40 @@ fn every_form_names_its_component() {
     let two = || json!({"expression": "1 + 1"});
     let forms = [
         ("by_name", "calculator", two(), json!({"value": "2"})),
-        ("as_called", "calculator.evaluate", two(), json!({"value": "2"})),
-        ("by_file", "./calculator/calculator.wasm", two(), json!({"value": "2"})),
-        ("one_tool", "text#reverse", json!({"text": "ab"}), json!({"text": "ba"})),
+        (
+            "as_called",
+            "calculator.evaluate",
+            two(),
+            json!({"value": "2"}),
+        ),
+        (
+            "by_file",
+            "./calculator/calculator.wasm",
+            two(),
+            json!({"value": "2"}),
+        ),
+        (
+            "one_tool",
+            "text#reverse",
+            json!({"text": "ab"}),
+            json!({"text": "ba"}),
+        ),
         ("newest", "tally", json!({}), json!(20)),
         ("major", "tally@1", json!({}), json!(12)),
         ("minor", "tally@1.1", json!({}), json!(11)),
         ("exact", "tally@2.0.0#say", json!({}), json!(20)),
         ("a_version_s_file", "./tally@1.1.wasm", json!({}), json!(11)),
         ("deep", "./further/down/deep.wasm", json!({}), json!(7)),
-        ("deep_tool", "./further/down/deep.wasm#say", json!({}), json!(7)),
+        (
+            "deep_tool",
+            "./further/down/deep.wasm#say",
+            json!({}),
+            json!(7),
+        ),
     ];
-    let made = forms.iter().map(|(name, _, arguments, _)| (*name, arguments.clone()));
+    let made = forms
+        .iter()
+        .map(|(name, _, arguments, _)| (*name, arguments.clone()));
     let made: Vec<_> = made.collect();
     let (first, rest) = made.split_at(6);
     let endpoint = Endpoint::start(Scenario::new([
@@ -84,7 +109,13 @@ fn every_form_names_its_component() {
         answers("done"),
     ]));
     let tools = forms.iter().map(|(name, module, ..)| (*name, *module));
-    let run = run(&host, &endpoint, &json!([delegating(tools)]), &[]);
+    // A second version of a name that is known waits for a person otherwise.
+    let run = run(
+        &host,
+        &endpoint,
+        &json!([delegating(tools)]),
+        &["--trust-all"],
+    );
     assert_eq!(run.output(), "done");
     for (name, module, _, expect) in &forms {
         let results = run.results(name);
@@ -109,17 +140,26 @@ fn what_names_nothing_is_an_error_before_anything_is_asked() {
         .write("requests/tally.json", json!({"context": []}).to_string())
         .write("requests/bad.json", r#"{"context": [{"type": "nothing"}]}"#);
     let modules = host.path().join("modules");
-    std::os::unix::fs::symlink(elsewhere.path().join("outside.wasm"), modules.join("link.wasm"))
-        .unwrap();
+    std::os::unix::fs::symlink(
+        elsewhere.path().join("outside.wasm"),
+        modules.join("link.wasm"),
+    )
+    .unwrap();
     std::os::unix::fs::symlink(elsewhere.path(), modules.join("far")).unwrap();
     for (module, words) in [
-        ("nowhere", &["\"nowhere\"; there are tally@1.2.0, text, bad, greet, tally"][..]),
+        (
+            "nowhere",
+            &["\"nowhere\"; there are tally, text, bad, greet, tally"][..],
+        ),
         ("text", &["names no one tool", "text#count", "text#reverse"]),
         ("text#shout", &["names no one tool", "text#reverse"]),
         ("tally@3", &["no version \"3\"", "there are 1.2.0"]),
         ("tally", &["./tally.json", "tally#TOOL"]),
         ("./none.wasm", &["modules (modules.roots)"]),
-        ("./broken.wasm", &["./broken.wasm: it is not a WebAssembly component"]),
+        (
+            "./broken.wasm",
+            &["./broken.wasm: it is not a WebAssembly component"],
+        ),
         ("./../outside.wasm", &["outside of the filesystem"]),
         ("./link.wasm", &["outside of the filesystem"]),
         ("./far/outside.wasm", &["outside of the filesystem"]),
@@ -130,25 +170,43 @@ fn what_names_nothing_is_an_error_before_anything_is_asked() {
         ("./../context.json", &["no Request"]),
         ("bad", &["bad.json: ", "message 1"]),
         ("oci://nothing", &["it names no repository"]),
-        ("oci://127.0.0.1:9/tally:1", &["cannot be fetched", "cannot be reached"]),
+        (
+            "oci://127.0.0.1:9/tally:1",
+            &["cannot be fetched", "cannot be reached"],
+        ),
     ] {
         let done = refused(&host, &json!([delegating([("it", module)])]), &[], words);
-        assert!(done.stderr.contains("the tool \"it\" cannot be run"), "{done:?}");
+        assert!(
+            done.stderr.contains("the tool \"it\" cannot be run"),
+            "{done:?}"
+        );
     }
-    let context = json!([delegating([("it", "text#reverse")])]);
-    refused(&host, &context, &["--tools", "tally"], &["--tools"]);
+    let context = json!([delegating([("it", "./text/text.wasm#reverse")])]);
+    refused(
+        &host,
+        &context,
+        &["--tools", "tally"],
+        &["text.reverse is not among", "--tools"],
+    );
 }
 
 #[test]
 fn paths_lie_under_the_configured_roots() {
     let host = Host::new();
-    host.write("toolhold.toml", "[modules]\nroots = [\"first\", \"second\"]\n")
-        .write("modules/own.wasm", number(1))
-        .write("first/both.wasm", number(2))
-        .write("second/both.wasm", number(3))
-        .write("second/only.wasm", number(4));
+    host.write(
+        "toolhold.toml",
+        "[modules]\nroots = [\"first\", \"second\"]\n",
+    )
+    .write("modules/own.wasm", number(1))
+    .write("first/both.wasm", number(2))
+    .write("second/both.wasm", number(3))
+    .write("second/only.wasm", number(4));
     let endpoint = Endpoint::start(Scenario::new([
-        calls([("both", json!({})), ("only", json!({})), ("own.say", json!({}))]),
+        calls([
+            ("both", json!({})),
+            ("only", json!({})),
+            ("own.say", json!({})),
+        ]),
         answers("done"),
     ]));
     let tools = delegating([("both", "./both.wasm"), ("only", "./only.wasm")]);
@@ -158,7 +216,12 @@ fn paths_lie_under_the_configured_roots() {
     assert_eq!(run.result("only"), &json!(4));
     assert_eq!(run.result("own.say"), &json!(1));
     let context = json!([delegating([("it", "./own.wasm")])]);
-    refused(&host, &context, &[], &["under first, second (modules.roots)"]);
+    refused(
+        &host,
+        &context,
+        &[],
+        &["under first, second (modules.roots)"],
+    );
 }
 
 /// A path is another way to the module of that name, and to nothing else.
@@ -166,25 +229,39 @@ fn paths_lie_under_the_configured_roots() {
 fn a_component_by_path_stands_under_the_rules_of_its_name() {
     let host = Host::new();
     let spins = component(toolhold_hostile::components::COMPUTE);
-    host.write("modules/sub/spinner.wasm", &spins)
-        .write("toolhold.toml", "[modules]\napproval = \"always\"\n[module.spinner.limits]\nfuel = 5_000_000\n");
+    host.write("modules/sub/spinner.wasm", &spins).write(
+        "toolhold.toml",
+        "[modules]\napproval = \"always\"\n[module.spinner.limits]\nfuel = 5_000_000\n",
+    );
     let context = json!([delegating([("spin", "./sub/spinner.wasm#spin")])]);
     let remedy = "toolhold modules approve ./sub/spinner.wasm";
     refused(&host, &context, &[], &["disabled", remedy]);
     let approved = host.run(&["modules", "approve", "./sub/spinner.wasm", "--yes"]);
     assert_eq!(approved.code, Some(0), "{approved:?}");
-    let endpoint = Endpoint::start(Scenario::new([calls([("spin", json!({}))]), answers("done")]));
+    let endpoint = Endpoint::start(Scenario::new([
+        calls([("spin", json!({}))]),
+        answers("done"),
+    ]));
     let run = run(&host, &endpoint, &context, &[]);
     let failure = run.failure("spin");
     assert_eq!(failure["kind"], "fuel", "{failure}");
-    assert!(failure["message"].as_str().unwrap().contains("5000000"), "{failure}");
+    assert!(
+        failure["message"].as_str().unwrap().contains("5000000"),
+        "{failure}"
+    );
 
     // Another file that has the name is another module, which nobody approved.
     host.write("modules/sub/spinner.wasm", number(1));
-    refused(&host, &context, &[], &["names no one tool"].map(|_| "disabled"));
+    refused(&host, &context, &[], &["disabled"]);
     // A name that is taken stays with who has it.
-    host.write("toolhold.toml", "").write("modules/spinner.wasm", &spins);
-    refused(&host, &context, &[], &["already taken by modules/spinner.wasm"]);
+    host.write("toolhold.toml", "")
+        .write("modules/spinner.wasm", &spins);
+    refused(
+        &host,
+        &context,
+        &[],
+        &["already taken by modules/spinner.wasm"],
+    );
 }
 
 #[test]
@@ -192,14 +269,29 @@ fn a_rule_of_approval_holds_whatever_the_tool_is_called() {
     let host = Host::new();
     host.ship("calculator")
         .write("toolhold.toml", "[approval]\nalways = [\"calculator\"]\n");
-    let context = json!([delegating([("sum", "calculator"), ("by_file", "./calculator/calculator.wasm")])]);
+    let context = json!([delegating([
+        ("sum", "calculator"),
+        ("by_file", "./calculator/calculator.wasm")
+    ])]);
     let two = || json!({"expression": "1+1"});
     let endpoint = Endpoint::start(Scenario::new([calls([("sum", two()), ("by_file", two())])]));
     let url = endpoint.base_url();
     host.write("context.json", context.to_string());
-    let options = ["--base-url", &url, "--model", "m", "--timeout", "3", "--json"];
+    let options = [
+        "--base-url",
+        &url,
+        "--model",
+        "m",
+        "--timeout",
+        "3",
+        "--json",
+    ];
     let done = host.run(&[&["run", "t", "--context", "context.json"], &options[..]].concat());
-    let events: Vec<Value> = done.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let events: Vec<Value> = done
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     let count = |kind: &str| events.iter().filter(|event| event["event"] == kind).count();
     assert_eq!((count("approval"), count("tool_start")), (2, 0), "{done:?}");
 }
@@ -207,14 +299,17 @@ fn a_rule_of_approval_holds_whatever_the_tool_is_called() {
 #[test]
 fn references_name_components_of_registries() {
     let (host, registry) = (Host::new(), OciRegistry::start());
-    host.write(".cache/keep", "");
+    host.write("modules/.keep", "");
     let of = |rest: &str| registry.reference(rest);
     registry.push("tools/tally", "1.0", &number(10));
     let second = registry.push("tools/tally", "2.0", &number(20));
     let fixed = registry.push("fixed", "latest", &number(3));
     registry.push("sourced", "1", &number(4));
     let sourced = of("sourced:1");
-    host.write("toolhold.toml", format!("[module.mine]\nsource = \"{sourced}\"\n"));
+    host.write(
+        "toolhold.toml",
+        format!("[module.mine]\nsource = \"{sourced}\"\n"),
+    );
     let forms = [
         ("one", of("tools/tally:1.0"), 10),
         ("two", of("tools/tally:2.0"), 20),
@@ -227,20 +322,49 @@ fn references_name_components_of_registries() {
         calls(forms.iter().map(|(name, ..)| (*name, json!({})))),
         answers("done"),
     ]));
-    let tools = delegating(forms.iter().map(|(name, reference, _)| (*name, reference.as_str())));
+    let tools = delegating(
+        forms
+            .iter()
+            .map(|(name, reference, _)| (*name, reference.as_str())),
+    );
     host.write("context.json", json!([tools]).to_string());
     let url = endpoint.base_url();
     let cache = host.path().join("cache");
     let start = |arguments: &[&str]| {
-        let mut command = host.command(&[&["run", "t", "--context", "context.json", "--model", "m", "--json", "--base-url", &url], arguments].concat());
-        finish(command.env("TOOLHOLD_PATHS__CACHE", &cache).output().unwrap())
+        let mut command = host.command(
+            &[
+                &[
+                    "run",
+                    "t",
+                    "--context",
+                    "context.json",
+                    "--model",
+                    "m",
+                    "--json",
+                    "--base-url",
+                    &url,
+                ],
+                arguments,
+            ]
+            .concat(),
+        );
+        finish(
+            command
+                .env("TOOLHOLD_PATHS__CACHE", &cache)
+                .output()
+                .unwrap(),
+        )
     };
-    let run = Transcript::read(&host, start(&[]));
+    let run = Transcript::read(&host, start(&["--trust-all"]));
     assert_eq!(run.output(), "done");
     for (name, reference, expect) in &forms {
         assert_eq!(run.result(name), &json!(expect), "{reference}");
     }
-    assert_eq!(registry.count("/blobs/"), 4, "each component is fetched once");
+    assert_eq!(
+        registry.count("/blobs/"),
+        4,
+        "each component is fetched once"
+    );
 
     // What the operator gives to a name is for the component that the operator chose.
     host.write("toolhold.toml", "[module.fixed]\nkey_value = {}\n");
@@ -250,9 +374,23 @@ fn references_name_components_of_registries() {
     // Two without a version cannot stand side by side.
     host.write("toolhold.toml", "");
     registry.push("other/fixed", "latest", &number(5));
-    let tools = delegating([("a", of("fixed:latest")), ("b", of("other/fixed:latest"))].iter().map(|(a, b)| (*a, b.as_str())));
-    refused(&host, &json!([tools]), &[], &["already taken", "[module.NAME] source = "]);
-    refused(&host, &json!([delegating([("it", of("gone:1").as_str())])]), &[], &["gone:1 cannot be fetched"]);
+    let tools = delegating(
+        [("a", of("fixed:latest")), ("b", of("other/fixed:latest"))]
+            .iter()
+            .map(|(a, b)| (*a, b.as_str())),
+    );
+    refused(
+        &host,
+        &json!([tools]),
+        &[],
+        &["already taken", "[module.NAME] source = "],
+    );
+    refused(
+        &host,
+        &json!([delegating([("it", of("gone:1").as_str())])]),
+        &[],
+        &["gone:1 cannot be fetched"],
+    );
     let offline = json!([delegating([("it", of("fixed:2").as_str())])]);
     refused(&host, &offline, &["--offline"], &["offline"]);
 }
@@ -264,14 +402,27 @@ fn a_run_sees_the_tools_that_were_there_when_it_began() {
     let outer = json!({"context": [delegating([("inner", "late")]), {"role": "user", "content": "Go on."}]});
     host.write("modules/early.wasm", number(1))
         .write("requests/outer.json", outer.to_string())
-        .write("context.json", json!([delegating([("outer", "outer")])]).to_string());
+        .write(
+            "context.json",
+            json!([delegating([("outer", "outer")])]).to_string(),
+        );
     let endpoint = Endpoint::start(Scenario::new([
         calls([("late.say", json!({})), ("outer", json!({}))]).delayed_ms(1_500, 0),
         answers("done"),
     ]));
     let url = endpoint.base_url();
     let child = host
-        .command(&["run", "t", "--context", "context.json", "--base-url", &url, "--model", "m", "--json"])
+        .command(&[
+            "run",
+            "t",
+            "--context",
+            "context.json",
+            "--base-url",
+            &url,
+            "--model",
+            "m",
+            "--json",
+        ])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -291,7 +442,8 @@ fn a_module_receives_its_arguments_and_what_its_scopes_name() {
     let host = Host::new();
     host.write("modules/witness.wasm", witness());
     let tell = |scopes: Value| {
-        let mut properties = json!({"_module": {"const": "witness#tell"}, "n": {"type": "integer"}});
+        let mut properties =
+            json!({"_module": {"const": "witness#tell"}, "n": {"type": "integer"}});
         if !scopes.is_null() {
             properties["_scopes"] = scopes;
         }
@@ -313,7 +465,9 @@ fn a_module_receives_its_arguments_and_what_its_scopes_name() {
     let one = json!({"_instance": "one"});
     let with = |more: Value| {
         let mut call = one.clone();
-        call.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        call.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         call
     };
     let endpoint = Endpoint::start(Scenario::new([
@@ -329,7 +483,11 @@ fn a_module_receives_its_arguments_and_what_its_scopes_name() {
     assert_eq!(run.output(), "done");
     for (tool, arguments, seen) in [
         ("blind", json!({"n": 3}), json!([])),
-        ("given", json!({}), json!([["user.name", "Ada"], ["greeting", "hello"]])),
+        (
+            "given",
+            json!({}),
+            json!([["user.name", "Ada"], ["greeting", "hello"]]),
+        ),
         ("asks", json!({}), json!([["user.name", "Ada"]])),
     ] {
         // One call in the life of each instance.
@@ -337,7 +495,10 @@ fn a_module_receives_its_arguments_and_what_its_scopes_name() {
         assert_eq!(run.result(tool), &expect, "{tool}");
     }
     let failure = run.failure("asks_too_much");
-    assert_eq!((&failure["kind"], &failure["class"]), (&json!("scope"), &json!("correctable")));
+    assert_eq!(
+        (&failure["kind"], &failure["class"]),
+        (&json!("scope"), &json!("correctable"))
+    );
 }
 
 #[test]
@@ -345,37 +506,54 @@ fn a_module_returns_a_value_a_message_or_a_typed_error() {
     let host = Host::new();
     host.write("modules/witness.wasm", witness());
     let answer = |path: &str| json!({"type": "object", "properties": {"_module": {"const": "witness#answer"}, "_outputPath": {"const": path}}});
-    let mut tools = json!({"free": {"type": "object", "properties": {"_module": {"const": "witness#answer"}}}});
+    let mut tools =
+        json!({"free": {"type": "object", "properties": {"_module": {"const": "witness#answer"}}}});
     for name in ["value", "second", "elsewhere", "retryable", "fatal"] {
         let place = format!("†state.{name}.a || †state.{name}.b");
         tools[name] = answer(&place);
     }
-    let context = json!([{"type": "state", "state": {"safe": true}}, {"type": "tool", "tool": tools}]);
+    let context =
+        json!([{"type": "state", "state": {"safe": true}}, {"type": "tool", "tool": tools}]);
     let endpoint = Endpoint::start(Scenario::new([
         calls([
             ("value", json!({"value": 1})),
-            ("second", json!({"value": 2, "path": "†state.second.b"})),
-            ("elsewhere", json!({"value": 3, "path": "†state.safe"})),
+            ("second", json!({"value": 2, "path": "††state.second.b"})),
+            ("elsewhere", json!({"value": 3, "path": "††state.safe"})),
             ("retryable", json!({"class": "retryable"})),
             ("fatal", json!({"class": "fatal"})),
-            ("free", json!({"value": 6, "path": "†state.safe"})),
+            ("free", json!({"value": 6, "path": "††state.safe"})),
         ]),
         answers("done"),
     ]));
     let run = run(&host, &endpoint, &context, &[]);
     assert_eq!(run.output(), "done");
     let written = |tool: &str| run.results(tool)[0]["written"].clone();
-    assert_eq!((run.result("value"), written("value")), (&json!(1), json!(["†state.value.a"])));
-    assert_eq!((run.result("second"), written("second")), (&json!(2), json!(["†state.second.b"])));
+    assert_eq!(
+        (run.result("value"), written("value")),
+        (&json!(1), json!(["†state.value.a"]))
+    );
+    assert_eq!(
+        (run.result("second"), written("second")),
+        (&json!(2), json!(["†state.second.b"]))
+    );
     let failure = run.failure("elsewhere");
     assert_eq!(failure["kind"], "output_path", "{failure}");
-    assert!(failure["message"].as_str().unwrap().contains("†state.elsewhere.a"), "{failure}");
+    assert!(
+        failure["message"]
+            .as_str()
+            .unwrap()
+            .contains("†state.elsewhere.a"),
+        "{failure}"
+    );
     for class in ["retryable", "fatal"] {
         assert_eq!(run.failure(class)["class"], class);
         assert_eq!(written(class), json!([format!("†state.{class}.b")]));
     }
     // Without a place of the call's there is none to pick.
-    assert_eq!((run.result("free"), written("free")), (&json!(6), Value::Null));
+    assert_eq!(
+        (run.result("free"), written("free")),
+        (&json!(6), Value::Null)
+    );
     let shown = told(&endpoint, 1);
     assert!(shown.contains("\"safe\":true"), "{shown}");
 }
@@ -386,7 +564,8 @@ fn a_module_is_never_called_with_what_its_own_schema_refuses() {
     let host = Host::new();
     host.ship("calculator");
     let properties = json!({"_module": {"const": "calculator"}, "sum": {"type": "string"}});
-    let context = json!([{"type": "tool", "tool": {"add": {"type": "object", "properties": properties}}}]);
+    let context =
+        json!([{"type": "tool", "tool": {"add": {"type": "object", "properties": properties}}}]);
     let endpoint = Endpoint::start(Scenario::new([
         calls([("add", json!({"sum": "1+1"}))]),
         answers("done"),
@@ -394,5 +573,11 @@ fn a_module_is_never_called_with_what_its_own_schema_refuses() {
     let run = run(&host, &endpoint, &context, &[]);
     let failure = run.failure("add");
     assert_eq!(failure["kind"], "arguments", "{failure}");
-    assert!(failure["message"].as_str().unwrap().contains("\"expression\" is a required property"), "{failure}");
+    assert!(
+        failure["message"]
+            .as_str()
+            .unwrap()
+            .contains("\"expression\" is a required property"),
+        "{failure}"
+    );
 }

@@ -120,7 +120,9 @@ pub fn answers(output: impl Into<Value>) -> Reply {
 /// If there was none.
 pub fn told(endpoint: &Endpoint, n: usize) -> String {
     let requests = endpoint.requests();
-    let request = requests.get(n).unwrap_or_else(|| panic!("{n} of {requests:?}"));
+    let request = requests
+        .get(n)
+        .unwrap_or_else(|| panic!("{n} of {requests:?}"));
     let messages = request["messages"].as_array().into_iter().flatten();
     let texts = messages.filter_map(|message| message["content"].as_str());
     texts.collect::<Vec<_>>().join("\n\n")

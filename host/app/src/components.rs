@@ -94,7 +94,10 @@ impl Components {
                 Err(error) => return Err(format!("{name}: {error}")),
             }
         }
-        let roots: Vec<_> = roots.iter().map(|root| root.display().to_string()).collect();
+        let roots: Vec<_> = roots
+            .iter()
+            .map(|root| root.display().to_string())
+            .collect();
         Err(format!(
             "{name}: {}; components are looked for under {} (modules.roots)",
             absent.unwrap_or_default(),
@@ -155,8 +158,13 @@ impl Components {
         let failures = self.registry.failures();
         let why = failures.iter().find(|failed| failed.name == name);
         Err(match why {
-            Some(failed) => format!("the source of [module.{name}] was not loaded: {}", failed.error),
-            None => format!("it is the source of [module.{name}], which is not among the tools of this run (--tools)"),
+            Some(failed) => format!(
+                "the source of [module.{name}] was not loaded: {}",
+                failed.error
+            ),
+            None => format!(
+                "it is the source of [module.{name}], which is not among the tools of this run (--tools)"
+            ),
         })
     }
 

@@ -48,9 +48,11 @@ impl Requests {
     /// Names that can be called, in order: `name`, or `./folder/name.json` for one further down.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         // Given back as they are kept, so that nothing needs to be made for it.
-        self.files
-            .keys()
-            .map(|path| path.strip_suffix(".json").filter(|name| !name.contains('/')).unwrap_or(path))
+        self.files.keys().map(|path| {
+            path.strip_suffix(".json")
+                .filter(|name| !name.contains('/'))
+                .unwrap_or(path)
+        })
     }
 
     /// Every Request, or why it is none, by its path.
@@ -104,7 +106,9 @@ impl Requests {
                 });
                 self.files.insert(path, text);
             } else if depth < MAX_DEPTH
-                && folder.symlink_metadata(name).is_ok_and(|entry| entry.is_dir())
+                && folder
+                    .symlink_metadata(name)
+                    .is_ok_and(|entry| entry.is_dir())
                 && let Ok(inner) = folder.open_dir(name)
             {
                 self.read(&inner, &format!("{path}/"), depth + 1, room);
@@ -122,7 +126,10 @@ fn text(folder: &Dir, name: &str, room: &mut u64) -> io::Result<String> {
     }
     let most = MAX_BYTES.min(*room);
     let mut text = String::new();
-    let read = folder.open(name)?.take(most + 1).read_to_string(&mut text)?;
+    let read = folder
+        .open(name)?
+        .take(most + 1)
+        .read_to_string(&mut text)?;
     if read as u64 > most {
         return Err(io::Error::other(format!(
             "it has more than {most} bytes; data belongs into a Request's input"
@@ -176,7 +183,15 @@ mod tests {
             assert!(requests.find(name).unwrap().is_ok(), "{name}");
         }
         for name in [
-            "later", "sub/inner.txt", "inner", "notes", "../good", "./../good.json", "./far/secret.json", "/good", "",
+            "later",
+            "sub/inner.txt",
+            "inner",
+            "notes",
+            "../good",
+            "./../good.json",
+            "./far/secret.json",
+            "/good",
+            "",
         ] {
             assert!(requests.find(name).is_none(), "{name}");
         }
@@ -189,7 +204,10 @@ mod tests {
             assert!(error.contains(expect), "{name}: {error}");
         }
         let names: Vec<_> = requests.names().collect();
-        assert_eq!(names, ["broken", "good", "huge", "link", "out", "sub/inner.json"]);
+        assert_eq!(
+            names,
+            ["broken", "good", "huge", "link", "out", "sub/inner.json"]
+        );
         assert!(requests.nothing("x").contains("broken, good"));
     }
 }

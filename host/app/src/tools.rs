@@ -93,7 +93,9 @@ impl SandboxTools {
         }
         let own = |spec: &ToolSpec| spec.name.rsplit_once('.').map(|(_, tool)| tool.to_owned());
         let spec = match (wanted, module.tools.as_slice()) {
-            (Some(wanted), tools) => tools.iter().find(|spec| own(spec).as_deref() == Some(wanted)),
+            (Some(wanted), tools) => tools
+                .iter()
+                .find(|spec| own(spec).as_deref() == Some(wanted)),
             (None, [only]) => Some(only),
             (None, _) => None,
         };
@@ -117,7 +119,11 @@ impl SandboxTools {
         }
         // By its version, so that a newer one beside it is not called instead.
         let name = match &module.version {
-            Some(version) => format!("{}@{version}.{}", module.name, own(spec).unwrap_or_default()),
+            Some(version) => format!(
+                "{}@{version}.{}",
+                module.name,
+                own(spec).unwrap_or_default()
+            ),
             None => spec.name.clone(),
         };
         let validator = Validator::new(&spec.input_schema)
@@ -126,22 +132,21 @@ impl SandboxTools {
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(name.clone(), Arc::new(validator));
-        Ok(Some(Tool {
-            name,
-            ..tool(spec)
-        }))
+        Ok(Some(Tool { name, ..tool(spec) }))
     }
 
     fn nothing(&self, name: &str) -> String {
         let modules = self.components.registry().modules();
         let mut known: Vec<String> = modules
             .iter()
-            .map(|module| match &module.version {
-                Some(version) => format!("{}@{version}", module.name),
-                None => module.name.clone(),
+            .map(|module| {
+                let namesakes = modules.iter().filter(|other| other.name == module.name);
+                match &module.version {
+                    Some(version) if namesakes.count() > 1 => format!("{}@{version}", module.name),
+                    _ => module.name.clone(),
+                }
             })
             .collect();
-        known.dedup();
         known.extend(self.requests.names().map(str::to_owned));
         match known.as_slice() {
             [] => format!(
@@ -353,13 +358,26 @@ mod tests {
     #[test]
     fn a_message_picks_its_place() {
         for (message, path) in [
-            (json!({"type": "data", "data": 1, "_outputPath": "†state.a"}), Some("†state.a")),
-            (json!({"data": 1, "_call": {"_outputPath": "†state.b"}}), Some("†state.b")),
-            (json!({"type": "data", "kind": "report", "data": 1}), Some("†report")),
+            (
+                json!({"type": "data", "data": 1, "_outputPath": "†state.a"}),
+                Some("†state.a"),
+            ),
+            (
+                json!({"data": 1, "_call": {"_outputPath": "†state.b"}}),
+                Some("†state.b"),
+            ),
+            (
+                json!({"type": "data", "kind": "report", "data": 1}),
+                Some("†report"),
+            ),
             (json!({"type": "data", "data": 1}), None),
         ] {
             let output = message_of(message.clone()).unwrap();
-            assert_eq!((output.value, output.output_path.as_deref()), (json!(1), path), "{message}");
+            assert_eq!(
+                (output.value, output.output_path.as_deref()),
+                (json!(1), path),
+                "{message}"
+            );
         }
         for (message, expect) in [
             (json!({"type": "state", "data": 1}), "not \"data\""),
@@ -369,7 +387,11 @@ mod tests {
         ] {
             let failure = message_of(message.clone()).unwrap_err();
             assert_eq!(failure.kind, "message");
-            assert!(failure.message.contains(expect), "{message}: {}", failure.message);
+            assert!(
+                failure.message.contains(expect),
+                "{message}: {}",
+                failure.message
+            );
         }
     }
 }

@@ -89,9 +89,7 @@ pub(crate) fn at(root: &Path, file: &Path) -> Result<Candidate, LoadError> {
     let failed = |source| LoadError::Read { source };
     let name = file.file_name().and_then(|name| name.to_str());
     let Some((name, stem)) = name.and_then(|name| Some((name, name.strip_suffix(".wasm")?))) else {
-        return Err(failed(io::Error::other(
-            "a component's file ends in .wasm",
-        )));
+        return Err(failed(io::Error::other("a component's file ends in .wasm")));
     };
     let mut folder = Dir::open_ambient_dir(root, ambient_authority()).map_err(failed)?;
     let parent = file.parent().filter(|parent| parent.file_name().is_some());

@@ -15,9 +15,7 @@ use uuid::Uuid;
 /// When a tool's calls wait.
 ///
 /// In the order of strictness.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum When {
     #[default]

@@ -159,10 +159,7 @@ pub async fn request(config: &Config, args: RequestArgs) -> Result<Exit> {
     } else {
         match requests.find(&args.request) {
             Some(found) => found.map_err(|reason| anyhow!(reason))?,
-            None => bail!(
-                "{}; nor is it a file",
-                requests.nothing(&args.request)
-            ),
+            None => bail!("{}; nor is it a file", requests.nothing(&args.request)),
         }
     };
     let mut request = RunRequest::new("");
@@ -233,7 +230,8 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
         );
     }
     let timeout = replayed.machine.request().settings.timeout;
-    let driver = driver(config, &args.options, timeout).await?;
+    let own_tools_only = replayed.machine.request().own_tools_only;
+    let driver = driver(config, &args.options, timeout, own_tools_only).await?;
     // What was loaded because a tool named it, by path or by reference, is loaded again.
     for bound in replayed.machine.tools() {
         if let (Execution::Module(name), Runner::Module(_)) = (&bound.tool.execution, &bound.runner)
@@ -260,7 +258,8 @@ async fn start(
     let most = &mut request.settings.max_steps;
     *most = max_steps.unwrap_or(*most).min(*most);
     request.settings.dry_run = options.dry_run;
-    let driver = driver(config, &options, request.settings.timeout).await?;
+    let timeout = request.settings.timeout;
+    let driver = driver(config, &options, timeout, request.own_tools_only).await?;
     let journal = FileJournal::create(&config.state_folder(), request.id)
         .await
         .context("the run's journal cannot be made")?;
@@ -274,8 +273,19 @@ async fn start(
 }
 
 /// A model, the modules and whoever approves.
-async fn driver(config: &Config, options: &Options, timeout: Duration) -> Result<Driver> {
-    let toolbox = toolbox(config, options.tools.as_deref()).await?;
+async fn driver(
+    config: &Config,
+    options: &Options,
+    timeout: Duration,
+    own_tools_only: bool,
+) -> Result<Driver> {
+    let has_modules = config.modules_folder().exists() || config.sources().next().is_some();
+    let toolbox = if own_tools_only && !has_modules {
+        let requests = Requests::new(config.requests_folder());
+        SandboxTools::new(host::registry(config)?, requests, None).with_config(config)
+    } else {
+        toolbox(config, options.tools.as_deref()).await?
+    };
     let endpoint = config.selected();
     let mut transport: Arc<dyn Transport> = host::transport(endpoint)?;
     if let Some(path) = &options.record {
@@ -305,8 +315,8 @@ pub async fn toolbox(config: &Config, allowed: Option<&[String]>) -> Result<Sand
     .await?;
     warn_of_failures(&registry);
     let requests = Requests::new(config.requests_folder());
-    let toolbox = SandboxTools::new(registry, requests, allowed.map(<[String]>::to_vec))
-        .with_config(config);
+    let toolbox =
+        SandboxTools::new(registry, requests, allowed.map(<[String]>::to_vec)).with_config(config);
     if let [first, ..] = toolbox.unknown().as_slice() {
         bail!("--tools {first}: there is no such tool or module; see `toolhold modules list`");
     }

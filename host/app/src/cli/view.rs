@@ -38,9 +38,8 @@ impl View {
             } => {
                 let contract = request.settings.contract.name();
                 let schema = request.output_schema.as_ref();
-                self.is_typed = schema.is_some_and(|schema| {
-                    schema.get("type").is_none_or(|ty| ty != "string")
-                });
+                self.is_typed =
+                    schema.is_some_and(|schema| schema.get("type").is_none_or(|ty| ty != "string"));
                 self.line(&dim(&plain(&format!(
                     "{model} ({contract} contract), {} tools",
                     tools.len()

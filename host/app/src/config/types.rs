@@ -239,9 +239,9 @@ impl Config {
 
     /// Whether the operator decided anything about modules of this name, other than their source.
     pub fn grants(&self, name: &str) -> bool {
-        self.module.get(name).is_some_and(|table| {
-            !matches!(table.grant(), Ok(grant) if grant.is_empty())
-        })
+        self.module
+            .get(name)
+            .is_some_and(|table| !matches!(table.grant(), Ok(grant) if grant.is_empty()))
     }
 
     pub fn settings(&self) -> Settings {
