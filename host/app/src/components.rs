@@ -44,7 +44,7 @@ impl Components {
         if name.starts_with("oci://") {
             return self.by_reference(name).await.map(Some);
         }
-        if name.ends_with(".wasm") || name.contains(['/', '\\']) {
+        if ends_in(name, "wasm") || name.contains(['/', '\\']) {
             return self.by_path(name).await.map(Some);
         }
         if let Some(module) = self.registry.module(name) {
@@ -75,10 +75,7 @@ impl Components {
 
     async fn by_path(&self, name: &str) -> Result<Arc<Module>, String> {
         let roots = self.config().map(Config::module_roots)?;
-        let Some(path) = name
-            .strip_prefix("./")
-            .filter(|path| path.ends_with(".wasm"))
-        else {
+        let Some(path) = name.strip_prefix("./").filter(|path| ends_in(path, "wasm")) else {
             return Err(format!(
                 "{name:?} names no file; write ./path/to/file.wasm for a component, ./path/to/file.json for a Request"
             ));
@@ -191,6 +188,12 @@ impl Components {
         let config = self.config.as_ref();
         config.ok_or_else(|| "modules are known by name alone here".into())
     }
+}
+
+/// Whether a path names a file of this ending, as components and Requests have one.
+pub fn ends_in(path: &str, ending: &str) -> bool {
+    let own = Path::new(path).extension();
+    own.is_some_and(|own| own == ending)
 }
 
 /// `1.2.0`, or what stands for none.

@@ -2,6 +2,7 @@
 //!
 //! It is read once, as a whole: a run sees the Requests that were there when it began.
 
+use crate::components::ends_in;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use serde_json::Value;
@@ -100,7 +101,7 @@ impl Requests {
             if self.files.len() >= MAX_FILES {
                 return;
             }
-            if name.ends_with(".json") {
+            if ends_in(name, "json") {
                 let text = text(folder, name, room).map_err(|error| {
                     format!("{path} in the requests folder cannot be read: {error}")
                 });

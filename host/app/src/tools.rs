@@ -1,6 +1,6 @@
 //! The bridge: the loop's [`Toolbox`] over the sandbox's [`Registry`], and the requests folder.
 
-use crate::components::Components;
+use crate::components::{Components, ends_in};
 use crate::config::Config;
 use crate::requests::Requests;
 use futures_util::future::BoxFuture;
@@ -189,7 +189,7 @@ impl Toolbox for SandboxTools {
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Module, String>> {
         Box::pin(async move {
             let request = self.requests.find(name).transpose()?;
-            if name.starts_with("./") && name.ends_with(".json") {
+            if name.starts_with("./") && ends_in(name, "json") {
                 return match request {
                     Some(saved) => Ok(Module::Request(Box::new(saved))),
                     None => Err(self.requests.nothing(name)),
