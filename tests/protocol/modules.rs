@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::endpoint::{Endpoint, Scenario};
 use support::host::{Finished, Host, finish};
 use support::oci::OciRegistry;
@@ -294,6 +294,53 @@ fn a_rule_of_approval_holds_whatever_the_tool_is_called() {
         .collect();
     let count = |kind: &str| events.iter().filter(|event| event["event"] == kind).count();
     assert_eq!((count("approval"), count("tool_start")), (2, 0), "{done:?}");
+}
+
+/// The process that resumes loads again what the first one loaded because a tool named it.
+#[test]
+fn a_run_that_waits_finds_its_components_again() {
+    let host = Host::new();
+    host.write("modules/sub/deep.wasm", number(7))
+        .write("toolhold.toml", "[approval]\nalways = [\"deep\"]\n")
+        .write(
+            "context.json",
+            json!([delegating([("dig", "./sub/deep.wasm")])]).to_string(),
+        );
+    let endpoint = Endpoint::start(Scenario::new([calls([("dig", json!({}))]), answers("dug")]));
+    let url = endpoint.base_url();
+    let options = ["--base-url", &url, "--model", "m", "--json"];
+    let mut child = host
+        .command(&[&["run", "t", "--context", "context.json"], &options[..]].concat())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let started = Instant::now();
+    let call = loop {
+        let listed = host.run(&["approvals", "list"]).stdout;
+        if let Some(call) = listed
+            .split_whitespace()
+            .find(|word| word.contains("call_"))
+        {
+            break call.to_owned();
+        }
+        assert!(started.elapsed() < Duration::from_secs(20), "nothing waits");
+    };
+    // The reply is over, too, and everything is on the record.
+    assert!(endpoint.wait_until(Duration::from_secs(5), |e| e.open_streams() == 0));
+    std::thread::sleep(Duration::from_millis(500));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let approved = host.run(&["approvals", "approve", &call]);
+    assert_eq!(approved.code, Some(0), "{approved:?}");
+    let resumed = host.run(&[&["resume", "last"], &options[..]].concat());
+    assert_eq!(resumed.code, Some(0), "{resumed:?}");
+    let journal = host.run(&["show", "last", "--json"]);
+    let run = Transcript::read(&host, journal);
+    assert_eq!(
+        (run.output(), run.result("dig")),
+        (&json!("dug"), &json!(7))
+    );
 }
 
 #[test]
