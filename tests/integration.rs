@@ -23,6 +23,7 @@ mod oci;
 mod plans;
 mod protocol;
 mod real_model;
+mod requests;
 mod run;
 mod typed;
 mod typed_docs;

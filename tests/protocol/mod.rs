@@ -2,11 +2,13 @@
 
 mod approval;
 mod messages;
+mod modules;
 mod record;
 mod run_loop;
 mod scheduling;
 mod schema;
 mod scripted;
+mod sub_agents;
 mod support;
 mod tools;
 mod variables;

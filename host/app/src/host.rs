@@ -87,7 +87,7 @@ async fn load_sources(
     !wanted.is_empty()
 }
 
-async fn fetch(
+pub async fn fetch(
     fetcher: &Result<Fetcher, FetchError>,
     text: &str,
     most: u64,

@@ -8,6 +8,7 @@
 mod approver;
 mod build;
 mod cli;
+mod components;
 mod config;
 mod demo;
 mod fetch;

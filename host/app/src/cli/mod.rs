@@ -164,6 +164,8 @@ enum Command {
 enum RequestCommand {
     /// Give a saved Request to a model, with an input.
     Run(Box<run::RequestArgs>),
+    /// The saved Requests of the requests folder, and what they take.
+    List,
 }
 
 impl Command {
@@ -252,6 +254,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
     match cli.command {
         Command::Run(args) => run::run(&load(&flags)?.0, *args).await,
         Command::Request(RequestCommand::Run(args)) => run::request(&load(&flags)?.0, *args).await,
+        Command::Request(RequestCommand::List) => Ok(run::requests(&load(&flags)?.0)),
         Command::Resume(args) => run::resume(&load(&flags)?.0, *args).await,
         Command::Runs => {
             record::runs(&load(&flags)?.0);

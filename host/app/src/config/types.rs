@@ -93,6 +93,7 @@ struct RequestsTable {
 #[derive(Debug, Clone, Deserialize)]
 struct ModulesTable {
     folder: PathBuf,
+    roots: Vec<PathBuf>,
     concurrent_calls: u32,
     waiting_calls: u32,
     calls_per_minute: u32,
@@ -226,6 +227,21 @@ impl Config {
 
     pub fn modules_folder(&self) -> &Path {
         &self.modules.folder
+    }
+
+    /// Where components may be named by their path.
+    pub fn module_roots(&self) -> &[PathBuf] {
+        match self.modules.roots.as_slice() {
+            [] => std::slice::from_ref(&self.modules.folder),
+            roots => roots,
+        }
+    }
+
+    /// Whether the operator decided anything about modules of this name, other than their source.
+    pub fn grants(&self, name: &str) -> bool {
+        self.module
+            .get(name)
+            .is_some_and(|table| !matches!(table.grant(), Ok(grant) if grant.is_empty()))
     }
 
     pub fn settings(&self) -> Settings {

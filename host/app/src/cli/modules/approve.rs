@@ -1,6 +1,6 @@
 //! `toolhold modules approve` and `diff`: a person looks at what changed, and decides.
 
-use super::{inspect, load, module};
+use super::{found, inspect, load, module};
 use crate::cli::Exit;
 use crate::cli::style::{bad, bold, dim, good, plain};
 use crate::config::Config;
@@ -20,10 +20,11 @@ pub async fn approve(config: &Config, names: &[String], yes: bool) -> Result<Exi
         let waits = |module: &std::sync::Arc<Module>| !module.standing().may_run();
         registry.modules().into_iter().filter(waits).collect()
     } else {
-        names
-            .iter()
-            .map(|name| module(&registry, name))
-            .collect::<Result<Vec<_>>>()?
+        let mut wanted = Vec::new();
+        for name in names {
+            wanted.push(found(config, &registry, name).await?);
+        }
+        wanted
     };
     if wanted.is_empty() {
         println!("no module waits for approval");
