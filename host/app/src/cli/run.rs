@@ -6,6 +6,7 @@ use crate::cli::view::View;
 use crate::cli::{Exit, style};
 use crate::config::{Config, Flags};
 use crate::host;
+use crate::mcp::Servers;
 use crate::requests::{self, Requests};
 use crate::storage::{FileJournal, journal};
 use crate::tools::SandboxTools;
@@ -19,7 +20,7 @@ use std::time::Duration;
 use toolhold_agent::model::{Model, RecordingTransport, Transport};
 use toolhold_agent::protocol::Message;
 use toolhold_agent::run::replay::replay;
-use toolhold_agent::{Driver, EventKind, Run, RunRequest, StopReason};
+use toolhold_agent::{Activities, Driver, EventKind, Run, RunRequest, StopReason};
 use toolhold_sandbox::{LoadError, Registry};
 
 #[derive(Debug, Args)]
@@ -199,9 +200,11 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
         );
     }
     let timeout = replayed.machine.request().settings.timeout;
-    let driver = driver(config, &args.options, timeout).await?;
+    let (driver, servers) = driver(config, &args.options, timeout).await?;
     let run = driver.resume(replayed, Box::new(journal));
-    watch(run, args.options.json).await
+    let exit = watch(run, args.options.json).await;
+    servers.close().await;
+    exit
 }
 
 async fn start(
@@ -215,22 +218,33 @@ async fn start(
     let most = &mut request.settings.max_steps;
     *most = max_steps.unwrap_or(*most).min(*most);
     request.settings.dry_run = options.dry_run;
-    let driver = driver(config, &options, request.settings.timeout).await?;
+    let (driver, servers) = driver(config, &options, request.settings.timeout).await?;
     let journal = FileJournal::create(&config.state_folder(), request.id)
         .await
         .context("the run's journal cannot be made")?;
     let path = journal.path().to_owned();
     let run = driver.start(request, Box::new(journal)).await?;
-    let exit = watch(run, options.json).await?;
+    let exit = watch(run, options.json).await;
+    servers.close().await;
+    let exit = exit?;
     if !options.json {
         eprintln!("{}", style::dim(&format!("journal: {}", path.display())));
     }
     Ok(exit)
 }
 
-/// A model, the modules and whoever approves.
-async fn driver(config: &Config, options: &Options, timeout: Duration) -> Result<Driver> {
+/// A model, the modules, the MCP servers and whoever approves.
+async fn driver(
+    config: &Config,
+    options: &Options,
+    timeout: Duration,
+) -> Result<(Driver, Servers)> {
     let toolbox = toolbox(config, options.tools.as_deref()).await?;
+    let servers = Servers::new(config.servers(), &config.pins(), options.tools.as_deref());
+    let (toolbox, notes) = servers.offered(toolbox).await;
+    for note in notes {
+        eprintln!("{} {}", style::warn("left out:"), style::plain(&note));
+    }
     let endpoint = config.selected();
     let mut transport: Arc<dyn Transport> = host::transport(endpoint)?;
     if let Some(path) = &options.record {
@@ -239,10 +253,12 @@ async fn driver(config: &Config, options: &Options, timeout: Duration) -> Result
         transport = Arc::new(recorder);
     }
     let model: Arc<dyn Model> = Arc::new(host::model(endpoint, transport, timeout).await?);
-    Ok(Driver {
+    let driver = Driver {
         approver: Arc::new(AppApprover::new(config.state_folder(), !options.json)),
+        activities: servers.activities(Activities::default()),
         ..Driver::new(model, Arc::new(toolbox))
-    })
+    };
+    Ok((driver, servers))
 }
 
 /// The loaded modules, or those that `allowed` names.
@@ -261,7 +277,12 @@ pub async fn toolbox(config: &Config, allowed: Option<&[String]>) -> Result<Sand
     warn_of_failures(&registry);
     let requests = Requests::new(config.requests_folder());
     let toolbox = SandboxTools::new(registry, requests, allowed.map(<[String]>::to_vec));
-    if let [first, ..] = toolbox.unknown().as_slice() {
+    let servers = config.servers();
+    let is_server = |name: &str| {
+        let server = name.split('.').next();
+        servers.iter().any(|own| Some(own.name.as_str()) == server)
+    };
+    if let Some(first) = toolbox.unknown().into_iter().find(|name| !is_server(name)) {
         bail!("--tools {first}: there is no such tool or module; see `toolhold modules list`");
     }
     Ok(toolbox)
