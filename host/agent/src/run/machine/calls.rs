@@ -8,7 +8,7 @@ use crate::protocol::tool::{self, Scopes};
 use crate::protocol::turn::Answered;
 use crate::protocol::{Call, Exchange, Message, Saved, Tool, Turn};
 use crate::run::approval::{Decision, Pending, Verdict};
-use crate::run::{Bound, Runner};
+use crate::run::Runner;
 use crate::toolbox::{ToolCall, ToolFailure, ToolOutput, ToolResult, ToolUsage};
 use serde_json::{Value, json};
 use std::time::Duration;
