@@ -2,7 +2,7 @@
 //! such a tool, do the arguments fit, was this very call made before; does the result fit.
 
 use crate::error::RunError;
-use crate::guard::validate::cut;
+use crate::guard::validate::{Fault, cut};
 use crate::guard::{Repeats, Validator};
 use crate::protocol::Tool;
 use crate::toolbox::ToolFailure;
@@ -72,7 +72,12 @@ impl Gate {
     ///
     /// # Errors
     /// Which rule it breaks, in words that the model can act on.
-    pub fn check(&self, tool: &str, arguments: &Value) -> Result<(), ToolFailure> {
+    pub fn check(
+        &self,
+        tool: &str,
+        instance: Option<&str>,
+        arguments: &Value,
+    ) -> Result<(), ToolFailure> {
         if let Some(schemas) = self.schemas.get(tool)
             && let Err(reason) = schemas.arguments.check(arguments)
         {
@@ -81,7 +86,7 @@ impl Gate {
                 format!("the arguments do not fit the tool's parameters: {reason}"),
             ));
         }
-        match self.repeats.intercept(tool, arguments) {
+        match self.repeats.intercept(tool, instance, arguments) {
             None => Ok(()),
             Some(earlier) => Err(ToolFailure::correctable(
                 "repeated",
@@ -91,6 +96,14 @@ impl Gate {
                 ),
             )),
         }
+    }
+
+    /// What is wrong with the arguments of a planned call of `tool`. What the references at `open`
+    /// (JSON pointers) stand for may be anything.
+    pub fn faults(&self, tool: &str, arguments: &Value, open: &[&str]) -> Vec<Fault> {
+        self.schemas.get(tool).map_or_else(Vec::new, |schemas| {
+            schemas.arguments.faults(arguments, open)
+        })
     }
 
     /// The output of `tool`, if it is what the tool promised.
@@ -109,7 +122,7 @@ impl Gate {
 
     /// Remembers the text that the model is given for a call that ran. A refusal is not remembered:
     /// it costs nothing, and teaches.
-    pub fn ran(&mut self, tool: &str, arguments: &Value, text: &str) {
-        self.repeats.record(tool, arguments, text);
+    pub fn ran(&mut self, tool: &str, instance: Option<&str>, arguments: &Value, text: &str) {
+        self.repeats.record(tool, instance, arguments, text);
     }
 }

@@ -21,16 +21,16 @@ struct Seen {
 
 impl Repeats {
     /// The earlier result if this call was made often enough already.
-    pub fn intercept(&self, tool: &str, arguments: &Value) -> Option<&str> {
-        let seen = self.seen.get(&key(tool, arguments))?;
+    pub fn intercept(&self, tool: &str, instance: Option<&str>, arguments: &Value) -> Option<&str> {
+        let seen = self.seen.get(&key(tool, instance, arguments))?;
         (seen.times >= ALLOWED).then_some(seen.text.as_str())
     }
 
     /// Remembers the text the model was given for a call. A different result starts a new count.
-    pub fn record(&mut self, tool: &str, arguments: &Value, text: &str) {
+    pub fn record(&mut self, tool: &str, instance: Option<&str>, arguments: &Value, text: &str) {
         let seen = self
             .seen
-            .entry(key(tool, arguments))
+            .entry(key(tool, instance, arguments))
             .or_insert_with(|| Seen {
                 text: text.to_owned(),
                 times: 0,
@@ -45,11 +45,12 @@ impl Repeats {
     }
 }
 
-/// Keys sorted: `{"a":1,"b":2}` and `{"b":2,"a":1}` are the same call.
-fn key(tool: &str, arguments: &Value) -> String {
-    let mut sorted = arguments.clone();
+/// Keys sorted: `{"a":1,"b":2}` and `{"b":2,"a":1}` are the same call. Equal calls of two instances
+/// are not: neither is told what the other's came to (PROTOCOL.md, 9).
+fn key(tool: &str, instance: Option<&str>, arguments: &Value) -> String {
+    let mut sorted = serde_json::json!([tool, instance, arguments]);
     sorted.sort_all_objects();
-    format!("{tool} {sorted}")
+    sorted.to_string()
 }
 
 #[cfg(test)]
@@ -60,19 +61,36 @@ mod tests {
     #[test]
     fn the_third_identical_call_is_intercepted() {
         let mut repeats = Repeats::default();
-        repeats.record("t", &json!({"a": 1, "b": 2}), "7");
-        assert_eq!(repeats.intercept("t", &json!({"a": 1, "b": 2})), None);
-        repeats.record("t", &json!({"b": 2, "a": 1}), "7");
-        assert_eq!(repeats.intercept("t", &json!({"a": 1, "b": 2})), Some("7"));
-        assert_eq!(repeats.intercept("t", &json!({"a": 1})), None);
+        repeats.record("t", None, &json!({"a": 1, "b": 2}), "7");
+        assert_eq!(repeats.intercept("t", None, &json!({"a": 1, "b": 2})), None);
+        repeats.record("t", None, &json!({"b": 2, "a": 1}), "7");
+        assert_eq!(
+            repeats.intercept("t", None, &json!({"a": 1, "b": 2})),
+            Some("7")
+        );
+        assert_eq!(repeats.intercept("t", None, &json!({"a": 1})), None);
+    }
+
+    #[test]
+    fn equal_calls_of_two_instances_are_two_calls() {
+        let mut repeats = Repeats::default();
+        for _ in 0..2 {
+            repeats.record("t", Some("a"), &json!({}), "secret of a");
+        }
+        assert_eq!(
+            repeats.intercept("t", Some("a"), &json!({})),
+            Some("secret of a")
+        );
+        assert_eq!(repeats.intercept("t", Some("b"), &json!({})), None);
+        assert_eq!(repeats.intercept("t", None, &json!({})), None);
     }
 
     #[test]
     fn a_changing_result_is_polling_and_allowed() {
         let mut repeats = Repeats::default();
         for text in ["1", "2", "3", "4"] {
-            repeats.record("t", &json!({}), text);
-            assert_eq!(repeats.intercept("t", &json!({})), None);
+            repeats.record("t", None, &json!({}), text);
+            assert_eq!(repeats.intercept("t", None, &json!({})), None);
         }
     }
 }

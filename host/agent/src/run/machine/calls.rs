@@ -2,6 +2,8 @@
 
 use super::{Action, Effects, Machine, Work};
 use crate::event::{EventKind, StopReason, ToolOutcome};
+use crate::guard::validate::cut;
+use crate::protocol::advisor::Advisor;
 use crate::protocol::data::{Method, Write};
 use crate::protocol::reference::{self, Path, Source, Target};
 use crate::protocol::tool::{self, Scopes};
@@ -12,6 +14,11 @@ use crate::run::approval::{Decision, Pending, Verdict};
 use crate::toolbox::{ToolCall, ToolFailure, ToolOutput, ToolResult, ToolUsage};
 use serde_json::{Value, json};
 use std::time::Duration;
+
+/// Requests to an advisor that is consulted.
+const CONSULTATION: u32 = 3;
+/// Instances that a message names.
+const NAMES: usize = 20;
 
 /// A call of the step that is being made.
 #[derive(Debug)]
@@ -110,20 +117,7 @@ impl Machine {
         let Some(bound) = self.tool(&call.tool) else {
             return Ok(Wiring::default());
         };
-        if let Some(instance) = &call.instance
-            && !self.context.instances.contains(instance)
-        {
-            let known = self.context.instances.join(", ");
-            let known = if known.is_empty() {
-                "there are none here; leave _instance out".into()
-            } else {
-                format!("there are {known}")
-            };
-            return Err(ToolFailure::correctable(
-                "instance",
-                format!("there is no instance {instance:?}; {known}"),
-            ));
-        }
+        self.known_instance(call)?;
         let reads = if bound.tool.is_latent() {
             Vec::new()
         } else {
@@ -164,6 +158,26 @@ impl Machine {
             method,
             scopes: scopes(&bound.tool, call)?,
         })
+    }
+
+    /// A call may name an instance that there is, or none: then it works on the data of all (9).
+    pub(super) fn known_instance(&self, call: &Call) -> Result<(), ToolFailure> {
+        let Some(instance) = &call.instance else {
+            return Ok(());
+        };
+        let known = &self.context.instances;
+        if known.contains(instance) {
+            return Ok(());
+        }
+        let known = match known.as_slice() {
+            [] => "there are none here; leave _instance out".to_owned(),
+            known => format!("there are {}", some_of(known)),
+        };
+        let instance = cut(instance, 64);
+        Err(ToolFailure::correctable(
+            "instance",
+            format!("there is no instance {instance:?}; {known}"),
+        ))
     }
 
     /// Begins every call that nothing holds up any more.
@@ -221,7 +235,8 @@ impl Machine {
             .fill(&call.arguments, call.instance.as_deref());
         let arguments =
             arguments.map_err(|error| ToolFailure::correctable("reference", error.to_string()))?;
-        self.gate.check(&call.tool, &arguments)?;
+        let instance = call.instance.as_deref();
+        self.gate.check(&call.tool, instance, &arguments)?;
         if self
             .request
             .settings
@@ -278,8 +293,14 @@ impl Machine {
         let open = self.step.open.get(index).ok_or_else(gone)?;
         let call = &open.call;
         let bound = self.tool(&call.tool).ok_or_else(gone)?;
+        let instance = call.instance.as_deref();
+        let mut context = self.scoped(&open.wiring.scopes, instance)?;
         let runner = match &bound.runner {
-            Runner::Advisor => Runner::Request(Box::new(self.consultation(arguments)?)),
+            Runner::Advisor => {
+                let advisor = self.advisor(arguments)?;
+                context.extend(self.looked_at(advisor, instance));
+                Runner::Request(Box::new(consultation(advisor, arguments)))
+            }
             runner => runner.clone(),
         };
         Ok(Work {
@@ -291,7 +312,7 @@ impl Machine {
                 },
                 arguments: arguments.clone(),
                 instance: call.instance.clone(),
-                context: self.scoped(&open.wiring.scopes, call.instance.as_deref())?,
+                context,
                 timeout: self.request.settings.call_timeout,
             },
             description: bound.tool.description.clone(),
@@ -332,31 +353,27 @@ impl Machine {
         }
     }
 
-    /// The Request that asks an advisor a question (10).
-    fn consultation(&self, arguments: &Value) -> Result<Saved, ToolFailure> {
-        let member = |name: &str| {
-            arguments
-                .get(name)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-        };
-        let known = self
-            .context
-            .advisors
-            .iter()
-            .find(|advisor| advisor.id == member("id"));
-        let advisor = known
-            .ok_or_else(|| ToolFailure::correctable("arguments", "there is no such advisor"))?;
-        Ok(Saved {
-            instructions: Some(format!(
-                "{}\nAnswer what you are asked, from where you stand.",
-                advisor.role
-            )),
-            context: vec![Message::user(member("question"))],
-            schema: Some(advisor.fields()),
-            max_steps: Some(1),
-            ..Saved::default()
-        })
+    /// The advisor that a consultation names.
+    fn advisor(&self, arguments: &Value) -> Result<&Advisor, ToolFailure> {
+        let id = arguments.get("id").and_then(Value::as_str);
+        let mut advisors = self.context.advisors.iter();
+        advisors
+            .find(|advisor| Some(advisor.id.as_str()) == id)
+            .ok_or_else(|| ToolFailure::correctable("arguments", "there is no such advisor"))
+    }
+
+    /// What there is of what an advisor should look at. Its scopes are guidance: one that names
+    /// nothing is no fault of the call (10).
+    fn looked_at(&self, advisor: &Advisor, instance: Option<&str>) -> Vec<(Path, Value)> {
+        let paths = advisor.scopes.iter();
+        let paths: Vec<Path> = paths
+            .filter_map(|key| tool::scope(&json!(key)).ok())
+            .collect();
+        let scope = self.context.data.scoped(&paths, instance);
+        let values = scope.values.into_iter();
+        values
+            .map(|(path, value)| (path, value.into_owned()))
+            .collect()
     }
 
     /// The parts of the context that a call's scopes name, and nothing else.
@@ -461,7 +478,11 @@ impl Machine {
         };
         let made = match decision.verdict {
             Verdict::Approve => self.make(index, pending.arguments, effects),
-            Verdict::Edit { arguments } => match self.gate.check(&pending.call.tool, &arguments) {
+            Verdict::Edit { arguments } => match self.gate.check(
+                &pending.call.tool,
+                pending.call.instance.as_deref(),
+                &arguments,
+            ) {
                 Ok(()) => self.make(index, arguments, effects),
                 Err(failure) => {
                     effects.events.push(EventKind::Notice {
@@ -514,7 +535,9 @@ impl Machine {
             Err(failure) => (shorten(&failure.message, max), true),
         };
         if let (true, Some(open)) = (ran, self.step.open.get(index)) {
-            self.gate.ran(&call.tool, &open.arguments, &result);
+            let instance = call.instance.as_deref();
+            self.gate
+                .ran(&call.tool, instance, &open.arguments, &result);
         }
         let is_thought = !ran && !failed && written.is_empty();
         let text = match (failed, written.as_slice()) {
@@ -594,7 +617,8 @@ impl Machine {
             return;
         }
         if !self.step.schedule.is_running() {
-            for (index, reason) in self.step.schedule.give_up(&self.context.data) {
+            for (index, mut reason) in self.step.schedule.give_up(&self.context.data) {
+                reason.push_str(self.hint(index));
                 self.settle(
                     index,
                     Ending::refused(ToolFailure::correctable("blocked", reason)),
@@ -619,6 +643,7 @@ impl Machine {
             .collect();
         if !calls.is_empty() {
             self.finishing = false;
+            self.carry(&calls);
             self.history.push(Turn::Exchange(Exchange { calls }));
         }
         let notes = std::mem::take(&mut self.step.notes);
@@ -629,6 +654,19 @@ impl Machine {
             _ if self.request.plan.is_some() => self.carried_out(effects, elapsed),
             Some(output) => self.conclude(output, effects, elapsed),
             None => self.ask(effects, elapsed),
+        }
+    }
+}
+
+impl Machine {
+    /// What a call that found nothing to read may have forgotten.
+    fn hint(&self, index: usize) -> &'static str {
+        let open = self.step.open.get(index);
+        let is_global = open.is_some_and(|open| open.call.instance.is_none());
+        if is_global && !self.context.instances.is_empty() {
+            ". Without _instance a call reads and writes only what belongs to all instances; name the one whose data it reads"
+        } else {
+            ""
         }
     }
 }
@@ -653,8 +691,24 @@ impl From<Result<Value, ToolFailure>> for ToolOutcome {
     }
 }
 
+/// The Request that asks an advisor a question (10).
+fn consultation(advisor: &Advisor, arguments: &Value) -> Saved {
+    let question = arguments.get("question").and_then(Value::as_str);
+    Saved {
+        instructions: Some(format!(
+            "{}\nAnswer what you are asked, from where you stand.",
+            advisor.role
+        )),
+        context: vec![Message::user(question.unwrap_or_default())],
+        schema: Some(advisor.fields()),
+        // It has no tools: more than one Request are attempts at an answer of the right form.
+        max_steps: Some(CONSULTATION),
+        ..Saved::default()
+    }
+}
+
 /// What a call may see: as its author says, or what it asks for of what its author offers.
-fn scopes(tool: &Tool, call: &Call) -> Result<Vec<Path>, ToolFailure> {
+pub(super) fn scopes(tool: &Tool, call: &Call) -> Result<Vec<Path>, ToolFailure> {
     let failed = |message: String| ToolFailure::correctable("scope", message);
     let offered = match &tool.scopes {
         Scopes::Provisioned(paths) => return Ok(paths.clone()),
@@ -699,6 +753,16 @@ fn pick(target: Option<&Target>, picked: Option<&str>) -> Result<Option<Path>, S
             list(target.paths())
         )),
         _ => Ok(Some(path)),
+    }
+}
+
+/// Names of instances, as many as a message can hold.
+fn some_of(instances: &[String]) -> String {
+    let names: Vec<_> = instances.iter().take(NAMES).map(String::as_str).collect();
+    let more = instances.len().saturating_sub(NAMES);
+    match more {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
     }
 }
 

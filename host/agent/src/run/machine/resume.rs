@@ -21,6 +21,9 @@ impl Machine {
             return self.proceed(effects, elapsed);
         }
         if self.step.open.is_empty() {
+            // What was planned so far is planned anew.
+            self.step.planned.clear();
+            self.step.ignored = 0;
             self.step.reader = Some(self.request.settings.contract.reader());
             return self.send(effects);
         }

@@ -9,7 +9,7 @@ use crate::protocol::Turn;
 use crate::protocol::advisor;
 use crate::protocol::context::Message;
 use crate::protocol::turn::{Answered, Role};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeSet;
 
 const WIRING: &str = "# Data\nPass a value on without copying it: write a reference such as †state.user.name as the \
@@ -25,6 +25,19 @@ impl Machine {
         let mut turns = Vec::new();
         if self.is_wired() {
             Turn::add(&mut turns, Role::User, WIRING);
+        }
+        if !self.context.instances.is_empty() {
+            let rule = if self.is_lazy() {
+                "in a plan, a call without one is made for each instance."
+            } else {
+                "it reads what belongs to that instance and to all, and writes only there."
+            };
+            let text = format!(
+                "# Instances\nThe data is of {} independent instances. A call names the one that it works on as \
+                 \"_instance\"; {rule}",
+                self.context.instances.len()
+            );
+            Turn::add(&mut turns, Role::User, &text);
         }
         let mut shown = BTreeSet::new();
         for message in &self.context.messages {
@@ -50,15 +63,10 @@ impl Machine {
                 | Message::Plan(_) => {}
             }
         }
-        for advisor in &self.context.advisors {
+        // Who speaks on demand is in the tool that asks.
+        let present = self.context.advisors.iter();
+        for advisor in present.filter(|advisor| advisor.on.is_some()) {
             Turn::add(&mut turns, Role::User, &advisor::render(advisor));
-        }
-        if let Some(meta) = &self.context.meta {
-            let text = format!(
-                "## Meta\n{}\nEvery reply moves the version forward.",
-                json!(meta)
-            );
-            Turn::add(&mut turns, Role::User, &text);
         }
         turns
     }
@@ -82,32 +90,15 @@ impl Machine {
             .iter()
             .map(|(kind, instance)| self.block(kind, instance.as_deref()))
             .collect();
-        if let Some(plan) = self
-            .context
-            .plan
-            .as_ref()
-            .filter(|plan| !plan.plan.is_empty())
-        {
-            let made = self.answered().filter(|answered| !answered.failed);
-            let done: BTreeSet<&str> = made.map(|answered| answered.call.tool.as_str()).collect();
-            let steps: Vec<Value> = plan
-                .plan
-                .iter()
-                .map(|step| {
-                    let tool = step
-                        .get("_tool")
-                        .and_then(Value::as_str)
-                        .unwrap_or_default();
-                    let standing = if done.contains(tool) { "made" } else { "open" };
-                    json!({"call": step, "standing": standing})
-                })
-                .collect();
+        if let Some(plan) = &self.context.plan {
+            let max = self.request.settings.result_chars;
+            blocks.extend(self.carried.block(plan.mode, max));
+        }
+        if let Some(meta) = &self.context.meta {
+            // Not among what stays the same: it moves with every reply.
             blocks.push(format!(
-                "## Plan\n{}\nFollow it, extend it or replace it.",
-                shorten(
-                    &json!(steps).to_string(),
-                    self.request.settings.result_chars
-                )
+                "## Meta\n{}\nEvery reply moves the version forward.",
+                json!(meta)
             ));
         }
         blocks.join("\n\n")
