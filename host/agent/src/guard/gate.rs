@@ -4,7 +4,7 @@
 use crate::error::RunError;
 use crate::guard::validate::{Fault, cut};
 use crate::guard::{Repeats, Validator};
-use crate::protocol::Tool;
+use crate::protocol::{Call, Tool};
 use crate::toolbox::ToolFailure;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -68,17 +68,13 @@ impl Gate {
         ))
     }
 
-    /// Judges a call of a known tool, whose references were replaced by what they stand for.
+    /// Judges a call of a known tool; `arguments` are its own, with references replaced by what they
+    /// stand for.
     ///
     /// # Errors
     /// Which rule it breaks, in words that the model can act on.
-    pub fn check(
-        &self,
-        tool: &str,
-        instance: Option<&str>,
-        arguments: &Value,
-    ) -> Result<(), ToolFailure> {
-        if let Some(schemas) = self.schemas.get(tool)
+    pub fn check(&self, call: &Call, arguments: &Value) -> Result<(), ToolFailure> {
+        if let Some(schemas) = self.schemas.get(&call.tool)
             && let Err(reason) = schemas.arguments.check(arguments)
         {
             return Err(ToolFailure::correctable(
@@ -86,7 +82,7 @@ impl Gate {
                 format!("the arguments do not fit the tool's parameters: {reason}"),
             ));
         }
-        match self.repeats.intercept(tool, instance, arguments) {
+        match self.repeats.intercept(call, arguments) {
             None => Ok(()),
             Some(earlier) => Err(ToolFailure::correctable(
                 "repeated",
@@ -122,7 +118,7 @@ impl Gate {
 
     /// Remembers the text that the model is given for a call that ran. A refusal is not remembered:
     /// it costs nothing, and teaches.
-    pub fn ran(&mut self, tool: &str, instance: Option<&str>, arguments: &Value, text: &str) {
-        self.repeats.record(tool, instance, arguments, text);
+    pub fn ran(&mut self, call: &Call, arguments: &Value, text: &str) {
+        self.repeats.record(call, arguments, text);
     }
 }

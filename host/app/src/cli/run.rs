@@ -3,7 +3,7 @@
 use crate::approver::AppApprover;
 use crate::cli::progress::Loading;
 use crate::cli::view::View;
-use crate::cli::{Exit, style};
+use crate::cli::{Exit, plan, style};
 use crate::config::{Config, Flags};
 use crate::host;
 use crate::requests::{self, Requests};
@@ -198,8 +198,12 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
             journal::run_of(&path)
         );
     }
-    let timeout = replayed.machine.request().settings.timeout;
-    let driver = driver(config, &args.options, timeout).await?;
+    let request = replayed.machine.request();
+    let driver = if request.plan.is_some() {
+        plan::driver(config, request, args.options.json).await?
+    } else {
+        driver(config, &args.options, request.settings.timeout).await?
+    };
     let run = driver.resume(replayed, Box::new(journal));
     watch(run, args.options.json).await
 }
@@ -216,13 +220,36 @@ async fn start(
     *most = max_steps.unwrap_or(*most).min(*most);
     request.settings.dry_run = options.dry_run;
     let driver = driver(config, &options, request.settings.timeout).await?;
+    let id = request.id;
+    let exit = launch(config, &driver, request, options.json).await?;
+    if options.dry_run && exit == Exit::Ok && !options.json {
+        let path = journal::find(&config.state_folder(), &id.to_string())?;
+        plan::rehearsed(config, &journal::read(&path)?).await?;
+    }
+    Ok(exit)
+}
+
+/// Runs a request with a journal, and shows it until it is over.
+pub async fn launch(
+    config: &Config,
+    driver: &Driver,
+    request: RunRequest,
+    json: bool,
+) -> Result<Exit> {
     let journal = FileJournal::create(&config.state_folder(), request.id)
         .await
         .context("the run's journal cannot be made")?;
     let path = journal.path().to_owned();
-    let run = driver.start(request, Box::new(journal)).await?;
-    let exit = watch(run, options.json).await?;
-    if !options.json {
+    let run = match driver.start(request, Box::new(journal)).await {
+        Ok(run) => run,
+        Err(error) => {
+            // Nothing was run, so there is nothing to keep; and it cannot be gone on with.
+            let _ = std::fs::remove_file(&path);
+            return Err(error.into());
+        }
+    };
+    let exit = watch(run, json).await?;
+    if !json {
         eprintln!("{}", style::dim(&format!("journal: {}", path.display())));
     }
     Ok(exit)

@@ -33,11 +33,11 @@ impl View {
                 tools,
                 ..
             } => {
-                let contract = request.settings.contract.name();
-                self.line(&dim(&plain(&format!(
-                    "{model} ({contract} contract), {} tools",
-                    tools.len()
-                ))));
+                let who = match &request.plan {
+                    Some(plan) => format!("a saved plan of {} steps", plan.len()),
+                    None => format!("{model} ({} contract)", request.settings.contract.name()),
+                };
+                self.line(&dim(&plain(&format!("{who}, {} tools", tools.len()))));
             }
             EventKind::Request { step, .. } => self.line(&bold(&format!("step {step}"))),
             EventKind::Delta {
@@ -51,6 +51,9 @@ impl View {
                 self.line(&format!("  {} {}", bad("✗"), plain(&failure.message)));
             }
             EventKind::Council { council, .. } => self.council(council),
+            EventKind::Meta { meta, .. } => {
+                self.line(&dim(&format!("  version {}", meta.version)));
+            }
             EventKind::ToolWaits { call, .. } => {
                 self.line(&dim(&format!(
                     "  … {} waits for what it reads",
@@ -203,6 +206,16 @@ impl View {
                 if std::io::stdout().is_terminal() {
                     println!();
                 }
+                println!("{}", plain(&answer(output)));
+            }
+            (StopReason::Planned, _) => {
+                self.line(&dim(&format!("planned after {summary}; nothing was run")));
+                println!("{}", plain(&answer(output)));
+            }
+            // What was written before some calls failed.
+            (StopReason::Incomplete, Some(failure)) => {
+                self.line(&format!("{} {}", bad("stopped:"), plain(&failure.message)));
+                self.line(&dim(&format!("{} after {summary}", name(reason))));
                 println!("{}", plain(&answer(output)));
             }
             (reason, Some(failure)) => {

@@ -235,8 +235,7 @@ impl Machine {
             .fill(&call.arguments, call.instance.as_deref());
         let arguments =
             arguments.map_err(|error| ToolFailure::correctable("reference", error.to_string()))?;
-        let instance = call.instance.as_deref();
-        self.gate.check(&call.tool, instance, &arguments)?;
+        self.gate.check(&call, &arguments)?;
         if self
             .request
             .settings
@@ -478,11 +477,7 @@ impl Machine {
         };
         let made = match decision.verdict {
             Verdict::Approve => self.make(index, pending.arguments, effects),
-            Verdict::Edit { arguments } => match self.gate.check(
-                &pending.call.tool,
-                pending.call.instance.as_deref(),
-                &arguments,
-            ) {
+            Verdict::Edit { arguments } => match self.gate.check(&pending.call, &arguments) {
                 Ok(()) => self.make(index, arguments, effects),
                 Err(failure) => {
                     effects.events.push(EventKind::Notice {
@@ -535,9 +530,7 @@ impl Machine {
             Err(failure) => (shorten(&failure.message, max), true),
         };
         if let (true, Some(open)) = (ran, self.step.open.get(index)) {
-            let instance = call.instance.as_deref();
-            self.gate
-                .ran(&call.tool, instance, &open.arguments, &result);
+            self.gate.ran(&call, &open.arguments, &result);
         }
         let is_thought = !ran && !failed && written.is_empty();
         let text = match (failed, written.as_slice()) {

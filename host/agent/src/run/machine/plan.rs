@@ -16,6 +16,7 @@ use crate::protocol::{Annotations, Call, Turn};
 use crate::run::Runner;
 use crate::run::approval::{Decision, Pending, Verdict};
 use serde_json::{Map, Value, json};
+use std::collections::HashSet;
 use std::time::Duration;
 
 /// What a plan is called where a tool's name would stand.
@@ -69,6 +70,8 @@ impl Machine {
             calls: checked.calls.clone(),
         });
         self.step.planned = checked.calls;
+        self.unusable = 0;
+        self.solutions += 1;
         if let Some(output) = output {
             return self.finish(StopReason::Planned, output, None, effects, elapsed);
         }
@@ -97,23 +100,9 @@ impl Machine {
         self.run_plan(effects, elapsed);
     }
 
-    /// Every call of a saved plan is answered: the output is the data that they wrote, by kind; what
-    /// an instance wrote is under `@` and its name, because no kind is called like that.
+    /// Every call of a saved plan is answered: the output is the data that they wrote.
     pub(super) fn carried_out(&mut self, effects: &mut Effects, elapsed: Duration) {
-        let mut output = Map::new();
-        for write in self.context.data.log().iter().skip(self.given) {
-            let (kind, instance) = (&write.path.kind, write.instance.as_deref());
-            let value = self.context.data.own(kind, instance);
-            let value = value.cloned().unwrap_or_default();
-            let Some(instance) = instance else {
-                output.insert(kind.clone(), value);
-                continue;
-            };
-            let own = output.entry(format!("@{instance}"));
-            if let Value::Object(own) = own.or_insert_with(|| json!({})) {
-                own.insert(kind.clone(), value);
-            }
-        }
+        let output = self.written();
         let failed: Vec<String> = self
             .answered()
             .filter(|answered| answered.failed)
@@ -147,6 +136,30 @@ impl Machine {
             effects,
             elapsed,
         );
+    }
+
+    /// The data that calls wrote, by kind; that of an instance under `@` and its name, because no kind
+    /// is called like that.
+    pub(super) fn written(&self) -> Map<String, Value> {
+        let mut output = Map::new();
+        let mut shown = HashSet::new();
+        for write in self.context.data.log().iter().skip(self.given) {
+            let (kind, instance) = (write.path.kind.as_str(), write.instance.as_deref());
+            if !shown.insert((kind, instance)) {
+                continue;
+            }
+            let value = self.context.data.own(kind, instance);
+            let value = value.cloned().unwrap_or_default();
+            let Some(instance) = instance else {
+                output.insert(kind.to_owned(), value);
+                continue;
+            };
+            let own = output.entry(format!("@{instance}"));
+            if let Value::Object(own) = own.or_insert_with(|| json!({})) {
+                own.insert(kind.to_owned(), value);
+            }
+        }
+        output
     }
 
     /// The calls of a saved plan. Nobody but a tool may have to answer one of them.

@@ -215,8 +215,6 @@ impl Machine {
             });
             self.context.meta = Some(meta);
         }
-        self.unusable = 0;
-        self.solutions += 1;
         let taken = self.step.open.len() + self.step.planned.len() + self.step.ignored;
         for call in solution.calls.drain(..).skip(taken) {
             self.accept(call, effects);
@@ -237,6 +235,8 @@ impl Machine {
         if !self.step.planned.is_empty() {
             return self.planned(&completion.content, effects, elapsed);
         }
+        self.unusable = 0;
+        self.solutions += 1;
         if !self.step.open.is_empty() {
             effects.events.push(EventKind::Plan {
                 step: self.steps,
