@@ -21,6 +21,7 @@ mod modules;
 mod new_module;
 mod oci;
 mod plans;
+mod protocol;
 mod real_model;
 mod run;
 mod typed;
