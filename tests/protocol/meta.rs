@@ -40,7 +40,11 @@ async fn every_solution_moves_the_version_in_all_contracts() {
             [moved("1.3.0", add()), moved("1.4.0", output("three"))],
         )
         .await;
-        assert_eq!(told.done(), (StopReason::Output, json!("three")), "{contract:?}");
+        assert_eq!(
+            told.done(),
+            (StopReason::Output, json!("three")),
+            "{contract:?}"
+        );
         assert_eq!(versions(&told), ["1.3.0", "1.4.0"], "{contract:?}");
         // The model is shown the meta that holds now, and asked for the next.
         for (n, now, next) in [(0, "1.2.3", "1.3.0"), (1, "1.3.0", "1.4.0")] {
@@ -85,10 +89,16 @@ async fn a_wrong_meta_is_rejected_before_any_call_of_the_reply_runs() {
             (moved("1.1.0", add()), "is before the current version 1.2.3"),
             (moved("2.0.0", add()), "is not the next version after 1.2.3"),
             (moved("1.2.4", add()), "is not the next version"),
-            (moved("1.2.3.branch.1", add()), "the branch 1.2.3.branch.1 exists already"),
+            (
+                moved("1.2.3.branch.1", add()),
+                "the branch 1.2.3.branch.1 exists already",
+            ),
             (moved("newest", add()), "is no version"),
             (with(json!({"version": 7}), add()), "is no version"),
-            (with(json!({"version": "1.3.0", "domain": "bank"}), add()), "must stay \"shop\""),
+            (
+                with(json!({"version": "1.3.0", "domain": "bank"}), add()),
+                "must stay \"shop\"",
+            ),
             (with(json!("1.3.0"), add()), "must be an object"),
         ] {
             let told = run(
@@ -117,11 +127,18 @@ async fn a_meta_after_the_calls_holds_them_up_and_is_judged_all_the_same() {
     for contract in Contract::ALL {
         let told = run(
             request(contract, message("1.2.3", &json!([]))),
-            [after("1.2.3"), after("1.3.0"), moved("1.4.0", output("done"))],
+            [
+                after("1.2.3"),
+                after("1.3.0"),
+                moved("1.4.0", output("done")),
+            ],
         )
         .await;
         assert_eq!(told.calls.len(), 1, "{contract:?}");
-        let rejected = told.events.iter().position(|event| matches!(&event.kind, EventKind::Notice { .. }));
+        let rejected = told
+            .events
+            .iter()
+            .position(|event| matches!(&event.kind, EventKind::Notice { .. }));
         assert!(rejected < told.at("tool_start"), "{contract:?}");
         assert_eq!(versions(&told), ["1.3.0", "1.4.0"]);
     }
@@ -130,7 +147,10 @@ async fn a_meta_after_the_calls_holds_them_up_and_is_judged_all_the_same() {
 #[tokio::test]
 async fn a_branch_is_opened_and_left() {
     let told = run(
-        request(Contract::Schema, message("1.2.3", &json!(["1.2.3.branch.1"]))),
+        request(
+            Contract::Schema,
+            message("1.2.3", &json!(["1.2.3.branch.1"])),
+        ),
         [
             moved("1.2.3.branch.2", add()),
             // Taken by the reply before.
@@ -141,12 +161,19 @@ async fn a_branch_is_opened_and_left() {
         ],
     )
     .await;
-    assert_eq!(versions(&told), ["1.2.3.branch.2", "1.2.3.branch.5", "1.3.0"]);
+    assert_eq!(
+        versions(&told),
+        ["1.2.3.branch.2", "1.2.3.branch.5", "1.3.0"]
+    );
     assert_eq!(told.calls.len(), 2);
-    let last = told.events.iter().rev().find_map(|event| match &event.kind {
-        EventKind::Meta { meta, .. } => Some(json!(meta)),
-        _ => None,
-    });
+    let last = told
+        .events
+        .iter()
+        .rev()
+        .find_map(|event| match &event.kind {
+            EventKind::Meta { meta, .. } => Some(json!(meta)),
+            _ => None,
+        });
     assert_eq!(
         last.unwrap(),
         json!({"domain": "shop", "path": "prices", "version": "1.3.0",

@@ -185,7 +185,10 @@ impl Told {
 
     /// The arguments that tools were given.
     pub fn arguments(&self) -> Vec<Value> {
-        self.calls.iter().map(|call| call.arguments.clone()).collect()
+        self.calls
+            .iter()
+            .map(|call| call.arguments.clone())
+            .collect()
     }
 
     /// The place of the first event of this kind.
@@ -268,7 +271,9 @@ impl Script {
                         }
                         ("output", Value::String(text)) => reply.content.clone_from(text),
                         ("output", Value::Null) => {}
-                        ("output", value) => reply.tool_calls.push(member_of("finish", "output", value)),
+                        ("output", value) => {
+                            reply.tool_calls.push(member_of("finish", "output", value))
+                        }
                         (name, value) => reply.tool_calls.push(member_of(name, name, value)),
                     }
                 }
