@@ -285,7 +285,7 @@ async fn calls_name_their_instance_and_a_plan_may_leave_it_out() {
     let told = run(request(Contract::Simple, two()), [output("done")]).await;
     assert!(
         told.asked(0)
-            .contains("The data is of 2 independent instances. A call names the one")
+            .contains("Every call names the instance that it works on as \"_instance\": a, b.")
     );
 }
 

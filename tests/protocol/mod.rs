@@ -1,7 +1,17 @@
-//! The agent protocol, one file a section of PROTOCOL.md: each rule is a test or a case of one.
+//! The rules of PROTOCOL.md, a file a section.
 
 mod advisors;
+mod approval;
 mod instances;
+mod messages;
 mod meta;
 mod plans;
+mod record;
+mod run_loop;
+mod scheduling;
+mod schema;
 mod script;
+mod scripted;
+mod support;
+mod tools;
+mod variables;

@@ -224,6 +224,31 @@ async fn nothing_of_a_lazy_plan_runs_while_the_model_writes_it_and_then_it_runs_
 }
 
 #[tokio::test]
+async fn what_a_call_is_shown_of_the_context_is_written_before_it() {
+    let sees = json!({"_tool": "echo.say", "value": 1, "_scopes": ["state"]});
+    let messages = json!([{"type": "plan", "mode": "lazy"}]);
+    let told = run(
+        request(Contract::Schema, messages.clone()),
+        [
+            calls(json!([sees])),
+            calls(json!([sees, add(1, 1, "†state.a")])),
+            output("done"),
+        ],
+    )
+    .await;
+    assert!(
+        told.asked(1)
+            .contains("plan[0]/_scopes: nothing provides †state")
+    );
+    let shown: Vec<&Value> = told.calls[1]
+        .context
+        .iter()
+        .map(|(_, value)| value)
+        .collect();
+    assert_eq!(shown, [&json!({"a": 2})]);
+}
+
+#[tokio::test]
 async fn a_latent_step_is_left_to_the_model_and_what_needs_it_comes_after() {
     let uses = add("†state.n", 1, "†state.m");
     let think = |output: Value| {
@@ -248,7 +273,7 @@ async fn a_latent_step_is_left_to_the_model_and_what_needs_it_comes_after() {
     let asked = told.asked(1);
     assert!(asked.contains("write its result as \"_output\""), "{asked}");
     assert!(
-        asked.contains("should have written it and did not"),
+        asked.contains("(think) should have written †state.n and did not"),
         "{asked}"
     );
     assert_eq!(standings(&told, 1).len(), 2, "{asked}");

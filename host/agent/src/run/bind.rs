@@ -4,7 +4,7 @@
 use crate::error::RunError;
 use crate::protocol::context::Context;
 use crate::protocol::tool::Execution;
-use crate::protocol::{Saved, Tool, advisor};
+use crate::protocol::{Annotations, Saved, Tool, advisor};
 use crate::toolbox::{Activities, Module, Toolbox};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -37,8 +37,8 @@ pub enum Runner {
     Advisor,
 }
 
-/// Every tool of a run, the `offered` ones and those that its context defines, with its runner, in the order in which they are offered, and what somebody
-/// should know about them.
+/// Every tool of a run, the `offered` ones and those that its context defines, with its runner, in the
+/// order in which they are offered, and what somebody should know about them.
 ///
 /// # Errors
 /// A tool that is none, or one whose `_module` or `_activity` names nothing that there is.
@@ -124,11 +124,24 @@ async fn runner(
                     // What the message leaves open is the component's to say.
                     if is_empty(&tool.parameters) {
                         tool.parameters = own.parameters;
+                        tool.examples = own.examples;
                     }
+                    // So is what it does to the world: approval depends on it.
+                    tool.annotations = Annotations {
+                        fire_and_forget: tool.annotations.fire_and_forget,
+                        destructive: tool.annotations.destructive || own.annotations.destructive,
+                        open_world: tool.annotations.open_world || own.annotations.open_world,
+                        ..own.annotations
+                    };
                     if tool.description.is_empty() {
                         tool.description = own.description;
                     }
                     tool.output = tool.output.or(own.output);
+                    // What a call of it may do does not change with its name.
+                    tool.annotations = Annotations {
+                        fire_and_forget: tool.annotations.fire_and_forget,
+                        ..own.annotations
+                    };
                     Runner::Module(own.name)
                 }
                 Module::Request(saved) => Runner::Request(saved),

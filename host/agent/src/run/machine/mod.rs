@@ -29,7 +29,7 @@ use crate::run::{Bound, RunRequest, Runner};
 use crate::toolbox::{ToolCall, ToolResult};
 use carried::Carried;
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -69,7 +69,7 @@ pub enum Action {
 }
 
 /// A call to be made.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Work {
     pub call: ToolCall,
     pub runner: Runner,
@@ -105,8 +105,10 @@ pub struct Machine {
     opening: Vec<Turn>,
     history: Vec<Turn>,
     step: Step,
-    /// Calls that nobody waits for.
-    background: HashMap<String, Call>,
+    /// Calls that nobody waits for, by id.
+    background: BTreeMap<String, calls::Background>,
+    /// Calls that run, of this step and in the background: at most `parallel_calls`.
+    running: usize,
     steps: u32,
     calls: u32,
     tokens: u64,
@@ -121,6 +123,8 @@ pub struct Machine {
     /// The output, while calls that nobody waits for are still running.
     ending: Option<Value>,
     finished: bool,
+    /// Since the start of the run, as of the last input.
+    elapsed: Duration,
 }
 
 /// One Request, its reply and the calls in it.
@@ -129,11 +133,15 @@ struct Step {
     reader: Option<Reader>,
     open: Vec<calls::Open>,
     schedule: Schedule,
+    /// Calls that may run, and wait for others to make room.
+    queue: VecDeque<usize>,
     /// Calls of a lazy plan.
     planned: Vec<Call>,
     /// Calls beyond the most that are made.
     ignored: usize,
-    /// Whether the reply is complete.
+    /// Whether the reply came to its end. A plan in it may wait for a person then.
+    has_reply: bool,
+    /// Whether nothing more comes of the reply: what is open now is all.
     is_over: bool,
     output: Option<Value>,
     /// What the model is told besides the calls' results.
@@ -157,6 +165,7 @@ impl Machine {
         warnings: Vec<String>,
     ) -> Result<Self, RunError> {
         let context = Context::new(request.context.clone())?;
+        context.check_input()?;
         let offered: Vec<Tool> = tools.iter().map(|bound| bound.tool.clone()).collect();
         let gate = Gate::new(&offered)?;
         let output = request
@@ -178,7 +187,8 @@ impl Machine {
             context,
             history: Vec::new(),
             step: Step::default(),
-            background: HashMap::new(),
+            background: BTreeMap::new(),
+            running: 0,
             steps: 0,
             calls: 0,
             tokens: 0,
@@ -188,6 +198,7 @@ impl Machine {
             finishing: false,
             ending: None,
             finished: false,
+            elapsed: Duration::ZERO,
         };
         machine.opening = machine.open_turns();
         machine.take_plans()?;
@@ -210,6 +221,7 @@ impl Machine {
         if self.finished {
             return effects;
         }
+        self.elapsed = elapsed;
         match input {
             Input::Called { id, result } => self.called(&id, result, &mut effects, elapsed),
             Input::Start => self.start(&mut effects, elapsed),
@@ -284,19 +296,6 @@ impl Machine {
             return self.fail(reason, ErrorClass::Correctable, message, effects, elapsed);
         }
         self.steps += 1;
-        let moment = Moment {
-            // A reply that could not be used was no iteration: who speaks first was not heard.
-            first: self.solutions == 0,
-            finishing: self.finishing,
-        };
-        let advisors = advisor::taking_part(&self.context.advisors, moment);
-        self.step = Step {
-            moment,
-            reader: Some(self.request.settings.contract.reader()),
-            advisors: (!advisors.is_empty())
-                .then(|| advisor::schema(&advisors, &self.context.instances)),
-            ..Step::default()
-        };
         self.send(effects);
     }
 
@@ -321,6 +320,19 @@ impl Machine {
     }
 
     fn send(&mut self, effects: &mut Effects) {
+        let moment = Moment {
+            // A reply that could not be used was no iteration: who speaks first was not heard.
+            first: self.solutions == 0,
+            finishing: self.finishing,
+        };
+        let advisors = advisor::taking_part(&self.context.advisors, moment);
+        self.step = Step {
+            moment,
+            reader: Some(self.request.settings.contract.reader()),
+            advisors: (!advisors.is_empty())
+                .then(|| advisor::schema(&advisors, &self.context.instances)),
+            ..Step::default()
+        };
         let meta = self.context.meta.as_ref().map(meta::schema);
         let turns = self.turns();
         let request = self
@@ -363,7 +375,7 @@ impl Machine {
             Wiring::Always => true,
             Wiring::Never => false,
             Wiring::Auto => {
-                self.given > 0
+                self.context.has_data()
                     || self.context.plan.is_some()
                     || self
                         .tools
@@ -390,7 +402,7 @@ impl Machine {
         self.tools.iter().find(|bound| bound.tool.name == name)
     }
 
-    /// Ends the run without an output.
+    /// Ends the run without a final output.
     fn fail(
         &mut self,
         reason: StopReason,
@@ -416,6 +428,10 @@ impl Machine {
             self.ending = Some(output);
             return;
         }
+        let output = match output {
+            Value::Null => self.so_far(),
+            output => output,
+        };
         self.finished = true;
         effects.events.push(EventKind::Done {
             reason,
@@ -427,6 +443,26 @@ impl Machine {
             duration_ms: millis(elapsed),
         });
         effects.actions.push(Action::Finish);
+    }
+
+    /// Milliseconds since 1970 (UTC): a run's id tells when it began. A sub-agent's does not.
+    fn now_ms(&self) -> Option<u64> {
+        let (seconds, nanoseconds) = self.request.id.get_timestamp()?.to_unix();
+        let began = Duration::new(seconds, nanoseconds);
+        Some(millis(began + self.elapsed))
+    }
+
+    /// What there is when a run is stopped: the output that was about to be returned, or else the data
+    /// that calls wrote.
+    fn so_far(&mut self) -> Value {
+        self.ending.take().unwrap_or_else(|| {
+            let written = self.written();
+            if written.is_empty() {
+                Value::Null
+            } else {
+                written.into()
+            }
+        })
     }
 
     /// Eight hex digits that only this run can know, and that it finds again when it is replayed.

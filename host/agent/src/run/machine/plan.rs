@@ -9,7 +9,7 @@ use super::{Effects, Machine, Step};
 use crate::error::{ErrorClass, RunError};
 use crate::event::{EventKind, RunFailure, StopReason};
 use crate::protocol::plan::{self, Graph, MAX_STEPS, Missing};
-use crate::protocol::reference::Path;
+use crate::protocol::reference::{Path, Source};
 use crate::protocol::tool::Execution;
 use crate::protocol::turn::Answered;
 use crate::protocol::{Annotations, Call, Turn};
@@ -234,11 +234,11 @@ impl Machine {
         self.known_instance(call)
             .map_err(|failure| at(failure.message))?;
         let object = self.placed(call.clone()).object(true);
-        let step = plan::Step::new(index, &object.into()).map_err(|error| error.to_string())?;
+        let mut step = plan::Step::new(index, &object.into()).map_err(|error| error.to_string())?;
         let Some(bound) = self.tool(&call.tool) else {
             return Ok(step);
         };
-        scopes(&bound.tool, call).map_err(|failure| at(failure.message))?;
+        let sees = scopes(&bound.tool, call).map_err(|failure| at(failure.message))?;
         if !bound.tool.is_latent() {
             let reads = step.reads.iter();
             let open: Vec<&str> = reads.map(|read| read.pointer.as_str()).collect();
@@ -247,6 +247,11 @@ impl Machine {
                 return Err(format!("plan[{index}]{}: {}", fault.pointer, fault.reason));
             }
         }
+        // What a call is shown of the context has to be there before it, like what it refers to.
+        step.reads.extend(sees.into_iter().map(|path| plan::Read {
+            pointer: "/_scopes".into(),
+            source: Source::First(vec![path]),
+        }));
         Ok(step)
     }
 

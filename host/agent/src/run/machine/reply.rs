@@ -7,7 +7,7 @@ use crate::event::{EventKind, RunFailure, StopReason};
 use crate::guard::validate::cut;
 use crate::model::{Completion, Delta};
 use crate::protocol::advisor::{self, Attendance, Council};
-use crate::protocol::{Call, Solution, Turn, meta};
+use crate::protocol::{Call, Shape, Solution, Turn, meta};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -55,8 +55,12 @@ impl Machine {
         effects: &mut Effects,
         elapsed: Duration,
     ) {
+        self.step.has_reply = true;
         let usage = completion.usage.as_ref();
-        self.tokens += usage.map_or(0, |usage| usage.prompt_tokens + usage.completion_tokens);
+        self.tokens = usage.map_or(self.tokens, |usage| {
+            let all = usage.prompt_tokens.saturating_add(usage.completion_tokens);
+            self.tokens.saturating_add(all)
+        });
         let tokens = EventKind::Tokens {
             step: self.steps,
             prompt: usage.map(|usage| usage.prompt_tokens),
@@ -93,6 +97,7 @@ impl Machine {
                 self.step.notes.push(format!(
                     "Of that reply only the calls above were made, because {reason}."
                 ));
+                self.note_ignored(effects);
                 self.step.is_over = true;
                 self.proceed(effects, elapsed);
             }
@@ -126,6 +131,7 @@ impl Machine {
             "Your reply broke off after these calls ({}). Go on from here.",
             cut(&failure.message, 200)
         ));
+        self.note_ignored(effects);
         self.step.is_over = true;
         self.proceed(effects, elapsed);
     }
@@ -206,6 +212,17 @@ impl Machine {
                 .push(format!("Your output was not accepted: {reason}."));
             solution.output = None;
         }
+        if self.request.settings.shape == Shape::Exclusive
+            && !solution.calls.is_empty()
+            && solution.output.take().is_some()
+        {
+            // Made up before the calls had results (4).
+            self.step.notes.push(
+                "Your output was not accepted, because a reply holds calls or an output and not both: read the \
+                 results first, then answer."
+                    .into(),
+            );
+        }
         if let Some(after) = &solution.meta
             && let Ok(meta) = self.check_meta(after)
         {
@@ -219,17 +236,7 @@ impl Machine {
         for call in solution.calls.drain(..).skip(taken) {
             self.accept(call, effects);
         }
-        if self.step.ignored > 0 {
-            let (max, all) = (self.max_calls(), self.max_calls() + self.step.ignored);
-            let message = format!("of {all} calls only the first {max} are made (run.max_calls)");
-            self.step.notes.push(format!(
-                "Of your {all} calls only the first {max} were made; make the others now."
-            ));
-            effects.events.push(EventKind::Notice {
-                step: self.steps,
-                message,
-            });
-        }
+        self.note_ignored(effects);
         self.hear(solution.advisors.as_ref(), effects);
         self.step.output = solution.output;
         if !self.step.planned.is_empty() {
@@ -250,6 +257,21 @@ impl Machine {
         }
         self.step.is_over = true;
         self.proceed(effects, elapsed);
+    }
+
+    /// Calls beyond the most that are made are not lost without a word.
+    fn note_ignored(&mut self, effects: &mut Effects) {
+        if self.step.ignored > 0 {
+            let (max, all) = (self.max_calls(), self.max_calls() + self.step.ignored);
+            let message = format!("of {all} calls only the first {max} are made (run.max_calls)");
+            self.step.notes.push(format!(
+                "Of your {all} calls only the first {max} were made; make the others now."
+            ));
+            effects.events.push(EventKind::Notice {
+                step: self.steps,
+                message,
+            });
+        }
     }
 
     /// Counts what the advisors said and holds the decision against it (10).

@@ -1,10 +1,12 @@
 //! What the model is shown: the context as it is now, built anew for every Request.
 //!
 //! What stays the same comes first, byte for byte, so that prefix caches hit: the messages and the
-//! data that the run was given, then what happened, and last the data that calls wrote.
+//! data that the run was given, then what happened, and last what moves: the data that calls wrote, the
+//! plan, the version.
 
 use super::Machine;
-use super::calls::shorten;
+use super::calls::some_of;
+use crate::guard::validate::cut;
 use crate::protocol::Turn;
 use crate::protocol::advisor;
 use crate::protocol::context::Message;
@@ -13,8 +15,9 @@ use serde_json::json;
 use std::collections::BTreeSet;
 
 const WIRING: &str = "# Data\nPass a value on without copying it: write a reference such as †state.user.name as the \
-whole parameter. Keep a result: write where it goes as \"_outputPath\", such as †state.weather. A call waits for \
-the calls before it that write what it reads.";
+whole parameter. Keep a result: write where it goes as \"_outputPath\", such as †state.weather, and as \
+\"_outputMethod\" how it joins what is there: set (if you say nothing), merge, assign, push or concat. A call waits \
+for the calls before it that write what it reads.";
 
 /// A kind of data, in one instance or in all.
 type Key = (String, Option<String>);
@@ -27,16 +30,14 @@ impl Machine {
             Turn::add(&mut turns, Role::User, WIRING);
         }
         if !self.context.instances.is_empty() {
-            let rule = if self.is_lazy() {
-                "in a plan, a call without one is made for each instance."
-            } else {
-                "it reads what belongs to that instance and to all, and writes only there."
-            };
-            let text = format!(
-                "# Instances\nThe data is of {} independent instances. A call names the one that it works on as \
-                 \"_instance\"; {rule}",
-                self.context.instances.len()
+            let mut text = format!(
+                "# Instances\nEvery call names the instance that it works on as \"_instance\": {}. It sees and \
+                 writes the data of this instance, and sees what belongs to none.",
+                some_of(&self.context.instances)
             );
+            if self.is_lazy() {
+                text.push_str(" In a plan, a call without one is made for each of them.");
+            }
             Turn::add(&mut turns, Role::User, &text);
         }
         let mut shown = BTreeSet::new();
@@ -66,7 +67,7 @@ impl Machine {
         // Who speaks on demand is in the tool that asks.
         let present = self.context.advisors.iter();
         for advisor in present.filter(|advisor| advisor.on.is_some()) {
-            Turn::add(&mut turns, Role::User, &advisor::render(advisor));
+            Turn::add(&mut turns, Role::User, advisor::render(advisor).trim_end());
         }
         turns
     }
@@ -83,7 +84,7 @@ impl Machine {
         turns
     }
 
-    /// Data as it is now, as far as the opening does not say it, and the plan that is carried.
+    /// Data as it is now, as far as the opening does not say it, the plan that is carried, and the version.
     fn now(&self) -> String {
         let mut blocks: Vec<String> = self
             .current()
@@ -95,7 +96,6 @@ impl Machine {
             blocks.extend(self.carried.block(plan.mode, max));
         }
         if let Some(meta) = &self.context.meta {
-            // Not among what stays the same: it moves with every reply.
             blocks.push(format!(
                 "## Meta\n{}\nEvery reply moves the version forward.",
                 json!(meta)
@@ -161,13 +161,23 @@ impl Machine {
         let max = self.request.settings.result_chars;
         text.push('\n');
         match value {
-            Some(value) => text.push_str(&shorten(&value.to_string(), max)),
+            Some(value) => text.push_str(&part(&value.to_string(), max)),
             None => text.push_str("(nothing yet)"),
         }
         if let Some(schema) = schema {
             text.push_str("\nSchema: ");
-            text.push_str(&shorten(&schema.to_string(), max));
+            text.push_str(&cut(&schema.to_string(), max));
         }
         text
     }
+}
+
+/// At most `max` characters of a value that is there as a whole.
+fn part(value: &str, max: usize) -> String {
+    let length = value.chars().count();
+    if length <= max {
+        return value.to_owned();
+    }
+    let shown: String = value.chars().take(max).collect();
+    format!("{shown}\n[{max} of {length} characters shown; references reach all of it]")
 }

@@ -84,6 +84,7 @@ pub async fn rehearsed(config: &Config, events: &[Event]) -> Result<()> {
         };
         eprintln!("  {}  {}", plain(name), plain(&who));
     }
+    eprintln!("nothing was run");
     Ok(())
 }
 
