@@ -3,7 +3,7 @@
 use crate::approver::AppApprover;
 use crate::cli::progress::Loading;
 use crate::cli::view::View;
-use crate::cli::{Exit, style};
+use crate::cli::{Exit, plan, style};
 use crate::config::{Config, Flags};
 use crate::host;
 use crate::mcp::Servers;
@@ -230,9 +230,15 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
             journal::run_of(&path)
         );
     }
-    let timeout = replayed.machine.request().settings.timeout;
-    let own_tools_only = replayed.machine.request().own_tools_only;
-    let (driver, servers) = driver(config, &args.options, timeout, own_tools_only).await?;
+    let request = replayed.machine.request();
+    let json = args.options.json;
+    let (driver, servers) = if request.plan.is_some() {
+        (plan::driver(config, request, json).await?, None)
+    } else {
+        let (timeout, own_tools_only) = (request.settings.timeout, request.own_tools_only);
+        let (driver, servers) = driver(config, &args.options, timeout, own_tools_only).await?;
+        (driver, Some(servers))
+    };
     // What was loaded because a tool named it, by path or by reference, is loaded again.
     for bound in replayed.machine.tools() {
         if let (Execution::Module(name), Runner::Module(_)) = (&bound.tool.execution, &bound.runner)
@@ -245,8 +251,10 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
         }
     }
     let run = driver.resume(replayed, Box::new(journal));
-    let exit = watch(run, args.options.json).await;
-    servers.close().await;
+    let exit = watch(run, json).await;
+    if let Some(servers) = servers {
+        servers.close().await;
+    }
     exit
 }
 
@@ -263,15 +271,38 @@ async fn start(
     request.settings.dry_run = options.dry_run;
     let timeout = request.settings.timeout;
     let (driver, servers) = driver(config, &options, timeout, request.own_tools_only).await?;
+    let id = request.id;
+    let exit = launch(config, &driver, request, options.json).await;
+    servers.close().await;
+    let exit = exit?;
+    if options.dry_run && exit == Exit::Ok && !options.json {
+        let path = journal::find(&config.state_folder(), &id.to_string())?;
+        plan::rehearsed(config, &journal::read(&path)?).await?;
+    }
+    Ok(exit)
+}
+
+/// Runs a request with a journal, and shows it until it is over.
+pub async fn launch(
+    config: &Config,
+    driver: &Driver,
+    request: RunRequest,
+    json: bool,
+) -> Result<Exit> {
     let journal = FileJournal::create(&config.state_folder(), request.id)
         .await
         .context("the run's journal cannot be made")?;
     let path = journal.path().to_owned();
-    let run = driver.start(request, Box::new(journal)).await?;
-    let exit = watch(run, options.json).await;
-    servers.close().await;
-    let exit = exit?;
-    if !options.json {
+    let run = match driver.start(request, Box::new(journal)).await {
+        Ok(run) => run,
+        Err(error) => {
+            // Nothing was run, so there is nothing to keep; and it cannot be gone on with.
+            let _ = std::fs::remove_file(&path);
+            return Err(error.into());
+        }
+    };
+    let exit = watch(run, json).await?;
+    if !json {
         eprintln!("{}", style::dim(&format!("journal: {}", path.display())));
     }
     Ok(exit)
