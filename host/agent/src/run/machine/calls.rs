@@ -452,7 +452,11 @@ impl Machine {
             };
             self.tell_background(call, ending, effects);
             self.start_queued(effects);
-            return self.end_if_nothing_runs(effects, elapsed);
+            if self.ending.is_some() {
+                return self.end_if_nothing_runs(effects, elapsed);
+            }
+            // The one that had its place may have been the last that the step waited for.
+            return self.proceed(effects, elapsed);
         }
         let Some(index) = self.index_of(id) else {
             return;
