@@ -2,6 +2,7 @@
 
 mod approval;
 mod messages;
+mod processes;
 mod record;
 mod run_loop;
 mod scheduling;
