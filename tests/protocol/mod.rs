@@ -3,11 +3,13 @@
 mod approval;
 mod messages;
 mod processes;
+mod modules;
 mod record;
 mod run_loop;
 mod scheduling;
 mod schema;
 mod scripted;
+mod sub_agents;
 mod support;
 mod tools;
 mod variables;

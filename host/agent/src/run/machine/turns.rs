@@ -29,14 +29,6 @@ impl Machine {
         if self.is_wired() {
             Turn::add(&mut turns, Role::User, WIRING);
         }
-        if !self.context.instances.is_empty() {
-            let text = format!(
-                "# Instances\nEvery call names the instance that it works on as \"_instance\": {}. It sees and \
-                 writes the data of this instance, and sees what belongs to none.",
-                self.context.instances.join(", ")
-            );
-            Turn::add(&mut turns, Role::User, &text);
-        }
         let mut shown = BTreeSet::new();
         for message in &self.context.messages {
             match message {
@@ -62,7 +54,7 @@ impl Machine {
             }
         }
         for advisor in &self.context.advisors {
-            Turn::add(&mut turns, Role::User, advisor::render(advisor).trim_end());
+            Turn::add(&mut turns, Role::User, &advisor::render(advisor));
         }
         turns
     }
@@ -84,7 +76,15 @@ impl Machine {
         let mut blocks: Vec<String> = self
             .current()
             .iter()
-            .map(|(kind, instance)| self.block(kind, instance.as_deref()))
+            .map(|(kind, instance)| {
+                // The opening shows it as it was, and stays as it is.
+                let again = if self.opens_with(kind, instance.as_ref()) {
+                    ", as it is now"
+                } else {
+                    ""
+                };
+                self.block(kind, instance.as_deref(), again)
+            })
             .collect();
         if let Some(plan) = self
             .context
@@ -151,6 +151,15 @@ impl Machine {
         keys
     }
 
+    /// Whether the opening shows this data.
+    fn opens_with(&self, kind: &str, instance: Option<&String>) -> bool {
+        self.context.messages.iter().any(|message| match message {
+            Message::Data(data) => data.kind == kind && data.instance.as_ref() == instance,
+            Message::Input(input) => kind == "input" && input.instance.as_ref() == instance,
+            _ => false,
+        })
+    }
+
     fn show_once(
         &self,
         kind: &str,
@@ -162,15 +171,15 @@ impl Machine {
             Turn::add(
                 turns,
                 Role::User,
-                &self.block(kind, instance.map(String::as_str)),
+                &self.block(kind, instance.map(String::as_str), ""),
             );
         }
     }
 
     /// `## Data: ¶user`, its description, its value and its schema.
-    fn block(&self, kind: &str, instance: Option<&str>) -> String {
+    fn block(&self, kind: &str, instance: Option<&str>, again: &str) -> String {
         let of = instance.map_or(String::new(), |instance| format!(" (instance {instance})"));
-        let mut text = format!("## Data: ¶{kind}{of}");
+        let mut text = format!("## Data: ¶{kind}{of}{again}");
         let (schema, description) = self.context.note_of(kind, instance);
         if let Some(description) = description {
             text.push('\n');
