@@ -619,7 +619,10 @@ impl Machine {
         if let (true, Some(open)) = (ran, self.step.open.get(index)) {
             self.gate.ran(&call, &open.arguments, &result);
         }
-        let is_thought = !ran && !failed && written.is_empty();
+        let is_latent = self
+            .tool(&call.tool)
+            .is_some_and(|bound| bound.tool.is_latent());
+        let is_thought = is_latent && !failed && written.is_empty();
         let text = match (failed, written.as_slice()) {
             (false, []) if is_thought => "noted".to_owned(),
             (_, []) => result,
