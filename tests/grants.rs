@@ -24,7 +24,7 @@ async fn probe(state: &Path, grant: Grant) -> Registry {
     policy.modules.insert("probe".into(), module);
     let registry = registry(policy);
     for (name, path) in [
-        ("probe", "tests/components/probe/probe.wasm"),
+        ("probe", "modules/sdk/probe/probe.wasm"),
         ("calculator", "modules/calculator/calculator.wasm"),
     ] {
         let bytes = std::fs::read(repository().join(path)).expect("the component is built");

@@ -1,4 +1,14 @@
-//! The rules of the agent protocol, one file a section of PROTOCOL.md.
+//! The rules of PROTOCOL.md, a file a section.
 
+mod approval;
+mod messages;
 mod modules;
+mod record;
+mod run_loop;
+mod scheduling;
+mod schema;
+mod scripted;
 mod sub_agents;
+mod support;
+mod tools;
+mod variables;

@@ -12,7 +12,8 @@ use crate::toolbox::{ToolFailure, ToolUsage};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::fmt::Debug;
+use sha2::{Digest as _, Sha256};
+use std::fmt::{Debug, Write as _};
 use std::io;
 use uuid::Uuid;
 
@@ -26,6 +27,48 @@ pub struct Event {
     pub at_ms: u64,
     #[serde(flatten)]
     pub kind: EventKind,
+    /// See [`Seal`].
+    pub seal: Seal,
+}
+
+/// Sixteen hex digits over the JSON text of an event and the seal of the one before it: a record in
+/// which anything was changed, lost or put somewhere else does not fit together. It shows damage and
+/// careless hands, not somebody who seals everything anew.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Seal(String);
+
+/// How the JSON text of an event ends, around its seal.
+const SEAL: (&str, &str) = (r#","seal":""#, r#""}"#);
+
+impl Seal {
+    /// The seal of the event whose JSON text is `line`, with whatever seal it has itself. `None` if
+    /// this is no event's text.
+    pub fn of(line: &str, before: &Self) -> Option<Self> {
+        let (open, close) = SEAL;
+        let (event, _) = line.strip_suffix(close)?.rsplit_once(open)?;
+        let mut digest = Sha256::new();
+        digest.update(&before.0);
+        digest.update(event);
+        let mut seal = String::new();
+        for byte in digest.finalize().iter().take(8) {
+            let _ = write!(seal, "{byte:02x}");
+        }
+        Some(Self(seal))
+    }
+}
+
+impl Event {
+    /// Seals the event, as the one after that with the seal `before`.
+    ///
+    /// # Errors
+    /// It is no JSON.
+    pub fn sealed(mut self, before: &Seal) -> Result<Self, serde_json::Error> {
+        self.seal = Seal::default();
+        let line = serde_json::to_string(&self)?;
+        self.seal = Seal::of(&line, before).unwrap_or_default();
+        Ok(self)
+    }
 }
 
 /// On the wire: `{"event": "tool_start", …}`.

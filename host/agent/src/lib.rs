@@ -10,6 +10,81 @@
 //! performs what it asks), [`contract`] (how a Request becomes a chat completion and back),
 //! [`model`] (the client), [`guard`] (what stands between a model's wish and a call). It knows
 //! nothing of WebAssembly: tools are behind [`Toolbox`].
+//!
+//! # Embedding
+//!
+//! A run needs a [`model::Model`] and a [`Toolbox`]; [`Activities`] are tools of your own, in Rust.
+//! Here one tool is defined by a message, run by an activity, and its result is passed on by
+//! reference. With an endpoint, the model is a [`model::OpenAiModel`].
+//!
+//! ```
+//! # use futures_util::future::BoxFuture;
+//! # use serde_json::{Value, json};
+//! # use std::sync::Arc;
+//! # use toolhold_agent::model::{ChatRequest, Completion, Delta, Model, ModelError};
+//! use toolhold_agent::event::NoJournal;
+//! use toolhold_agent::{Activities, Driver, EventKind, Message, NoModules, RunRequest, ToolFailure};
+//!
+//! # /// Replies the same to everything, and then gives an answer.
+//! # #[derive(Debug, Default)]
+//! # struct Scripted(std::sync::atomic::AtomicUsize);
+//! # impl Model for Scripted {
+//! #     fn name(&self) -> &str { "scripted" }
+//! #     fn complete<'a>(
+//! #         &'a self,
+//! #         _: &'a ChatRequest,
+//! #         on_delta: &'a mut (dyn FnMut(Delta) + Send),
+//! #     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
+//! #         let turn = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+//! #         let content = match turn {
+//! #             0 => json!({"calls": [
+//! #                 {"_tool": "weather", "_reasoningForCall": "asked for", "city": "†input.city", "_outputPath": "†state.weather"},
+//! #             ], "output": null}),
+//! #             _ => json!({"calls": [], "output": "It is sunny in Lisbon."}),
+//! #         }
+//! #         .to_string();
+//! #         on_delta(Delta::Content(content.clone()));
+//! #         Box::pin(async move { Ok(Completion { content, ..Completion::default() }) })
+//! #     }
+//! # }
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let model = Arc::new(Scripted::default());
+//! async fn weather(arguments: Value) -> Result<Value, ToolFailure> {
+//!     match arguments["city"].as_str() {
+//!         Some("Lisbon") => Ok(json!({"sky": "sunny", "celsius": 24})),
+//!         _ => Err(ToolFailure::correctable("unknown_city", "only Lisbon is known; ask for that")),
+//!     }
+//! }
+//!
+//! let driver = Driver {
+//!     activities: Activities::default().with("weather", weather),
+//!     ..Driver::new(model, Arc::new(NoModules))
+//! };
+//! let mut request = RunRequest::new("What is the weather?");
+//! request.context.extend(Message::parse_all(&json!([
+//!     {"type": "input", "input": {"city": "Lisbon"}, "schema": {"type": "object"}},
+//!     {"type": "tool", "tool": {"weather": {
+//!         "type": "object",
+//!         "description": "The weather of a city.",
+//!         "properties": {"city": {"type": "string"}},
+//!         "required": ["city"],
+//!     }}},
+//! ]))?);
+//! let mut run = driver.start(request, Box::new(NoJournal)).await?;
+//! let mut answer = Value::Null;
+//! while let Some(event) = run.events.recv().await {
+//!     match event.kind {
+//!         EventKind::ToolResult { tool, written, .. } => println!("{tool} wrote {written:?}"),
+//!         EventKind::Done { output, .. } => answer = output,
+//!         _ => {}
+//!     }
+//! }
+//! run.finished().await?;
+//! assert_eq!(answer, "It is sunny in Lisbon.");
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod contract;
@@ -27,5 +102,6 @@ pub use event::{Event, EventKind, Journal, StopReason};
 pub use protocol::{Message, Saved, Shape, Tool};
 pub use run::{Driver, Run, RunRequest, Settings};
 pub use toolbox::{
-    Activities, Activity, Module, ToolCall, ToolFailure, ToolOutput, ToolResult, ToolUsage, Toolbox,
+    Activities, Activity, Module, NoModules, ToolCall, ToolFailure, ToolOutput, ToolResult,
+    ToolUsage, Toolbox,
 };

@@ -29,6 +29,26 @@ pub trait Toolbox: Send + Sync + Debug {
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult>;
 }
 
+/// A host without modules: its tools are activities and latent ones.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoModules;
+
+impl Toolbox for NoModules {
+    fn tools(&self) -> Vec<Tool> {
+        Vec::new()
+    }
+
+    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Module, String>> {
+        Box::pin(async move { Err(format!("there is no module {name:?}; this host has none")) })
+    }
+
+    fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
+        let message = format!("there is no tool {:?}", call.tool);
+        let failed = ToolResult::failed(ToolFailure::correctable("unknown_tool", message));
+        Box::pin(std::future::ready(failed))
+    }
+}
+
 /// What a `_module` turned out to be.
 #[derive(Debug, Clone)]
 pub enum Module {

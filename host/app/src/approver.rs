@@ -1,14 +1,15 @@
 //! Who decides about calls that wait: the person at the terminal, or anyone who uses
 //! `toolhold approvals`, whoever is first.
 
-use crate::cli::style::{bold, dim, plain, warn};
+use crate::cli::approvals;
+use crate::cli::style::{bold, dim, warn};
 use crate::storage::Decisions;
 use futures_util::future::BoxFuture;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::sync::Mutex;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{Mutex, mpsc};
 use toolhold_agent::run::approval::{Approver, Decision, Pending, Verdict};
 use uuid::Uuid;
 
@@ -19,18 +20,26 @@ const EVERY: Duration = Duration::from_millis(300);
 #[derive(Debug)]
 pub struct AppApprover {
     state: PathBuf,
-    /// One question at a time.
-    terminal: Mutex<()>,
-    asks: bool,
+    /// For one question at a time; absent if nobody is to be asked.
+    terminal: Option<Mutex<Terminal>>,
 }
+
+/// What is typed, from the first question on.
+type Terminal = Option<mpsc::Receiver<String>>;
+
+/// In which a line that was typed before a question comes in.
+const SETTLES: Duration = Duration::from_millis(50);
+
+/// Lines that were typed and not read.
+const TYPED: usize = 16;
 
 impl AppApprover {
     /// `asks`: whether the terminal is free for questions.
     pub fn new(state: PathBuf, asks: bool) -> Self {
         Self {
             state,
-            terminal: Mutex::default(),
-            asks: asks && std::io::stdin().is_terminal() && std::io::stderr().is_terminal(),
+            terminal: (asks && std::io::stdin().is_terminal() && std::io::stderr().is_terminal())
+                .then(Mutex::default),
         }
     }
 
@@ -46,12 +55,15 @@ impl AppApprover {
         }
     }
 
-    async fn asked(&self, pending: &Pending) -> Decision {
-        let _turn = self.terminal.lock().await;
-        let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    async fn asked(&self, terminal: &Mutex<Terminal>, pending: &Pending) -> Decision {
+        let mut terminal = terminal.lock().await;
+        let lines = terminal.get_or_insert_with(typed);
+        // What was typed before the question is no answer to it.
+        tokio::time::sleep(SETTLES).await;
+        while lines.try_recv().is_ok() {}
         loop {
             question(pending);
-            let Ok(Some(answer)) = lines.next_line().await else {
+            let Some(answer) = lines.recv().await else {
                 // Nobody is at the terminal any more; a decision may still be left.
                 return std::future::pending().await;
             };
@@ -69,15 +81,30 @@ impl AppApprover {
 impl Approver for AppApprover {
     fn decide<'a>(&'a self, run: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
         Box::pin(async move {
-            if !self.asks {
+            let Some(terminal) = &self.terminal else {
                 return self.left(run, pending).await;
-            }
+            };
             tokio::select! {
-                decision = self.asked(pending) => decision,
+                decision = self.asked(terminal, pending) => decision,
                 decision = self.left(run, pending) => decision,
             }
         })
     }
+}
+
+/// The lines of standard input, read by a thread of its own from now on: a question that was answered
+/// elsewhere must not take the answer to the next, and the process ends while the thread still reads.
+fn typed() -> mpsc::Receiver<String> {
+    let (sender, lines) = mpsc::channel(TYPED);
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            // More than fits was typed while nobody was asked.
+            if let Err(TrySendError::Closed(_)) = sender.try_send(line) {
+                return;
+            }
+        }
+    });
+    lines
 }
 
 #[expect(
@@ -86,10 +113,9 @@ impl Approver for AppApprover {
 )]
 fn question(pending: &Pending) {
     eprintln!(
-        "{} {} {}\n  {}",
+        "{} {}\n  {}",
         warn("approve?"),
-        bold(&plain(&pending.call.tool)),
-        plain(&pending.arguments.to_string()),
+        bold(&approvals::shown(pending)),
         dim(
             "y: yes   n REASON: no   e JSON: with these arguments   r JSON: not, take this as its result"
         )

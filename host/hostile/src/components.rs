@@ -11,7 +11,7 @@ pub const ATTACKER: &[u8] = include_bytes!("../attacker/attacker.wasm");
 pub const FETCHER: &[u8] = include_bytes!("../../../tests/components/fetch/fetch.wasm");
 
 /// The guest that writes files through streams, and keeps values.
-pub const PROBE: &[u8] = include_bytes!("../../../tests/components/probe/probe.wasm");
+pub const PROBE: &[u8] = include_bytes!("../../../modules/sdk/probe/probe.wasm");
 
 /// The bytes of a component given as WAT.
 ///

@@ -26,11 +26,12 @@ pub struct Arguments {
     check: bool,
 }
 
-/// Where modules are: those that ship, the same tool in every language, and components that know
-/// nothing of Toolhold.
-const PLACES: [&str; 4] = [
+/// Where modules are: those that ship, the same tool in every language, what tests the SDK, and
+/// components that know nothing of Toolhold.
+const PLACES: [&str; 5] = [
     "modules",
     "modules/examples",
+    "modules/sdk",
     "tests/components",
     "host/hostile",
 ];

@@ -14,14 +14,22 @@ pub(super) trait Voice {
     fn rejected(&self, reply: &str, reason: &str, out: &mut Vec<ChatMessage>);
 }
 
-/// `system`, the worked examples, the turns.
-pub(super) fn messages(view: &View<'_>, system: String, voice: &dyn Voice) -> Vec<ChatMessage> {
+/// `system`, the worked examples, the turns, and what is asked of this reply alone: `last`.
+pub(super) fn messages(
+    view: &View<'_>,
+    system: String,
+    voice: &dyn Voice,
+    last: String,
+) -> Vec<ChatMessage> {
     let mut messages = vec![ChatMessage::system(system)];
     for turn in examples::turns(view.tools, view.settings.examples) {
         render(&turn, voice, &mut messages);
     }
     for turn in view.turns {
         render(turn, voice, &mut messages);
+    }
+    if !last.is_empty() {
+        messages.push(ChatMessage::user(last));
     }
     one_voice_at_a_time(messages)
 }

@@ -5,7 +5,7 @@ use crate::contract::reader::SolutionReader;
 use crate::contract::{View, text};
 use crate::model::{ChatMessage, ChatRequest, Completion};
 use crate::protocol::compose::{self, Composition};
-use crate::protocol::{Exchange, Solution};
+use crate::protocol::{Exchange, Shape, Solution};
 use serde_json::{Value, json};
 
 /// llama.cpp refuses repetitions beyond 2000, and a bound that the token limit makes useless only
@@ -29,7 +29,7 @@ pub fn request(view: &View<'_>) -> ChatRequest {
     };
     ChatRequest {
         model: view.model.to_owned(),
-        messages: conversation::messages(view, system(view), &voice),
+        messages: conversation::messages(view, system(view), &voice, text::first(view)),
         response_format: Some(json!({
             "type": "json_schema",
             "json_schema": {"name": "solution", "strict": true, "schema": schema},
@@ -56,17 +56,19 @@ fn system(view: &View<'_>) -> String {
         system.push_str(
             "\n\nReply with one JSON object: {\"calls\": [], \"output\": <your answer>}.",
         );
-        system.push_str(&text::first(view));
-        return system;
+    } else {
+        system.push_str(&text::tools(view));
+        system.push_str(
+            "\n# Form of a reply\nReply with one JSON object and nothing else.\n\
+             To call tools: {\"calls\": [{\"_tool\": \"<name>\", <parameters>}], \"output\": null}\n\
+             When you know the answer: {\"calls\": [], \"output\": <answer>}\n",
+        );
+        if view.composition.shape == Shape::Both {
+            system.push_str("Calls whose results the answer does not need may stand beside it.\n");
+        }
+        system.push_str(text::call_it(view.tools));
     }
-    system.push_str(&text::tools(view.tools));
-    system.push_str(
-        "\n# Form of a reply\nReply with one JSON object and nothing else.\n\
-         To call tools: {\"calls\": [{\"_tool\": \"<name>\", <parameters>}], \"output\": null}\n\
-         When you know the answer: {\"calls\": [], \"output\": <answer>}\n",
-    );
-    system.push_str(text::CALL_IT);
-    system.push_str(&text::first(view));
+    system.push_str(&text::output(view));
     system
 }
 

@@ -19,7 +19,7 @@ pub fn request(view: &View<'_>) -> ChatRequest {
     };
     ChatRequest {
         model: view.model.to_owned(),
-        messages: conversation::messages(view, system(view), &voice),
+        messages: conversation::messages(view, system(view), &voice, text::first(view)),
         max_tokens: Some(view.settings.max_tokens),
         temperature: view.settings.temperature,
         ..ChatRequest::default()
@@ -95,22 +95,16 @@ fn system(view: &View<'_>) -> String {
     if view.tools.is_empty() {
         system.push_str("\n\nReply with one JSON object: {\"final_answer\": <your answer>}.");
     } else {
-        system.push_str(&text::tools(view.tools));
+        system.push_str(&text::tools(view));
         system.push_str("\n# Form of a reply\nReply with one JSON object and nothing else.\n");
         let _ = writeln!(
             system,
             "To call a tool, one in a reply: {}\nWhen you know the answer: {ANSWER}",
             call_form(view.settings.reasons)
         );
-        system.push_str(text::CALL_IT);
+        system.push_str(text::call_it(view.tools));
     }
-    system.push_str(&text::first(view));
-    if let Some(schema) = view.output_schema {
-        let _ = write!(
-            system,
-            "\nThe answer must satisfy this JSON Schema: {schema}"
-        );
-    }
+    system.push_str(&text::output(view));
     system
 }
 

@@ -3,21 +3,19 @@
 use crate::contract::View;
 use crate::guard::validate::cut;
 use crate::model::ChatMessage;
+use crate::protocol::compose::Composition;
 use crate::protocol::turn::Answered;
-use crate::protocol::{Call, Tool, advisor};
+use crate::protocol::{Call, Scopes, Tool, advisor};
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
 
 /// A model that babbles is shown the beginning of its babble, not all of it.
 const MAX_REJECTED: usize = 1_000;
-/// Small models like to play the tool too.
-pub(super) const CALL_IT: &str =
-    "Never write what a tool would return: call it, and read its result in the next message.";
 
 /// The tools, under a heading.
-pub(super) fn tools(tools: &[Tool]) -> String {
+pub(super) fn tools(view: &View<'_>) -> String {
     let mut text = String::from("\n\n# Tools\n");
-    for tool in tools {
+    for tool in view.tools {
         let mut parameters = tool.parameters.clone();
         if let Some(schema) = parameters.as_object_mut() {
             schema.remove("$schema");
@@ -28,8 +26,58 @@ pub(super) fn tools(tools: &[Tool]) -> String {
             "\n## {}\n{}\nParameters: {parameters}\n",
             tool.name, tool.description
         );
+        for line in reserved(tool, view.composition) {
+            let _ = writeln!(text, "{line}");
+        }
+        if let (true, Some(output)) = (tool.is_latent(), &tool.output) {
+            let _ = writeln!(text, "\"_output\" must satisfy {output}");
+        }
     }
     text
+}
+
+/// Small models like to play the tool too. What they do with a latent one is another thing.
+pub(super) fn call_it(tools: &[Tool]) -> &'static str {
+    let latent = tools.iter().filter(|tool| tool.is_latent()).count();
+    if latent == 0 {
+        "Never write what a tool would return: call it, and read its result in the next message."
+    } else if latent < tools.len() {
+        "Never write what a tool would return that is not yours to answer: call it, and read its result in the next message."
+    } else {
+        ""
+    }
+}
+
+/// What the reserved properties of a tool's calls are for, a line each.
+pub(super) fn reserved(tool: &Tool, how: Composition<'_>) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Scopes::Requested(offered) = &tool.scopes {
+        let offered: Vec<_> = offered.iter().map(ToString::to_string).collect();
+        lines.push(format!(
+            "\"_scopes\": the list of what it may see, of {}",
+            offered.join(", ")
+        ));
+    }
+    if let Some(target) = &tool.output_path {
+        lines.push(format!(
+            "\"_outputPath\" is always {target}: there you find the result"
+        ));
+    }
+    if tool.is_latent() && how.lazy {
+        lines.push("This tool is yours to answer, later: plan it without \"_output\"".into());
+    } else if tool.is_latent() {
+        lines.push(
+            "This tool is yours to answer: write its result as \"_output\" in the call".into(),
+        );
+    }
+    lines
+}
+
+/// The schema of the answer: a grammar enforces its form and does not tell its meaning.
+pub(super) fn output(view: &View<'_>) -> String {
+    view.output_schema.map_or_else(String::new, |schema| {
+        format!("\nThe answer must satisfy this JSON Schema: {schema}")
+    })
 }
 
 /// A call's reserved properties and its parameters, without its tool.
@@ -39,19 +87,21 @@ pub(super) fn properties(call: &Call, reasons: bool) -> Map<String, Value> {
     properties
 }
 
-/// What every reply begins with besides, where advisors speak or a version moves.
+/// What the next reply begins with besides, where advisors speak or a version moves. It differs from
+/// step to step, so it is said last.
 pub(super) fn first(view: &View<'_>) -> String {
     let mut text = String::new();
     if let Some(schema) = view.composition.meta {
         let _ = write!(
             text,
-            "\nEvery reply has \"meta\" first, which satisfies {schema}"
+            "Every reply has \"meta\" first, which satisfies {schema}"
         );
     }
     if let Some(schema) = view.composition.advisors {
         let _ = write!(
             text,
-            "\nBefore its calls this reply has \"advisors\", which satisfies {schema}\n{}",
+            "{}Before its calls this reply has \"advisors\", which satisfies {schema}\n{}",
+            if text.is_empty() { "" } else { "\n" },
             advisor::VOTING
         );
     }

@@ -36,7 +36,7 @@ pub fn request(view: &View<'_>) -> ChatRequest {
         .iter()
         .map(|tool| ChatTool {
             name: function(&tool.name),
-            description: tool.description.clone(),
+            description: description(tool, view.composition),
             parameters: parameters(tool, view.composition),
         })
         .collect();
@@ -55,14 +55,13 @@ pub fn request(view: &View<'_>) -> ChatRequest {
             })),
         });
     }
-    let mut system = view.instructions.to_owned();
-    if composition.advisors.is_some() {
-        system.push('\n');
-        system.push_str(advisor::VOTING);
-    }
+    let last = match composition.advisors {
+        Some(_) => advisor::VOTING.to_owned(),
+        None => String::new(),
+    };
     ChatRequest {
         model: view.model.to_owned(),
-        messages: conversation::messages(view, system, &Functions),
+        messages: conversation::messages(view, view.instructions.to_owned(), &Functions, last),
         tool_choice: (!tools.is_empty()).then_some(ToolChoice::Auto),
         tools,
         max_tokens: Some(view.settings.max_tokens),
@@ -71,10 +70,22 @@ pub fn request(view: &View<'_>) -> ChatRequest {
     }
 }
 
+/// What it is for, and what its reserved parameters are for.
+fn description(tool: &Tool, how: Composition<'_>) -> String {
+    let mut description = tool.description.clone();
+    for line in text::reserved(tool, how) {
+        if !description.is_empty() {
+            description.push('\n');
+        }
+        description.push_str(&line);
+    }
+    description
+}
+
 /// What a call of `tool` is made of. Reasons are not asked for: the model was trained to call
 /// functions with their own parameters.
 fn parameters(tool: &Tool, how: Composition<'_>) -> Value {
-    let mut lowering = Lowering::new(None);
+    let mut lowering = Lowering::new(None).with_descriptions();
     let how = Composition {
         reasons: false,
         ..how
@@ -82,16 +93,14 @@ fn parameters(tool: &Tool, how: Composition<'_>) -> Value {
     let Properties {
         properties,
         required,
+        additional,
     } = compose::properties(tool, how, &mut lowering);
-    let mut parameters = json!({
+    lowering.finish(json!({
         "type": "object",
         "properties": properties,
         "required": required,
-        "additionalProperties": false,
-    });
-    // Lowering keeps what a grammar needs; what a parameter means is in its descriptions.
-    describe(&tool.parameters, &mut parameters);
-    lowering.finish(parameters)
+        "additionalProperties": additional,
+    }))
 }
 
 /// Decided by the presence of tool calls, never by finish_reason, which servers get wrong.
@@ -149,25 +158,9 @@ fn tool(function: &str) -> String {
 }
 
 fn lowered(schema: &Value) -> Value {
-    let mut lowering = Lowering::new(None);
+    let mut lowering = Lowering::new(None).with_descriptions();
     let lowered = lowering.lower(schema, "");
     lowering.finish(lowered)
-}
-
-fn describe(from: &Value, to: &mut Value) {
-    let (Some(from), Some(to)) = (
-        from.get("properties").and_then(Value::as_object),
-        to.get_mut("properties"),
-    ) else {
-        return;
-    };
-    for (name, property) in from {
-        if let (Some(text), Some(Value::Object(target))) =
-            (property.get("description"), to.get_mut(name))
-        {
-            target.insert("description".into(), text.clone());
-        }
-    }
 }
 
 struct Functions;

@@ -4,7 +4,7 @@
 use crate::error::RunError;
 use crate::guard::validate::cut;
 use crate::guard::{Repeats, Validator};
-use crate::protocol::Tool;
+use crate::protocol::{Call, Tool};
 use crate::toolbox::ToolFailure;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -20,6 +20,7 @@ pub struct Gate {
 
 #[derive(Debug)]
 struct Schemas {
+    is_latent: bool,
     arguments: Validator,
     output: Option<Validator>,
 }
@@ -37,7 +38,11 @@ impl Gate {
             let arguments = Validator::new(&tool.parameters).map_err(failed)?;
             let output = tool.output.as_ref().map(Validator::new);
             let output = output.transpose().map_err(failed)?;
-            let own = Schemas { arguments, output };
+            let own = Schemas {
+                is_latent: tool.is_latent(),
+                arguments,
+                output,
+            };
             if schemas.insert(tool.name.clone(), own).is_some() {
                 return Err(RunError::DuplicateTool {
                     name: tool.name.clone(),
@@ -68,12 +73,13 @@ impl Gate {
         ))
     }
 
-    /// Judges a call of a known tool, whose references were replaced by what they stand for.
+    /// Judges a call of a known tool; `arguments` are its own, with references replaced by what they
+    /// stand for.
     ///
     /// # Errors
     /// Which rule it breaks, in words that the model can act on.
-    pub fn check(&self, tool: &str, arguments: &Value) -> Result<(), ToolFailure> {
-        if let Some(schemas) = self.schemas.get(tool)
+    pub fn check(&self, call: &Call, arguments: &Value) -> Result<(), ToolFailure> {
+        if let Some(schemas) = self.schemas.get(&call.tool)
             && let Err(reason) = schemas.arguments.check(arguments)
         {
             return Err(ToolFailure::correctable(
@@ -81,7 +87,7 @@ impl Gate {
                 format!("the arguments do not fit the tool's parameters: {reason}"),
             ));
         }
-        match self.repeats.intercept(tool, arguments) {
+        match self.repeats.intercept(call, arguments) {
             None => Ok(()),
             Some(earlier) => Err(ToolFailure::correctable(
                 "repeated",
@@ -93,23 +99,52 @@ impl Gate {
         }
     }
 
-    /// The output of `tool`, if it is what the tool promised.
-    pub fn output(&self, tool: &str, output: Value) -> Result<Value, ToolFailure> {
-        let promised = self.schemas.get(tool).and_then(|s| s.output.as_ref());
-        match promised.map_or(Ok(()), |schema| schema.check(&output)) {
-            Ok(()) => Ok(output),
-            Err(reason) => Err(ToolFailure::correctable(
-                "output_schema",
-                format!(
-                    "the tool returned something that does not fit its own output schema: {reason}"
-                ),
+    /// Judges a call that the model answers itself: what its references at `open` (JSON pointers) stand
+    /// for need not be known.
+    ///
+    /// # Errors
+    /// As [`Gate::check`].
+    pub fn check_latent(
+        &self,
+        tool: &str,
+        arguments: &Value,
+        open: &[&str],
+    ) -> Result<(), ToolFailure> {
+        let faults = self
+            .schemas
+            .get(tool)
+            .map(|schemas| schemas.arguments.faults(arguments, open));
+        match faults.iter().flatten().next() {
+            None => Ok(()),
+            Some(fault) => Err(ToolFailure::correctable(
+                "arguments",
+                format!("the arguments do not fit the tool's parameters: {fault}"),
             )),
         }
     }
 
+    /// The output of `tool`, if it is what the tool promised.
+    pub fn output(&self, tool: &str, output: Value) -> Result<Value, ToolFailure> {
+        let Some(schemas) = self.schemas.get(tool) else {
+            return Ok(output);
+        };
+        let promised = schemas.output.as_ref();
+        let Err(reason) = promised.map_or(Ok(()), |schema| schema.check(&output)) else {
+            return Ok(output);
+        };
+        let message = if schemas.is_latent {
+            format!(
+                "\"_output\" does not fit its schema: {reason}; make the call again with one that does"
+            )
+        } else {
+            format!("the tool returned something that does not fit its own output schema: {reason}")
+        };
+        Err(ToolFailure::correctable("output_schema", message))
+    }
+
     /// Remembers the text that the model is given for a call that ran. A refusal is not remembered:
     /// it costs nothing, and teaches.
-    pub fn ran(&mut self, tool: &str, arguments: &Value, text: &str) {
-        self.repeats.record(tool, arguments, text);
+    pub fn ran(&mut self, call: &Call, arguments: &Value, text: &str) {
+        self.repeats.record(call, arguments, text);
     }
 }

@@ -1,6 +1,8 @@
 //! What stands between a model's wish and a call: validation, and the guard against repetition.
 
+pub mod coerce;
 pub mod gate;
+pub mod mend;
 pub mod repeats;
 pub mod validate;
 

@@ -1,7 +1,8 @@
 //! Weak models make the same call again and again. The third identical call with an identical
 //! result is not made: the model is told what it already knows (THREATS.md, row 28).
 
-use serde_json::Value;
+use crate::protocol::Call;
+use serde_json::{Value, json};
 use std::collections::HashMap;
 
 /// A call is made this often with the same result before it is intercepted.
@@ -21,16 +22,16 @@ struct Seen {
 
 impl Repeats {
     /// The earlier result if this call was made often enough already.
-    pub fn intercept(&self, tool: &str, arguments: &Value) -> Option<&str> {
-        let seen = self.seen.get(&key(tool, arguments))?;
+    pub fn intercept(&self, call: &Call, arguments: &Value) -> Option<&str> {
+        let seen = self.seen.get(&key(call, arguments))?;
         (seen.times >= ALLOWED).then_some(seen.text.as_str())
     }
 
     /// Remembers the text the model was given for a call. A different result starts a new count.
-    pub fn record(&mut self, tool: &str, arguments: &Value, text: &str) {
+    pub fn record(&mut self, call: &Call, arguments: &Value, text: &str) {
         let seen = self
             .seen
-            .entry(key(tool, arguments))
+            .entry(key(call, arguments))
             .or_insert_with(|| Seen {
                 text: text.to_owned(),
                 times: 0,
@@ -45,34 +46,66 @@ impl Repeats {
     }
 }
 
-/// Keys sorted: `{"a":1,"b":2}` and `{"b":2,"a":1}` are the same call.
-fn key(tool: &str, arguments: &Value) -> String {
-    let mut sorted = arguments.clone();
-    sorted.sort_all_objects();
-    format!("{tool} {sorted}")
+/// Keys sorted: `{"a":1,"b":2}` and `{"b":2,"a":1}` are the same call. For another instance, or for
+/// another place of its result, it is another call.
+fn key(call: &Call, arguments: &Value) -> String {
+    let mut key = json!([call.tool, call.instance, call.output_path, arguments]);
+    key.sort_all_objects();
+    key.to_string()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+
+    fn call() -> Call {
+        Call {
+            tool: "t".into(),
+            ..Call::default()
+        }
+    }
 
     #[test]
     fn the_third_identical_call_is_intercepted() {
         let mut repeats = Repeats::default();
-        repeats.record("t", &json!({"a": 1, "b": 2}), "7");
-        assert_eq!(repeats.intercept("t", &json!({"a": 1, "b": 2})), None);
-        repeats.record("t", &json!({"b": 2, "a": 1}), "7");
-        assert_eq!(repeats.intercept("t", &json!({"a": 1, "b": 2})), Some("7"));
-        assert_eq!(repeats.intercept("t", &json!({"a": 1})), None);
+        repeats.record(&call(), &json!({"a": 1, "b": 2}), "7");
+        assert_eq!(repeats.intercept(&call(), &json!({"a": 1, "b": 2})), None);
+        repeats.record(&call(), &json!({"b": 2, "a": 1}), "7");
+        assert_eq!(
+            repeats.intercept(&call(), &json!({"a": 1, "b": 2})),
+            Some("7")
+        );
+        assert_eq!(repeats.intercept(&call(), &json!({"a": 1})), None);
+    }
+
+    #[test]
+    fn for_another_instance_or_place_it_is_another_call() {
+        let mut repeats = Repeats::default();
+        for _ in 0..2 {
+            repeats.record(&call(), &json!({}), "7");
+        }
+        let elsewhere = [
+            Call {
+                instance: Some("i".into()),
+                ..call()
+            },
+            Call {
+                output_path: Some("†state.x".into()),
+                ..call()
+            },
+        ];
+        for other in elsewhere {
+            assert_eq!(repeats.intercept(&other, &json!({})), None, "{other:?}");
+        }
+        assert!(repeats.intercept(&call(), &json!({})).is_some());
     }
 
     #[test]
     fn a_changing_result_is_polling_and_allowed() {
         let mut repeats = Repeats::default();
         for text in ["1", "2", "3", "4"] {
-            repeats.record("t", &json!({}), text);
-            assert_eq!(repeats.intercept("t", &json!({})), None);
+            repeats.record(&call(), &json!({}), text);
+            assert_eq!(repeats.intercept(&call(), &json!({})), None);
         }
     }
 }

@@ -1,7 +1,10 @@
 //! The one schema that goes to the model (PROTOCOL.md, 4).
 //!
-//! Order matters, because a model writes top to bottom: `calls` before `output`; in a call `_tool`
-//! first, then `_reasoningForCall`, then the parameters.
+//! Order matters, because a model writes top to bottom: `meta`, `advisors`, `calls`, `output`; in a
+//! call `_tool`, `_reasoningForCall`, `_instance`, `_scopes`, the parameters, `_outputPath` and
+//! `_outputMethod`, and of a latent tool `_output` last.
+
+mod parameters;
 
 use crate::protocol::Tool;
 use crate::protocol::lower::Lowering;
@@ -100,14 +103,16 @@ fn call(tool: &Tool, how: Composition<'_>, lowering: &mut Lowering) -> Value {
     properties.append(&mut call.properties);
     let mut required = vec!["_tool".to_owned()];
     required.append(&mut call.required);
-    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": call.additional})
 }
 
 /// What a call of one tool consists of besides its `_tool`, in the order in which a model writes it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Properties {
     pub properties: Map<String, Value>,
     pub required: Vec<String>,
+    /// Parameters that have no name yet: `false`, or their schema.
+    pub additional: Value,
 }
 
 impl Properties {
@@ -121,7 +126,15 @@ impl Properties {
 
 /// Reserved properties and parameters of a call of `tool`.
 pub fn properties(tool: &Tool, how: Composition<'_>, lowering: &mut Lowering) -> Properties {
-    let mut call = Properties::default();
+    let parameters = parameters::of(&tool.parameters, &tool.name, lowering);
+    let mut call = Properties {
+        properties: Map::new(),
+        required: Vec::new(),
+        additional: match parameters.additional {
+            Value::Object(_) if how.wiring => or_reference(parameters.additional),
+            closed => closed,
+        },
+    };
     if how.reasons {
         call.put(
             "_reasoningForCall",
@@ -139,33 +152,22 @@ pub fn properties(tool: &Tool, how: Composition<'_>, lowering: &mut Lowering) ->
             true,
         );
     }
-    let parameters = lowering.lower(&tool.parameters, &tool.name);
-    let required: Vec<&str> = parameters
-        .get("required")
-        .and_then(Value::as_array)
-        .map(|keys| keys.iter().filter_map(Value::as_str).collect())
-        .unwrap_or_default();
-    if let Some(Value::Object(own)) = parameters.get("properties") {
-        for (name, schema) in own.iter().filter(|(name, _)| !name.starts_with('_')) {
-            let schema = if how.wiring {
-                or_reference(schema)
-            } else {
-                schema.clone()
-            };
-            call.put(name, schema, required.contains(&name.as_str()));
-        }
+    for (name, schema, is_required) in parameters.named {
+        let schema = if how.wiring {
+            or_reference(schema)
+        } else {
+            schema
+        };
+        call.put(&name, schema, is_required);
     }
     match &tool.output_path {
         Some(target) => call.put("_outputPath", json!({"const": target}), true),
-        None if how.wiring => {
-            call.put("_outputPath", reference(), false);
-            call.put(
-                "_outputMethod",
-                json!({"enum": ["set", "merge", "assign", "push", "concat"]}),
-                false,
-            );
-        }
+        None if how.wiring => call.put("_outputPath", reference(), false),
         None => {}
+    }
+    if how.wiring {
+        let methods = ["set", "merge", "assign", "push", "concat"];
+        call.put("_outputMethod", json!({"enum": methods}), false);
     }
     if tool.is_latent() {
         let output = match &tool.output {
@@ -178,31 +180,48 @@ pub fn properties(tool: &Tool, how: Composition<'_>, lowering: &mut Lowering) ->
 }
 
 /// The value itself, or a reference to it: data is wired rather than copied.
-fn or_reference(schema: &Value) -> Value {
-    let own_text = schema.get("type") == Some(&json!("string"));
-    let is_free_text = own_text
-        && !["pattern", "format"]
-            .iter()
-            .any(|key| schema.get(*key).is_some());
-    match schema {
+fn or_reference(mut schema: Value) -> Value {
+    // It is about both.
+    let description = schema
+        .as_object_mut()
+        .and_then(|keywords| keywords.shift_remove("description"));
+    let mut widened = match schema {
         // A reference is among what is allowed already.
-        Value::Object(keywords) if keywords.is_empty() => schema.clone(),
-        _ if is_free_text => schema.clone(),
-        Value::Object(keywords) if keywords.len() == 1 && keywords.contains_key("anyOf") => {
-            let mut widened = schema.clone();
-            if let Some(Value::Array(branches)) = widened.get_mut("anyOf") {
+        Value::Object(keywords) if keywords.is_empty() => keywords.into(),
+        Value::Object(keywords) if is_free_text(&keywords) => keywords.into(),
+        Value::Object(mut keywords) if keywords.len() == 1 && keywords.contains_key("anyOf") => {
+            if let Some(Value::Array(branches)) = keywords.get_mut("anyOf") {
                 branches.push(reference());
             }
-            widened
+            keywords.into()
         }
-        _ => json!({"anyOf": [schema, reference()]}),
+        schema => json!({"anyOf": [schema, reference()]}),
+    };
+    if let (Some(description), Value::Object(keywords)) = (description, &mut widened) {
+        keywords.insert("description".into(), description);
     }
+    widened
+}
+
+/// Any text, of the length of a reference too.
+fn is_free_text(schema: &Map<String, Value>) -> bool {
+    let bound = |name: &str| schema.get(name).and_then(Value::as_u64);
+    schema.get("type") == Some(&json!("string"))
+        && ["pattern", "format"]
+            .iter()
+            .all(|key| !schema.contains_key(*key))
+        && bound("minLength").is_none_or(|least| least <= SHORTEST)
+        && bound("maxLength").is_none_or(|most| most >= LONGEST)
 }
 
 /// Text that begins with a dagger. The bound keeps a small model from filling its reply with one.
 fn reference() -> Value {
     json!({"type": "string", "pattern": "^†[^ ].{0,120}$"})
 }
+
+/// Characters of a reference that the grammar lets a model write.
+const SHORTEST: u64 = 2;
+const LONGEST: u64 = 122;
 
 #[cfg(test)]
 mod tests {

@@ -1,18 +1,22 @@
 //! The context: the messages that a Request is built from, and what they amount to (PROTOCOL.md, 2).
 
+mod wire;
+mod written;
+
 use crate::guard::Validator;
 use crate::protocol::advisor::Advisor;
 use crate::protocol::data::{Data, Method, Write};
 use crate::protocol::meta::Meta;
 use crate::protocol::plan::Mode;
 use crate::protocol::reference::Path;
+use crate::protocol::tool::Tool;
 use crate::protocol::turn::Role;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
 /// One element of the context. On the wire `{"role", "content"}` or `{"type", …}`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Message {
     Text(Text),
@@ -129,13 +133,20 @@ pub struct ErrorData {
 
 /// Why a context cannot be used. Configuration: nothing was sent.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("message {} of the context{place}: {reason}", index + 1)]
+#[error("message {} of the context{}: {reason}", index + 1, at(place))]
 pub struct ContextError {
     /// Which message, beginning with 0.
     pub index: usize,
-    /// The JSON pointer into it.
+    /// The JSON pointer into it; empty for the message itself.
     pub place: String,
     pub reason: String,
+}
+
+/// What is wrong with one message.
+#[derive(Debug)]
+struct Fault {
+    place: String,
+    reason: String,
 }
 
 /// What the messages amount to.
@@ -151,10 +162,15 @@ pub struct Context {
     pub plan: Option<PlanMessage>,
     /// The last definition of each id.
     pub advisors: Vec<Advisor>,
-    /// The last one.
+    /// The last one, or what a solution made of it.
     pub meta: Option<Meta>,
+    given_meta: Option<Meta>,
     /// In the order of their first appearance.
     pub instances: Vec<String>,
+    /// Entries of the data's log that come from messages.
+    given: usize,
+    /// Of the entries since, in their order.
+    origins: Vec<written::Origin>,
 }
 
 #[derive(Debug)]
@@ -166,7 +182,7 @@ struct Note {
 }
 
 const MAX_MESSAGES: usize = 100_000;
-/// Names of kinds and instances end up in headings and references.
+/// Of an instance: it is repeated in every call.
 const MAX_NAME: usize = 128;
 
 impl Message {
@@ -187,30 +203,22 @@ impl Message {
     /// The first message that is none.
     pub fn parse_all(messages: &Value) -> Result<Vec<Self>, ContextError> {
         let Value::Array(messages) = messages else {
-            return Err(wrong(0, "", "the context must be a list of messages"));
+            return Err(Fault::new("", "the context must be a list of messages").of(0));
         };
         messages
             .iter()
             .enumerate()
-            .map(|(index, message)| {
-                Self::parse(message).map_err(|reason| wrong(index, "", &reason))
-            })
+            .map(|(index, message)| wire::message(message).map_err(|fault| fault.of(index)))
             .collect()
     }
+}
 
-    fn parse(message: &Value) -> Result<Self, String> {
-        let Value::Object(fields) = message else {
-            return Err(
-                "a message must be an object with \"role\" and \"content\", or with \"type\""
-                    .into(),
-            );
-        };
-        if !fields.contains_key("type") && fields.contains_key("content") {
-            return Text::deserialize(message)
-                .map(Self::Text)
-                .map_err(|error| error.to_string());
-        }
-        Self::deserialize(message).map_err(|error| error.to_string())
+impl<'de> Deserialize<'de> for Message {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let message = Value::deserialize(deserializer)?;
+        wire::message(&message).map_err(|Fault { place, reason }| {
+            serde::de::Error::custom(format!("a message{}: {reason}", at(&place)))
+        })
     }
 }
 
@@ -220,20 +228,52 @@ impl Context {
     /// that is none, a name that cannot be referred to.
     pub fn new(messages: Vec<Message>) -> Result<Self, ContextError> {
         if messages.len() > MAX_MESSAGES {
-            return Err(wrong(
-                MAX_MESSAGES,
-                "",
-                "there are more messages than 100000",
-            ));
+            let reason = format!("there are more messages than {MAX_MESSAGES}");
+            return Err(Fault::new("", reason).of(MAX_MESSAGES));
         }
         let mut context = Self::default();
         for (index, message) in messages.iter().enumerate() {
-            context
-                .take(message)
-                .map_err(|(place, reason)| wrong(index, place, &reason))?;
+            context.take(message).map_err(|fault| fault.of(index))?;
         }
         context.messages = messages;
+        context.given = context.data.log().len();
+        context.given_meta.clone_from(&context.meta);
         Ok(context)
+    }
+
+    /// Whether there is data, or a schema that tells which is to be written.
+    pub fn has_data(&self) -> bool {
+        !self.notes.is_empty()
+    }
+
+    /// Whether a model can be asked: a saved Request waits for its caller's input.
+    ///
+    /// # Errors
+    /// The input message that has a schema and lacks the value.
+    pub fn check_input(&self) -> Result<(), ContextError> {
+        let inputs = || {
+            self.messages
+                .iter()
+                .enumerate()
+                .filter_map(|(index, message)| match message {
+                    Message::Input(input) => Some((index, input)),
+                    _ => None,
+                })
+        };
+        for (index, waiting) in inputs().filter(|(_, input)| input.input.is_null()) {
+            // Another message may hold it: of the same instance, or of each instance for all of them.
+            let is_given = inputs().any(|(_, other)| {
+                !other.input.is_null()
+                    && (other.instance == waiting.instance || waiting.instance.is_none())
+            });
+            let takes_nothing = Validator::new(&waiting.schema)
+                .is_ok_and(|schema| schema.check(&Value::Null).is_ok());
+            if !is_given && !takes_nothing {
+                let reason = "the input is missing; give a value that satisfies the schema";
+                return Err(Fault::new("/input", reason).of(index));
+            }
+        }
+        Ok(())
     }
 
     /// The schema and the description of one kind of data, as they were given last.
@@ -247,7 +287,7 @@ impl Context {
         })
     }
 
-    fn take(&mut self, message: &Message) -> Result<(), (&'static str, String)> {
+    fn take(&mut self, message: &Message) -> Result<(), Fault> {
         match message {
             Message::Text(_) | Message::Error(_) => {}
             Message::Data(message) => {
@@ -258,6 +298,13 @@ impl Context {
                     message.description.as_ref(),
                 )?;
                 let (path, method) = message.place()?;
+                if path.kind != message.kind {
+                    let reason = format!(
+                        "the message is of the kind {} and its call wrote to {path}; make them one",
+                        message.kind
+                    );
+                    return Err(Fault::new("/kind", reason));
+                }
                 self.write(path, message.instance.clone(), method, message.data.clone())?;
             }
             Message::Input(message) => {
@@ -270,13 +317,11 @@ impl Context {
                 )?;
                 // A saved Request waits for its caller's.
                 if !message.input.is_null() {
-                    let validator =
-                        Validator::new(&message.schema).map_err(|reason| ("/schema", reason))?;
+                    let validator = Validator::new(&message.schema)
+                        .map_err(|reason| Fault::new("/schema", reason))?;
                     validator.check(&message.input).map_err(|reason| {
-                        (
-                            "/input",
-                            format!("the input does not fit its schema: {reason}"),
-                        )
+                        let reason = format!("the input does not fit its schema: {reason}");
+                        Fault::new("/input", reason)
                     })?;
                     self.write(
                         Path::root("input"),
@@ -300,6 +345,7 @@ impl Context {
             }
             Message::Tool(message) => {
                 for (name, tool) in &message.tool {
+                    check_tool(name, tool)?;
                     match self.tools.iter_mut().find(|(known, _)| known == name) {
                         Some((_, known)) => *known = tool.clone(),
                         None => self.tools.push((name.clone(), tool.clone())),
@@ -308,7 +354,9 @@ impl Context {
             }
             Message::Plan(message) => self.plan = Some(message.clone()),
             Message::Advisor(message) => {
-                message.check().map_err(|error| ("", error.to_string()))?;
+                message
+                    .check()
+                    .map_err(|error| Fault::new("", error.to_string()))?;
                 match self
                     .advisors
                     .iter_mut()
@@ -329,13 +377,7 @@ impl Context {
         instance: Option<String>,
         method: Method,
         value: Value,
-    ) -> Result<(), (&'static str, String)> {
-        // Two lists or texts cannot be merged; the later one holds.
-        let method = if method == Method::Merge && !value.is_object() {
-            Method::Set
-        } else {
-            method
-        };
+    ) -> Result<(), Fault> {
         let write = Write {
             path,
             instance,
@@ -344,7 +386,7 @@ impl Context {
         };
         self.data
             .write(write)
-            .map_err(|error| ("", error.to_string()))
+            .map_err(|error| Fault::new("", error.to_string()))
     }
 
     fn note(
@@ -353,28 +395,27 @@ impl Context {
         instance: Option<&String>,
         schema: Option<&Value>,
         description: Option<&String>,
-    ) -> Result<(), (&'static str, String)> {
+    ) -> Result<(), Fault> {
         let root: Result<Path, _> = format!("†{kind}").parse();
-        if kind.chars().count() > MAX_NAME || root.is_ok_and(|path| !path.segments.is_empty()) {
-            return Err((
-                "/kind",
-                format!("{kind:.40?} cannot name a kind of data: use letters, digits, _ and -"),
-            ));
+        if !root.is_ok_and(|path| path.segments.is_empty()) {
+            let reason =
+                format!("{kind:.40?} cannot name a kind of data: use letters, digits, _ and -");
+            return Err(Fault::new("/kind", reason));
         }
         if let Some(instance) = instance {
-            if instance.is_empty() || instance.chars().count() > MAX_NAME {
-                return Err((
-                    "/_instance",
-                    "an instance needs a name of 1 to 128 characters".into(),
-                ));
+            let length = instance.chars().count();
+            if length == 0 || length > MAX_NAME || instance.contains(char::is_control) {
+                let reason = "an instance needs a name of 1 to 128 characters in one line";
+                return Err(Fault::new("/_instance", reason));
             }
             if !self.instances.contains(instance) {
                 self.instances.push(instance.clone());
             }
         }
         if let Some(schema) = schema {
-            Validator::new(schema)
-                .map_err(|reason| ("/schema", format!("this is no JSON Schema: {reason}")))?;
+            Validator::new(schema).map_err(|reason| {
+                Fault::new("/schema", format!("this is no JSON Schema: {reason}"))
+            })?;
         }
         let known = self
             .notes
@@ -400,7 +441,7 @@ impl Context {
 impl DataMessage {
     /// Where in the kind the data belongs, and how: a plain message is merged into what there is, the
     /// result of a call goes where the call said.
-    fn place(&self) -> Result<(Path, Method), (&'static str, String)> {
+    fn place(&self) -> Result<(Path, Method), Fault> {
         let target = self
             .hidden
             .call
@@ -409,7 +450,7 @@ impl DataMessage {
         let path = match target.and_then(Value::as_str) {
             Some(target) => target
                 .parse::<Path>()
-                .map_err(|error| ("/_call/_outputPath", error.to_string()))?,
+                .map_err(|error| Fault::new("/_call/_outputPath", error.to_string()))?,
             None => Path::root(&self.kind),
         };
         let default = if target.is_some() {
@@ -429,15 +470,45 @@ fn data() -> String {
     "data".into()
 }
 
-fn wrong(index: usize, place: &str, reason: &str) -> ContextError {
-    let place = if place.is_empty() {
+impl Fault {
+    fn new(place: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self {
+            place: place.into(),
+            reason: reason.into(),
+        }
+    }
+
+    fn of(self, index: usize) -> ContextError {
+        ContextError {
+            index,
+            place: self.place,
+            reason: self.reason,
+        }
+    }
+}
+
+/// What can be said of a tool before it is known who runs it.
+fn check_tool(name: &str, schema: &Value) -> Result<(), Fault> {
+    let at = format!("/tool/{}", name.replace('~', "~0").replace('/', "~1"));
+    let (tool, _) = Tool::parse(name, schema, |_| false)
+        .map_err(|error| Fault::new(format!("{at}{}", error.place), error.reason))?;
+    let no_schema = |place: &str, reason: String| {
+        Fault::new(
+            format!("{at}{place}"),
+            format!("this is no JSON Schema: {reason}"),
+        )
+    };
+    Validator::new(&tool.parameters).map_err(|reason| no_schema("", reason))?;
+    if let Some(output) = &tool.output {
+        Validator::new(output).map_err(|reason| no_schema("/properties/_output", reason))?;
+    }
+    Ok(())
+}
+
+fn at(place: &str) -> String {
+    if place.is_empty() {
         String::new()
     } else {
         format!(" at {place}")
-    };
-    ContextError {
-        index,
-        place,
-        reason: reason.to_owned(),
     }
 }

@@ -16,6 +16,7 @@ const MAX_DEPTH: usize = 32;
 #[derive(Debug)]
 pub struct Lowering {
     max_string: Option<u32>,
+    keeps_descriptions: bool,
     definitions: Map<String, Value>,
 }
 
@@ -23,7 +24,17 @@ impl Lowering {
     pub fn new(max_string: Option<u32>) -> Self {
         Self {
             max_string,
+            keeps_descriptions: false,
             definitions: Map::new(),
+        }
+    }
+
+    /// Descriptions stay: this is all that a model sees of the schema, and not only its grammar.
+    #[must_use]
+    pub fn with_descriptions(self) -> Self {
+        Self {
+            keeps_descriptions: true,
+            ..self
         }
     }
 
@@ -53,6 +64,18 @@ impl Lowering {
     }
 
     fn node(&self, schema: &Value, prefix: &str, depth: usize) -> Value {
+        let mut lowered = self.undescribed(schema, prefix, depth);
+        if let (true, Some(description), Value::Object(lowered)) = (
+            self.keeps_descriptions,
+            schema.get("description").filter(|text| text.is_string()),
+            &mut lowered,
+        ) {
+            lowered.insert("description".into(), description.clone());
+        }
+        lowered
+    }
+
+    fn undescribed(&self, schema: &Value, prefix: &str, depth: usize) -> Value {
         let Value::Object(schema) = schema else {
             // `true` is any value; `false` cannot be said in a grammar and is left to validation.
             return json!({});

@@ -1,6 +1,6 @@
 //! What a model returned: calls, an output, or both (PROTOCOL.md, 4).
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 /// A Tool with its parameters filled in, as the model wrote it: references are still references, and
@@ -25,9 +25,12 @@ pub struct Call {
     pub output_path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_method: Option<String>,
-    /// `_output`: what the model says came of it, if the tool is latent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// `_output`: what the model says came of it, if the tool is latent. It may be null.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     pub output: Option<Value>,
+    /// Reserved properties that mean nothing: kept for the record.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub unknown: Map<String, Value>,
 }
 
 /// A reply in any contract, read.
@@ -120,12 +123,17 @@ impl Call {
             scopes: member("_scopes").or_else(|| member("_imports")),
             output_path: member("_outputPath").map(text),
             output_method: member("_outputMethod").map(text),
-            output: member("_output"),
+            // A result may be null.
+            output: properties.shift_remove("_output"),
+            unknown: Map::new(),
         };
-        // Unknown reserved properties are no parameters (PROTOCOL.md, 3).
-        properties.retain(|key, _| !key.starts_with('_'));
+        // They are no parameters (PROTOCOL.md, 3).
+        let (unknown, parameters): (Map<_, _>, Map<_, _>) = properties
+            .into_iter()
+            .partition(|(key, _)| key.starts_with('_'));
         Self {
-            arguments: properties.into(),
+            arguments: parameters.into(),
+            unknown,
             ..reserved
         }
     }
@@ -155,6 +163,11 @@ impl Call {
         put("_output", self.output.clone());
         object
     }
+}
+
+/// A null that is there is not absent.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
 }
 
 /// A text, or else the JSON of what was written instead of one: whoever reads it says what is wrong.
@@ -189,11 +202,14 @@ mod tests {
                 output_path: Some("†state.a".into()),
                 output_method: Some("push".into()),
                 output: Some(json!(7)),
+                unknown: Map::from_iter([("_colour".to_owned(), json!(2))]),
             }]
         );
         assert_eq!(solution.output, None);
+        let mut known = solution.calls[0].clone();
+        known.unknown.clear();
         let again = solution.calls[0].object(true);
-        assert_eq!(Call::read(again.into()).unwrap(), solution.calls[0]);
+        assert_eq!(Call::read(again.into()).unwrap(), known);
     }
 
     #[test]

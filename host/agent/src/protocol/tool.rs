@@ -190,7 +190,7 @@ impl Reader<'_> {
         };
         if properties
             .get("_tool")
-            .and_then(text)
+            .and_then(constant)
             .is_some_and(|own| own != self.name)
         {
             return Err(self.wrong(
@@ -224,13 +224,35 @@ impl Reader<'_> {
                 .unwrap_or_default(),
             examples: Vec::new(),
         };
+        Ok((tool, self.warnings(properties)))
+    }
+
+    fn warnings(&self, properties: &Map<String, Value>) -> Vec<String> {
         let unknown = properties
             .keys()
             .filter(|key| key.starts_with('_') && !RESERVED.contains(&key.as_str()));
-        let warnings = unknown.map(|key| {
-            format!("the tool {:?} has the reserved property {key:?}, which means nothing here and is ignored", self.name)
-        });
-        Ok((tool, warnings.collect()))
+        let mut warnings: Vec<String> = unknown
+            .map(|key| {
+                format!("the tool {:?} has the reserved property {key:?}, which means nothing here and is ignored", self.name)
+            })
+            .collect();
+        if properties.contains_key("_outputMethod") {
+            warnings.push(format!(
+                "the tool {:?} has \"_outputMethod\", which belongs to calls and is ignored in a tool",
+                self.name
+            ));
+        }
+        let pattern = properties
+            .get("_outputPath")
+            .and_then(|path| path.get("pattern"));
+        if pattern.is_some_and(|pattern| pattern != "^†") {
+            warnings.push(format!(
+                "the tool {:?} restricts \"_outputPath\" by a pattern, which is not enforced; write a const for \
+                 a fixed place",
+                self.name
+            ));
+        }
+        warnings
     }
 
     fn execution(
@@ -266,12 +288,26 @@ impl Reader<'_> {
     }
 
     fn output_path(&self, properties: &Map<String, Value>) -> Result<Option<Target>, ToolError> {
-        let Some(target) = properties.get("_outputPath").and_then(text) else {
+        const PLACE: &str = "/properties/_outputPath";
+        let Some(own) = properties.get("_outputPath") else {
             return Ok(None);
         };
-        target.parse().map(Some).map_err(|error: ReferenceError| {
-            self.wrong("/properties/_outputPath", &format!("is wrong: {error}"))
-        })
+        let Some(target) = text(own) else {
+            let is_free = own
+                .as_object()
+                .is_some_and(|own| !own.contains_key("const") && !own.contains_key("enum"));
+            return if is_free {
+                Ok(None)
+            } else {
+                let reason = "must be fixed by a const, such as †state.weather, or free: \
+                              {\"type\": \"string\", \"pattern\": \"^†\"}";
+                Err(self.wrong(PLACE, reason))
+            };
+        };
+        target
+            .parse()
+            .map(Some)
+            .map_err(|error: ReferenceError| self.wrong(PLACE, &format!("is wrong: {error}")))
     }
 
     fn scopes(&self, properties: &Map<String, Value>) -> Result<Scopes, ToolError> {
@@ -339,7 +375,15 @@ pub fn scope(key: &Value) -> Result<Path, String> {
 
 /// `{"const": "x"}` or `"x"`.
 fn text(value: &Value) -> Option<&str> {
-    value.get("const").unwrap_or(value).as_str()
+    constant(value)?.as_str()
+}
+
+/// What is fixed, if anything is.
+fn constant(value: &Value) -> Option<&Value> {
+    match value {
+        Value::Object(schema) => schema.get("const"),
+        other => Some(other),
+    }
 }
 
 /// The schema without what is reserved.

@@ -3,8 +3,8 @@
 
 use crate::error::RunError;
 use crate::protocol::context::Context;
-use crate::protocol::tool::{Annotations, Execution, Resolve};
-use crate::protocol::{Saved, Tool, advisor};
+use crate::protocol::tool::{Execution, Resolve};
+use crate::protocol::{Annotations, Saved, Tool, advisor};
 use crate::run::approval::Approvals;
 use crate::toolbox::{Activities, Module, Toolbox};
 use serde::{Deserialize, Serialize};
@@ -49,8 +49,8 @@ pub enum Runner {
     Advisor,
 }
 
-/// Every tool of a run, the `offered` ones and those that its context defines, with its runner, in the order in which they are offered, and what somebody
-/// should know about them.
+/// Every tool of a run, the `offered` ones and those that its context defines, with its runner, in the
+/// order in which they are offered, and what somebody should know about them.
 ///
 /// # Errors
 /// A tool that is none, or one whose `_module` or `_activity` names nothing that there is.
@@ -85,6 +85,14 @@ pub async fn bind(
         }
     }
     if let Some(consult) = advisor::consult_tool(&context.advisors) {
+        if bound.iter().any(|known| known.tool.name == consult.name) {
+            return Err(RunError::Binding {
+                tool: consult.name.to_owned(),
+                reason:
+                    "the host offers a tool of this name, by which advisors are asked; rename yours"
+                        .into(),
+            });
+        }
         bound.push(Bound {
             tool: Tool {
                 description: consult.description,
@@ -158,6 +166,7 @@ fn complete(tool: &mut Tool, own: Tool) {
     let accepts_objects = own.parameters.get("type").is_some_and(|ty| ty == "object");
     if is_empty(&tool.parameters) && accepts_objects {
         tool.parameters = own.parameters;
+        tool.examples = own.examples;
     }
     if tool.description.is_empty() {
         tool.description = own.description;

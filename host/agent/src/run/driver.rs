@@ -1,10 +1,10 @@
 //! Performs what the machine asks for: the only place in the loop with I/O, time and concurrency.
 
-use crate::error::RunError;
-use crate::event::{Event, EventKind, Journal, RunFailure};
+use crate::error::{ErrorClass, RunError};
+use crate::event::{Event, EventKind, Journal, RunFailure, Seal};
 use crate::model::Model;
 use crate::protocol::context::Context;
-use crate::run::approval::{Approver, Nobody};
+use crate::run::approval::{Approver, Decision, Nobody, Pending, Verdict};
 use crate::run::bind;
 use crate::run::machine::{Action, Effects, Input, Machine, Work};
 use crate::run::purse::Purse;
@@ -13,11 +13,11 @@ use crate::run::sub_agent::{self, Ended, Left};
 use crate::run::{RunRequest, Runner};
 use crate::toolbox::{Activities, ToolFailure, ToolResult, Toolbox};
 use futures_util::future::BoxFuture;
-use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tokio::sync::{Semaphore, mpsc};
-use tokio::task::JoinHandle;
+use tokio::sync::mpsc;
+use tokio::task::{Id, JoinError, JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -94,10 +94,15 @@ impl Driver {
         let sink = Sink::Journal(Publisher {
             run: id,
             seq: 0,
+            seal: Seal::default(),
             journal,
             sender,
         });
-        let begin = (Input::Start, Duration::ZERO);
+        let begin = Begin {
+            unsaid: Vec::new(),
+            input: Input::Start,
+            elapsed: Duration::ZERO,
+        };
         let purse = Arc::new(Purse::new(machine.request().settings.token_budget, 0));
         let task = tokio::spawn(
             self.clone()
@@ -119,10 +124,15 @@ impl Driver {
         let sink = Sink::Journal(Publisher {
             run: id,
             seq: replayed.next,
+            seal: replayed.seal,
             journal,
             sender,
         });
-        let begin = (Input::Resumed, replayed.elapsed);
+        let begin = Begin {
+            unsaid: replayed.unsaid,
+            input: Input::Resumed,
+            elapsed: replayed.elapsed,
+        };
         let machine = replayed.machine;
         let budget = machine.request().settings.token_budget;
         let purse = Arc::new(Purse::new(budget, machine.tokens()));
@@ -155,7 +165,7 @@ impl Driver {
     pub(super) fn perform(
         self,
         machine: Machine,
-        begin: (Input, Duration),
+        begin: Begin,
         sink: Sink,
         purse: Arc<Purse>,
         cancel: CancellationToken,
@@ -167,37 +177,52 @@ impl Driver {
             let performer = Performer {
                 deadline,
                 purse,
-                places: Arc::new(Semaphore::new(request.settings.parallel_calls.max(1))),
                 parent: Arc::new(request.clone()),
                 driver: self,
                 sink,
                 events,
-                work: FuturesUnordered::new(),
-                ended: None,
+                work: JoinSet::new(),
+                doing: HashMap::new(),
             };
             performer.perform(machine, begin, sub_events, cancel).await
         })
     }
 }
 
+/// Where a machine is taken up.
+pub(super) struct Begin {
+    /// Events that it came to before, and that nobody was told of.
+    pub unsaid: Vec<EventKind>,
+    pub input: Input,
+    pub elapsed: Duration,
+}
+
 struct Performer {
     driver: Driver,
     parent: Arc<RunRequest>,
-    places: Arc<Semaphore>,
     deadline: Instant,
     purse: Arc<Purse>,
     sink: Sink,
     /// For sub-agents: the call and what happened in it.
     events: mpsc::Sender<(String, EventKind)>,
-    work: FuturesUnordered<BoxFuture<'static, Input>>,
-    ended: Option<Ended>,
+    /// Each on its own task: a guest that computes holds up neither another guest nor the model's
+    /// stream. Dropping the set stops them all.
+    work: JoinSet<Input>,
+    doing: HashMap<Id, Doing>,
+}
+
+/// What a task does, in case that it panics.
+enum Doing {
+    Ask,
+    Call(String),
+    Decide(Box<Pending>),
 }
 
 impl Performer {
     async fn perform(
         mut self,
         mut machine: Machine,
-        (first, before): (Input, Duration),
+        begin: Begin,
         mut sub_events: mpsc::Receiver<(String, EventKind)>,
         cancel: CancellationToken,
     ) -> Result<Ended, RunError> {
@@ -205,8 +230,15 @@ impl Performer {
         let deadline = tokio::time::Instant::from_std(self.deadline);
         // Unbounded in count, bounded in bytes: the client caps the size of a reply.
         let (deltas, mut written) = mpsc::unbounded_channel();
-        let elapsed = || before + started.elapsed();
-        let mut effects = machine.handle(first, elapsed());
+        let elapsed = || begin.elapsed + started.elapsed();
+        let unsaid = Effects {
+            events: begin.unsaid,
+            actions: Vec::new(),
+        };
+        if let Some(ended) = self.carry_out(unsaid, &deltas).await? {
+            return Ok(ended);
+        }
+        let mut effects = machine.handle(begin.input, elapsed());
         loop {
             if let Some(ended) = self.carry_out(effects, &deltas).await? {
                 return Ok(ended);
@@ -222,13 +254,14 @@ impl Performer {
                 }
                 // Before the work: a reply is complete only after its last piece.
                 Some(delta) = written.recv() => Input::Wrote(delta),
-                Some(input) = self.work.next() => input,
-            };
-            // Before the result of a sub-agent, all that happened in it.
-            while let Ok((call, event)) = sub_events.try_recv() {
-                let what = Box::new(event);
-                self.sink.publish(EventKind::Sub { call, what }).await?;
+                Some(done) = self.work.join_next_with_id() => {
+                // Before the result of a sub-agent, all that happened in it.
+                while let Ok((call, event)) = sub_events.try_recv() {
+                    self.sink.publish(EventKind::Sub { call, what: Box::new(event) }).await?;
+                }
+                self.input(done)
             }
+            };
             if matches!(input, Input::Replied(_) | Input::ModelFailed(_)) {
                 while let Ok(delta) = written.try_recv() {
                     let effects = machine.handle(Input::Wrote(delta), elapsed());
@@ -241,6 +274,45 @@ impl Performer {
         }
     }
 
+    /// What a task came to.
+    fn input(&mut self, done: Result<(Id, Input), JoinError>) -> Input {
+        match done {
+            Ok((id, input)) => {
+                self.doing.remove(&id);
+                input
+            }
+            Err(error) => match self.doing.remove(&error.id()) {
+                Some(Doing::Call(id)) => Input::Called {
+                    id,
+                    result: ToolResult::failed(ToolFailure {
+                        kind: "crash".into(),
+                        class: ErrorClass::Fatal,
+                        message: "the host's code for this tool crashed; do without it".into(),
+                    }),
+                },
+                Some(Doing::Decide(pending)) => Input::Decided {
+                    id: pending.call.id,
+                    decision: Decision {
+                        digest: pending.digest,
+                        verdict: Verdict::Refuse {
+                            reason: "the host's code that asks for approval crashed".into(),
+                        },
+                        by: None,
+                    },
+                },
+                Some(Doing::Ask) | None => Input::ModelFailed(RunFailure {
+                    class: ErrorClass::Fatal,
+                    message: "the host's code that asks the model crashed".into(),
+                }),
+            },
+        }
+    }
+
+    fn spawn(&mut self, doing: Doing, work: impl Future<Output = Input> + Send + 'static) {
+        let task = self.work.spawn(work);
+        self.doing.insert(task.id(), doing);
+    }
+
     /// Publishes, then acts. Returns how the run ended, if it did.
     async fn carry_out(
         &mut self,
@@ -249,32 +321,20 @@ impl Performer {
     ) -> Result<Option<Ended>, RunError> {
         for kind in effects.events {
             self.purse.note(&kind);
-            if let EventKind::Done {
-                reason,
-                output,
-                error,
-                tokens,
-                ..
-            } = &kind
-            {
-                self.ended = Some(Ended {
-                    reason: *reason,
-                    output: output.clone(),
-                    error: error.clone(),
-                    tokens: *tokens,
-                });
-            }
+            let ended = Ended::of(&kind);
             self.sink.publish(kind).await?;
+            if ended.is_some() {
+                return Ok(ended);
+            }
         }
         for action in effects.actions {
             match action {
                 Action::Ask(_) if self.parent.depth > 0 && self.purse.is_empty() => {
-                    self.work
-                        .push(Box::pin(std::future::ready(Input::OutOfTokens)));
+                    self.spawn(Doing::Ask, std::future::ready(Input::OutOfTokens));
                 }
                 Action::Ask(request) => {
                     let (model, deltas) = (self.driver.model.clone(), deltas.clone());
-                    self.work.push(Box::pin(async move {
+                    self.spawn(Doing::Ask, async move {
                         let mut on_delta = |delta| drop(deltas.send(delta));
                         match model.complete(&request, &mut on_delta).await {
                             Ok(completion) => Input::Replied(completion),
@@ -283,34 +343,35 @@ impl Performer {
                                 message: error.to_string(),
                             }),
                         }
-                    }));
+                    });
                 }
                 Action::Call(work) => {
+                    let doing = Doing::Call(work.call.id.clone());
                     let call = self.call(*work);
-                    self.work.push(call);
+                    self.spawn(doing, call);
                 }
                 Action::Decide(pending) => {
                     let (approver, run) = (self.driver.approver.clone(), self.parent.id);
-                    self.work.push(Box::pin(async move {
+                    self.spawn(Doing::Decide(pending.clone()), async move {
                         let decision = approver.decide(run, &pending).await;
                         Input::Decided {
                             id: pending.call.id,
                             decision,
                         }
-                    }));
+                    });
                 }
-                Action::Finish => return Ok(self.ended.take()),
+                // Said by the event `done`, which was published before.
+                Action::Finish => {}
             }
         }
         Ok(None)
     }
 
     fn call(&self, work: Work) -> BoxFuture<'static, Input> {
-        let (driver, places) = (self.driver.clone(), self.places.clone());
+        let driver = self.driver.clone();
         let (parent, events) = (self.parent.clone(), self.events.clone());
         let (deadline, purse) = (self.deadline, self.purse.clone());
         Box::pin(async move {
-            let _place = places.acquire_owned().await;
             let id = work.call.id.clone();
             let result = match &work.runner {
                 Runner::Module(_) => driver.toolbox.call(&work.call).await,
@@ -361,6 +422,8 @@ impl Sink {
 pub(super) struct Publisher {
     run: Uuid,
     seq: u64,
+    /// Of the event before.
+    seal: Seal,
     journal: Box<dyn Journal>,
     sender: mpsc::Sender<Event>,
 }
@@ -376,7 +439,14 @@ impl Publisher {
             seq: self.seq,
             at_ms: u64::try_from(at_ms).unwrap_or(u64::MAX),
             kind,
+            seal: Seal::default(),
         };
+        let event = event
+            .sealed(&self.seal)
+            .map_err(|error| RunError::Journal {
+                source: error.into(),
+            })?;
+        self.seal = event.seal.clone();
         self.seq += 1;
         self.journal
             .append(&event)

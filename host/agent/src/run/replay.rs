@@ -2,13 +2,14 @@
 //! its events, and the machine does the same again when it is told the same again.
 
 use crate::error::RunError;
-use crate::event::{Event, EventKind, StopReason, ToolOutcome};
+use crate::event::{Event, EventKind, Seal, StopReason, ToolOutcome};
 use crate::run::machine::{Effects, Input, Machine};
 use crate::toolbox::{ToolOutput, ToolResult};
 use serde_json::Value;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use thiserror::Error;
+use uuid::Uuid;
 
 /// A run that was rebuilt from its events.
 #[derive(Debug)]
@@ -16,6 +17,10 @@ pub struct Replayed {
     pub machine: Machine,
     /// The number that the next event has.
     pub next: u64,
+    /// Of the last event.
+    pub seal: Seal,
+    /// Events that the run comes to and that are not recorded: the process ended before they were.
+    pub unsaid: Vec<EventKind>,
     /// From the start of the run to its last event.
     pub elapsed: Duration,
     pub is_done: bool,
@@ -27,6 +32,16 @@ pub struct Replayed {
 pub enum ReplayError {
     #[error("the record does not begin with a run event, so it does not say what was run")]
     Beginning,
+    #[error(
+        "event {at} of the record is numbered {seq} of the run {run}: events are missing, doubled or of another run"
+    )]
+    Sequence { at: u64, seq: u64, run: Uuid },
+    #[error("in the sub-agent that answers {call}: {error}")]
+    Sub {
+        call: String,
+        #[source]
+        error: Box<ReplayError>,
+    },
     #[error("the record's run cannot be started again: {0}")]
     Run(#[from] RunError),
     #[error(
@@ -39,12 +54,62 @@ pub enum ReplayError {
     },
 }
 
-/// Rebuilds a run from its events, comparing what it does with what it did. Events of sub-agents are
-/// theirs, and are passed over: their result is among the events of whoever called them.
+/// Rebuilds a run from its events, comparing what it does with what it did, and the runs of its
+/// sub-agents likewise.
 ///
 /// # Errors
 /// The first event that the run does not come to again.
 pub fn replay(events: &[Event]) -> Result<Replayed, ReplayError> {
+    let Some(first) = events.first() else {
+        return Err(ReplayError::Beginning);
+    };
+    for (at, event) in (0..).zip(events) {
+        if event.seq != at || event.run != first.run {
+            return Err(ReplayError::Sequence {
+                at,
+                seq: event.seq,
+                run: event.run,
+            });
+        }
+    }
+    let replayed = rebuild(events)?;
+    replay_subs(events)?;
+    Ok(replayed)
+}
+
+/// The runs of sub-agents, to the depth that the run allowed. A sub-agent that was begun again after
+/// its process had ended has two runs.
+fn replay_subs(events: &[Event]) -> Result<(), ReplayError> {
+    let mut runs: BTreeMap<&str, Vec<Event>> = BTreeMap::new();
+    for event in events {
+        let EventKind::Sub { call, what } = &event.kind else {
+            continue;
+        };
+        let run = runs.entry(call).or_default();
+        if matches!(**what, EventKind::Run { .. }) {
+            replay_sub(call, &std::mem::take(run))?;
+        }
+        run.push(Event {
+            kind: what.as_ref().clone(),
+            ..event.clone()
+        });
+    }
+    runs.iter()
+        .try_for_each(|(call, events)| replay_sub(call, events))
+}
+
+fn replay_sub(call: &str, events: &[Event]) -> Result<(), ReplayError> {
+    if events.is_empty() {
+        return Ok(());
+    }
+    let replayed = rebuild(events).and_then(|_| replay_subs(events));
+    replayed.map_err(|error| ReplayError::Sub {
+        call: call.to_owned(),
+        error: Box::new(error),
+    })
+}
+
+fn rebuild(events: &[Event]) -> Result<Replayed, ReplayError> {
     let Some((first, rest)) = events.split_first() else {
         return Err(ReplayError::Beginning);
     };
@@ -90,7 +155,9 @@ pub fn replay(events: &[Event]) -> Result<Replayed, ReplayError> {
     let last = events.last().unwrap_or(first);
     Ok(Replayed {
         machine: player.machine,
-        next: last.seq + 1,
+        next: last.seq.saturating_add(1),
+        seal: last.seal.clone(),
+        unsaid: player.came_to.into(),
         elapsed,
         is_done: matches!(last.kind, EventKind::Done { .. }),
     })
@@ -153,6 +220,11 @@ fn input(event: &EventKind) -> Option<Input> {
             reason: StopReason::Timeout,
             ..
         } => Input::TimedOut,
+        // It had not used up its own.
+        EventKind::Done {
+            reason: StopReason::TokenBudget,
+            ..
+        } => Input::OutOfTokens,
         _ => return None,
     })
 }

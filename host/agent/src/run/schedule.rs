@@ -26,8 +26,13 @@ struct Node {
     name: String,
     instance: Option<String>,
     reads: Vec<Read>,
+    /// Earlier calls that are to be over, whatever comes of them.
+    after: Vec<usize>,
     writes: Vec<Path>,
     state: State,
+    /// The blocked call that it was last found to wait for: looking for it takes as long as there are
+    /// writers.
+    held_by: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,15 +52,20 @@ struct Read {
 }
 
 impl Schedule {
-    /// Adds the next call: what it reads and where its result goes.
+    /// Adds the next call: what it reads, what it is shown of the context, and where its result goes.
     pub fn add(
         &mut self,
         name: String,
         instance: Option<String>,
         reads: Vec<Source>,
+        sees: &[Path],
         writes: Vec<Path>,
     ) {
         let index = self.nodes.len();
+        let after = sees
+            .iter()
+            .flat_map(|path| self.writers_of(path, instance.as_deref()))
+            .collect();
         let reads = reads
             .into_iter()
             .map(|source| Read {
@@ -82,8 +92,10 @@ impl Schedule {
             name,
             instance,
             reads,
+            after,
             writes,
             state: State::Blocked,
+            held_by: None,
         });
     }
 
@@ -134,16 +146,10 @@ impl Schedule {
             .nodes
             .iter_mut()
             .filter(|node| node.state == State::Blocked);
-        for read in blocked.flat_map(|node| &mut node.reads) {
-            let paths = read.source.paths().iter();
-            for ((path, waits), spoiled) in paths.zip(&mut read.waits).zip(&mut read.spoiled) {
-                let before = waits.len();
-                waits.retain(|writer| *writer != index);
-                if waits.len() < before && !written.iter().any(|place| place.overlaps(path)) {
-                    *spoiled = Some(index);
-                } else if waits.len() < before {
-                    *spoiled = None;
-                }
+        for node in blocked {
+            node.after.retain(|writer| *writer != index);
+            for read in &mut node.reads {
+                read.done(index, written);
             }
         }
     }
@@ -153,21 +159,37 @@ impl Schedule {
         self.nodes.iter().any(|node| node.state == State::Running)
     }
 
-    /// Ends the calls that nothing can unblock any more: each with the reason, in words that say
-    /// which path is missing and why.
+    /// Ends the next calls that nothing can unblock any more, each with the reason, in words that say
+    /// which path is missing and why. Those that only wait for others come after these: a failure
+    /// may have a place of its own, and somebody may read that.
     pub fn give_up(&mut self, data: &Data) -> Vec<(usize, String)> {
-        let stuck: Vec<usize> = (0..self.nodes.len())
-            .filter(|index| {
-                self.nodes
-                    .get(*index)
-                    .is_some_and(|node| node.state == State::Blocked)
+        let blocked: Vec<usize> = (0..self.nodes.len())
+            .filter(|index| self.is_blocked(*index))
+            .collect();
+        let mut ended = self.not_held_up(&blocked, data);
+        if ended.is_empty() {
+            // Some may wait for another call by now, or for none.
+            for node in &mut self.nodes {
+                node.held_by = None;
+            }
+            ended = self.not_held_up(&blocked, data);
+        }
+        let mut circle = None;
+        if ended.is_empty()
+            && let Some(first) = blocked.first()
+        {
+            let links = self.circle(*first, data);
+            ended = links.iter().map(|(_, reader)| *reader).collect();
+            circle = Some(self.drawn(&links));
+        }
+        let reasons = ended
+            .iter()
+            .map(|index| {
+                let reason = circle.clone().unwrap_or_else(|| self.reason(*index, data));
+                (*index, reason)
             })
             .collect();
-        let reasons = stuck
-            .iter()
-            .map(|index| (*index, self.reason(*index, data)))
-            .collect();
-        for index in stuck {
+        for index in ended {
             if let Some(node) = self.nodes.get_mut(index) {
                 node.state = State::Done;
             }
@@ -175,16 +197,65 @@ impl Schedule {
         reasons
     }
 
-    fn writers_of(&self, path: &Path, reader: Option<&str>) -> Vec<usize> {
-        let writers = self.writers.get(&path.kind).into_iter().flatten();
-        writers
-            .copied()
-            .filter(|writer| {
-                self.nodes.get(*writer).is_some_and(|node| {
-                    node.is_seen_by(reader) && node.writes.iter().any(|place| place.overlaps(path))
-                })
+    /// Those of the `blocked` calls that wait for no other of them.
+    fn not_held_up(&mut self, blocked: &[usize], data: &Data) -> Vec<usize> {
+        let mut free = Vec::new();
+        for index in blocked {
+            let known = self.nodes.get(*index).and_then(|node| node.held_by);
+            if known.is_some_and(|writer| self.is_blocked(writer)) {
+                continue;
+            }
+            let held_by = self.held_up_by(*index, data).map(|(_, writer)| writer);
+            if held_by.is_none() {
+                free.push(*index);
+            }
+            if let Some(node) = self.nodes.get_mut(*index) {
+                node.held_by = held_by;
+            }
+        }
+        free
+    }
+
+    /// What a blocked call waits for that another blocked call is to write.
+    fn held_up_by(&self, index: usize, data: &Data) -> Option<(Path, usize)> {
+        let node = self.nodes.get(index)?;
+        let instance = node.instance.as_deref();
+        let is_other = |writer: &usize| *writer != index && self.is_blocked(*writer);
+        if let Some(writer) = node.after.iter().copied().find(|writer| is_other(writer)) {
+            let path = self.nodes.get(writer)?.writes.first()?;
+            return Some((path.clone(), writer));
+        }
+        let unready = node
+            .reads
+            .iter()
+            .filter(|read| !read.is_ready(data, instance));
+        unready
+            .flat_map(|read| read.source.paths().iter().zip(&read.waits))
+            .find_map(|(path, waits)| {
+                // Of those that come after it, a reader knows nothing yet.
+                let writer = waits.iter().copied().find(|writer| is_other(writer));
+                let writer =
+                    writer.or_else(|| self.writers(path, instance).find(|writer| is_other(writer)));
+                Some((path.clone(), writer?))
             })
-            .collect()
+    }
+
+    fn writers_of(&self, path: &Path, reader: Option<&str>) -> Vec<usize> {
+        self.writers(path, reader).collect()
+    }
+
+    /// Unfinished calls that write at `path`, above or below it.
+    fn writers<'a>(
+        &'a self,
+        path: &'a Path,
+        reader: Option<&'a str>,
+    ) -> impl Iterator<Item = usize> + 'a {
+        let writers = self.writers.get(&path.kind).into_iter().flatten();
+        writers.copied().filter(move |writer| {
+            self.nodes.get(*writer).is_some_and(|node| {
+                node.is_seen_by(reader) && node.writes.iter().any(|place| place.overlaps(path))
+            })
+        })
     }
 
     fn failure_at(&self, path: &Path, reader: Option<&str>) -> Option<usize> {
@@ -200,84 +271,67 @@ impl Schedule {
     }
 
     fn reason(&self, index: usize, data: &Data) -> String {
-        if let Some(cycle) = self.cycle(index, data) {
-            return format!("the calls wait for each other in a circle: {cycle}");
-        }
         let Some(node) = self.nodes.get(index) else {
             return String::new();
         };
-        let mut reason = String::new();
+        let instance = node.instance.as_deref();
+        let mut reasons = Vec::new();
         for read in node
             .reads
             .iter()
-            .filter(|read| !read.is_ready(data, node.instance.as_deref()))
+            .filter(|read| !read.is_ready(data, instance))
         {
-            let Err(missing) = data.resolve(&read.source, node.instance.as_deref()) else {
-                continue;
-            };
-            let between = if reason.is_empty() { "" } else { "; " };
-            let _ = write!(reason, "{between}{missing}");
-        }
-        for writer in node
-            .reads
-            .iter()
-            .flat_map(|read| read.spoiled.iter().flatten())
-        {
-            if let Some(writer) = self.nodes.get(*writer) {
-                let between = if reason.is_empty() { "" } else { "; " };
-                let _ = write!(
-                    reason,
-                    "{between}{} should have written it and did not",
-                    writer.name
-                );
+            if let Err(missing) = data.resolve(&read.source, instance) {
+                reasons.push(missing.to_string());
+            }
+            for (path, spoiled) in read.source.paths().iter().zip(&read.spoiled) {
+                let writer = spoiled.or_else(|| self.failure_at(path, instance));
+                if let Some(writer) = writer.and_then(|writer| self.nodes.get(writer)) {
+                    reasons.push(format!(
+                        "{} should have written {path} and did not",
+                        writer.name
+                    ));
+                }
             }
         }
-        format!("it could not run: {reason}")
+        format!("it could not run: {}", reasons.join("; "))
     }
 
-    /// The circle of blocked calls that `start` waits in, if it does: "a → †state.x → b → †state.y → a".
-    fn cycle(&self, start: usize, data: &Data) -> Option<String> {
-        let mut walked: Vec<(usize, Path)> = Vec::new();
+    /// The circle that a call waits in or for, each reader with what it reads; empty if there is none.
+    fn circle(&self, start: usize, data: &Data) -> Vec<(Path, usize)> {
+        let mut walked: Vec<(Path, usize)> = Vec::new();
+        let mut place_of = HashMap::new();
         let mut at = start;
-        while walked.len() <= self.nodes.len() {
-            let node = self.nodes.get(at)?;
-            let (path, writer) = node.reads.iter().find_map(|read| {
-                if read.is_ready(data, node.instance.as_deref()) {
-                    return None;
-                }
-                read.source.paths().iter().find_map(|path| {
-                    self.writers_of(path, node.instance.as_deref())
-                        .into_iter()
-                        .find(|writer| {
-                            self.nodes
-                                .get(*writer)
-                                .is_some_and(|node| node.state == State::Blocked)
-                        })
-                        .map(|writer| (path.clone(), writer))
-                })
-            })?;
-            walked.push((at, path));
-            if let Some(from) = walked.iter().position(|(index, _)| *index == writer) {
-                let name =
-                    |index: usize| self.nodes.get(index).map_or("", |node| node.name.as_str());
-                let mut text = name(writer).to_owned();
-                // Backwards: data flows from the writer to the reader.
-                for (index, path) in walked[from..].iter().rev() {
-                    let _ = write!(text, " → {path} → {}", name(*index));
-                }
-                return Some(text);
+        loop {
+            if let Some(first) = place_of.insert(at, walked.len()) {
+                return walked.split_off(first);
             }
+            let Some((path, writer)) = self.held_up_by(at, data) else {
+                return Vec::new();
+            };
+            walked.push((path, at));
             at = writer;
         }
-        None
+    }
+
+    /// "a → †state.x → b → †state.y → a", in the direction of the data.
+    fn drawn(&self, circle: &[(Path, usize)]) -> String {
+        let name = |index: usize| self.nodes.get(index).map_or("", |node| node.name.as_str());
+        let mut text = String::from("the calls wait for each other in a circle: ");
+        if let Some((_, first)) = circle.first() {
+            text.push_str(name(*first));
+        }
+        for (path, reader) in circle.iter().rev() {
+            let _ = write!(text, " → {path} → {}", name(*reader));
+        }
+        text
     }
 }
 
 impl Node {
     fn is_ready(&self, data: &Data) -> bool {
-        self.reads
-            .iter()
-            .all(|read| read.is_ready(data, self.instance.as_deref()))
+        let mut reads = self.reads.iter();
+        self.after.is_empty() && reads.all(|read| read.is_ready(data, self.instance.as_deref()))
     }
 
     /// Whether a reader in an instance sees what this call writes.
@@ -294,12 +348,30 @@ impl Read {
             .iter()
             .zip(&self.waits)
             .zip(&self.spoiled);
-        let mut is_there = |((path, waits), spoiled): ((&Path, &Vec<usize>), &Option<usize>)| {
-            waits.is_empty() && spoiled.is_none() && data.contains(path, instance)
-        };
+        let exists = |path: &Path| data.contains(path, instance);
+        let is_settled =
+            |waits: &[usize], spoiled: &Option<usize>| waits.is_empty() && spoiled.is_none();
         match self.source {
-            Source::First(_) => paths.any(&mut is_there),
-            Source::All(_) => paths.all(&mut is_there),
+            // The first that exists is what will be read: it must not be about to be replaced.
+            Source::First(_) => paths
+                .find(|((path, _), _)| exists(path))
+                .is_some_and(|((_, waits), spoiled)| is_settled(waits, spoiled)),
+            Source::All(_) => {
+                paths.all(|((path, waits), spoiled)| is_settled(waits, spoiled) && exists(path))
+            }
+        }
+    }
+
+    /// A call that may have been waited for is over, and wrote these places.
+    fn done(&mut self, writer: usize, written: &[Path]) {
+        let paths = self.source.paths().iter();
+        for ((path, waits), spoiled) in paths.zip(&mut self.waits).zip(&mut self.spoiled) {
+            let before = waits.len();
+            waits.retain(|waited| *waited != writer);
+            if waits.len() < before {
+                let is_written = written.iter().any(|place| place.overlaps(path));
+                *spoiled = (!is_written).then_some(writer);
+            }
         }
     }
 }
@@ -331,7 +403,13 @@ mod tests {
                 .split(", ")
                 .filter(|write| !write.is_empty())
                 .map(path);
-            schedule.add(name.into(), instance, reads.collect(), writes.collect());
+            schedule.add(
+                name.into(),
+                instance,
+                reads.collect(),
+                &[],
+                writes.collect(),
+            );
         }
         schedule
     }
@@ -367,7 +445,7 @@ mod tests {
         schedule.done(0, &[path("†s.a.x")]);
         assert_eq!(schedule.unblock(&data), [1]);
         // What a later call writes is waited for only if there is nothing yet.
-        schedule.add("late".into(), None, Vec::new(), vec![path("†s.b")]);
+        schedule.add("late".into(), None, Vec::new(), &[], vec![path("†s.b")]);
         assert_eq!(schedule.unblock(&data), [3]);
         write(&mut data, "†s.b");
         schedule.done(3, &[path("†s.b")]);
@@ -403,6 +481,7 @@ mod tests {
             "late".into(),
             None,
             vec!["†s.a".parse().unwrap()],
+            &[],
             Vec::new(),
         );
         assert!(schedule.unblock(&data).is_empty());
@@ -411,7 +490,7 @@ mod tests {
         assert!(
             reasons
                 .iter()
-                .all(|(_, reason)| reason.contains("writer should have written it")),
+                .all(|(_, reason)| reason.contains("writer should have written †s.a and did not")),
             "{reasons:?}"
         );
     }

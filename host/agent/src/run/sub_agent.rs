@@ -11,7 +11,7 @@ use crate::event::{EventKind, RunFailure, StopReason};
 use crate::protocol::Saved;
 use crate::protocol::context::{DataMessage, Hidden, Input, Message};
 use crate::protocol::reference::Path;
-use crate::run::driver::{Driver, Sink};
+use crate::run::driver::{Begin, Driver, Sink};
 use crate::run::machine::Input::Start;
 use crate::run::machine::Work;
 use crate::run::purse::Purse;
@@ -32,6 +32,27 @@ pub struct Ended {
     pub output: Value,
     pub error: Option<RunFailure>,
     pub tokens: u64,
+}
+
+impl Ended {
+    /// What `done` says of how a run ended.
+    pub(super) fn of(event: &EventKind) -> Option<Self> {
+        match event {
+            EventKind::Done {
+                reason,
+                output,
+                error,
+                tokens,
+                ..
+            } => Some(Self {
+                reason: *reason,
+                output: output.clone(),
+                error: error.clone(),
+                tokens: *tokens,
+            }),
+            _ => None,
+        }
+    }
 }
 
 /// Answers a call by a run of its own.
@@ -55,7 +76,11 @@ pub(super) async fn run(
                     driver
                         .perform(
                             machine,
-                            (Start, Duration::ZERO),
+                            Begin {
+                                unsaid: Vec::new(),
+                                input: Start,
+                                elapsed: Duration::ZERO,
+                            },
                             sink,
                             left.purse,
                             CancellationToken::new(),

@@ -63,10 +63,11 @@ pub fn approvals(config: &Config, command: ApprovalsCommand) -> Result<Exit> {
         ),
         ApprovalsCommand::Refuse { call, reason } => (call, Verdict::Refuse { reason }),
     };
-    let Some((run, pending)) = waiting(&state)
+    let mut fitting: Vec<_> = waiting(&state)
         .into_iter()
-        .find(|(_, pending)| pending.call.id == call)
-    else {
+        .filter(|waiting| waiting.pending.call.id == call)
+        .collect();
+    let Some(Waiting { run, of, pending }) = fitting.pop().filter(|_| fitting.is_empty()) else {
         bail!("no call {call:?} waits; `toolhold approvals list` shows those that do");
     };
     let decision = Decision {
@@ -74,7 +75,7 @@ pub fn approvals(config: &Config, command: ApprovalsCommand) -> Result<Exit> {
         verdict,
         by: Some("toolhold approvals".into()),
     };
-    Decisions::of(&state, &run)
+    Decisions::of_run(&state, of)
         .leave(&call, &decision)
         .context("the decision cannot be kept")?;
     println!("decided; if the run's process has ended, toolhold resume {run} goes on with it");
@@ -82,48 +83,100 @@ pub fn approvals(config: &Config, command: ApprovalsCommand) -> Result<Exit> {
 }
 
 fn list(state: &Path) {
-    for (run, pending) in waiting(state) {
+    for Waiting { run, pending, .. } in waiting(state) {
         println!(
-            "{}  {} {}  {}",
+            "{}  {}  {}",
             style::bold(&pending.call.id),
-            style::plain(&pending.call.tool),
-            style::plain(&pending.arguments.to_string()),
+            shown(&pending),
             style::dim(&format!("run {run}"))
         );
     }
 }
 
-/// Every call that waits, with its run. A sub-agent's run is one of its own.
-fn waiting(state: &Path) -> Vec<(String, Pending)> {
+/// All that a decision is bound to, on one line.
+pub fn shown(pending: &Pending) -> String {
+    let instance = pending
+        .call
+        .instance
+        .as_ref()
+        .map_or(String::new(), |instance| format!(" for {instance}"));
+    style::line(&format!(
+        "{}{instance} {}",
+        pending.call.tool, pending.arguments
+    ))
+}
+
+/// A call that waits.
+struct Waiting {
+    /// The run that has a record.
+    run: Uuid,
+    /// The run whose call it is: that one, or a sub-agent's inside of it.
+    of: Uuid,
+    pending: Pending,
+}
+
+/// Every call that waits, of all runs.
+fn waiting(state: &Path) -> Vec<Waiting> {
     let mut waiting = Vec::new();
     for path in journal::list(state) {
         // A journal that cannot be read is told by `toolhold runs`.
         let Ok(events) = journal::read(&path) else {
             continue;
         };
-        let mut open = Vec::new();
+        let mut open = Open::default();
         for event in &events {
-            note(event.run, &event.kind, &mut open);
+            open.note(vec![event.run], &event.kind);
         }
-        waiting.extend(
-            open.into_iter()
-                .map(|(run, pending)| (run.to_string(), pending)),
-        );
+        waiting.extend(open.calls.into_iter().filter_map(|(runs, pending)| {
+            Some(Waiting {
+                run: *runs.first()?,
+                of: *runs.last()?,
+                pending,
+            })
+        }));
     }
     waiting
 }
 
-fn note(run: Uuid, event: &EventKind, open: &mut Vec<(Uuid, Pending)>) {
-    match event {
-        EventKind::Sub { call, what } => note(sub_run(run, call), what, open),
-        EventKind::Approval { pending, .. } => {
-            open.retain(|(_, known)| known.call.id != pending.call.id);
-            open.push((run, pending.clone()));
+/// Calls that wait, each with the runs that it is in, the outermost first.
+#[derive(Default)]
+struct Open {
+    calls: Vec<(Vec<Uuid>, Pending)>,
+}
+
+impl Open {
+    fn note(&mut self, runs: Vec<Uuid>, event: &EventKind) {
+        match event {
+            EventKind::Sub { call, what } => {
+                let mut inner = runs;
+                inner.extend(inner.last().map(|run| sub_run(*run, call)));
+                self.note(inner, what);
+            }
+            EventKind::Approval { pending, .. } => {
+                self.calls
+                    .retain(|(of, known)| *of != runs || known.call.id != pending.call.id);
+                self.calls.push((runs, pending.clone()));
+            }
+            EventKind::Decided { id, .. } => {
+                self.calls
+                    .retain(|(of, pending)| *of != runs || pending.call.id != *id);
+            }
+            // Whatever the sub-agent of this call waited for.
+            EventKind::ToolResult { id, .. } => {
+                let mut inner = runs;
+                inner.extend(inner.last().map(|run| sub_run(*run, id)));
+                self.end(&inner);
+            }
+            EventKind::Done { .. } => self.end(&runs),
+            // Every sub-agent ended with its process.
+            EventKind::Resumed { .. } => self
+                .calls
+                .retain(|(of, _)| of.len() <= runs.len() || !of.starts_with(&runs)),
+            _ => {}
         }
-        EventKind::Decided { id, decision, .. } => {
-            open.retain(|(_, pending)| pending.call.id != *id || pending.digest != decision.digest);
-        }
-        EventKind::Done { .. } => open.retain(|(of, _)| *of != run),
-        _ => {}
+    }
+
+    fn end(&mut self, runs: &[Uuid]) {
+        self.calls.retain(|(of, _)| !of.starts_with(runs));
     }
 }

@@ -5,7 +5,7 @@
     reason = "this is where Toolhold talks to a terminal"
 )]
 
-mod approvals;
+pub mod approvals;
 mod build;
 mod config;
 mod demo;

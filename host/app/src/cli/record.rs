@@ -3,7 +3,7 @@
 use crate::cli::view::View;
 use crate::cli::{Exit, style};
 use crate::config::Config;
-use crate::storage::journal;
+use crate::storage::journal::{self, Record};
 use anyhow::Result;
 use serde_json::Value;
 use std::path::Path;
@@ -14,14 +14,14 @@ use toolhold_agent::{Event, EventKind};
 pub fn runs(config: &Config) {
     for path in journal::list(&config.state_folder()) {
         let line = match journal::read(&path) {
-            Ok(events) => summary(&events),
+            Ok(events) => summary(&events, journal::is_held(&path)),
             Err(error) => style::bad(&style::plain(&error.to_string())),
         };
         println!("{}  {line}", journal::run_of(&path));
     }
 }
 
-fn summary(events: &[Event]) -> String {
+fn summary(events: &[Event], is_held: bool) -> String {
     let task = events.first().map_or("", |event| match &event.kind {
         EventKind::Run { task, .. } => task,
         _ => "",
@@ -38,24 +38,37 @@ fn summary(events: &[Event]) -> String {
                 crate::cli::view::name(*reason)
             )
         }
+        _ if is_held => "going on".into(),
         _ => "not over; toolhold resume goes on with it".into(),
     };
     let short: String = task.chars().take(60).collect();
-    format!("{}  {}", style::dim(&end), style::plain(&short))
+    format!("{}  {}", style::dim(&end), style::line(&short))
 }
 
 /// A run as it was seen.
 pub fn show(config: &Config, run: &str, json: bool) -> Result<Exit> {
-    let events = journal::read(&journal::find(&config.state_folder(), run)?)?;
-    let mut view = View::default();
-    for event in &events {
+    let path = journal::find(&config.state_folder(), run)?;
+    let record = Record::read(&path)?;
+    let mut view = View::of_record();
+    for event in &record.events {
         if json {
             println!("{}", serde_json::to_string(event)?);
         } else {
             view.show(event);
         }
     }
-    Ok(Exit::Ok)
+    // Whoever looks for what is wrong wants to see it all the same.
+    match record.unchanged(&path) {
+        Ok(_) => Ok(Exit::Ok),
+        Err(error) => {
+            eprintln!(
+                "{} {}",
+                style::warn("not genuine:"),
+                style::plain(&error.to_string())
+            );
+            Ok(Exit::Failed)
+        }
+    }
 }
 
 /// Runs the record again, without endpoint and tools, and compares.

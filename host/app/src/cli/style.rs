@@ -54,6 +54,11 @@ pub fn plain(text: &str) -> String {
     out
 }
 
+/// As [`plain`], on one line: whoever wrote the text cannot write lines of the host's.
+pub fn line(text: &str) -> String {
+    plain(text).replace('\n', "\\n").replace('\t', "\\t")
+}
+
 /// An error with its causes, each said once: many messages already tell their cause.
 pub fn chain(error: &anyhow::Error) -> String {
     let mut text = String::new();

@@ -1,18 +1,23 @@
 //! What a person sees of a run, from its events alone. Progress goes to stderr, the answer to
 //! stdout, so that a pipe gets the answer.
 
-use crate::cli::style::{self, bad, bold, bytes, count, dim, duration, good, plain, warn};
+use crate::cli::approvals;
+use crate::cli::style::{bad, bold, bytes, count, dim, duration, good, line, plain, warn};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 use toolhold_agent::event::{RunFailure, ToolOutcome};
 use toolhold_agent::model::Delta;
+use toolhold_agent::protocol::Call;
 use toolhold_agent::protocol::advisor::Council;
+use toolhold_agent::protocol::reference::Path;
 use toolhold_agent::run::approval::Verdict;
 use toolhold_agent::{Event, EventKind, StopReason, ToolUsage};
 
 /// Longer results are cut on the screen; the journal has them whole.
 const MAX_SHOWN: usize = 600;
+/// Lines that a guest printed.
+const MAX_PRINTED: usize = 10;
 
 /// Prints events as they come.
 #[derive(Debug, Default)]
@@ -21,9 +26,19 @@ pub struct View {
     open_line: bool,
     /// Whether the answer is data and not text.
     is_typed: bool,
+    /// Nothing but the view is wanted: it is not progress, and goes to stdout.
+    is_all: bool,
 }
 
 impl View {
+    /// For runs that are over: everything goes to stdout.
+    pub fn of_record() -> Self {
+        Self {
+            is_all: true,
+            ..Self::default()
+        }
+    }
+
     pub fn show(&mut self, event: &Event) {
         self.show_kind(&event.kind);
     }
@@ -65,42 +80,45 @@ impl View {
             }
             EventKind::Approval { pending, .. } => {
                 self.line(&format!(
-                    "  {} {} {} waits for a person: toolhold approvals approve {}",
+                    "  {} {} waits for a person: toolhold approvals approve {}",
                     warn("?"),
-                    bold(&plain(&pending.call.tool)),
-                    shown(&pending.arguments),
-                    pending.call.id
+                    cut(&approvals::shown(pending)),
+                    line(&pending.call.id)
                 ));
             }
             EventKind::Decided { id, decision, .. } => {
                 let verdict = match &decision.verdict {
-                    Verdict::Approve => "approved",
-                    Verdict::Edit { .. } => "approved with other arguments",
-                    Verdict::Replace { .. } => "replaced by a result",
-                    Verdict::Refuse { .. } => "refused",
+                    Verdict::Approve => "approved".to_owned(),
+                    Verdict::Edit { arguments } => {
+                        format!("approved with other arguments: {}", shown(arguments))
+                    }
+                    Verdict::Replace { result } => {
+                        format!("not made; its result is {}", shown(result))
+                    }
+                    Verdict::Refuse { reason } => format!("refused: {}", line(reason)),
                 };
-                self.line(&dim(&format!("  {} {verdict}", plain(id))));
+                let by = decision
+                    .by
+                    .as_deref()
+                    .map_or(String::new(), |by| format!(" ({})", line(by)));
+                self.line(&dim(&format!("  {} {verdict}{by}", line(id))));
             }
             EventKind::Resumed { .. } => self.line(&dim("resumed")),
             EventKind::Sub { what, .. } => self.sub(what),
-            EventKind::ToolStart { call, .. } => {
-                let reason = call
-                    .reason
-                    .as_deref()
-                    .map_or(String::new(), |r| dim(&format!("  {}", plain(r))));
-                self.line(&format!(
-                    "  → {} {}{reason}",
-                    bold(&plain(&call.tool)),
-                    shown(&call.arguments)
-                ));
-            }
+            EventKind::ToolStart { call, filled, .. } => self.started(call, filled.as_ref()),
             EventKind::ToolResult {
                 tool,
                 outcome,
+                written,
                 usage,
                 printed,
+                by_host,
                 ..
-            } => self.result(tool, outcome, usage, printed),
+            } => {
+                let cost = if *by_host { String::new() } else { cost(usage) };
+                self.result(tool, outcome, written, &cost);
+                self.printed(printed);
+            }
             EventKind::Tokens {
                 prompt,
                 completion,
@@ -114,7 +132,7 @@ impl View {
                 )));
             }
             EventKind::Notice { message, .. } => {
-                self.line(&format!("  {} {}", warn("!"), plain(message)));
+                self.line(&format!("  {} {}", warn("!"), line(message)));
             }
             EventKind::Done {
                 reason,
@@ -129,11 +147,27 @@ impl View {
                 let summary = format!(
                     "{steps} steps, {calls} calls, {} tokens, {}",
                     count(*tokens),
-                    duration(duration_ms * 1_000)
+                    duration(duration_ms.saturating_mul(1_000))
                 );
                 self.done(*reason, output, error.as_ref(), &summary);
             }
         }
+    }
+
+    fn started(&mut self, call: &Call, filled: Option<&Value>) {
+        let instance = call
+            .instance
+            .as_deref()
+            .map_or(String::new(), |instance| format!(" for {}", line(instance)));
+        let reason = call
+            .reason
+            .as_deref()
+            .map_or(String::new(), |reason| dim(&format!("  {}", line(reason))));
+        self.line(&format!(
+            "  → {}{instance} {}{reason}",
+            bold(&line(&call.tool)),
+            shown(filled.unwrap_or(&call.arguments))
+        ));
     }
 
     /// What happens in a sub-agent, one level further in.
@@ -171,28 +205,32 @@ impl View {
         }
     }
 
-    fn result(&mut self, tool: &str, outcome: &ToolOutcome, usage: &ToolUsage, printed: &[String]) {
-        let cost = cost(usage);
-        match outcome {
-            ToolOutcome::Output(output) => {
-                self.line(&format!(
-                    "  {} {} {}  {}",
-                    good("←"),
-                    plain(tool),
-                    shown(output),
-                    dim(&cost)
-                ));
-            }
-            ToolOutcome::Error(failure) => {
-                let text = plain(&format!("{tool} {}: {}", failure.kind, failure.message));
-                self.line(&format!("  {} {text}  {}", bad("✗"), dim(&cost)));
-            }
+    fn result(&mut self, tool: &str, outcome: &ToolOutcome, written: &[Path], cost: &str) {
+        let places: Vec<_> = written.iter().map(|path| line(&path.to_string())).collect();
+        let place = if places.is_empty() {
+            String::new()
+        } else {
+            format!(" → {}", places.join(", "))
+        };
+        let (mark, text) = match outcome {
+            ToolOutcome::Output(output) => (good("←"), shown(output)),
+            ToolOutcome::Error(failure) => (
+                bad("✗"),
+                cut(&line(&format!("{}: {}", failure.kind, failure.message))),
+            ),
+        };
+        self.line(format!("  {mark} {} {text}{place}  {}", line(tool), dim(cost)).trim_end());
+    }
+
+    fn printed(&mut self, printed: &[String]) {
+        for text in printed.iter().take(MAX_PRINTED) {
+            self.line(&dim(&format!("    {}", cut(&line(text)))));
         }
-        for line in printed.iter().take(10) {
-            self.line(&dim(&format!("    {}", plain(line))));
-        }
-        if printed.len() > 10 {
-            self.line(&dim(&format!("    … {} more lines", printed.len() - 10)));
+        if printed.len() > MAX_PRINTED {
+            self.line(&dim(&format!(
+                "    … {} more lines",
+                printed.len() - MAX_PRINTED
+            )));
         }
     }
 
@@ -204,9 +242,9 @@ impl View {
         summary: &str,
     ) {
         match (reason, error) {
-            (StopReason::Output, _) => {
+            (StopReason::Output | StopReason::Planned, _) => {
                 self.line(&dim(summary));
-                if std::io::stdout().is_terminal() {
+                if !self.is_all && std::io::stdout().is_terminal() {
                     println!();
                 }
                 if self.is_typed {
@@ -218,32 +256,52 @@ impl View {
             (reason, Some(failure)) => {
                 self.line(&format!("{} {}", bad("stopped:"), plain(&failure.message)));
                 self.line(&dim(&format!("{} after {summary}", name(reason))));
+                self.so_far(output);
             }
-            (reason, None) => self.line(&format!(
-                "{} {} after {summary}",
-                bad("stopped:"),
-                name(reason)
-            )),
+            (reason, None) => {
+                self.line(&format!(
+                    "{} {} after {summary}",
+                    bad("stopped:"),
+                    name(reason)
+                ));
+                self.so_far(output);
+            }
+        }
+    }
+
+    /// It is no answer, so it does not go where answers go.
+    fn so_far(&mut self, output: &Value) {
+        if !output.is_null() {
+            self.line(&dim(&format!("so far: {}", shown(output))));
         }
     }
 
     fn model_text(&mut self, text: &str) {
         if !self.open_line {
-            eprint!("  ");
+            self.put("  ");
         }
         self.open_line = true;
-        eprint!("{}", dim(&plain(text).replace('\n', "\n  ")));
-        let _ = std::io::stderr().flush();
+        self.put(&dim(&plain(text).replace('\n', "\n  ")));
+    }
+
+    /// A reader that went away does not end a run.
+    fn put(&self, text: &str) {
+        let _ = if self.is_all {
+            let mut out = std::io::stdout().lock();
+            out.write_all(text.as_bytes()).and_then(|()| out.flush())
+        } else {
+            std::io::stderr().lock().write_all(text.as_bytes())
+        };
     }
 
     fn line(&mut self, text: &str) {
         self.end_line();
-        eprintln!("{text}");
+        self.put(&format!("{text}\n"));
     }
 
     fn end_line(&mut self) {
         if std::mem::take(&mut self.open_line) {
-            eprintln!();
+            self.put("\n");
         }
     }
 }
@@ -299,15 +357,16 @@ pub fn name(reason: StopReason) -> &'static str {
 }
 
 fn shown(value: &Value) -> String {
-    let text = value.to_string();
-    let cut: String = text.chars().take(MAX_SHOWN).collect();
-    let missing = text.chars().count().saturating_sub(MAX_SHOWN);
-    let rest = if missing > 0 {
-        style::dim(&format!(" … {missing} more characters"))
-    } else {
-        String::new()
-    };
-    format!("{}{rest}", plain(&cut))
+    cut(&line(&value.to_string()))
+}
+
+/// Of a text that may be printed, what fits.
+fn cut(text: &str) -> String {
+    let kept: String = text.chars().take(MAX_SHOWN).collect();
+    match text.chars().count().saturating_sub(MAX_SHOWN) {
+        0 => kept,
+        missing => format!("{kept}{}", dim(&format!(" … {missing} more characters"))),
+    }
 }
 
 fn tokens(
@@ -323,7 +382,10 @@ fn tokens(
         _ => "tokens not counted by the endpoint".into(),
     };
     let first = first_token_ms.map_or(String::new(), |ms| {
-        format!(", first after {}", duration(ms * 1_000))
+        format!(", first after {}", duration(ms.saturating_mul(1_000)))
     });
-    format!("{counted}, {}{first}", duration(duration_ms * 1_000))
+    format!(
+        "{counted}, {}{first}",
+        duration(duration_ms.saturating_mul(1_000))
+    )
 }

@@ -13,14 +13,10 @@ pub struct Decisions {
 }
 
 impl Decisions {
-    pub fn of(state: &Path, run: &str) -> Self {
+    pub fn of_run(state: &Path, run: Uuid) -> Self {
         Self {
             folder: super::journal::folder(state).join(format!("{run}.decisions")),
         }
-    }
-
-    pub fn of_run(state: &Path, run: Uuid) -> Self {
-        Self::of(state, &run.to_string())
     }
 
     /// Leaves a decision for whoever runs the call. The last one before it is taken counts.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use tokio::fs::{File, OpenOptions};
 use tokio::io::AsyncWriteExt as _;
+use toolhold_agent::event::Seal;
 use toolhold_agent::{Event, EventKind, Journal};
 use uuid::Uuid;
 
@@ -29,6 +30,10 @@ pub enum RecordError {
         line: usize,
         source: serde_json::Error,
     },
+    #[error(
+        "line {line} of {path} is not what was written there: it was changed, or lines before it were lost or added"
+    )]
+    Changed { path: PathBuf, line: usize },
     #[error("{path} cannot be read: {source}")]
     Read { path: PathBuf, source: io::Error },
     #[error("the run is still going on in another process")]
@@ -64,7 +69,9 @@ impl FileJournal {
             .await
             .map_err(read)?;
         hold(&file).await.map_err(|_| RecordError::Held)?;
-        let (events, whole) = events_of(path)?;
+        let record = Record::read(path)?;
+        let whole = record.bytes;
+        let events = record.unchanged(path)?;
         file.set_len(whole).await.map_err(read)?;
         let path = path.to_owned();
         Ok((Self { file, path }, events))
@@ -158,32 +165,77 @@ pub fn run_of(path: &Path) -> &str {
         .unwrap_or_default()
 }
 
-/// The events of a journal.
-pub fn read(path: &Path) -> Result<Vec<Event>, RecordError> {
-    events_of(path).map(|(events, _)| events)
+/// Whether a process goes on with this run just now.
+pub fn is_held(path: &Path) -> bool {
+    std::fs::File::open(path).is_ok_and(|file| {
+        matches!(
+            file.try_lock_shared(),
+            Err(std::fs::TryLockError::WouldBlock)
+        )
+    })
 }
 
-/// The events, and how many bytes their lines take.
-fn events_of(path: &Path) -> Result<(Vec<Event>, u64), RecordError> {
-    let failed = |source| RecordError::Read {
-        path: path.to_owned(),
-        source,
-    };
-    let file = std::fs::File::open(path).map_err(failed)?;
-    let mut reader = BufReader::new(file);
-    let (mut events, mut whole, mut line) = (Vec::new(), 0, Vec::new());
-    loop {
-        line.clear();
-        let length = reader.read_until(b'\n', &mut line).map_err(failed)?;
-        if line.last() != Some(&b'\n') {
-            return Ok((events, whole));
-        }
-        let event = serde_json::from_slice(&line).map_err(|source| RecordError::Line {
+/// The events of a journal.
+///
+/// # Errors
+/// It cannot be read, or is not as it was written.
+pub fn read(path: &Path) -> Result<Vec<Event>, RecordError> {
+    Record::read(path)?.unchanged(path)
+}
+
+/// A journal, read.
+#[derive(Debug, Default)]
+pub struct Record {
+    pub events: Vec<Event>,
+    /// The first line that is not as it was written.
+    pub changed: Option<usize>,
+    /// What the whole lines take; after them there may be one that was being written.
+    bytes: u64,
+}
+
+impl Record {
+    pub fn read(path: &Path) -> Result<Self, RecordError> {
+        let failed = |source| RecordError::Read {
             path: path.to_owned(),
-            line: events.len() + 1,
             source,
-        })?;
-        events.push(event);
-        whole += length as u64;
+        };
+        let file = std::fs::File::open(path).map_err(failed)?;
+        let mut reader = BufReader::new(file);
+        let (mut record, mut line, mut seal) = (Self::default(), Vec::new(), Seal::default());
+        loop {
+            line.clear();
+            let length = reader.read_until(b'\n', &mut line).map_err(failed)?;
+            let Some(text) = line.strip_suffix(b"\n") else {
+                return Ok(record);
+            };
+            let number = record.events.len() + 1;
+            let event: Event =
+                serde_json::from_slice(text).map_err(|source| RecordError::Line {
+                    path: path.to_owned(),
+                    line: number,
+                    source,
+                })?;
+            let expected = std::str::from_utf8(text)
+                .ok()
+                .and_then(|text| Seal::of(text, &seal));
+            if expected.as_ref() != Some(&event.seal) {
+                record.changed.get_or_insert(number);
+            }
+            seal = event.seal.clone();
+            record.events.push(event);
+            record.bytes += length as u64;
+        }
+    }
+
+    /// # Errors
+    /// It is not as it was written.
+    pub fn unchanged(self, path: &Path) -> Result<Vec<Event>, RecordError> {
+        match self.changed {
+            None => Ok(self.events),
+            Some(line) => Err(RecordError::Changed {
+                path: path.to_owned(),
+                line,
+            }),
+        }
     }
 }

@@ -139,6 +139,34 @@ impl Data {
         Ok(())
     }
 
+    /// Appends all of `writes`, or none of them.
+    ///
+    /// # Errors
+    /// As [`Data::write`].
+    pub fn write_all(&mut self, writes: Vec<Write>) -> Result<(), WriteError> {
+        let before = self.log.len();
+        for write in writes {
+            if let Err(error) = self.write(write) {
+                self.go_back_to(before);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets the entries of the log from `entries` on. Rare, so it may cost all that is kept.
+    fn go_back_to(&mut self, entries: usize) {
+        if entries == self.log.len() {
+            return;
+        }
+        let mut log = std::mem::take(self).log;
+        log.truncate(entries);
+        for write in log {
+            // It was taken before, in the same order.
+            let _ = self.write(write);
+        }
+    }
+
     /// Everything that was written, oldest first.
     pub fn log(&self) -> &[Write] {
         &self.log

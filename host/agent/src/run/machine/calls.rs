@@ -36,6 +36,13 @@ struct Wiring {
     scopes: Vec<Path>,
 }
 
+/// A call that was made and that nobody waits for.
+#[derive(Debug)]
+pub struct Background {
+    pub call: Call,
+    pub work: Work,
+}
+
 /// How a call ended, before it is told.
 struct Ending {
     outcome: Result<ToolOutput, ToolFailure>,
@@ -63,6 +70,16 @@ impl Machine {
     pub(super) fn open(&mut self, mut call: Call, effects: &mut Effects) {
         let index = self.step.open.len();
         call.id = format!("call_{}", self.derive("call", index));
+        for name in call.unknown.keys() {
+            let message = format!(
+                "{} ({}) has the reserved property {name:.40?}, which means nothing here and is ignored",
+                call.id, call.tool
+            );
+            effects.events.push(EventKind::Notice {
+                step: self.steps,
+                message,
+            });
+        }
         let fence = self.derive("fence", index);
         let wiring = self.wiring(&call);
         let (wiring, refusal) = match wiring {
@@ -75,9 +92,13 @@ impl Machine {
             .map_or(&[][..], Target::paths)
             .to_vec();
         let name = format!("{} ({})", call.id, call.tool);
-        self.step
-            .schedule
-            .add(name, call.instance.clone(), wiring.reads.clone(), writes);
+        self.step.schedule.add(
+            name,
+            call.instance.clone(),
+            wiring.reads.clone(),
+            &wiring.scopes,
+            writes,
+        );
         self.step.open.push(Open {
             arguments: Value::Null,
             fence,
@@ -200,6 +221,9 @@ impl Machine {
                     "this tool is yours to answer: write its result as \"_output\" in the call";
                 ToolFailure::correctable("output", message)
             })?;
+            let references = reference::references(&call.arguments).unwrap_or_default();
+            let open: Vec<&str> = references.iter().map(|(at, _)| at.as_str()).collect();
+            self.gate.check_latent(&call.tool, &call.arguments, &open)?;
             let ending = Ending {
                 outcome: Ok(output.into()),
                 usage: ToolUsage::default(),
@@ -215,15 +239,14 @@ impl Machine {
             return Ok(());
         }
         let annotations = bound.tool.annotations;
-        let waits = bound.waits(&self.request.settings.approval);
         let arguments = self
             .context
             .data
             .fill(&call.arguments, call.instance.as_deref());
         let arguments =
             arguments.map_err(|error| ToolFailure::correctable("reference", error.to_string()))?;
-        self.gate.check(&call.tool, &arguments)?;
-        if waits {
+        self.gate.check(&call, &arguments)?;
+        if bound.waits(&self.request.settings.approval) {
             let pending = Pending::new(call, arguments, annotations);
             if let Some(open) = self.step.open.get_mut(index) {
                 open.pending = Some(pending.clone());
@@ -234,36 +257,58 @@ impl Machine {
         self.make(index, arguments, effects)
     }
 
-    /// Makes a call that passed every check.
+    /// Makes a call that passed every check, as soon as there is room for it.
     fn make(
         &mut self,
         index: usize,
         arguments: Value,
         effects: &mut Effects,
     ) -> Result<(), ToolFailure> {
-        let Some(open) = self.step.open.get(index) else {
-            return Ok(());
-        };
-        let call = open.call.clone();
-        let is_background = self.tool(&call.tool).is_some_and(|bound| {
-            bound.tool.annotations.fire_and_forget && open.wiring.target.is_none()
-        });
-        let work = self.prepared(index, &arguments)?;
-        self.calls += 1;
-        effects.events.push(EventKind::ToolStart {
-            step: self.steps,
-            filled: (arguments != call.arguments).then(|| arguments.clone()),
-            call: call.clone(),
-        });
-        effects.actions.push(Action::Call(Box::new(work)));
+        // What is wrong with it is said now, and not when its turn comes.
+        self.prepared(index, &arguments)?;
         if let Some(open) = self.step.open.get_mut(index) {
             open.arguments = arguments;
             open.pending = None;
-            if is_background {
-                open.answer = Some(("started; nobody waits for its result".into(), false));
-                self.step.schedule.done(index, &[]);
-                self.background.insert(call.id.clone(), call);
+            self.step.queue.push_back(index);
+        }
+        self.start_queued(effects);
+        Ok(())
+    }
+
+    /// Starts calls while there is room (7.3).
+    pub(super) fn start_queued(&mut self, effects: &mut Effects) {
+        while self.running < self.request.settings.parallel_calls.max(1) {
+            let Some(index) = self.step.queue.pop_front() else {
+                return;
+            };
+            if let Err(failure) = self.start_call(index, effects) {
+                self.settle(index, Ending::refused(failure), effects);
             }
+        }
+    }
+
+    fn start_call(&mut self, index: usize, effects: &mut Effects) -> Result<(), ToolFailure> {
+        let Some(open) = self.step.open.get(index) else {
+            return Ok(());
+        };
+        let (call, arguments) = (open.call.clone(), &open.arguments);
+        let is_background = self.tool(&call.tool).is_some_and(|bound| {
+            bound.tool.annotations.fire_and_forget && open.wiring.target.is_none()
+        });
+        let work = self.prepared(index, arguments)?;
+        effects.events.push(EventKind::ToolStart {
+            step: self.steps,
+            filled: (*arguments != call.arguments).then(|| arguments.clone()),
+            call: call.clone(),
+        });
+        self.calls += 1;
+        self.running += 1;
+        effects.actions.push(Action::Call(Box::new(work.clone())));
+        if let Some(open) = self.step.open.get_mut(index).filter(|_| is_background) {
+            open.answer = Some(("started; nobody waits for its result".into(), false));
+            self.step.schedule.done(index, &[]);
+            self.background
+                .insert(call.id.clone(), Background { call, work });
         }
         Ok(())
     }
@@ -302,31 +347,28 @@ impl Machine {
         })
     }
 
-    /// Calls that were made, or wait for a person, and have no answer yet.
-    pub(super) fn running(&self) -> Vec<String> {
+    /// Calls that were begun and have no answer yet.
+    pub(super) fn begun(&self) -> Vec<usize> {
         let open = self.step.open.iter().enumerate();
-        open.filter(|(index, open)| open.answer.is_none() && !self.step.schedule.is_blocked(*index))
-            .map(|(_, open)| open.call.id.clone())
-            .collect()
+        open.filter(|(index, open)| {
+            open.answer.is_none()
+                && !self.step.schedule.is_blocked(*index)
+                && !self.step.queue.contains(index)
+        })
+        .map(|(index, _)| index)
+        .collect()
     }
 
-    pub(super) fn call_named(&self, id: &str) -> Option<&Open> {
-        self.index_of(id)
-            .and_then(|index| self.step.open.get(index))
+    /// The work of a call that was begun, again.
+    pub(super) fn work(&self, index: usize) -> Option<Work> {
+        let arguments = &self.step.open.get(index)?.arguments;
+        self.prepared(index, arguments).ok()
     }
 
-    /// The same work again.
-    pub(super) fn work(&self, id: &str) -> Option<Work> {
-        let index = self.index_of(id)?;
-        let arguments = self.step.open.get(index)?.arguments.clone();
-        self.prepared(index, &arguments).ok()
-    }
-
-    pub(super) fn settle_refused(&mut self, id: &str, failure: ToolFailure, effects: &mut Effects) {
-        if let Some(index) = self.index_of(id) {
-            self.settle(index, Ending::refused(failure), effects);
-            self.begin_unblocked(effects);
-        }
+    /// Ends a call that will not be made, or not again.
+    pub(super) fn refuse(&mut self, index: usize, failure: ToolFailure, effects: &mut Effects) {
+        self.settle(index, Ending::refused(failure), effects);
+        self.begin_unblocked(effects);
     }
 
     /// The Request that asks an advisor a question (10).
@@ -383,26 +425,22 @@ impl Machine {
         effects: &mut Effects,
         elapsed: Duration,
     ) {
-        self.tokens += result.usage.tokens;
-        if let Some(call) = self.background.remove(id) {
-            effects.events.push(EventKind::ToolResult {
-                step: self.steps,
-                id: call.id,
-                tool: call.tool,
-                outcome: result.outcome.map(|output| output.value).into(),
-                written: Vec::new(),
+        if let Some(Background { call, .. }) = self.background.remove(id) {
+            self.ran(&result);
+            let ending = Ending {
+                outcome: result.outcome,
                 usage: result.usage,
                 printed: result.printed,
                 by_host: false,
-            });
-            if let Some(output) = self.ending.take_if(|_| self.background.is_empty()) {
-                self.finish(StopReason::Output, output, None, effects, elapsed);
-            }
-            return;
+            };
+            self.tell_background(call, ending, effects);
+            self.start_queued(effects);
+            return self.end_if_nothing_runs(effects, elapsed);
         }
         let Some(index) = self.index_of(id) else {
             return;
         };
+        self.ran(&result);
         let ending = Ending {
             outcome: result.outcome,
             usage: result.usage,
@@ -411,7 +449,45 @@ impl Machine {
         };
         self.settle(index, ending, effects);
         self.begin_unblocked(effects);
+        self.start_queued(effects);
         self.proceed(effects, elapsed);
+    }
+
+    fn ran(&mut self, result: &ToolResult) {
+        self.running = self.running.saturating_sub(1);
+        self.tokens = self.tokens.saturating_add(result.usage.tokens);
+    }
+
+    fn tell_background(&self, call: Call, ending: Ending, effects: &mut Effects) {
+        effects.events.push(EventKind::ToolResult {
+            step: self.steps,
+            id: call.id,
+            tool: call.tool,
+            outcome: ending.outcome.map(|output| output.value).into(),
+            written: Vec::new(),
+            usage: ending.usage,
+            printed: ending.printed,
+            by_host: ending.by_host,
+        });
+    }
+
+    /// A call that nobody waits for, and that will not come back.
+    pub(super) fn lose_background(
+        &mut self,
+        id: &str,
+        failure: ToolFailure,
+        effects: &mut Effects,
+    ) {
+        if let Some(Background { call, .. }) = self.background.remove(id) {
+            self.tell_background(call, Ending::refused(failure), effects);
+        }
+    }
+
+    /// The end, if there is an output and it only waited for calls in the background.
+    pub(super) fn end_if_nothing_runs(&mut self, effects: &mut Effects, elapsed: Duration) {
+        if let Some(output) = self.ending.take_if(|_| self.background.is_empty()) {
+            self.finish(StopReason::Output, output, None, effects, elapsed);
+        }
     }
 
     /// A person decided about a call.
@@ -458,20 +534,17 @@ impl Machine {
         };
         let made = match decision.verdict {
             Verdict::Approve => self.make(index, pending.arguments, effects),
-            Verdict::Edit { arguments } => match self.gate.check(&pending.call.tool, &arguments) {
+            Verdict::Edit { arguments } => match self.gate.check(&pending.call, &arguments) {
                 Ok(()) => self.make(index, arguments, effects),
-                Err(failure) => {
-                    effects.events.push(EventKind::Notice {
-                        step: self.steps,
-                        message: format!("{id} cannot be made like that: {}", failure.message),
-                    });
-                    return self.decide(pending, effects);
-                }
+                Err(failure) => return self.decide_again(pending, &failure, effects),
             },
-            Verdict::Replace { result } => {
-                self.settle(index, by_host(Ok(result.into())), effects);
-                Ok(())
-            }
+            Verdict::Replace { result } => match self.gate.output(&pending.call.tool, result) {
+                Ok(result) => {
+                    self.settle(index, by_host(Ok(result.into())), effects);
+                    Ok(())
+                }
+                Err(failure) => return self.decide_again(pending, &failure, effects),
+            },
             Verdict::Refuse { reason } => Err(ToolFailure::correctable(
                 "refused",
                 format!(
@@ -484,6 +557,18 @@ impl Machine {
         }
         self.begin_unblocked(effects);
         self.proceed(effects, elapsed);
+    }
+
+    /// Somebody decided something that cannot be done.
+    fn decide_again(&self, pending: Pending, failure: &ToolFailure, effects: &mut Effects) {
+        effects.events.push(EventKind::Notice {
+            step: self.steps,
+            message: format!(
+                "what was decided about {} cannot be done: {}",
+                pending.call.id, failure.message
+            ),
+        });
+        self.decide(pending, effects);
     }
 
     fn index_of(&self, id: &str) -> Option<usize> {
@@ -511,7 +596,7 @@ impl Machine {
             Err(failure) => (shorten(&failure.message, max), true),
         };
         if let (true, Some(open)) = (ran, self.step.open.get(index)) {
-            self.gate.ran(&call.tool, &open.arguments, &result);
+            self.gate.ran(&call, &open.arguments, &result);
         }
         let is_thought = !ran && !failed && written.is_empty();
         let text = match (failed, written.as_slice()) {
@@ -538,7 +623,8 @@ impl Machine {
         });
     }
 
-    /// Writes a result to its places. A result that cannot be written is a failure of the call.
+    /// Writes a result to its places. A result that cannot be written is a failure of the call, and a
+    /// failure may have a place of its own.
     fn write(
         &mut self,
         index: usize,
@@ -555,34 +641,50 @@ impl Machine {
             (Ok(_), Err(reason)) => Err(ToolFailure::correctable("output_path", reason.clone())),
             (outcome, _) => outcome,
         };
-        let places: Vec<Path> = match (picked, &open.wiring.target) {
+        let target = open.wiring.target.as_ref();
+        let places: Vec<Path> = match (picked, target) {
             (Ok(Some(path)), _) => vec![path],
-            (_, Some(target)) => target
-                .chosen(outcome.is_ok())
-                .into_iter()
-                .cloned()
-                .collect(),
+            (_, Some(target)) => chosen(target, outcome.is_ok()),
             (_, None) => Vec::new(),
         };
-        let value = match &outcome {
-            Ok(output) => output.value.clone(),
-            Err(failure) => json!({"error": failure.kind, "message": failure.message}),
+        let (call, method) = (open.call.clone(), open.wiring.method);
+        let of_failure = target.map_or_else(Vec::new, |target| chosen(target, false));
+        let outcome = outcome.map(|output| output.value);
+        let value = outcome.as_ref().map_or_else(written_of, Value::clone);
+        let Err(reason) = self.write_all(&call, method, &places, &value) else {
+            return (outcome, places);
         };
-        let (method, instance) = (open.wiring.method, open.call.instance.clone());
-        for path in &places {
-            let write = Write {
-                path: path.clone(),
-                instance: instance.clone(),
-                method,
-                value: value.clone(),
-            };
-            if let Err(error) = self.context.data.write(write) {
-                let message =
-                    format!("the result was had but cannot be written to {path}: {error}");
-                return (Err(ToolFailure::correctable("write", message)), Vec::new());
-            }
+        if let Err(failure) = outcome {
+            // What it would have said of the failure cannot be kept; the model is told all the same.
+            return (Err(failure), Vec::new());
         }
-        (outcome.map(|output| output.value), places)
+        let failure = ToolFailure::correctable(
+            "write",
+            format!("the result was had but cannot be written: {reason}"),
+        );
+        match self.write_all(&call, method, &of_failure, &written_of(&failure)) {
+            Ok(()) => (Err(failure), of_failure),
+            Err(_) => (Err(failure), Vec::new()),
+        }
+    }
+
+    fn write_all(
+        &mut self,
+        call: &Call,
+        method: Method,
+        places: &[Path],
+        value: &Value,
+    ) -> Result<(), String> {
+        let writes = places.iter().map(|path| Write {
+            path: path.clone(),
+            instance: call.instance.clone(),
+            method,
+            value: value.clone(),
+        });
+        let date = self.now_ms();
+        self.context
+            .write_result(writes.collect(), call, date)
+            .map_err(|error| error.to_string())
     }
 
     /// When the reply is complete and every call of the step is answered: the next Request, or the end.
@@ -590,14 +692,17 @@ impl Machine {
         if !self.step.is_over || self.finished {
             return;
         }
-        if !self.step.schedule.is_running() {
-            for (index, reason) in self.step.schedule.give_up(&self.context.data) {
-                self.settle(
-                    index,
-                    Ending::refused(ToolFailure::correctable("blocked", reason)),
-                    effects,
-                );
+        while !self.step.schedule.is_running() {
+            let stuck = self.step.schedule.give_up(&self.context.data);
+            if stuck.is_empty() {
+                break;
             }
+            for (index, reason) in stuck {
+                let failure = ToolFailure::correctable("blocked", reason);
+                self.settle(index, Ending::refused(failure), effects);
+            }
+            // A failure may have been written to a place of its own, and somebody may read that.
+            self.begin_unblocked(effects);
         }
         if self.step.open.iter().any(|open| open.answer.is_none()) {
             return;
@@ -680,6 +785,15 @@ fn scopes(tool: &Tool, call: &Call) -> Result<Vec<Path>, ToolFailure> {
         )))
     });
     keys.collect()
+}
+
+fn chosen(target: &Target, succeeded: bool) -> Vec<Path> {
+    target.chosen(succeeded).into_iter().cloned().collect()
+}
+
+/// What is written of a failure.
+fn written_of(failure: &ToolFailure) -> Value {
+    json!({"error": failure.kind, "message": failure.message})
 }
 
 /// The place that a tool picked, if it did.

@@ -6,6 +6,8 @@
 
 mod calls;
 mod plan;
+#[cfg(test)]
+mod random_tests;
 mod reply;
 mod resume;
 mod turns;
@@ -27,7 +29,7 @@ use crate::run::settings::Wiring;
 use crate::run::{Bound, RunRequest, Runner};
 use crate::toolbox::{ToolCall, ToolResult};
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -53,8 +55,7 @@ pub enum Input {
     Resumed,
     Cancelled,
     TimedOut,
-    /// Other sub-agents of the run that this one is inside of took the tokens that were left. Only a
-    /// sub-agent is told, and its record is its parent's.
+    /// Other sub-agents of the run that this one is inside of took the tokens that were left.
     OutOfTokens,
 }
 
@@ -70,7 +71,7 @@ pub enum Action {
 }
 
 /// A call to be made.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Work {
     pub call: ToolCall,
     pub runner: Runner,
@@ -108,8 +109,10 @@ pub struct Machine {
     opening: Vec<Turn>,
     history: Vec<Turn>,
     step: Step,
-    /// Calls that nobody waits for.
-    background: HashMap<String, Call>,
+    /// Calls that nobody waits for, by id.
+    background: BTreeMap<String, calls::Background>,
+    /// Calls that run, of this step and in the background: at most `parallel_calls`.
+    running: usize,
     steps: u32,
     calls: u32,
     tokens: u64,
@@ -120,6 +123,8 @@ pub struct Machine {
     /// The output, while calls that nobody waits for are still running.
     ending: Option<Value>,
     finished: bool,
+    /// Since the start of the run, as of the last input.
+    elapsed: Duration,
 }
 
 /// One Request, its reply and the calls in it.
@@ -128,11 +133,15 @@ struct Step {
     reader: Option<Reader>,
     open: Vec<calls::Open>,
     schedule: Schedule,
+    /// Calls that may run, and wait for others to make room.
+    queue: VecDeque<usize>,
     /// Calls of a lazy plan.
     planned: Vec<Call>,
     /// Calls beyond the most that are made.
     ignored: usize,
-    /// Whether the reply is complete.
+    /// Whether the reply came to its end. A plan in it may wait for a person then.
+    has_reply: bool,
+    /// Whether nothing more comes of the reply: what is open now is all.
     is_over: bool,
     output: Option<Value>,
     /// What the model is told besides the calls' results.
@@ -153,6 +162,7 @@ impl Machine {
         warnings: Vec<String>,
     ) -> Result<Self, RunError> {
         let context = Context::new(request.context.clone())?;
+        context.check_input()?;
         let offered: Vec<Tool> = tools.iter().map(|bound| bound.tool.clone()).collect();
         let gate = Gate::new(&offered)?;
         let output = request
@@ -174,7 +184,8 @@ impl Machine {
             context,
             history: Vec::new(),
             step: Step::default(),
-            background: HashMap::new(),
+            background: BTreeMap::new(),
+            running: 0,
             steps: 0,
             calls: 0,
             tokens: 0,
@@ -182,6 +193,7 @@ impl Machine {
             finishing: false,
             ending: None,
             finished: false,
+            elapsed: Duration::ZERO,
         };
         machine.opening = machine.open_turns();
         Ok(machine)
@@ -213,6 +225,7 @@ impl Machine {
         if self.finished {
             return effects;
         }
+        self.elapsed = elapsed;
         match input {
             Input::Called { id, result } => self.called(&id, result, &mut effects, elapsed),
             Input::Start => self.start(&mut effects, elapsed),
@@ -319,6 +332,10 @@ impl Machine {
             );
         }
         self.steps += 1;
+        self.send(effects);
+    }
+
+    fn send(&mut self, effects: &mut Effects) {
         let moment = Moment {
             first: self.steps == 1,
             finishing: self.finishing,
@@ -330,10 +347,6 @@ impl Machine {
                 .then(|| advisor::schema(&advisors, &self.context.instances)),
             ..Step::default()
         };
-        self.send(effects);
-    }
-
-    fn send(&mut self, effects: &mut Effects) {
         let meta = self.context.meta.as_ref().map(meta::schema);
         let turns = self.turns();
         let request = self
@@ -376,7 +389,7 @@ impl Machine {
             Wiring::Always => true,
             Wiring::Never => false,
             Wiring::Auto => {
-                self.given > 0
+                self.context.has_data()
                     || self.context.plan.is_some()
                     || self
                         .tools
@@ -403,7 +416,7 @@ impl Machine {
         self.tools.iter().find(|bound| bound.tool.name == name)
     }
 
-    /// Ends the run without an output.
+    /// Ends the run without a final output.
     fn fail(
         &mut self,
         reason: StopReason,
@@ -429,6 +442,10 @@ impl Machine {
             self.ending = Some(output);
             return;
         }
+        let output = match output {
+            Value::Null => self.so_far(),
+            output => output,
+        };
         self.finished = true;
         effects.events.push(EventKind::Done {
             reason,
@@ -440,6 +457,26 @@ impl Machine {
             duration_ms: millis(elapsed),
         });
         effects.actions.push(Action::Finish);
+    }
+
+    /// Milliseconds since 1970 (UTC): a run's id tells when it began. A sub-agent's does not.
+    fn now_ms(&self) -> Option<u64> {
+        let (seconds, nanoseconds) = self.request.id.get_timestamp()?.to_unix();
+        let began = Duration::new(seconds, nanoseconds);
+        Some(millis(began + self.elapsed))
+    }
+
+    /// What there is when a run is stopped: the output that was about to be returned, or else the data
+    /// that calls wrote.
+    fn so_far(&mut self) -> Value {
+        self.ending.take().unwrap_or_else(|| {
+            let written = self.written();
+            if written.is_empty() {
+                Value::Null
+            } else {
+                written.into()
+            }
+        })
     }
 
     /// Eight hex digits that only this run can know, and that it finds again when it is replayed.

@@ -7,7 +7,8 @@ use crate::event::{EventKind, RunFailure, StopReason};
 use crate::protocol::plan::{Graph, Step};
 use crate::protocol::{Annotations, Call, Turn};
 use crate::run::approval::{Decision, Pending, Verdict};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use std::collections::HashSet;
 use std::time::Duration;
 
 /// What a plan is called where a tool's name would stand.
@@ -33,6 +34,7 @@ impl Machine {
             calls: calls.clone(),
         });
         self.step.planned = calls;
+        self.unusable = 0;
         if self.request.settings.dry_run {
             let output = json!({"type": "plan", "mode": "lazy", "plan": self.plan()});
             return self.finish(StopReason::Planned, output, None, effects, elapsed);
@@ -91,26 +93,7 @@ impl Machine {
 
     /// Every call of a saved plan is answered: the output is the data that they wrote.
     pub(super) fn carried_out(&mut self, effects: &mut Effects, elapsed: Duration) {
-        let mut output = serde_json::Map::new();
-        for write in self.context.data.log().iter().skip(self.given) {
-            let value = self
-                .context
-                .data
-                .own(&write.path.kind, write.instance.as_deref());
-            let (kind, value) = (write.path.kind.clone(), value.cloned().unwrap_or_default());
-            match &write.instance {
-                None => {
-                    output.insert(kind, value);
-                }
-                Some(instance) => {
-                    if let Value::Object(own) =
-                        output.entry(instance.clone()).or_insert_with(|| json!({}))
-                    {
-                        own.insert(kind, value);
-                    }
-                }
-            }
-        }
+        let output = self.written();
         let failed: Vec<String> = self
             .answered()
             .filter(|answered| answered.failed)
@@ -134,6 +117,31 @@ impl Machine {
             effects,
             elapsed,
         );
+    }
+
+    /// The data that calls wrote, by kind; that of an instance below its name.
+    pub(super) fn written(&self) -> Map<String, Value> {
+        let mut output = Map::new();
+        let mut shown = HashSet::new();
+        for write in self.context.data.log().iter().skip(self.given) {
+            let (kind, instance) = (write.path.kind.as_str(), write.instance.as_deref());
+            if !shown.insert((kind, instance)) {
+                continue;
+            }
+            let value = self.context.data.own(kind, instance);
+            let value = value.cloned().unwrap_or_default();
+            let own = match instance {
+                None => Some(&mut output),
+                Some(name) => output
+                    .entry(name)
+                    .or_insert_with(|| json!({}))
+                    .as_object_mut(),
+            };
+            if let Some(own) = own {
+                own.insert(kind.to_owned(), value);
+            }
+        }
+        output
     }
 
     /// The plan's calls in an order in which each comes after those that it reads from.

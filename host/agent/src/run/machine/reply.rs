@@ -50,8 +50,12 @@ impl Machine {
         effects: &mut Effects,
         elapsed: Duration,
     ) {
+        self.step.has_reply = true;
         let usage = completion.usage.as_ref();
-        self.tokens += usage.map_or(0, |usage| usage.prompt_tokens + usage.completion_tokens);
+        self.tokens = usage.map_or(self.tokens, |usage| {
+            let all = usage.prompt_tokens.saturating_add(usage.completion_tokens);
+            self.tokens.saturating_add(all)
+        });
         let tokens = EventKind::Tokens {
             step: self.steps,
             prompt: usage.map(|usage| usage.prompt_tokens),
@@ -87,6 +91,7 @@ impl Machine {
                 self.step.notes.push(format!(
                     "Of that reply only the calls above were made, because {reason}."
                 ));
+                self.note_ignored(effects);
                 self.step.is_over = true;
                 self.proceed(effects, elapsed);
             }
@@ -120,6 +125,7 @@ impl Machine {
             "Your reply broke off after these calls ({}). Go on from here.",
             cut(&failure.message, 200)
         ));
+        self.note_ignored(effects);
         self.step.is_over = true;
         self.proceed(effects, elapsed);
     }
@@ -200,31 +206,32 @@ impl Machine {
                 .push(format!("Your output was not accepted: {reason}."));
             solution.output = None;
         }
+        if self.request.settings.shape == crate::protocol::Shape::Exclusive
+            && !solution.calls.is_empty()
+            && solution.output.take().is_some()
+        {
+            // Made up before the calls had results (4).
+            self.step.notes.push(
+                "Your output was not accepted, because a reply holds calls or an output and not both: read the \
+                 results first, then answer."
+                    .into(),
+            );
+        }
         if let Some(after) = &solution.meta
             && let Ok(meta) = self.check_meta(after)
         {
             self.context.meta = Some(meta);
         }
-        self.unusable = 0;
         let taken = self.step.open.len() + self.step.planned.len() + self.step.ignored;
         for call in solution.calls.drain(..).skip(taken) {
             self.accept(call, effects);
         }
-        if self.step.ignored > 0 {
-            let (max, all) = (self.max_calls(), self.max_calls() + self.step.ignored);
-            let message = format!("of {all} calls only the first {max} are made (run.max_calls)");
-            self.step.notes.push(format!(
-                "Of your {all} calls only the first {max} were made; make the others now."
-            ));
-            effects.events.push(EventKind::Notice {
-                step: self.steps,
-                message,
-            });
-        }
+        self.note_ignored(effects);
         self.hear(solution.advisors.as_ref(), effects);
         if !self.step.planned.is_empty() {
             return self.planned(&completion.content, effects, elapsed);
         }
+        self.unusable = 0;
         if !self.step.open.is_empty() {
             effects.events.push(EventKind::Plan {
                 step: self.steps,
@@ -239,6 +246,21 @@ impl Machine {
         self.step.output = solution.output;
         self.step.is_over = true;
         self.proceed(effects, elapsed);
+    }
+
+    /// Calls beyond the most that are made are not lost without a word.
+    fn note_ignored(&mut self, effects: &mut Effects) {
+        if self.step.ignored > 0 {
+            let (max, all) = (self.max_calls(), self.max_calls() + self.step.ignored);
+            let message = format!("of {all} calls only the first {max} are made (run.max_calls)");
+            self.step.notes.push(format!(
+                "Of your {all} calls only the first {max} were made; make the others now."
+            ));
+            effects.events.push(EventKind::Notice {
+                step: self.steps,
+                message,
+            });
+        }
     }
 
     /// Counts what the advisors said and holds the decision against it (10).

@@ -10,18 +10,18 @@ use std::time::Duration;
 impl Machine {
     pub(super) fn resumed(&mut self, effects: &mut Effects, elapsed: Duration) {
         effects.events.push(EventKind::Resumed { step: self.steps });
-        for id in self.running() {
-            self.resume_call(&id, effects);
-        }
-        if !self.step.is_over && !self.step.planned.is_empty() && self.step.reader.is_none() {
-            // The plan waits for a person.
-            return self.decide_plan(effects);
+        self.resume_calls(effects);
+        if self.ending.is_some() {
+            return self.end_if_nothing_runs(effects, elapsed);
         }
         if self.step.is_over {
             return self.proceed(effects, elapsed);
         }
+        if self.step.has_reply && !self.step.planned.is_empty() {
+            // The plan waits for a person.
+            return self.decide_plan(effects);
+        }
         if self.step.open.is_empty() {
-            self.step.reader = Some(self.request.settings.contract.reader());
             return self.send(effects);
         }
         // Part of the reply was acted on. Asked again, the model would make those calls again.
@@ -34,32 +34,59 @@ impl Machine {
     }
 
     /// A call that only reads, or that may be made twice, is made again. Of any other nobody knows
-    /// whether it took effect.
-    fn resume_call(&mut self, id: &str, effects: &mut Effects) {
-        let Some(call) = self.call_named(id) else {
-            return;
-        };
-        let (call, pending) = (call.call.clone(), call.pending.clone());
-        if let Some(pending) = pending {
-            return self.decide(pending, effects);
-        }
-        let annotations = self
-            .tool(&call.tool)
-            .map(|bound| bound.tool.annotations)
-            .unwrap_or_default();
-        if annotations.read_only || annotations.idempotent {
-            if let Some(work) = self.work(id) {
-                effects.actions.push(Action::Call(Box::new(work)));
+    /// whether it took effect. Those that had not begun begin when there is room.
+    fn resume_calls(&mut self, effects: &mut Effects) {
+        let (mut again, mut lost) = (Vec::new(), Vec::new());
+        for (id, background) in &self.background {
+            if self.is_repeatable(&background.call.tool) {
+                again.push(background.work.clone());
+            } else {
+                lost.push(id.clone());
             }
-            return;
         }
-        let failure = ToolFailure {
-            kind: "interrupted".into(),
-            class: ErrorClass::Correctable,
-            message: "the host was interrupted while this call ran; it is not known whether it took effect. \
-                      Find out before you make it again"
-                .into(),
-        };
-        self.settle_refused(id, failure, effects);
+        for id in lost {
+            self.lose_background(&id, interrupted(), effects);
+        }
+        let mut lost = Vec::new();
+        for index in self.begun() {
+            let Some(open) = self.step.open.get(index) else {
+                continue;
+            };
+            if let Some(pending) = open.pending.clone() {
+                self.decide(pending, effects);
+                continue;
+            }
+            let work = self
+                .work(index)
+                .filter(|_| self.is_repeatable(&open.call.tool));
+            match work {
+                Some(work) => again.push(work),
+                None => lost.push(index),
+            }
+        }
+        self.running = again.len();
+        for work in again {
+            effects.actions.push(Action::Call(Box::new(work)));
+        }
+        for index in lost {
+            self.refuse(index, interrupted(), effects);
+        }
+        self.start_queued(effects);
+    }
+
+    fn is_repeatable(&self, tool: &str) -> bool {
+        self.tool(tool).is_some_and(|bound| {
+            bound.tool.annotations.read_only || bound.tool.annotations.idempotent
+        })
+    }
+}
+
+fn interrupted() -> ToolFailure {
+    ToolFailure {
+        kind: "interrupted".into(),
+        class: ErrorClass::Correctable,
+        message: "the host was interrupted while this call ran; it is not known whether it took effect. Find out \
+                  before you make it again"
+            .into(),
     }
 }

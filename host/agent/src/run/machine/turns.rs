@@ -1,10 +1,12 @@
 //! What the model is shown: the context as it is now, built anew for every Request.
 //!
 //! What stays the same comes first, byte for byte, so that prefix caches hit: the messages and the
-//! data that the run was given, then what happened, and last the data that calls wrote.
+//! data that the run was given, then what happened, and last what moves: the data that calls wrote, the
+//! plan, the version.
 
 use super::Machine;
 use super::calls::shorten;
+use crate::guard::validate::cut;
 use crate::protocol::Turn;
 use crate::protocol::advisor;
 use crate::protocol::context::Message;
@@ -13,8 +15,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 const WIRING: &str = "# Data\nPass a value on without copying it: write a reference such as †state.user.name as the \
-whole parameter. Keep a result: write where it goes as \"_outputPath\", such as †state.weather. A call waits for \
-the calls before it that write what it reads.";
+whole parameter. Keep a result: write where it goes as \"_outputPath\", such as †state.weather, and as \
+\"_outputMethod\" how it joins what is there: set (if you say nothing), merge, assign, push or concat. A call waits \
+for the calls before it that write what it reads.";
 
 /// A kind of data, in one instance or in all.
 type Key = (String, Option<String>);
@@ -53,13 +56,6 @@ impl Machine {
         for advisor in &self.context.advisors {
             Turn::add(&mut turns, Role::User, &advisor::render(advisor));
         }
-        if let Some(meta) = &self.context.meta {
-            let text = format!(
-                "## Meta\n{}\nEvery reply moves the version forward.",
-                json!(meta)
-            );
-            Turn::add(&mut turns, Role::User, &text);
-        }
         turns
     }
 
@@ -75,12 +71,20 @@ impl Machine {
         turns
     }
 
-    /// Data as it is now, as far as the opening does not say it, and the plan that is carried.
+    /// Data as it is now, as far as the opening does not say it, the plan that is carried, and the version.
     fn now(&self) -> String {
         let mut blocks: Vec<String> = self
             .current()
             .iter()
-            .map(|(kind, instance)| self.block(kind, instance.as_deref()))
+            .map(|(kind, instance)| {
+                // The opening shows it as it was, and stays as it is.
+                let again = if self.opens_with(kind, instance.as_ref()) {
+                    ", as it is now"
+                } else {
+                    ""
+                };
+                self.block(kind, instance.as_deref(), again)
+            })
             .collect();
         if let Some(plan) = self
             .context
@@ -108,6 +112,12 @@ impl Machine {
                     &json!(steps).to_string(),
                     self.request.settings.result_chars
                 )
+            ));
+        }
+        if let Some(meta) = &self.context.meta {
+            blocks.push(format!(
+                "## Meta\n{}\nEvery reply moves the version forward.",
+                json!(meta)
             ));
         }
         blocks.join("\n\n")
@@ -141,6 +151,15 @@ impl Machine {
         keys
     }
 
+    /// Whether the opening shows this data.
+    fn opens_with(&self, kind: &str, instance: Option<&String>) -> bool {
+        self.context.messages.iter().any(|message| match message {
+            Message::Data(data) => data.kind == kind && data.instance.as_ref() == instance,
+            Message::Input(input) => kind == "input" && input.instance.as_ref() == instance,
+            _ => false,
+        })
+    }
+
     fn show_once(
         &self,
         kind: &str,
@@ -152,15 +171,15 @@ impl Machine {
             Turn::add(
                 turns,
                 Role::User,
-                &self.block(kind, instance.map(String::as_str)),
+                &self.block(kind, instance.map(String::as_str), ""),
             );
         }
     }
 
     /// `## Data: ¶user`, its description, its value and its schema.
-    fn block(&self, kind: &str, instance: Option<&str>) -> String {
+    fn block(&self, kind: &str, instance: Option<&str>, again: &str) -> String {
         let of = instance.map_or(String::new(), |instance| format!(" (instance {instance})"));
-        let mut text = format!("## Data: ¶{kind}{of}");
+        let mut text = format!("## Data: ¶{kind}{of}{again}");
         let (schema, description) = self.context.note_of(kind, instance);
         if let Some(description) = description {
             text.push('\n');
@@ -170,13 +189,23 @@ impl Machine {
         let max = self.request.settings.result_chars;
         text.push('\n');
         match value {
-            Some(value) => text.push_str(&shorten(&value.to_string(), max)),
+            Some(value) => text.push_str(&part(&value.to_string(), max)),
             None => text.push_str("(nothing yet)"),
         }
         if let Some(schema) = schema {
             text.push_str("\nSchema: ");
-            text.push_str(&shorten(&schema.to_string(), max));
+            text.push_str(&cut(&schema.to_string(), max));
         }
         text
     }
+}
+
+/// At most `max` characters of a value that is there as a whole.
+fn part(value: &str, max: usize) -> String {
+    let length = value.chars().count();
+    if length <= max {
+        return value.to_owned();
+    }
+    let shown: String = value.chars().take(max).collect();
+    format!("{shown}\n[{max} of {length} characters shown; references reach all of it]")
 }

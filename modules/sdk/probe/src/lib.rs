@@ -41,7 +41,9 @@ struct Name {
 
 fn recall(name: Name) -> Result<Value, Error> {
     let value = key_value::get(&name.key).map_err(failed)?;
-    Ok(json!(value.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())))
+    Ok(json!(
+        value.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    ))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -111,6 +113,7 @@ fn draw(_: Nothing) -> Result<Value, Error> {
     }))
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the signature of every tool")]
 fn say(_: Nothing) -> Result<Value, Error> {
     for (level, text) in [
         (log::Level::Debug, "debug"),

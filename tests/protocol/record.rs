@@ -1,0 +1,307 @@
+//! Section 11: from its record a run comes to the same again, can be gone on with, and shows whatever
+//! was changed in it.
+
+use super::support::{
+    Echo, Gate, Reply, Script, driver, end, holds, lines, place, plain_tools, request, rest,
+    results, tools, watch, watched,
+};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use toolhold_agent::event::{NoJournal, Seal};
+use toolhold_agent::run::replay::{ReplayError, replay};
+use toolhold_agent::{Activities, Driver, Event, EventKind, Message, RunRequest};
+
+/// A run with a bit of everything: calls in parallel, in the background, in order, in an instance,
+/// that fail, that are latent, of a clean room; two Requests and an output.
+fn everything(echo: &Echo) -> (Arc<Script>, Driver, RunRequest) {
+    let context = Message::parse_all(&json!([
+        {"type": "data", "kind": "user", "data": {"name": "Ada"}},
+        {"type": "data", "kind": "user", "data": {"name": "Bob"}, "_instance": "bob"},
+        {"type": "tool", "tool": {
+            "think": {"type": "object", "properties": {"_output": {"type": "string"}}},
+            "room": {"type": "object", "description": "Thinks alone.", "properties": {"of": {}, "_module": {"const": "anonymous"}}},
+        }},
+    ]));
+    let replies = [
+        Reply::calls(&[
+            json!({"_tool": "echo", "of": "†user.name", "_outputPath": "†state.a"}),
+            json!({"_tool": "echo", "of": "†user.name", "_instance": "bob", "_outputPath": "†state.a"}),
+            json!({"_tool": "reads", "of": "†state.a", "_outputPath": "†state.b || †state.failed"}),
+            json!({"_tool": "notify", "of": 1}),
+            json!({"_tool": "fails", "_outputPath": "†state.c"}),
+            json!({"_tool": "echo", "of": "†state.c"}),
+            json!({"_tool": "think", "_output": "hm", "_outputPath": "†state.thought"}),
+            json!({"_tool": "room", "of": 1}),
+        ]),
+        // The clean room's, whichever of the two is asked first.
+        Reply::output("alone"),
+        Reply::output("together"),
+    ];
+    let script = Script::new(replies);
+    let activities = Activities::default()
+        .with("echo", echo.activity())
+        .with("reads", echo.activity())
+        .with("notify", echo.activity())
+        .with("fails", |_: Value| async {
+            Err::<Value, _>(toolhold_agent::ToolFailure::correctable("broken", "no"))
+        });
+    let mut request = request(context.unwrap().into_iter().chain([tools(&[
+        ("echo", json!({})),
+        ("reads", json!({"readOnly": true})),
+        ("notify", json!({"fireAndForget": true})),
+        ("fails", json!({})),
+    ])]));
+    request.settings.parallel_calls = 2;
+    let driver = driver(&script, activities);
+    (script, driver, request)
+}
+
+/// At every place in its record a run may be killed: what is recorded is gone on with, and no call that
+/// was over is made again.
+#[tokio::test]
+async fn a_run_that_is_killed_after_any_event_goes_on() {
+    let echo = Echo::taking(5);
+    let (_, driver, request) = everything(&echo);
+    let whole = watched(&driver, request, |_| ()).await;
+    assert_eq!(end(&whole).0, "output", "{}", lines(&whole));
+    for kept in 1..whole.len() {
+        let echo = Echo::default();
+        let (_, driver, _) = everything(&echo);
+        let mut events = whole[..kept].to_vec();
+        let over = results(&events).len();
+        let replayed = replay(&events).unwrap_or_else(|error| panic!("after {kept}: {error}"));
+        let script = Script::new((0..6).map(|_| Reply::output("went on")));
+        let driver = Driver {
+            model: script,
+            ..driver
+        };
+        events.extend(rest(driver.resume(replayed, Box::new(NoJournal))).await);
+        holds(&events);
+        assert_eq!(
+            end(&events).0,
+            "output",
+            "after {kept}: {}",
+            lines(&events[kept..])
+        );
+        let ids: Vec<_> = events
+            .iter()
+            .filter_map(|event| match &event.kind {
+                EventKind::ToolResult { id, .. } => Some(id.as_str()),
+                _ => None,
+            })
+            .collect();
+        let once: std::collections::BTreeSet<_> = ids.iter().collect();
+        assert_eq!(
+            once.len(),
+            ids.len(),
+            "after {kept}: each call is answered once"
+        );
+        assert!(results(&events).len() >= over);
+    }
+}
+
+/// A call that had started and takes effect is not made again; one that only reads is; one that waited
+/// for room had not started.
+#[tokio::test]
+async fn what_was_begun_is_made_again_only_where_that_does_no_harm() {
+    let calls = [
+        json!({"_tool": "echo", "of": "writes"}),
+        json!({"_tool": "reads", "of": "reads"}),
+        json!({"_tool": "echo", "of": "waits for room"}),
+    ];
+    let context = || {
+        [tools(&[
+            ("echo", json!({})),
+            ("reads", json!({"readOnly": true})),
+        ])]
+    };
+    let script = Script::new([Reply::calls(&calls), Reply::output("done")]);
+    let hangs = |_: Value| std::future::pending();
+    let activities = Activities::default()
+        .with("echo", hangs)
+        .with("reads", hangs);
+    let mut asked = request(context());
+    asked.settings.parallel_calls = 2;
+    let mut run = driver(&script, activities)
+        .start(asked, Box::new(NoJournal))
+        .await
+        .unwrap();
+    let mut events: Vec<Event> = Vec::new();
+    while !events
+        .iter()
+        .any(|e| matches!(e.kind, EventKind::Plan { .. }))
+    {
+        events.push(run.events.recv().await.unwrap());
+    }
+    drop(run);
+    let echo = Echo::default();
+    let activities = Activities::default()
+        .with("echo", echo.activity())
+        .with("reads", echo.activity());
+    let resumed = driver(&script, activities).resume(replay(&events).unwrap(), Box::new(NoJournal));
+    events.extend(rest(resumed).await);
+    holds(&events);
+    let mut made: Vec<_> = echo
+        .made
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|m| m["of"].clone())
+        .collect();
+    made.sort_by_key(ToString::to_string);
+    assert_eq!(made, [json!("reads"), json!("waits for room")]);
+    assert_eq!(results(&events)[0].1["error"]["kind"], "interrupted");
+    assert!(script.told(1).contains("not known whether it took effect"));
+}
+
+/// Nobody waits for such a call, and after a restart it does not come back: the run ends all the same.
+#[tokio::test]
+async fn a_call_in_the_background_does_not_keep_a_resumed_run_from_ending() {
+    for (annotations, outcome) in [
+        (json!({"fireAndForget": true}), "error"),
+        (json!({"fireAndForget": true, "idempotent": true}), "output"),
+    ] {
+        let context = || [tools(&[("notify", annotations.clone())])];
+        let script = Script::new([
+            Reply::calls(&[json!({"_tool": "notify", "of": 1})]),
+            Reply::output("done"),
+        ]);
+        let hangs = |_: Value| std::future::pending();
+        let mut run = driver(&script, Activities::default().with("notify", hangs))
+            .start(request(context()), Box::new(NoJournal))
+            .await
+            .unwrap();
+        let mut events: Vec<Event> = Vec::new();
+        let replies = |events: &[Event]| {
+            let is_reply = |e: &&Event| matches!(e.kind, EventKind::Tokens { .. });
+            events.iter().filter(is_reply).count()
+        };
+        while replies(&events) < 2 {
+            events.push(run.events.recv().await.unwrap());
+        }
+        drop(run);
+        let activities = Activities::default().with("notify", Echo::default().activity());
+        let resumed =
+            driver(&script, activities).resume(replay(&events).unwrap(), Box::new(NoJournal));
+        events.extend(rest(resumed).await);
+        holds(&events);
+        assert_eq!(end(&events), ("output".into(), json!("done")));
+        assert!(
+            results(&events)[0].1.get(outcome).is_some(),
+            "{}",
+            lines(&events)
+        );
+        assert_eq!(
+            script.asked(),
+            2,
+            "the model is not asked again for what it has said"
+        );
+    }
+}
+
+/// Cancelled and timed out runs come to the same again, too.
+#[tokio::test]
+async fn a_run_that_was_stopped_holds() {
+    for is_cancelled in [true, false] {
+        let begun = Gate::default();
+        let script = Script::new([Reply::calls(&[json!({"_tool": "hangs"})])]);
+        let activities = Activities::default().with("hangs", |_: Value| std::future::pending());
+        let mut request = request([plain_tools(&["hangs"])]);
+        request.settings.timeout = Duration::from_millis(if is_cancelled { 20_000 } else { 200 });
+        let run = driver(&script, activities)
+            .start(request, Box::new(NoJournal))
+            .await
+            .unwrap();
+        let cancel = run.cancel.clone();
+        let events = watch(run, |event| {
+            if is_cancelled && matches!(event.kind, EventKind::ToolStart { .. }) {
+                cancel.cancel();
+                begun.open();
+            }
+        })
+        .await;
+        holds(&events);
+        assert_eq!(
+            end(&events).0,
+            if is_cancelled { "cancelled" } else { "timeout" }
+        );
+    }
+}
+
+/// Whatever is changed that a run is told or comes to, is found, with its place.
+#[tokio::test]
+async fn a_changed_event_is_found() {
+    let echo = Echo::default();
+    let (_, driver, request) = everything(&echo);
+    let events = watched(&driver, request, |_| ()).await;
+    let with = |at: usize, change: &dyn Fn(&mut EventKind)| {
+        let mut changed = events.clone();
+        change(&mut changed[at].kind);
+        changed
+    };
+    let result = place(
+        &events,
+        |kind| matches!(kind, EventKind::ToolResult { tool, .. } if tool == "reads"),
+    );
+    let changed = with(result, &|kind| {
+        if let EventKind::ToolResult { outcome, .. } = kind {
+            *outcome = toolhold_agent::event::ToolOutcome::Output(json!("Eve"));
+        }
+    });
+    let found = replay(&changed).unwrap_err();
+    assert!(matches!(found, ReplayError::Divergence { .. }), "{found}");
+    let in_room = place(
+        &events,
+        |kind| matches!(kind, EventKind::Sub { what, .. } if matches!(**what, EventKind::Done { .. })),
+    );
+    let changed = with(in_room, &|kind| {
+        if let EventKind::Sub { what, .. } = kind
+            && let EventKind::Done { output, .. } = what.as_mut()
+        {
+            *output = json!("Eve");
+        }
+    });
+    let found = replay(&changed).unwrap_err();
+    assert!(matches!(found, ReplayError::Sub { .. }), "{found}");
+    for lost in 1..events.len() {
+        let mut fewer = events.clone();
+        fewer.remove(lost);
+        // The last can be missing: the run was killed then.
+        assert_eq!(
+            replay(&fewer).is_ok(),
+            lost == events.len() - 1,
+            "without {lost}"
+        );
+    }
+}
+
+/// Each event is sealed with the one before it, so that not a byte can change unseen.
+#[tokio::test]
+async fn a_changed_byte_breaks_a_seal() {
+    let echo = Echo::default();
+    let (_, driver, request) = everything(&echo);
+    let events = watched(&driver, request, |_| ()).await;
+    let mut before = Seal::default();
+    for event in &events {
+        let line = serde_json::to_string(event).unwrap();
+        assert_eq!(
+            Seal::of(&line, &before).as_ref(),
+            Some(&event.seal),
+            "{line}"
+        );
+        let step = line.len() / 40 + 1;
+        for at in (0..line.len()).step_by(step) {
+            let mut bytes = line.clone().into_bytes();
+            bytes[at] ^= 1;
+            let Ok(text) = String::from_utf8(bytes) else {
+                continue;
+            };
+            let Ok(changed) = serde_json::from_str::<Event>(&text) else {
+                continue;
+            };
+            assert_ne!(Seal::of(&text, &before), Some(changed.seal), "{text}");
+        }
+        before = event.seal.clone();
+    }
+}

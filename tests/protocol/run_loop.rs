@@ -1,0 +1,545 @@
+//! Section 7, the loop: calls taken from the stream, errors, stops.
+
+use super::support::{
+    Echo, Gate, Reply, Script, driver, end, json_of, place, plain_tools, request, rest, results,
+    run, starts, tools, watched,
+};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use toolhold_agent::event::NoJournal;
+use toolhold_agent::{
+    Activities, Contract, ErrorClass, EventKind, Message, Shape, StopReason, ToolFailure,
+};
+
+/// The model's last piece is held back until the first of three calls is over: had it not begun
+/// before, neither would ever end.
+#[tokio::test]
+async fn a_call_is_over_before_the_model_has_written_the_last() {
+    let three = json!({"calls": [
+        {"_tool": "slow", "of": 1}, {"_tool": "quick", "of": 2}, {"_tool": "quick", "of": 3},
+    ], "output": null});
+    let one = json!({"calls": [{"_tool": "slow", "of": 1}], "output": null});
+    for contract in Contract::ALL {
+        let is_over = Gate::default();
+        let reply = match contract {
+            Contract::Simple => Reply::of(contract, &one).then("\nThat is my call."),
+            _ => Reply::of(contract, &three),
+        };
+        let script = Script::new([
+            reply.ending_after(&is_over),
+            Reply::of(contract, &json!({"calls": [], "output": "done"})),
+        ]);
+        let activities = Activities::default()
+            .with("slow", Echo::taking(300).activity())
+            .with("quick", Echo::default().activity());
+        let mut request = request([plain_tools(&["slow", "quick"])]);
+        request.settings.contract = contract;
+        let is_slow =
+            |kind: &EventKind| matches!(kind, EventKind::ToolResult { tool, .. } if tool == "slow");
+        let events = watched(&driver(&script, activities), request, |event| {
+            if is_slow(&event.kind) {
+                is_over.open();
+            }
+        })
+        .await;
+        let first = place(&events, is_slow);
+        let last = events
+            .iter()
+            .rposition(|event| matches!(event.kind, EventKind::Delta { step: 1, .. }))
+            .unwrap();
+        assert!(first < last, "{contract:?}: {first} is not before {last}");
+        assert_eq!(
+            end(&events),
+            ("output".into(), json!("done")),
+            "{contract:?}"
+        );
+        let calls = if contract == Contract::Simple { 1 } else { 3 };
+        assert_eq!(starts(&events).len(), calls, "{contract:?}");
+    }
+}
+
+/// What is wrong with a call is a message to the model that names it, with a class in the record, and
+/// never the end.
+#[tokio::test]
+async fn errors_are_messages_with_a_class() {
+    let failing = |kind: &'static str, class| {
+        move |_: Value| async move {
+            Err::<Value, _>(ToolFailure {
+                kind: kind.into(),
+                class,
+                message: "it went wrong like this".into(),
+            })
+        }
+    };
+    let activities = Activities::default()
+        .with("echo", Echo::default().activity())
+        .with("busy", failing("overload", ErrorClass::Retryable))
+        .with("wrong", failing("input", ErrorClass::Correctable))
+        .with("closed", failing("credentials", ErrorClass::Fatal))
+        .with("panics", |_: Value| async { panic!("on purpose") })
+        .with("hangs", |_: Value| std::future::pending());
+    let names = ["echo", "busy", "wrong", "closed", "panics", "hangs"];
+    for (call, kind, class, told) in [
+        (
+            json!({"_tool": "nothing"}),
+            "unknown_tool",
+            "correctable",
+            "there are echo, busy",
+        ),
+        (
+            json!({"_tool": "echo", "n": "x"}),
+            "arguments",
+            "correctable",
+            "/n: ",
+        ),
+        (
+            json!({"_tool": "echo", "of": "†"}),
+            "reference",
+            "correctable",
+            "at /of: ",
+        ),
+        (
+            json!({"_tool": "echo", "_outputPath": "nowhere"}),
+            "reference",
+            "correctable",
+            "_outputPath: ",
+        ),
+        (
+            json!({"_tool": "echo", "_outputMethod": "throw"}),
+            "reference",
+            "correctable",
+            "set, merge",
+        ),
+        (
+            json!({"_tool": "echo", "_instance": "x"}),
+            "instance",
+            "correctable",
+            "no instance",
+        ),
+        (
+            json!({"_tool": "echo", "_scopes": ["state"]}),
+            "scope",
+            "correctable",
+            "sees nothing",
+        ),
+        (
+            json!({"_tool": "echo", "of": "†state.none"}),
+            "blocked",
+            "correctable",
+            "†state.none",
+        ),
+        (
+            json!({"_tool": "busy"}),
+            "overload",
+            "retryable",
+            "like this",
+        ),
+        (
+            json!({"_tool": "wrong"}),
+            "input",
+            "correctable",
+            "like this",
+        ),
+        (
+            json!({"_tool": "closed"}),
+            "credentials",
+            "fatal",
+            "like this",
+        ),
+        (json!({"_tool": "panics"}), "crash", "fatal", "crashed"),
+        (
+            json!({"_tool": "hangs"}),
+            "deadline",
+            "retryable",
+            "deadline of 200 ms",
+        ),
+    ] {
+        let script = Script::new([Reply::calls(&[call.clone()]), Reply::output("went on")]);
+        let mut request = request([plain_tools(&names)]);
+        request.settings.call_timeout = Duration::from_millis(200);
+        let events = run(&driver(&script, activities.clone()), request).await;
+        let [(_, outcome)] = results(&events).try_into().expect("one result");
+        let error = &outcome["error"];
+        assert_eq!(
+            (&error["kind"], &error["class"]),
+            (&json!(kind), &json!(class)),
+            "{call}"
+        );
+        let text = script.told(1);
+        assert!(
+            text.contains("<error ") && text.contains(told),
+            "{call}: {text}"
+        );
+        assert_eq!(end(&events).1, "went on", "{call}");
+    }
+}
+
+#[tokio::test]
+async fn a_result_that_breaks_the_tools_own_schema_is_an_error() {
+    let context = Message::parse_all(&json!([{"type": "tool", "tool": {"echo": {
+        "type": "object", "properties": {"of": {}, "_output": {"type": "integer"}},
+    }}}]));
+    let script = Script::new([
+        Reply::calls(&[json!({"_tool": "echo", "of": "text"})]),
+        Reply::output("went on"),
+    ]);
+    let activities = Activities::default().with("echo", Echo::default().activity());
+    let events = run(&driver(&script, activities), request(context.unwrap())).await;
+    assert_eq!(results(&events)[0].1["error"]["kind"], "output_schema");
+}
+
+/// The third is not made; for another place it is another call.
+#[tokio::test]
+async fn the_same_call_is_not_made_without_end() {
+    let same = || Reply::calls(&[json!({"_tool": "echo", "of": 1})]);
+    let elsewhere = json!({"_tool": "echo", "of": 1, "_outputPath": "†state.x"});
+    let script = Script::new([
+        same(),
+        same(),
+        same(),
+        Reply::calls(&[elsewhere]),
+        Reply::output("done"),
+    ]);
+    let echo = Echo::default();
+    let activities = Activities::default().with("echo", echo.activity());
+    let events = run(
+        &driver(&script, activities),
+        request([plain_tools(&["echo"])]),
+    )
+    .await;
+    assert_eq!(echo.count(), 3);
+    assert_eq!(results(&events)[2].1["error"]["kind"], "repeated");
+    assert!(script.told(3).contains("made before"), "{}", script.told(3));
+}
+
+/// Nobody waits for it: the model is asked again while it runs. The end waits until it is done.
+#[tokio::test]
+async fn fire_and_forget_is_not_waited_for_and_done_is_last() {
+    let asked_again = Gate::default();
+    let opens = asked_again.clone();
+    let notify = {
+        move |_: Value| {
+            let opens = opens.clone();
+            async move {
+                opens.wait().await;
+                Ok(json!("sent"))
+            }
+        }
+    };
+    let after = {
+        let opens = asked_again.clone();
+        move |_: Value| {
+            opens.open();
+            async { Ok(json!("second step")) }
+        }
+    };
+    let script = Script::new([
+        Reply::calls(&[json!({"_tool": "notify"})]),
+        // Made in the second step, while the first call still runs: it lets that one end.
+        Reply::calls(&[json!({"_tool": "after"})]),
+        Reply::output("done"),
+    ]);
+    let activities = Activities::default()
+        .with("notify", notify)
+        .with("after", after);
+    let context = [tools(&[
+        ("notify", json!({"fireAndForget": true})),
+        ("after", json!({})),
+    ])];
+    let events = run(&driver(&script, activities), request(context)).await;
+    let second = place(&events, |kind| {
+        matches!(kind, EventKind::Request { step: 2, .. })
+    });
+    let sent = place(
+        &events,
+        |kind| matches!(kind, EventKind::ToolResult { tool, .. } if tool == "notify"),
+    );
+    assert!(second < sent);
+    assert_eq!(end(&events), ("output".into(), json!("done")));
+    assert!(script.told(1).contains("nobody waits for its result"));
+}
+
+/// The output waits for a call that nobody else waits for; cancelled meanwhile, it is returned.
+#[tokio::test]
+async fn an_output_is_not_lost_when_the_run_is_cancelled_before_its_last_call_ends() {
+    let script = Script::new([
+        Reply::calls(&[json!({"_tool": "notify"})]),
+        Reply::output("the answer"),
+    ]);
+    let activities = Activities::default().with("notify", |_: Value| std::future::pending());
+    let context = [tools(&[("notify", json!({"fireAndForget": true}))])];
+    let driver = driver(&script, activities);
+    let mut run = driver
+        .start(request(context), Box::new(NoJournal))
+        .await
+        .unwrap();
+    let mut events = Vec::new();
+    while events
+        .iter()
+        .filter(|event: &&toolhold_agent::Event| matches!(event.kind, EventKind::Reply { .. }))
+        .count()
+        < 2
+    {
+        events.push(run.events.recv().await.unwrap());
+    }
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    run.cancel.cancel();
+    events.extend(rest(run).await);
+    super::support::holds(&events);
+    assert_eq!(end(&events), ("cancelled".into(), json!("the answer")));
+}
+
+#[tokio::test]
+async fn calls_beyond_the_most_are_counted_over_the_stream_and_named() {
+    let calls: Vec<Value> = (0..12).map(|n| json!({"_tool": "echo", "of": n})).collect();
+    let script = Script::new([Reply::calls(&calls), Reply::output("done")]);
+    let echo = Echo::default();
+    let activities = Activities::default().with("echo", echo.activity());
+    let mut request = request([plain_tools(&["echo"])]);
+    request.settings.max_calls = 8;
+    let events = run(&driver(&script, activities), request).await;
+    assert_eq!(echo.count(), 8);
+    place(
+        &events,
+        |kind| matches!(kind, EventKind::Notice { message, .. } if message.contains("of 12 calls only the first 8")),
+    );
+    assert!(
+        script
+            .told(1)
+            .contains("Of your 12 calls only the first 8 were made")
+    );
+}
+
+/// They are made, and then the run ends without another Request.
+#[tokio::test]
+async fn calls_beside_an_output_are_made() {
+    let both = json!({"calls": [{"_tool": "echo", "of": 1}], "output": "done"});
+    let script = Script::new([Reply::solution(&both)]);
+    let echo = Echo::taking(50);
+    let activities = Activities::default().with("echo", echo.activity());
+    let mut request = request([plain_tools(&["echo"])]);
+    request.settings.shape = Shape::Both;
+    let events = run(&driver(&script, activities), request).await;
+    assert_eq!((echo.count(), script.asked()), (1, 1));
+    assert_eq!(end(&events), ("output".into(), json!("done")));
+}
+
+#[tokio::test]
+async fn an_output_that_breaks_its_schema_is_given_again() {
+    let script = Script::new([Reply::output("four"), Reply::output(4)]);
+    let mut request = request([]);
+    request.output_schema = Some(json!({"type": "integer"}));
+    let events = run(&driver(&script, Activities::default()), request).await;
+    assert_eq!(end(&events), ("output".into(), json!(4)));
+    assert!(
+        script.told(1).contains("does not fit its schema"),
+        "{}",
+        script.told(1)
+    );
+}
+
+#[tokio::test]
+async fn replies_that_cannot_be_used_are_said_to_be_and_end_the_run_at_last() {
+    for (text, reason) in [
+        ("I think it is 7.", "not one JSON object"),
+        (
+            r#"{"calls":[],"output":null}"#,
+            "neither a call nor an output",
+        ),
+        (
+            r#"{"calls":[{"of":1}],"output":null}"#,
+            "lacks \\\"_tool\\\"",
+        ),
+    ] {
+        let script = Script::new([Reply::text(text), Reply::output("done")]);
+        let events = run(&driver(&script, Activities::default()), request([])).await;
+        assert_eq!(end(&events).1, "done");
+        assert!(
+            script.told(1).contains(reason),
+            "{text}: {}",
+            script.told(1)
+        );
+        let script = Script::new((0..3).map(|_| Reply::text(text)));
+        let events = run(&driver(&script, Activities::default()), request([])).await;
+        assert_eq!(end(&events).0, "unusable", "{text}");
+    }
+}
+
+/// A plan is a reply as well: one that cannot be run is no reason to begin counting anew.
+#[tokio::test]
+async fn plans_that_cannot_be_run_end_the_run_at_last() {
+    let lazy = Message::parse_all(&json!([{"type": "plan", "plan": [], "mode": "lazy"}])).unwrap();
+    let circle = [
+        json!({"_tool": "echo", "of": "†state.y", "_outputPath": "†state.x"}),
+        json!({"_tool": "echo", "of": "†state.x", "_outputPath": "†state.y"}),
+    ];
+    let script = Script::new((0..3).map(|_| Reply::calls(&circle)));
+    let echo = Echo::default();
+    let activities = Activities::default().with("echo", echo.activity());
+    let context = lazy.into_iter().chain([plain_tools(&["echo"])]);
+    let events = run(&driver(&script, activities), request(context)).await;
+    assert_eq!((end(&events).0.as_str(), echo.count()), ("unusable", 0));
+}
+
+/// What was called stays called: the model is told so, and asked to go on.
+#[tokio::test]
+async fn a_stream_that_breaks_off_after_calls_does_not_make_them_again() {
+    let calls = [
+        json!({"_tool": "echo", "of": 1}),
+        json!({"_tool": "echo", "of": 2}),
+    ];
+    for contract in [Contract::Schema, Contract::Tools] {
+        let whole = Reply::of(contract, &json!({"calls": calls, "output": null}));
+        let missing = if contract == Contract::Tools { 1 } else { 6 };
+        let pieces = whole.len() - missing;
+        let script = Script::new([
+            whole.breaking_after(pieces),
+            Reply::of(contract, &json!({"calls": [], "output": "done"})),
+        ]);
+        let echo = Echo::taking(20);
+        let activities = Activities::default().with("echo", echo.activity());
+        let mut request = request([plain_tools(&["echo"])]);
+        request.settings.contract = contract;
+        let events = run(&driver(&script, activities), request).await;
+        assert_eq!(
+            echo.made.lock().unwrap()[..],
+            [json!({"of": 1})],
+            "{contract:?}"
+        );
+        assert_eq!(end(&events).1, "done");
+        assert!(
+            script
+                .told(1)
+                .contains("Your reply broke off after these calls")
+        );
+    }
+}
+
+/// One that breaks off before it called anything is the endpoint's failure, which is not ours to hide.
+#[tokio::test]
+async fn a_stream_that_breaks_off_before_any_call_ends_the_run() {
+    let script = Script::new([Reply::output("done").breaking_after(2)]);
+    let events = run(&driver(&script, Activities::default()), request([])).await;
+    assert_eq!(end(&events).0, "model");
+    assert_eq!(
+        json_of(events.last().unwrap())["error"]["class"],
+        "retryable"
+    );
+}
+
+/// Every reason to stop, and what there is by then: the data that calls wrote.
+#[tokio::test]
+async fn every_stop_says_why_and_returns_what_there_is() {
+    let write = || Reply::calls(&[json!({"_tool": "echo", "of": 7, "_outputPath": "†state.x"})]);
+    let wait = || Reply::calls(&[json!({"_tool": "hangs"})]);
+    for (reason, replies) in [
+        (StopReason::Output, vec![Reply::output("done")]),
+        (StopReason::MaxSteps, vec![write(), write()]),
+        (StopReason::TokenBudget, vec![write().counted(60, 50)]),
+        (StopReason::Timeout, vec![write(), wait()]),
+        (
+            StopReason::Cancelled,
+            vec![write(), Reply::text("").never_ending()],
+        ),
+        (
+            StopReason::Model,
+            vec![write(), Reply::text("x").breaking_after(1)],
+        ),
+        (
+            StopReason::Unusable,
+            vec![write(), Reply::text("x"), Reply::text("x")],
+        ),
+    ] {
+        let script = Script::new(replies);
+        let activities = Activities::default()
+            .with("echo", Echo::default().activity())
+            .with("hangs", |_: Value| std::future::pending());
+        let mut request = request([plain_tools(&["echo", "hangs"])]);
+        request.settings.token_budget = Some(100);
+        request.settings.max_unusable = 2;
+        request.settings.max_steps = if reason == StopReason::MaxSteps { 2 } else { 9 };
+        if reason == StopReason::Timeout {
+            request.settings.timeout = Duration::from_millis(700);
+        }
+        let driver = driver(&script, activities);
+        let mut run = driver.start(request, Box::new(NoJournal)).await.unwrap();
+        let mut events = Vec::new();
+        if reason == StopReason::Cancelled {
+            while script.asked() < 2 {
+                events.push(run.events.recv().await.unwrap());
+            }
+            run.cancel.cancel();
+        }
+        events.extend(rest(run).await);
+        super::support::holds(&events);
+        let expected = match reason {
+            StopReason::Output => json!("done"),
+            _ => json!({"state": {"x": 7}}),
+        };
+        assert_eq!(
+            end(&events),
+            (json!(reason).as_str().unwrap().to_owned(), expected)
+        );
+    }
+}
+
+/// Says when it is dropped.
+struct Dropped(Arc<AtomicBool>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn cancelling_stops_the_calls_that_run() {
+    let is_dropped = Arc::new(AtomicBool::new(false));
+    let begun = Gate::default();
+    let (flag, opens) = (is_dropped.clone(), begun.clone());
+    let hangs = move |_: Value| {
+        let (dropped, opens) = (Dropped(flag.clone()), opens.clone());
+        async move {
+            let _dropped = dropped;
+            opens.open();
+            std::future::pending::<Result<Value, ToolFailure>>().await
+        }
+    };
+    let script = Script::new([Reply::calls(&[json!({"_tool": "hangs"})])]);
+    let activities = Activities::default().with("hangs", hangs);
+    let driver = driver(&script, activities);
+    let run = driver
+        .start(request([plain_tools(&["hangs"])]), Box::new(NoJournal))
+        .await
+        .unwrap();
+    begun.wait().await;
+    run.cancel.cancel();
+    let events = rest(run).await;
+    super::support::holds(&events);
+    assert_eq!(end(&events).0, "cancelled");
+    for _ in 0..100 {
+        if is_dropped.load(Ordering::SeqCst) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the call outlives its run");
+}
+
+/// An endpoint that claims to have counted everything there is.
+#[tokio::test]
+async fn token_counts_cannot_overflow() {
+    let script = Script::new([
+        Reply::calls(&[json!({"_tool": "echo"})]).counted(u64::MAX, u64::MAX),
+        Reply::output("done").counted(u64::MAX, 1),
+    ]);
+    let activities = Activities::default().with("echo", Echo::default().activity());
+    let events = run(
+        &driver(&script, activities),
+        request([plain_tools(&["echo"])]),
+    )
+    .await;
+    assert_eq!(end(&events).1, "done");
+}

@@ -1,0 +1,573 @@
+//! Section 4: the composed schema, its shapes, and the three contracts.
+
+use super::scripted::{Done, Play, answers, calls, echo, task, tool};
+use serde_json::{Value, json};
+use toolhold_agent::run::Wiring;
+use toolhold_agent::{Contract, EventKind, Shape, StopReason, Tool};
+
+/// A context with everything that the composed schema can hold.
+fn rich() -> Value {
+    json!([
+        {"type": "meta", "meta": {"domain": "example", "version": "1.2.3"}},
+        {"type": "advisor", "id": "critic", "role": "Looks for mistakes.", "on": "start"},
+        {"type": "input", "input": {"q": "why"}, "schema": {"type": "object"}, "_instance": "a"},
+        {"type": "data", "kind": "user", "data": {"name": "Ada"}},
+        {"type": "state", "schema": {"type": "object"}, "_instance": "b"},
+        {"type": "tool", "tool": {
+            "seen": {
+                "type": "object", "description": "Looks at the context.",
+                "properties": {
+                    "_scopes": {"type": "array", "items": {"enum": ["user", "state"]}},
+                    "_outputPath": {"type": "string", "pattern": "^†"},
+                    "_output": {"type": "object"},
+                    "where": {"type": "string", "description": "Where to look."},
+                    "depth": {"type": "integer", "minimum": 1, "maximum": 9, "multipleOf": 2},
+                    "how": {"enum": ["near", "far"]},
+                    "at": {"$ref": "#/$defs/Place"},
+                    "all": {"type": ["boolean", "null"]},
+                },
+                "required": ["where", "_scopes"],
+                "$defs": {"Place": {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}},
+            },
+            "echo": {
+                "type": "object", "description": "Says it again.",
+                "properties": {"text": {"type": "string"}, "_outputPath": {"const": "†state.said"}},
+            },
+            "judge": {
+                "type": "object", "description": "Judges a text.",
+                "properties": {
+                    "text": {"type": "string", "maxLength": 20},
+                    "_output": {"type": "object", "properties": {"good": {"type": "boolean"}}, "required": ["good"]},
+                },
+                "required": ["text"],
+            },
+        }},
+        task(),
+    ])
+}
+
+const OUTPUT: &str = r#"{"type": "object", "properties": {"verdict": {"type": "string", "description": "In one word."}}, "required": ["verdict"]}"#;
+
+fn rich_call() -> Value {
+    json!({
+        "_tool": "seen", "_reasoningForCall": "r", "_instance": "b", "_scopes": ["user"], "where": "†user.name",
+        "depth": 2, "_outputPath": "†state.seen", "_outputMethod": "push",
+    })
+}
+
+/// Two Requests over the rich context: a call, and the end.
+fn play(contract: Contract, shape: Shape) -> Done {
+    let solution = |version: &str, mut solution: Value| {
+        solution["meta"] = json!({"domain": "example", "version": version});
+        solution
+    };
+    let mut first = solution("1.3.0", calls(&json!([rich_call()])));
+    first["advisors"] =
+        json!([{"id": "critic", "opinion": "Look first.", "calls": "{\"seen\": 90}"}]);
+    let replies = [
+        first,
+        solution("1.4.0", answers(json!({"verdict": "fine"}))),
+    ];
+    let mut play = Play::new(&rich(), replies).settings(|settings| {
+        settings.contract = contract;
+        settings.shape = shape;
+    });
+    play.request.output_schema = Some(serde_json::from_str(OUTPUT).unwrap());
+    play.run().unwrap()
+}
+
+fn composed(request: &Value) -> &Value {
+    &request["response_format"]["json_schema"]["schema"]
+}
+
+/// The composed schema for these tools, and for an output with this schema, which the second satisfies.
+fn compose(
+    offered: &[Tool],
+    shape: Shape,
+    wiring: Wiring,
+    output: Option<(&Value, &Value)>,
+) -> Value {
+    let answer = output.map_or(json!("x"), |(_, answer)| answer.clone());
+    let mut play = Play::new(&json!([task()]), [answers(answer)])
+        .offering(offered.to_vec())
+        .settings(|settings| {
+            settings.shape = shape;
+            settings.wiring = wiring;
+        });
+    play.request.output_schema = output.map(|(schema, _)| schema.clone());
+    composed(&play.run().unwrap().requests[0]).clone()
+}
+
+/// Whether a solution satisfies a schema, by the validator that the host itself uses.
+fn accepts(schema: &Value, solution: &Value) -> bool {
+    toolhold_agent::guard::Validator::new(schema)
+        .unwrap()
+        .check(solution)
+        .is_ok()
+}
+
+fn with(parameter: &Value) -> Tool {
+    Tool {
+        parameters: json!({"type": "object", "properties": {"p": parameter}}),
+        output: None,
+        ..echo()
+    }
+}
+
+/// What a model is asked, in full: changes of it are seen in review.
+#[test]
+fn a_rich_request_in_each_contract() {
+    for contract in Contract::ALL {
+        let done = play(contract, Shape::Exclusive);
+        let mut request = done.requests[0].clone();
+        let members = request.as_object_mut().unwrap();
+        members.retain(|name, _| ["messages", "tools", "response_format"].contains(&name.as_str()));
+        let mut text = String::new();
+        for message in request["messages"].as_array().unwrap() {
+            let (role, content) = (
+                message["role"].as_str().unwrap(),
+                message["content"].as_str().unwrap(),
+            );
+            text.push_str(&format!("--- {role}\n{content}\n"));
+        }
+        request.as_object_mut().unwrap().shift_remove("messages");
+        if request.as_object().is_some_and(|rest| !rest.is_empty()) {
+            text.push_str(&format!("--- form\n{request:#}\n"));
+        }
+        insta::assert_snapshot!(format!("rich_{}", contract.name()), text);
+    }
+}
+
+#[test]
+fn everything_is_written_in_the_order_in_which_it_is_needed() {
+    for shape in [Shape::Exclusive, Shape::Both] {
+        let done = play(Contract::Schema, shape);
+        let schema = composed(&done.requests[0]).to_string();
+        let mut from = 0;
+        for name in [
+            "meta",
+            "advisors",
+            "calls",
+            "_tool",
+            "_reasoningForCall",
+            "_instance",
+            "_scopes",
+            "where",
+            "depth",
+            "_outputPath",
+            "_outputMethod",
+            "_tool",
+            "_output",
+            "output",
+        ] {
+            let key = format!("\"{name}\":{{");
+            from += schema[from..]
+                .find(&key)
+                .unwrap_or_else(|| panic!("{name} after {from} in {schema}"))
+                + key.len();
+        }
+        // Advisors speak in the first iteration only.
+        assert!(
+            !composed(&done.requests[1])
+                .to_string()
+                .contains("\"advisors\"")
+        );
+    }
+}
+
+#[test]
+fn the_same_solution_is_had_through_each_contract() {
+    let mut seen = Vec::new();
+    for contract in Contract::ALL {
+        let done = play(contract, Shape::Exclusive);
+        assert_eq!(
+            done.stop(),
+            (StopReason::Output, json!({"verdict": "fine"})),
+            "{contract:?}"
+        );
+        let call = done.events.iter().find_map(|event| match &event.kind {
+            EventKind::Plan { calls, .. } => Some(calls[0].object(true)),
+            _ => None,
+        });
+        assert_eq!(call.map(Value::from), Some(rich_call()), "{contract:?}");
+        let council = done.events.iter().find_map(|event| match &event.kind {
+            EventKind::Council { council, .. } => Some(json!(council)),
+            _ => None,
+        });
+        let state = done.data("†state.seen", Some("b"));
+        assert_eq!(state, json!([{"†user": {"name": "Ada"}}]), "{contract:?}");
+        assert_eq!(done.data("†state", None), Value::Null);
+        // The version that holds is the last that was accepted.
+        let asked = done.requests[1].to_string();
+        assert!(
+            asked.contains("1.4.0") && !asked.contains("1.2.3.branch"),
+            "{contract:?}: {asked}"
+        );
+        seen.push(council.expect("the advisor was heard"));
+    }
+    assert!(seen.windows(2).all(|pair| pair[0] == pair[1]), "{seen:?}");
+}
+
+#[test]
+fn exclusive_is_calls_or_an_output_and_both_is_any_of_it() {
+    let call = json!({"_tool": "echo.say", "_reasoningForCall": "r", "p": 1});
+    let offered = [with(&json!({"type": "integer"}))];
+    for (solution, exclusive, both) in [
+        (json!({"calls": [call], "output": null}), true, true),
+        (json!({"calls": [], "output": "x"}), true, true),
+        (json!({"calls": [call], "output": "x"}), false, true),
+        (json!({"calls": [call]}), false, false),
+        (json!({"calls": [], "output": 7}), false, false),
+        (
+            json!({"calls": [{"_tool": "other"}], "output": null}),
+            false,
+            false,
+        ),
+        (
+            json!({"calls": [call], "output": null, "more": 1}),
+            false,
+            false,
+        ),
+        (
+            json!({"calls": vec![call.clone(); 9], "output": null}),
+            false,
+            false,
+        ),
+    ] {
+        for (shape, meant) in [(Shape::Exclusive, exclusive), (Shape::Both, both)] {
+            let schema = compose(&offered, shape, Wiring::Never, None);
+            assert_eq!(accepts(&schema, &solution), meant, "{shape:?} {solution}");
+        }
+    }
+}
+
+/// An endpoint need not enforce the schema that it is given.
+#[test]
+fn an_output_beside_calls_counts_only_where_both_are_allowed() {
+    for contract in [Contract::Schema, Contract::Tools] {
+        let both =
+            json!({"calls": [{"_tool": "echo", "text": "17*23"}], "output": {"verdict": "401"}});
+        for (shape, replies, meant) in [
+            (
+                Shape::Exclusive,
+                vec![both.clone(), answers(json!({"verdict": "391"}))],
+                "391",
+            ),
+            (Shape::Both, vec![both.clone()], "401"),
+        ] {
+            let mut play = Play::new(
+                &json!([tool("echo", &json!({"text": {}})), task()]),
+                replies,
+            )
+            .settings(|settings| {
+                settings.contract = contract;
+                settings.shape = shape;
+            });
+            play.request.output_schema = Some(serde_json::from_str(OUTPUT).unwrap());
+            let done = play.run().unwrap();
+            assert_eq!(
+                done.stop(),
+                (StopReason::Output, json!({"verdict": meant})),
+                "{contract:?} {shape:?}"
+            );
+            assert_eq!(done.outcomes()[0].1, Ok(json!({"text": "17*23"})));
+            if shape == Shape::Exclusive {
+                assert!(
+                    done.told(1)
+                        .contains("a reply holds calls or an output and not both"),
+                    "{}",
+                    done.told(1)
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn every_parameter_accepts_a_reference_where_data_is_wired() {
+    for (parameter, own) in [
+        (json!({"type": "integer"}), json!(7)),
+        (json!({"type": "number"}), json!(0.5)),
+        (json!({"type": "boolean"}), json!(true)),
+        (json!({"type": "null"}), Value::Null),
+        (
+            json!({"type": "array", "items": {"type": "integer"}}),
+            json!([1]),
+        ),
+        (
+            json!({"type": "object", "properties": {"x": {"type": "integer"}}}),
+            json!({"x": 1}),
+        ),
+        (json!({"type": ["integer", "null"]}), Value::Null),
+        (json!({"enum": ["a", "b"]}), json!("a")),
+        (json!({"const": 7}), json!(7)),
+        (
+            json!({"anyOf": [{"type": "integer"}, {"type": "boolean"}]}),
+            json!(7),
+        ),
+        (
+            json!({"oneOf": [{"type": "integer"}, {"type": "boolean"}]}),
+            json!(false),
+        ),
+        (json!({"type": "string", "pattern": "^[a-z]$"}), json!("a")),
+        (json!({"type": "string", "maxLength": 3}), json!("abc")),
+        (
+            json!({"type": "string", "minLength": 200}),
+            json!("x".repeat(200)),
+        ),
+    ] {
+        let call = |value: &Value| json!({"calls": [{"_tool": "echo.say", "_reasoningForCall": "r", "p": value}], "output": null});
+        for (wiring, meant) in [(Wiring::Always, true), (Wiring::Never, false)] {
+            let schema = compose(&[with(&parameter)], Shape::Exclusive, wiring, None);
+            assert!(accepts(&schema, &call(&own)), "{parameter} {schema}");
+            let reference = json!("†state.user.profile.name");
+            assert_eq!(
+                accepts(&schema, &call(&reference)),
+                meant,
+                "{parameter} {wiring:?} {schema}"
+            );
+        }
+    }
+    for free in [
+        json!({"type": "string"}),
+        json!({}),
+        json!(true),
+        json!({"type": "string", "maxLength": 500}),
+    ] {
+        let schema = compose(&[with(&free)], Shape::Exclusive, Wiring::Always, None);
+        assert!(
+            !schema.to_string().contains(r#""p":{"anyOf""#),
+            "text that can be anything needs no branch: {schema}"
+        );
+    }
+}
+
+/// What a tool or an output may be described by, and what no grammar has to know.
+#[test]
+fn a_composed_schema_has_only_what_grammars_support_and_refuses_nothing_that_fits() {
+    const SAFE: [&str; 20] = [
+        "type",
+        "properties",
+        "required",
+        "additionalProperties",
+        "items",
+        "anyOf",
+        "enum",
+        "const",
+        "minItems",
+        "maxItems",
+        "minLength",
+        "maxLength",
+        "pattern",
+        "format",
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "$ref",
+        "$defs",
+    ];
+    fn check(schema: &Value) {
+        let Value::Object(keywords) = schema else {
+            return;
+        };
+        for (keyword, value) in keywords {
+            assert!(SAFE.contains(&keyword.as_str()), "{keyword} in {schema}");
+            match (keyword.as_str(), value) {
+                ("properties" | "$defs", Value::Object(each)) => each.values().for_each(check),
+                ("anyOf", Value::Array(each)) => each.iter().for_each(check),
+                ("items" | "additionalProperties", one) => check(one),
+                _ => {}
+            }
+        }
+    }
+    let point =
+        json!({"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]});
+    for (parameters, fits) in [
+        (json!({"type": "object"}), json!({})),
+        (
+            json!({"type": "object", "additionalProperties": true}),
+            json!({"any": [1]}),
+        ),
+        (
+            json!({"type": "object", "additionalProperties": {"type": "integer"}}),
+            json!({"any": 1}),
+        ),
+        (
+            json!({"type": "object", "properties": {"a": {"type": "integer", "multipleOf": 2}}}),
+            json!({"a": 4}),
+        ),
+        (
+            json!({"properties": {"a": {"type": "array", "uniqueItems": true, "prefixItems": [{"type": "string"}]}}}),
+            json!({"a": ["x"]}),
+        ),
+        (
+            json!({"properties": {"a": {"allOf": [point, {"required": ["y"]}]}}}),
+            json!({"a": {"x": 1, "y": 2}}),
+        ),
+        (
+            json!({"properties": {"a": {"not": {"type": "null"}}}}),
+            json!({"a": 1}),
+        ),
+        (
+            json!({"properties": {"a": {"if": {"const": 1}, "then": {}, "else": {}}}}),
+            json!({"a": 1}),
+        ),
+        (
+            json!({"properties": {"a": {"type": "string", "pattern": "(?i)\\w+"}}}),
+            json!({"a": "x"}),
+        ),
+        (
+            json!({"properties": {"a": {"type": "string", "format": "email"}}}),
+            json!({"a": "x@y"}),
+        ),
+        (
+            json!({"properties": {"a": {"$ref": "#/$defs/P"}}, "$defs": {"P": point}}),
+            json!({"a": {"x": 1}}),
+        ),
+        (
+            json!({"properties": {"a": {}}, "anyOf": [{"required": ["a"]}, {"required": ["b"], "properties": {"b": {}}}]}),
+            json!({"b": 1}),
+        ),
+        (
+            json!({"oneOf": [{"properties": {"k": {"const": "p"}, "p": point}}, {"properties": {"k": {"const": "n"}, "n": {"type": "integer"}}}]}),
+            json!({"k": "n", "n": 1}),
+        ),
+        (
+            json!({"allOf": [{"properties": {"a": {"type": "integer"}}, "required": ["a"]}, {"properties": {"b": {}}}]}),
+            json!({"a": 1, "b": 2}),
+        ),
+        (
+            json!({"if": {"properties": {"a": {"const": 1}}}, "then": {"properties": {"b": {}}}, "properties": {"a": {}}}),
+            json!({"a": 1, "b": 2}),
+        ),
+        (
+            json!({"$ref": "#/$defs/P", "$defs": {"P": point}}),
+            json!({"x": 1}),
+        ),
+        (
+            json!({"properties": {"a": {}}, "patternProperties": {"^x-": {}}}),
+            json!({"a": 1, "x-y": 2}),
+        ),
+        (
+            json!({"properties": {"a": {}}, "required": ["a", "b"]}),
+            json!({"a": 1, "b": 2}),
+        ),
+    ] {
+        let offered = Tool {
+            parameters: parameters.clone(),
+            output: None,
+            ..echo()
+        };
+        assert!(
+            accepts(&parameters, &fits),
+            "the case is wrong: {parameters} {fits}"
+        );
+        for wiring in [Wiring::Never, Wiring::Always] {
+            let schema = compose(
+                std::slice::from_ref(&offered),
+                Shape::Exclusive,
+                wiring,
+                Some((&parameters, &fits)),
+            );
+            check(&schema);
+            let mut call = json!({"_tool": "echo.say", "_reasoningForCall": "r"});
+            call.as_object_mut()
+                .unwrap()
+                .extend(fits.as_object().unwrap().clone());
+            assert!(
+                accepts(&schema, &json!({"calls": [call], "output": null})),
+                "{fits} is refused by {schema}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_must_be_written_is_required_and_nothing_else_is() {
+    let done = play(Contract::Schema, Shape::Both);
+    let branches = &composed(&done.requests[0])["properties"]["calls"]["items"]["anyOf"];
+    let required: Vec<_> = branches
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|call| call["required"].clone())
+        .collect();
+    assert_eq!(
+        required,
+        [
+            json!([
+                "_tool",
+                "_reasoningForCall",
+                "_instance",
+                "_scopes",
+                "where"
+            ]),
+            json!(["_tool", "_reasoningForCall", "_instance", "_outputPath"]),
+            json!(["_tool", "_reasoningForCall", "_instance", "text", "_output"]),
+        ]
+    );
+}
+
+#[test]
+fn in_a_lazy_plan_a_latent_output_may_be_left_out() {
+    for contract in Contract::ALL {
+        let context = json!([{"type": "plan", "mode": "lazy"}, tool("judge", &json!({"_output": {"type": "integer"}})), task()]);
+        let play =
+            Play::new(&context, [answers("x")]).settings(|settings| settings.contract = contract);
+        let done = play.run().unwrap();
+        let request = done.requests[0].to_string();
+        assert!(
+            request.contains("yours to answer, later"),
+            "{contract:?}: {request}"
+        );
+        assert!(
+            !request.contains(r#""_output"]"#),
+            "{contract:?}: {request}"
+        );
+    }
+}
+
+#[test]
+fn a_run_without_data_is_not_wired_and_one_with_some_is() {
+    let offered = with(&json!({"type": "integer"}));
+    for (context, is_wired) in [
+        (json!([task()]), false),
+        (json!([{"type": "data", "data": 1}, task()]), true),
+        (json!([{"type": "state", "schema": {}}, task()]), true),
+        (
+            json!([{"type": "input", "input": 1, "schema": {}}, task()]),
+            true,
+        ),
+        (json!([{"type": "plan"}, task()]), true),
+        (
+            json!([
+                tool("t", &json!({"_outputPath": {"const": "†state.x"}})),
+                task()
+            ]),
+            true,
+        ),
+        (json!([tool("t", &json!({})), task()]), false),
+    ] {
+        for contract in Contract::ALL {
+            let play = Play::new(&context, [answers("x")]).offering([offered.clone()]);
+            let done = play
+                .settings(|settings| settings.contract = contract)
+                .run()
+                .unwrap();
+            let request = done.requests[0].to_string();
+            assert_eq!(
+                request.contains("Pass a value on without copying it"),
+                is_wired,
+                "{contract:?} {context}"
+            );
+            if contract != Contract::Simple {
+                assert_eq!(
+                    request.contains("_outputMethod"),
+                    is_wired,
+                    "{contract:?} {context}"
+                );
+            }
+        }
+    }
+}
