@@ -16,6 +16,7 @@ mod foreign_script;
 mod grants;
 mod interpreters;
 mod markdown;
+mod mcp;
 mod model;
 mod modules;
 mod new_module;

@@ -1,12 +1,17 @@
 //! The rules of PROTOCOL.md, a file a section.
 
+mod advisors;
 mod approval;
+mod instances;
 mod messages;
+mod meta;
 mod modules;
+mod plans;
 mod record;
 mod run_loop;
 mod scheduling;
 mod schema;
+mod script;
 mod scripted;
 mod sub_agents;
 mod support;

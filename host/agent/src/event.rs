@@ -4,7 +4,8 @@
 use crate::error::ErrorClass;
 use crate::model::{Completion, Delta};
 use crate::protocol::Call;
-use crate::protocol::advisor::Council;
+use crate::protocol::advisor::{Council, Dissent, Tally};
+use crate::protocol::meta::Meta;
 use crate::protocol::reference::Path;
 use crate::run::approval::{Decision, Pending};
 use crate::run::{Bound, RunRequest};
@@ -102,7 +103,18 @@ pub enum EventKind {
     /// What the model wants done, all of it.
     Plan { step: u32, calls: Vec<Call> },
     /// What the advisors said, and how it was counted.
-    Council { step: u32, council: Box<Council> },
+    Council {
+        step: u32,
+        council: Box<Council>,
+        /// The votes added up: for all, and for each instance that advisors spoke for.
+        #[serde(default)]
+        tallies: Vec<Tally>,
+        /// Where the calls of this reply go against the votes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        dissent: Option<Dissent>,
+    },
+    /// The version of what the run works on moved.
+    Meta { step: u32, meta: Box<Meta> },
     /// A call waits for data that another call has yet to write.
     ToolWaits { step: u32, call: Call },
     /// A call waits for a person.

@@ -43,7 +43,8 @@ pub async fn load(
     on_event: &(dyn Fn(LoadEvent) + Sync),
 ) -> Result<()> {
     let has_sources = load_sources(registry, config, only, on_event).await;
-    if has_sources && !config.modules_folder().exists() {
+    let has_others = has_sources || !config.servers().is_empty();
+    if has_others && !config.modules_folder().exists() {
         return Ok(());
     }
     registry

@@ -13,6 +13,7 @@ mod config;
 mod demo;
 mod fetch;
 mod host;
+mod mcp;
 mod requests;
 mod scaffold;
 mod storage;

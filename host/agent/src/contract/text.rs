@@ -114,9 +114,11 @@ pub(super) fn results(calls: &[Answered]) -> String {
     for answered in calls {
         let (tool, fence) = (&answered.call.tool, &answered.fence);
         let kind = if answered.failed { "error" } else { "result" };
+        let instance = answered.call.instance.as_ref();
+        let of = instance.map_or(String::new(), |name| format!(" instance={name:?}"));
         let _ = writeln!(
             text,
-            "<{kind} {fence} tool=\"{tool}\">\n{}\n</{kind} {fence}>",
+            "<{kind} {fence} tool=\"{tool}\"{of}>\n{}\n</{kind} {fence}>",
             answered.text
         );
     }

@@ -120,7 +120,12 @@ pub fn read(completion: &Completion, view: &View<'_>) -> Result<Solution, String
     if solution.calls.is_empty() && solution.output.is_none() {
         let text = completion.content.trim();
         if text.is_empty() {
-            return Err("the reply is empty; call a tool or answer".into());
+            return Err(match (&solution.meta, &solution.advisors) {
+                (None, None) => "the reply is empty; call a tool or answer".into(),
+                _ => "the reply holds neither a call of a tool nor an answer; give meta and advisors again, and one \
+                      of the two in the same reply"
+                    .into(),
+            });
         }
         if view.output_schema.is_some() {
             return Err("the final output must be given by calling finish".into());

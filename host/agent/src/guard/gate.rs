@@ -2,7 +2,7 @@
 //! such a tool, do the arguments fit, was this very call made before; does the result fit.
 
 use crate::error::RunError;
-use crate::guard::validate::cut;
+use crate::guard::validate::{Fault, cut};
 use crate::guard::{Repeats, Validator};
 use crate::protocol::{Call, Tool};
 use crate::toolbox::ToolFailure;
@@ -97,6 +97,14 @@ impl Gate {
                 ),
             )),
         }
+    }
+
+    /// What is wrong with the arguments of a planned call of `tool`. What the references at `open`
+    /// (JSON pointers) stand for may be anything.
+    pub fn faults(&self, tool: &str, arguments: &Value, open: &[&str]) -> Vec<Fault> {
+        self.schemas.get(tool).map_or_else(Vec::new, |schemas| {
+            schemas.arguments.faults(arguments, open)
+        })
     }
 
     /// Judges a call that the model answers itself: what its references at `open` (JSON pointers) stand

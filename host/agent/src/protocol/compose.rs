@@ -24,6 +24,9 @@ pub enum Shape {
     Both,
 }
 
+/// llama.cpp refuses repetitions beyond 2000. More calls than that are counted, not constrained.
+const MAX_ITEMS: usize = 2_000;
+
 /// How to compose.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Composition<'a> {
@@ -69,7 +72,13 @@ pub fn compose(tools: &[Tool], output: Option<&Value>, how: Composition<'_>) -> 
         .iter()
         .map(|tool| call(tool, how, &mut lowering))
         .collect();
-    let list = |least: usize| json!({"type": "array", "items": {"anyOf": calls}, "minItems": least, "maxItems": how.max_calls});
+    let list = |least: usize| {
+        let mut list = json!({"type": "array", "items": {"anyOf": calls}, "minItems": least});
+        if how.max_calls <= MAX_ITEMS {
+            list["maxItems"] = how.max_calls.into();
+        }
+        list
+    };
     let schema = match how.shape {
         Shape::Both => solution(list(0), json!({"anyOf": [output, {"type": "null"}]})),
         Shape::Exclusive => json!({"anyOf": [
@@ -143,7 +152,8 @@ pub fn properties(tool: &Tool, how: Composition<'_>, lowering: &mut Lowering) ->
         );
     }
     if !how.instances.is_empty() {
-        call.put("_instance", json!({"enum": how.instances}), true);
+        // In a plan, a call without one serves them all.
+        call.put("_instance", json!({"enum": how.instances}), !how.lazy);
     }
     if let Scopes::Requested(keys) = &tool.scopes {
         call.put(

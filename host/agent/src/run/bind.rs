@@ -3,8 +3,8 @@
 
 use crate::error::RunError;
 use crate::protocol::context::Context;
-use crate::protocol::tool::{Execution, Resolve};
-use crate::protocol::{Annotations, Saved, Tool, advisor};
+use crate::protocol::tool::{Annotations, Execution, Resolve};
+use crate::protocol::{Saved, Tool, advisor};
 use crate::run::approval::Approvals;
 use crate::toolbox::{Activities, Module, Toolbox};
 use serde::{Deserialize, Serialize};

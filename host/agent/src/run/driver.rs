@@ -254,13 +254,7 @@ impl Performer {
                 }
                 // Before the work: a reply is complete only after its last piece.
                 Some(delta) = written.recv() => Input::Wrote(delta),
-                Some(done) = self.work.join_next_with_id() => {
-                // Before the result of a sub-agent, all that happened in it.
-                while let Ok((call, event)) = sub_events.try_recv() {
-                    self.sink.publish(EventKind::Sub { call, what: Box::new(event) }).await?;
-                }
-                self.input(done)
-            }
+                Some(done) = self.work.join_next_with_id() => self.input(done),
             };
             if matches!(input, Input::Replied(_) | Input::ModelFailed(_)) {
                 while let Ok(delta) = written.try_recv() {

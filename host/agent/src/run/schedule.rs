@@ -139,8 +139,13 @@ impl Schedule {
                 writers.retain(|writer| *writer != index);
             }
         }
-        self.failed
-            .retain(|(_, path)| !written.iter().any(|place| place.overlaps(path)));
+        // What one instance wrote does not stand in for what another should have.
+        let (writer, nodes) = (node.instance.clone(), &self.nodes);
+        self.failed.retain(|(failed, path)| {
+            let instance = nodes.get(*failed).and_then(|node| node.instance.as_ref());
+            let is_replaced = writer.is_none() || writer.as_ref() == instance;
+            !is_replaced || !written.iter().any(|place| place.overlaps(path))
+        });
         self.failed.extend(failed);
         let blocked = self
             .nodes
@@ -516,6 +521,20 @@ mod tests {
                 || reasons[0].1.contains("b → †s.y → a → †s.x → b"),
             "{reasons:?}"
         );
+    }
+
+    #[test]
+    fn what_an_instance_wrote_does_not_mend_what_failed_in_another() {
+        let mut data = Data::default();
+        write(&mut data, "†s.a");
+        let mut schedule = schedule(&[("one:writer", "", "†s.a"), ("two:writer", "", "†s.a")]);
+        schedule.unblock(&data);
+        schedule.done(0, &[]);
+        schedule.done(1, &[path("†s.a")]);
+        let read = || vec!["†s.a".parse().unwrap()];
+        schedule.add("of one".into(), Some("one".into()), read(), &[], Vec::new());
+        schedule.add("of two".into(), Some("two".into()), read(), &[], Vec::new());
+        assert_eq!(schedule.unblock(&data), [3]);
     }
 
     #[test]

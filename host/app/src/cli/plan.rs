@@ -1,8 +1,12 @@
-//! `toolhold plan`: see, check and rehearse a saved plan without a model.
+//! `toolhold plan`: see, check, rehearse and run a saved plan without a model.
 
 mod check;
 mod dry_run;
 mod examine;
+mod run;
+
+pub use dry_run::rehearsed;
+pub use run::driver;
 
 use crate::cli::Exit;
 use crate::cli::style::plain;
@@ -48,6 +52,9 @@ pub enum PlanCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Run a plan on its own inputs. The answer is the data that it writes. Exit code 1 if it cannot be
+    /// run, 5 if some of its calls failed.
+    Run(Box<run::PlanRunArgs>),
 }
 
 /// How a plan is drawn.
@@ -73,6 +80,7 @@ pub async fn plan(config: &Config, command: PlanCommand) -> Result<Exit> {
             let input = input.as_deref().map(self::input).transpose()?;
             dry_run::dry_run(config, &file, input.as_ref(), json).await
         }
+        PlanCommand::Run(args) => run::run(config, *args).await,
     }
 }
 
@@ -107,12 +115,12 @@ fn text(source: impl Read) -> Result<String> {
     Ok(text)
 }
 
-/// What `--input` holds.
+/// What `--input` holds: JSON, a file, or a file after an @ as elsewhere.
 fn input(argument: &str) -> Result<Value> {
     let input = if argument.trim_start().starts_with('{') {
         serde_json::from_str(argument).context("--input is not JSON")?
     } else {
-        value(argument).context("--input")?
+        value(argument.strip_prefix('@').unwrap_or(argument)).context("--input")?
     };
     if !input.is_object() {
         bail!("--input must be a JSON object, such as {{\"city\": \"Bern\"}}, or a file with one");

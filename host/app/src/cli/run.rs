@@ -3,9 +3,10 @@
 use crate::approver::AppApprover;
 use crate::cli::progress::Loading;
 use crate::cli::view::View;
-use crate::cli::{Exit, style};
+use crate::cli::{Exit, plan, style};
 use crate::config::{Config, Flags};
 use crate::host;
+use crate::mcp::Servers;
 use crate::requests::{self, Requests};
 use crate::storage::{FileJournal, journal};
 use crate::tools::SandboxTools;
@@ -20,7 +21,7 @@ use toolhold_agent::model::{Model, RecordingTransport, Transport};
 use toolhold_agent::protocol::{Execution, Message};
 use toolhold_agent::run::Runner;
 use toolhold_agent::run::replay::replay;
-use toolhold_agent::{Driver, EventKind, Run, RunRequest, StopReason};
+use toolhold_agent::{Activities, Driver, EventKind, Run, RunRequest, StopReason};
 use toolhold_sandbox::{LoadError, Registry};
 
 #[derive(Debug, Args)]
@@ -229,9 +230,15 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
             journal::run_of(&path)
         );
     }
-    let timeout = replayed.machine.request().settings.timeout;
-    let own_tools_only = replayed.machine.request().own_tools_only;
-    let driver = driver(config, &args.options, timeout, own_tools_only).await?;
+    let request = replayed.machine.request();
+    let json = args.options.json;
+    let (driver, servers) = if request.plan.is_some() {
+        (plan::driver(config, request, json).await?, None)
+    } else {
+        let (timeout, own_tools_only) = (request.settings.timeout, request.own_tools_only);
+        let (driver, servers) = driver(config, &args.options, timeout, own_tools_only).await?;
+        (driver, Some(servers))
+    };
     // What was loaded because a tool named it, by path or by reference, is loaded again.
     for bound in replayed.machine.tools() {
         if let (Execution::Module(name), Runner::Module(_)) = (&bound.tool.execution, &bound.runner)
@@ -244,7 +251,11 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
         }
     }
     let run = driver.resume(replayed, Box::new(journal));
-    watch(run, args.options.json).await
+    let exit = watch(run, json).await;
+    if let Some(servers) = servers {
+        servers.close().await;
+    }
+    exit
 }
 
 async fn start(
@@ -259,26 +270,51 @@ async fn start(
     *most = max_steps.unwrap_or(*most).min(*most);
     request.settings.dry_run = options.dry_run;
     let timeout = request.settings.timeout;
-    let driver = driver(config, &options, timeout, request.own_tools_only).await?;
+    let (driver, servers) = driver(config, &options, timeout, request.own_tools_only).await?;
+    let id = request.id;
+    let exit = launch(config, &driver, request, options.json).await;
+    servers.close().await;
+    let exit = exit?;
+    if options.dry_run && exit == Exit::Ok && !options.json {
+        let path = journal::find(&config.state_folder(), &id.to_string())?;
+        plan::rehearsed(config, &journal::read(&path)?).await?;
+    }
+    Ok(exit)
+}
+
+/// Runs a request with a journal, and shows it until it is over.
+pub async fn launch(
+    config: &Config,
+    driver: &Driver,
+    request: RunRequest,
+    json: bool,
+) -> Result<Exit> {
     let journal = FileJournal::create(&config.state_folder(), request.id)
         .await
         .context("the run's journal cannot be made")?;
     let path = journal.path().to_owned();
-    let run = driver.start(request, Box::new(journal)).await?;
-    let exit = watch(run, options.json).await?;
-    if !options.json {
+    let run = match driver.start(request, Box::new(journal)).await {
+        Ok(run) => run,
+        Err(error) => {
+            // Nothing was run, so there is nothing to keep; and it cannot be gone on with.
+            let _ = std::fs::remove_file(&path);
+            return Err(error.into());
+        }
+    };
+    let exit = watch(run, json).await?;
+    if !json {
         eprintln!("{}", style::dim(&format!("journal: {}", path.display())));
     }
     Ok(exit)
 }
 
-/// A model, the modules and whoever approves.
+/// A model, the modules, the MCP servers and whoever approves.
 async fn driver(
     config: &Config,
     options: &Options,
     timeout: Duration,
     own_tools_only: bool,
-) -> Result<Driver> {
+) -> Result<(Driver, Servers)> {
     let has_modules = config.modules_folder().exists() || config.sources().next().is_some();
     let toolbox = if own_tools_only && !has_modules {
         let requests = Requests::new(config.requests_folder());
@@ -286,6 +322,11 @@ async fn driver(
     } else {
         toolbox(config, options.tools.as_deref()).await?
     };
+    let servers = Servers::new(config.servers(), &config.pins(), options.tools.as_deref());
+    let (toolbox, notes) = servers.offered(toolbox).await;
+    for note in notes {
+        eprintln!("{} {}", style::warn("left out:"), style::plain(&note));
+    }
     let endpoint = config.selected();
     let mut transport: Arc<dyn Transport> = host::transport(endpoint)?;
     if let Some(path) = &options.record {
@@ -294,10 +335,12 @@ async fn driver(
         transport = Arc::new(recorder);
     }
     let model: Arc<dyn Model> = Arc::new(host::model(endpoint, transport, timeout).await?);
-    Ok(Driver {
+    let driver = Driver {
         approver: Arc::new(AppApprover::new(config.state_folder(), !options.json)),
+        activities: servers.activities(Activities::default()),
         ..Driver::new(model, Arc::new(toolbox))
-    })
+    };
+    Ok((driver, servers))
 }
 
 /// The loaded modules, or those that `allowed` names.
@@ -317,7 +360,12 @@ pub async fn toolbox(config: &Config, allowed: Option<&[String]>) -> Result<Sand
     let requests = Requests::new(config.requests_folder());
     let toolbox =
         SandboxTools::new(registry, requests, allowed.map(<[String]>::to_vec)).with_config(config);
-    if let [first, ..] = toolbox.unknown().as_slice() {
+    let servers = config.servers();
+    let is_server = |name: &str| {
+        let server = name.split('.').next();
+        servers.iter().any(|own| Some(own.name.as_str()) == server)
+    };
+    if let Some(first) = toolbox.unknown().into_iter().find(|name| !is_server(name)) {
         bail!("--tools {first}: there is no such tool or module; see `toolhold modules list`");
     }
     Ok(toolbox)

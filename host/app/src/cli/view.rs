@@ -24,10 +24,10 @@ const MAX_PRINTED: usize = 10;
 pub struct View {
     /// Whether the line on the screen is model text without an end.
     open_line: bool,
-    /// Whether the answer is data and not text.
-    is_typed: bool,
     /// Nothing but the view is wanted: it is not progress, and goes to stdout.
     is_all: bool,
+    /// Whether the answer is data and not text.
+    is_typed: bool,
 }
 
 impl View {
@@ -51,14 +51,14 @@ impl View {
                 tools,
                 ..
             } => {
-                let contract = request.settings.contract.name();
                 let schema = request.output_schema.as_ref();
                 self.is_typed =
                     schema.is_some_and(|schema| schema.get("type").is_none_or(|ty| ty != "string"));
-                self.line(&dim(&plain(&format!(
-                    "{model} ({contract} contract), {} tools",
-                    tools.len()
-                ))));
+                let who = match &request.plan {
+                    Some(plan) => format!("a saved plan of {} steps", plan.len()),
+                    None => format!("{model} ({} contract)", request.settings.contract.name()),
+                };
+                self.line(&dim(&plain(&format!("{who}, {} tools", tools.len()))));
             }
             EventKind::Request { step, .. } => self.line(&bold(&format!("step {step}"))),
             EventKind::Delta {
@@ -72,6 +72,9 @@ impl View {
                 self.line(&format!("  {} {}", bad("✗"), plain(&failure.message)));
             }
             EventKind::Council { council, .. } => self.council(council),
+            EventKind::Meta { meta, .. } => {
+                self.line(&dim(&format!("  version {}", meta.version)));
+            }
             EventKind::ToolWaits { call, .. } => {
                 self.line(&dim(&format!(
                     "  … {} waits for what it reads",
@@ -252,6 +255,12 @@ impl View {
                 } else {
                     println!("{}", plain(&answer(output)));
                 }
+            }
+            // What was written before some calls failed.
+            (StopReason::Incomplete, Some(failure)) => {
+                self.line(&format!("{} {}", bad("stopped:"), plain(&failure.message)));
+                self.line(&dim(&format!("{} after {summary}", name(reason))));
+                println!("{}", plain(&answer(output)));
             }
             (reason, Some(failure)) => {
                 self.line(&format!("{} {}", bad("stopped:"), plain(&failure.message)));

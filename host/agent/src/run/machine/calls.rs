@@ -2,6 +2,8 @@
 
 use super::{Action, Effects, Machine, Work};
 use crate::event::{EventKind, StopReason, ToolOutcome};
+use crate::guard::validate::cut;
+use crate::protocol::advisor::Advisor;
 use crate::protocol::data::{Method, Write};
 use crate::protocol::reference::{self, Path, Source, Target};
 use crate::protocol::tool::{self, Scopes};
@@ -12,6 +14,11 @@ use crate::run::approval::{Decision, Pending, Verdict};
 use crate::toolbox::{ToolCall, ToolFailure, ToolOutput, ToolResult, ToolUsage};
 use serde_json::{Value, json};
 use std::time::Duration;
+
+/// Requests to an advisor that is consulted.
+const CONSULTATION: u32 = 3;
+/// Instances that a message names.
+const NAMES: usize = 20;
 
 /// A call of the step that is being made.
 #[derive(Debug)]
@@ -131,20 +138,7 @@ impl Machine {
         let Some(bound) = self.tool(&call.tool) else {
             return Ok(Wiring::default());
         };
-        if let Some(instance) = &call.instance
-            && !self.context.instances.contains(instance)
-        {
-            let known = self.context.instances.join(", ");
-            let known = if known.is_empty() {
-                "there are none here; leave _instance out".into()
-            } else {
-                format!("there are {known}")
-            };
-            return Err(ToolFailure::correctable(
-                "instance",
-                format!("there is no instance {instance:?}; {known}"),
-            ));
-        }
+        self.known_instance(call)?;
         let reads = if bound.tool.is_latent() {
             Vec::new()
         } else {
@@ -185,6 +179,26 @@ impl Machine {
             method,
             scopes: scopes(&bound.tool, call)?,
         })
+    }
+
+    /// A call may name an instance that there is, or none: then it works on the data of all (9).
+    pub(super) fn known_instance(&self, call: &Call) -> Result<(), ToolFailure> {
+        let Some(instance) = &call.instance else {
+            return Ok(());
+        };
+        let known = &self.context.instances;
+        if known.contains(instance) {
+            return Ok(());
+        }
+        let known = match known.as_slice() {
+            [] => "there are none here; leave _instance out".to_owned(),
+            known => format!("there are {}", some_of(known)),
+        };
+        let instance = cut(instance, 64);
+        Err(ToolFailure::correctable(
+            "instance",
+            format!("there is no instance {instance:?}; {known}"),
+        ))
     }
 
     /// Begins every call that nothing holds up any more.
@@ -246,7 +260,7 @@ impl Machine {
         let arguments =
             arguments.map_err(|error| ToolFailure::correctable("reference", error.to_string()))?;
         self.gate.check(&call, &arguments)?;
-        if bound.waits(&self.request.settings.approval) {
+        if waits {
             let pending = Pending::new(call, arguments, annotations);
             if let Some(open) = self.step.open.get_mut(index) {
                 open.pending = Some(pending.clone());
@@ -319,8 +333,14 @@ impl Machine {
         let open = self.step.open.get(index).ok_or_else(gone)?;
         let call = &open.call;
         let bound = self.tool(&call.tool).ok_or_else(gone)?;
+        let instance = call.instance.as_deref();
+        let mut context = self.scoped(&open.wiring.scopes, instance)?;
         let runner = match &bound.runner {
-            Runner::Advisor => Runner::Request(Box::new(self.consultation(arguments)?)),
+            Runner::Advisor => {
+                let advisor = self.advisor(arguments)?;
+                context.extend(self.looked_at(advisor, instance));
+                Runner::Request(Box::new(consultation(advisor, arguments)))
+            }
             runner => runner.clone(),
         };
         Ok(Work {
@@ -332,7 +352,7 @@ impl Machine {
                 },
                 arguments: arguments.clone(),
                 instance: call.instance.clone(),
-                context: self.scoped(&open.wiring.scopes, call.instance.as_deref())?,
+                context,
                 timeout: self.request.settings.call_timeout,
             },
             description: bound.tool.description.clone(),
@@ -371,31 +391,27 @@ impl Machine {
         self.begin_unblocked(effects);
     }
 
-    /// The Request that asks an advisor a question (10).
-    fn consultation(&self, arguments: &Value) -> Result<Saved, ToolFailure> {
-        let member = |name: &str| {
-            arguments
-                .get(name)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-        };
-        let known = self
-            .context
-            .advisors
-            .iter()
-            .find(|advisor| advisor.id == member("id"));
-        let advisor = known
-            .ok_or_else(|| ToolFailure::correctable("arguments", "there is no such advisor"))?;
-        Ok(Saved {
-            instructions: Some(format!(
-                "{}\nAnswer what you are asked, from where you stand.",
-                advisor.role
-            )),
-            context: vec![Message::user(member("question"))],
-            schema: Some(advisor.fields()),
-            max_steps: Some(1),
-            ..Saved::default()
-        })
+    /// The advisor that a consultation names.
+    fn advisor(&self, arguments: &Value) -> Result<&Advisor, ToolFailure> {
+        let id = arguments.get("id").and_then(Value::as_str);
+        let mut advisors = self.context.advisors.iter();
+        advisors
+            .find(|advisor| Some(advisor.id.as_str()) == id)
+            .ok_or_else(|| ToolFailure::correctable("arguments", "there is no such advisor"))
+    }
+
+    /// What there is of what an advisor should look at. Its scopes are guidance: one that names
+    /// nothing is no fault of the call (10).
+    fn looked_at(&self, advisor: &Advisor, instance: Option<&str>) -> Vec<(Path, Value)> {
+        let paths = advisor.scopes.iter();
+        let paths: Vec<Path> = paths
+            .filter_map(|key| tool::scope(&json!(key)).ok())
+            .collect();
+        let scope = self.context.data.scoped(&paths, instance);
+        let values = scope.values.into_iter();
+        values
+            .map(|(path, value)| (path, value.into_owned()))
+            .collect()
     }
 
     /// The parts of the context that a call's scopes name, and nothing else.
@@ -697,7 +713,8 @@ impl Machine {
             if stuck.is_empty() {
                 break;
             }
-            for (index, reason) in stuck {
+            for (index, mut reason) in stuck {
+                reason.push_str(self.hint(index));
                 let failure = ToolFailure::correctable("blocked", reason);
                 self.settle(index, Ending::refused(failure), effects);
             }
@@ -721,6 +738,7 @@ impl Machine {
             .collect();
         if !calls.is_empty() {
             self.finishing = false;
+            self.carry(&calls);
             self.history.push(Turn::Exchange(Exchange { calls }));
         }
         let notes = std::mem::take(&mut self.step.notes);
@@ -731,6 +749,27 @@ impl Machine {
             _ if self.request.plan.is_some() => self.carried_out(effects, elapsed),
             Some(output) => self.conclude(output, effects, elapsed),
             None => self.ask(effects, elapsed),
+        }
+    }
+}
+
+impl Machine {
+    /// What a call that found nothing to read may have forgotten.
+    fn hint(&self, index: usize) -> &'static str {
+        let open = self.step.open.get(index);
+        let global = open.filter(|open| open.call.instance.is_none());
+        let mut paths = global
+            .into_iter()
+            .flat_map(|open| open.wiring.reads.iter().flat_map(Source::paths));
+        let is_elsewhere = paths.any(|path| {
+            let mut instances = self.context.instances.iter();
+            instances.any(|instance| self.context.data.contains(path, Some(instance)))
+                && !self.context.data.contains(path, None)
+        });
+        if is_elsewhere {
+            ". Without _instance a call reads and writes only what belongs to all instances; name the one whose data it reads"
+        } else {
+            ""
         }
     }
 }
@@ -755,8 +794,24 @@ impl From<Result<Value, ToolFailure>> for ToolOutcome {
     }
 }
 
+/// The Request that asks an advisor a question (10).
+fn consultation(advisor: &Advisor, arguments: &Value) -> Saved {
+    let question = arguments.get("question").and_then(Value::as_str);
+    Saved {
+        instructions: Some(format!(
+            "{}\nAnswer what you are asked, from where you stand.",
+            advisor.role
+        )),
+        context: vec![Message::user(question.unwrap_or_default())],
+        schema: Some(advisor.fields()),
+        // It has no tools: more than one Request are attempts at an answer of the right form.
+        max_steps: Some(CONSULTATION),
+        ..Saved::default()
+    }
+}
+
 /// What a call may see: as its author says, or what it asks for of what its author offers.
-fn scopes(tool: &Tool, call: &Call) -> Result<Vec<Path>, ToolFailure> {
+pub(super) fn scopes(tool: &Tool, call: &Call) -> Result<Vec<Path>, ToolFailure> {
     let failed = |message: String| ToolFailure::correctable("scope", message);
     let offered = match &tool.scopes {
         Scopes::Provisioned(paths) => return Ok(paths.clone()),
@@ -812,6 +867,16 @@ fn pick(target: Option<&Target>, picked: Option<&str>) -> Result<Option<Path>, S
             list(target.paths())
         )),
         _ => Ok(Some(path)),
+    }
+}
+
+/// Names of instances, as many as a message can hold.
+pub(super) fn some_of(instances: &[String]) -> String {
+    let names: Vec<_> = instances.iter().take(NAMES).map(String::as_str).collect();
+    let more = instances.len().saturating_sub(NAMES);
+    match more {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
     }
 }
 

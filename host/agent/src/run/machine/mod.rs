@@ -5,6 +5,7 @@
 //! result; `turns` is what the model is shown of it all.
 
 mod calls;
+mod carried;
 mod plan;
 #[cfg(test)]
 mod random_tests;
@@ -28,6 +29,7 @@ use crate::run::schedule::Schedule;
 use crate::run::settings::Wiring;
 use crate::run::{Bound, RunRequest, Runner};
 use crate::toolbox::{ToolCall, ToolResult};
+use carried::Carried;
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -118,6 +120,10 @@ pub struct Machine {
     tokens: u64,
     /// Replies in a row that could not be used.
     unusable: u32,
+    /// Replies that could be used.
+    solutions: u32,
+    /// The context's plan, and what became of its steps.
+    carried: Carried,
     /// The model wants to end, and is asked once more together with the advisors who wait for that.
     finishing: bool,
     /// The output, while calls that nobody waits for are still running.
@@ -146,8 +152,11 @@ struct Step {
     output: Option<Value>,
     /// What the model is told besides the calls' results.
     notes: Vec<String>,
-    /// The advisors that take part, and the schema of what they say.
+    /// The schema of what the advisors say, if some take part.
     advisors: Option<Value>,
+    moment: Moment,
+    /// Whether the meta that this reply needs was read and accepted.
+    has_meta: bool,
 }
 
 impl Machine {
@@ -190,12 +199,15 @@ impl Machine {
             calls: 0,
             tokens: 0,
             unusable: 0,
+            solutions: 0,
+            carried: Carried::default(),
             finishing: false,
             ending: None,
             finished: false,
             elapsed: Duration::ZERO,
         };
         machine.opening = machine.open_turns();
+        machine.take_plans()?;
         Ok(machine)
     }
 
@@ -281,9 +293,10 @@ impl Machine {
         for message in std::mem::take(&mut self.warnings) {
             effects.events.push(EventKind::Notice { step: 0, message });
         }
-        match self.request.plan.clone() {
-            Some(plan) => self.carry_out(plan, effects, elapsed),
-            None => self.ask(effects, elapsed),
+        if self.request.plan.is_some() {
+            self.carry_out(effects, elapsed);
+        } else {
+            self.ask(effects, elapsed);
         }
     }
 
@@ -296,52 +309,51 @@ impl Machine {
                 Message::Text(text) => Some(text.text.as_str()),
                 _ => None,
             });
-        texts.next().unwrap_or_default().to_owned()
+        match (texts.next(), &self.request.plan) {
+            (Some(text), _) => text.to_owned(),
+            (None, Some(plan)) => format!("a saved plan of {} steps", plan.len()),
+            (None, None) => String::new(),
+        }
     }
 
     /// The next Request, if there may be one.
     fn ask(&mut self, effects: &mut Effects, elapsed: Duration) {
+        if let Some((reason, message)) = self.exhausted() {
+            return self.fail(reason, ErrorClass::Correctable, message, effects, elapsed);
+        }
+        self.steps += 1;
+        self.send(effects);
+    }
+
+    /// Which limit does not allow another Request.
+    fn exhausted(&self) -> Option<(StopReason, String)> {
         let settings = &self.request.settings;
         if self.steps >= settings.max_steps {
             let message = format!(
                 "no output after {} steps (run.max_steps)",
                 settings.max_steps
             );
-            return self.fail(
-                StopReason::MaxSteps,
-                ErrorClass::Correctable,
-                message,
-                effects,
-                elapsed,
-            );
+            return Some((StopReason::MaxSteps, message));
         }
-        if let Some(budget) = settings
-            .token_budget
-            .filter(|budget| self.tokens >= *budget)
-        {
+        let budget = settings.token_budget?;
+        (self.tokens >= budget).then(|| {
             let message = format!(
                 "{} of {budget} tokens were used before there was an output (run.token_budget)",
                 self.tokens
             );
-            return self.fail(
-                StopReason::TokenBudget,
-                ErrorClass::Correctable,
-                message,
-                effects,
-                elapsed,
-            );
-        }
-        self.steps += 1;
-        self.send(effects);
+            (StopReason::TokenBudget, message)
+        })
     }
 
     fn send(&mut self, effects: &mut Effects) {
         let moment = Moment {
-            first: self.steps == 1,
+            // A reply that could not be used was no iteration: who speaks first was not heard.
+            first: self.solutions == 0,
             finishing: self.finishing,
         };
         let advisors = advisor::taking_part(&self.context.advisors, moment);
         self.step = Step {
+            moment,
             reader: Some(self.request.settings.contract.reader()),
             advisors: (!advisors.is_empty())
                 .then(|| advisor::schema(&advisors, &self.context.instances)),

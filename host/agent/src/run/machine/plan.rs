@@ -1,11 +1,19 @@
-//! Lazy plans: checked as a whole, shown to a person where that is wanted, and only then run
-//! (PROTOCOL.md, 8).
+//! Plans (PROTOCOL.md, 8): a lazy one is checked as a whole, shown to a person where that is wanted,
+//! and only then run; a saved one is run without a model; one in the context is carried along.
+//!
+//! In a plan a call without an instance is made for each of them, where there are any: one plan
+//! serves all, each at its own pace (9).
 
-use super::{Effects, Machine};
-use crate::error::ErrorClass;
+use super::calls::scopes;
+use super::{Effects, Machine, Step};
+use crate::error::{ErrorClass, RunError};
 use crate::event::{EventKind, RunFailure, StopReason};
-use crate::protocol::plan::{Graph, Step};
+use crate::protocol::plan::{self, Graph, MAX_STEPS, Missing};
+use crate::protocol::reference::{Path, Source};
+use crate::protocol::tool::Execution;
+use crate::protocol::turn::Answered;
 use crate::protocol::{Annotations, Call, Turn};
+use crate::run::Runner;
 use crate::run::approval::{Decision, Pending, Verdict};
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
@@ -13,30 +21,58 @@ use std::time::Duration;
 
 /// What a plan is called where a tool's name would stand.
 const PLAN: &str = "plan";
+/// Faults that the model is told of at once.
+const FAULTS: usize = 8;
+
+/// A plan that can be run.
+struct Checked {
+    /// In an order in which each comes after those that it reads from.
+    calls: Vec<Call>,
+    /// How many of them, from the first on, can be made at the same time; and so on.
+    layers: Vec<usize>,
+    /// Inputs that have to be given first.
+    needs: Vec<Missing>,
+}
 
 impl Machine {
+    /// Takes the plans that the run begins with: the one that it carries, and the one that it is.
+    pub(super) fn take_plans(&mut self) -> Result<(), RunError> {
+        let failed = |reason| RunError::Plan { reason };
+        if let Some(message) = self.context.plan.clone() {
+            let calls = read(message.plan).map_err(failed)?;
+            if !calls.is_empty() {
+                // The model is told, and makes another.
+                self.carried.fault = self.check_plan(&calls).err();
+            }
+            let calls = calls.into_iter().map(|call| self.placed(call));
+            let calls: Vec<Call> = calls.collect();
+            self.carried.plan(calls, &self.context.instances);
+        }
+        if let Some(plan) = self.request.plan.clone() {
+            self.step.planned = self.saved_plan(plan).map_err(failed)?;
+        }
+        Ok(())
+    }
+
     /// The reply is complete, and it is a plan.
     pub(super) fn planned(&mut self, reply: &str, effects: &mut Effects, elapsed: Duration) {
-        let calls = match self.check_plan() {
-            Ok(calls) => calls,
+        let checked = match self.check_plan(&self.step.planned) {
+            Ok(checked) => checked,
             Err(reason) => {
                 self.step.planned.clear();
-                return self.reject(
-                    reply,
-                    format!("the plan cannot be run: {reason}"),
-                    effects,
-                    elapsed,
-                );
+                let reason = format!("the plan cannot be run: {reason}");
+                return self.reject(reply, reason, effects, elapsed);
             }
         };
+        let output = self.request.settings.dry_run.then(|| checked.report());
         effects.events.push(EventKind::Plan {
             step: self.steps,
-            calls: calls.clone(),
+            calls: checked.calls.clone(),
         });
-        self.step.planned = calls;
+        self.step.planned = checked.calls;
         self.unusable = 0;
-        if self.request.settings.dry_run {
-            let output = json!({"type": "plan", "mode": "lazy", "plan": self.plan()});
+        self.solutions += 1;
+        if let Some(output) = output {
             return self.finish(StopReason::Planned, output, None, effects, elapsed);
         }
         if self.request.settings.approval.plans {
@@ -47,48 +83,21 @@ impl Machine {
 
     /// Has a person decide about the plan.
     pub(super) fn decide_plan(&self, effects: &mut Effects) {
-        self.decide(self.pending_plan(self.plan()), effects);
+        self.decide(self.pending_plan(), effects);
     }
 
-    /// Runs a saved plan instead of asking a model.
-    pub(super) fn carry_out(&mut self, plan: Vec<Value>, effects: &mut Effects, elapsed: Duration) {
+    /// Runs the saved plan, which was checked, instead of asking a model.
+    pub(super) fn carry_out(&mut self, effects: &mut Effects, elapsed: Duration) {
         self.steps = 1;
-        self.step = super::Step::default();
-        let calls: Result<Vec<Call>, String> = plan.into_iter().map(Call::read).collect();
-        let checked = calls.and_then(|calls| {
-            self.step.planned = calls;
-            let checked = self.check_plan()?;
-            match checked.iter().find(|call| {
-                self.tool(&call.tool)
-                    .is_some_and(|bound| bound.tool.is_latent())
-            }) {
-                Some(latent) => Err(format!(
-                    "the tool {:?} is latent, so only a model can do this step",
-                    latent.tool
-                )),
-                None => Ok(checked),
-            }
+        self.step = Step {
+            planned: std::mem::take(&mut self.step.planned),
+            ..Step::default()
+        };
+        effects.events.push(EventKind::Plan {
+            step: self.steps,
+            calls: self.step.planned.clone(),
         });
-        match checked {
-            Ok(calls) => {
-                effects.events.push(EventKind::Plan {
-                    step: self.steps,
-                    calls: calls.clone(),
-                });
-                self.step.planned = calls;
-                self.run_plan(effects, elapsed);
-            }
-            Err(reason) => {
-                let message = format!("the plan cannot be run: {reason}");
-                self.fail(
-                    StopReason::Incomplete,
-                    ErrorClass::Correctable,
-                    message,
-                    effects,
-                    elapsed,
-                );
-            }
-        }
+        self.run_plan(effects, elapsed);
     }
 
     /// Every call of a saved plan is answered: the output is the data that they wrote.
@@ -97,17 +106,27 @@ impl Machine {
         let failed: Vec<String> = self
             .answered()
             .filter(|answered| answered.failed)
-            .map(|answered| format!("{}: {}", answered.call.tool, answered.text))
+            .map(|answered| {
+                let of = answered.call.instance.as_ref();
+                let of = of.map_or(String::new(), |instance| format!(" @{instance}"));
+                format!("{}{of}: {}", answered.call.tool, answered.text)
+            })
             .collect();
         if failed.is_empty() {
             return self.finish(StopReason::Output, output.into(), None, effects, elapsed);
         }
+        let more = failed.len().saturating_sub(FAULTS);
+        let more = match more {
+            0 => String::new(),
+            more => format!("; and {more} more"),
+        };
+        let shown: Vec<&str> = failed.iter().take(FAULTS).map(String::as_str).collect();
         let failure = RunFailure {
             class: ErrorClass::Correctable,
             message: format!(
-                "{} of the plan's calls failed: {}",
+                "{} of the plan's calls failed: {}{more}",
                 failed.len(),
-                failed.join("; ")
+                shown.join("; ")
             ),
         };
         self.finish(
@@ -119,7 +138,8 @@ impl Machine {
         );
     }
 
-    /// The data that calls wrote, by kind; that of an instance below its name.
+    /// The data that calls wrote, by kind; that of an instance under `@` and its name, because no kind
+    /// is called like that.
     pub(super) fn written(&self) -> Map<String, Value> {
         let mut output = Map::new();
         let mut shown = HashSet::new();
@@ -130,64 +150,213 @@ impl Machine {
             }
             let value = self.context.data.own(kind, instance);
             let value = value.cloned().unwrap_or_default();
-            let own = match instance {
-                None => Some(&mut output),
-                Some(name) => output
-                    .entry(name)
-                    .or_insert_with(|| json!({}))
-                    .as_object_mut(),
+            let Some(instance) = instance else {
+                output.insert(kind.to_owned(), value);
+                continue;
             };
-            if let Some(own) = own {
+            let own = output.entry(format!("@{instance}"));
+            if let Value::Object(own) = own.or_insert_with(|| json!({})) {
                 own.insert(kind.to_owned(), value);
             }
         }
         output
     }
 
-    /// The plan's calls in an order in which each comes after those that it reads from.
-    fn check_plan(&self) -> Result<Vec<Call>, String> {
+    /// The calls of a saved plan. Nobody but a tool may have to answer one of them.
+    fn saved_plan(&self, plan: Vec<Value>) -> Result<Vec<Call>, String> {
+        let calls = read(plan)?;
+        if calls.is_empty() {
+            return Err("it holds no calls".into());
+        }
+        for (index, call) in calls.iter().enumerate() {
+            let who = match self.tool(&call.tool).map(|bound| &bound.runner) {
+                Some(Runner::Model) => "a model writes its result (it is latent)",
+                Some(Runner::Request(_) | Runner::CleanRoom) => "a sub-agent answers it",
+                Some(Runner::Advisor) => "an advisor answers it",
+                Some(Runner::Module(_) | Runner::Activity(_)) | None => continue,
+            };
+            return Err(format!(
+                "plan[{index}] calls {:?}, and {who}; a saved plan is run without a model, so leave the step \
+                 out, or give the plan to a model with toolhold run --context",
+                call.tool
+            ));
+        }
+        self.check_plan(&calls).map(|checked| checked.calls)
+    }
+
+    /// Whether `calls` can be run as a whole: known tools, arguments that fit, an order, and nothing
+    /// missing.
+    fn check_plan(&self, calls: &[Call]) -> Result<Checked, String> {
         let mut steps = Vec::new();
-        for (index, call) in self.step.planned.iter().enumerate() {
-            let step = Step::new(index, &Value::Object(call.object(true)))
-                .map_err(|error| error.to_string())?;
-            self.gate
-                .known(&call.tool)
-                .map_err(|failure| format!("plan[{index}]: {}", failure.message))?;
-            steps.push(step);
+        let mut faults = Vec::new();
+        for (index, call) in calls.iter().enumerate() {
+            match self.check_step(index, call) {
+                Ok(step) => steps.push(step),
+                Err(fault) => faults.push(fault),
+            }
+        }
+        if faults.len() > FAULTS {
+            let more = faults.len() - FAULTS;
+            faults.truncate(FAULTS);
+            faults.push(format!("and {more} more steps have faults"));
+        }
+        if !faults.is_empty() {
+            return Err(faults.join("; "));
         }
         let graph = Graph::new(steps).map_err(|error| error.to_string())?;
-        let missing = graph.missing(|path, instance| self.context.data.contains(path, instance));
+        let is_given = self.context.data.contains(&Path::root("input"), None);
+        let (needs, missing): (Vec<_>, Vec<_>) = graph
+            .missing(|path, instance| self.is_there(path, instance))
+            .into_iter()
+            .partition(|missing| {
+                // A plan may be made for inputs that come later; it is not run now.
+                let is_input = missing.paths.iter().any(|path| path.kind == "input");
+                self.request.settings.dry_run && !is_given && is_input
+            });
         if let Some(first) = missing.first() {
             return Err(first.to_string());
         }
-        Ok(graph
-            .order()
-            .filter_map(|index| self.step.planned.get(index).cloned())
-            .collect())
+        self.check_instances(calls)?;
+        let ordered = graph.order().filter_map(|index| calls.get(index).cloned());
+        Ok(Checked {
+            calls: ordered.collect(),
+            layers: graph.layers().iter().map(Vec::len).collect(),
+            needs,
+        })
+    }
+
+    /// What a plan's step says by itself.
+    fn check_step(&self, index: usize, call: &Call) -> Result<plan::Step, String> {
+        let at = |message: String| format!("plan[{index}]: {message}");
+        self.gate
+            .known(&call.tool)
+            .map_err(|failure| at(failure.message))?;
+        self.known_instance(call)
+            .map_err(|failure| at(failure.message))?;
+        let object = self.placed(call.clone()).object(true);
+        let mut step = plan::Step::new(index, &object.into()).map_err(|error| error.to_string())?;
+        let Some(bound) = self.tool(&call.tool) else {
+            return Ok(step);
+        };
+        let sees = scopes(&bound.tool, call).map_err(|failure| at(failure.message))?;
+        if !bound.tool.is_latent() {
+            let reads = step.reads.iter();
+            let open: Vec<&str> = reads.map(|read| read.pointer.as_str()).collect();
+            let faults = self.gate.faults(&call.tool, &call.arguments, &open);
+            if let Some(fault) = faults.first() {
+                return Err(format!("plan[{index}]{}: {}", fault.pointer, fault.reason));
+            }
+        }
+        // What a call is shown of the context has to be there before it, like what it refers to.
+        step.reads.extend(sees.into_iter().map(|path| plan::Read {
+            pointer: "/_scopes".into(),
+            source: Source::First(vec![path]),
+        }));
+        Ok(step)
+    }
+
+    /// The order may be another where some steps are of one instance and others of all.
+    fn check_instances(&self, calls: &[Call]) -> Result<(), String> {
+        let all = self.served(calls.to_vec());
+        if all.len() > MAX_STEPS {
+            return Err(format!(
+                "{} steps for {} instances are {} calls; {MAX_STEPS} are the most, so split it",
+                calls.len(),
+                self.context.instances.len(),
+                all.len()
+            ));
+        }
+        if calls.iter().all(|call| call.instance.is_none()) {
+            return Ok(());
+        }
+        let steps = all.into_iter().enumerate().map(|(index, call)| {
+            let object = self.placed(call).object(true);
+            plan::Step::new(index, &object.into()).map_err(|error| error.to_string())
+        });
+        let steps = steps.collect::<Result<Vec<_>, _>>()?;
+        Graph::new(steps)
+            .map(drop)
+            .map_err(|error| error.to_string())
+    }
+
+    /// Whether there is something at `path`, for each that a step serves.
+    fn is_there(&self, path: &Path, instance: Option<&str>) -> bool {
+        let data = &self.context.data;
+        if instance.is_some() || self.context.instances.is_empty() {
+            return data.contains(path, instance);
+        }
+        let mut instances = self.context.instances.iter();
+        instances.all(|instance| data.contains(path, Some(instance)))
+    }
+
+    /// The calls, with one for each instance in the place of a call without any.
+    fn served(&self, calls: Vec<Call>) -> Vec<Call> {
+        let instances = &self.context.instances;
+        let mut all = Vec::with_capacity(calls.len());
+        for call in calls {
+            if call.instance.is_some() || instances.is_empty() {
+                all.push(call);
+            } else {
+                all.extend(instances.iter().map(|instance| Call {
+                    instance: Some(instance.clone()),
+                    ..call.clone()
+                }));
+            }
+        }
+        all
+    }
+
+    /// The call with the place where its result really goes: a tool's author may have fixed it.
+    fn placed(&self, call: Call) -> Call {
+        let fixed = self
+            .tool(&call.tool)
+            .and_then(|bound| bound.tool.output_path.as_ref());
+        match fixed {
+            Some(target) => Call {
+                output_path: Some(target.to_string()),
+                ..call
+            },
+            None => call,
+        }
     }
 
     fn run_plan(&mut self, effects: &mut Effects, elapsed: Duration) {
-        for call in std::mem::take(&mut self.step.planned) {
+        let calls = std::mem::take(&mut self.step.planned);
+        if self.context.plan.is_some() {
+            let placed = calls.iter().map(|call| self.placed(call.clone()));
+            let placed: Vec<Call> = placed.collect();
+            self.carried.replace();
+            self.carried.plan(placed, &self.context.instances);
+        }
+        for call in self.served(calls) {
             self.open(call, effects);
         }
         self.step.is_over = true;
         self.proceed(effects, elapsed);
     }
 
-    fn plan(&self) -> Vec<Value> {
-        self.step
-            .planned
-            .iter()
-            .map(|call| call.object(true).into())
-            .collect()
+    /// What became of the plan's steps in this iteration.
+    pub(super) fn carry(&mut self, answered: &[Answered]) {
+        if self.context.plan.is_none() {
+            return;
+        }
+        for one in answered {
+            let execution = self.tool(&one.call.tool).map(|bound| &bound.tool.execution);
+            // A question is no step, and a tool that nobody knows cannot become one.
+            if execution.is_some_and(|execution| *execution != Execution::Consult) {
+                let call = self.placed(one.call.clone());
+                self.carried.settle(&call, one.failed);
+            }
+        }
     }
 
-    fn pending_plan(&self, plan: Vec<Value>) -> Pending {
+    fn pending_plan(&self) -> Pending {
         let call = Call {
             id: format!("plan_{}", self.derive(PLAN, 0)),
             tool: PLAN.into(),
             ..Call::default()
         };
+        let plan = objects(&self.step.planned);
         Pending::new(call, plan.into(), Annotations::default())
     }
 
@@ -202,7 +371,7 @@ impl Machine {
         if self.step.planned.is_empty() {
             return false;
         }
-        let pending = self.pending_plan(self.plan());
+        let pending = self.pending_plan();
         if pending.call.id != id {
             return false;
         }
@@ -212,47 +381,98 @@ impl Machine {
             decision: decision.clone(),
         });
         if pending.digest != decision.digest {
+            self.notice(
+                "the decision was made for another plan and does not count",
+                effects,
+            );
             self.decide(pending, effects);
             return true;
         }
         match &decision.verdict {
             Verdict::Approve => self.run_plan(effects, elapsed),
             Verdict::Edit { arguments } | Verdict::Replace { result: arguments } => {
-                let calls = arguments
-                    .as_array()
-                    .into_iter()
-                    .flatten()
-                    .cloned()
-                    .map(Call::read)
-                    .collect::<Result<Vec<_>, _>>();
-                let before = std::mem::replace(&mut self.step.planned, calls.unwrap_or_default());
-                match self.check_plan() {
-                    Ok(calls) if !calls.is_empty() => {
+                match self.changed_plan(arguments) {
+                    Ok(calls) => {
+                        effects.events.push(EventKind::Plan {
+                            step: self.steps,
+                            calls: calls.clone(),
+                        });
                         self.step.planned = calls;
                         self.run_plan(effects, elapsed);
                     }
-                    other => {
-                        let reason = other.err().unwrap_or_else(|| "it holds no calls".into());
-                        effects.events.push(EventKind::Notice {
-                            step: self.steps,
-                            message: format!("the changed plan cannot be run: {reason}"),
-                        });
-                        self.step.planned = before;
+                    Err(reason) => {
+                        let message = format!("the changed plan cannot be run: {reason}");
+                        self.notice(&message, effects);
                         self.decide(pending, effects);
                     }
                 }
             }
             Verdict::Refuse { reason } => {
                 self.step.planned.clear();
-                self.history.push(Turn::assistant(
-                    json!({"calls": pending.arguments, "output": null}).to_string(),
-                ));
-                self.history.push(Turn::user(format!(
-                    "A person refused this plan: {reason}. Make another, or end and say so."
-                )));
+                let reply = json!({"calls": pending.arguments, "output": null});
+                self.history.push(Turn::Rejected {
+                    reply: reply.to_string(),
+                    reason: format!(
+                        "a person refused this plan: {reason}. Make another, or end and say so"
+                    ),
+                });
                 self.ask(effects, elapsed);
             }
         }
         true
     }
+
+    /// What a person made of the plan: a list of calls, or a plan message.
+    fn changed_plan(&self, plan: &Value) -> Result<Vec<Call>, String> {
+        let plan = plan::Plan::parse(plan).map_err(|error| error.to_string())?;
+        let calls = read(plan.steps.into_iter().map(|step| step.call).collect())?;
+        if calls.is_empty() {
+            return Err("it holds no calls; refuse it instead".into());
+        }
+        self.check_plan(&calls).map(|checked| checked.calls)
+    }
+
+    fn notice(&self, message: &str, effects: &mut Effects) {
+        effects.events.push(EventKind::Notice {
+            step: self.steps,
+            message: message.to_owned(),
+        });
+    }
+}
+
+impl Checked {
+    /// The plan as a message that can be saved, with its order: `layers` are the calls, by their
+    /// index, that can be made at the same time; `needs` the inputs that have to be given.
+    fn report(&self) -> Value {
+        let mut next = 0;
+        let layers = self.layers.iter().map(|count| {
+            let layer: Vec<usize> = (next..next + count).collect();
+            next += count;
+            layer
+        });
+        let layers: Vec<Vec<usize>> = layers.collect();
+        let needs = self.needs.iter().map(|missing| {
+            let paths: Vec<_> = missing.paths.iter().map(ToString::to_string).collect();
+            json!({"paths": paths, "tool": missing.tool})
+        });
+        let needs: Vec<Value> = needs.collect();
+        json!({
+            "type": "plan",
+            "mode": "lazy",
+            "plan": objects(&self.calls),
+            "layers": layers,
+            "needs": needs,
+        })
+    }
+}
+
+/// Calls of a plan, as they were written.
+fn read(plan: Vec<Value>) -> Result<Vec<Call>, String> {
+    let plan = plan::Plan::parse(&plan.into()).map_err(|error| error.to_string())?;
+    let calls = plan.steps.into_iter().map(|step| Call::read(step.call));
+    calls.collect()
+}
+
+fn objects(calls: &[Call]) -> Vec<Value> {
+    calls.iter().map(|call| call.object(true).into()).collect()
 }

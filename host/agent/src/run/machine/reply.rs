@@ -6,7 +6,7 @@ use crate::error::ErrorClass;
 use crate::event::{EventKind, RunFailure, StopReason};
 use crate::guard::validate::cut;
 use crate::model::{Completion, Delta};
-use crate::protocol::advisor::{self, Council, Moment};
+use crate::protocol::advisor::{self, Attendance, Council};
 use crate::protocol::{Call, Solution, Turn, meta};
 use serde_json::Value;
 use std::time::Duration;
@@ -22,24 +22,29 @@ impl Machine {
         self.take_pieces(pieces.unwrap_or_default(), effects);
     }
 
+    /// Calls are taken as long as nothing speaks against the reply; from then on it is judged as a
+    /// whole.
     fn take_pieces(&mut self, pieces: Vec<Piece>, effects: &mut Effects) {
         for piece in pieces {
-            match piece {
-                Piece::Call { call, .. } => {
-                    // One that is no call is judged with the whole reply.
-                    if let Ok(call) = Call::read(call) {
+            let is_fine = match piece {
+                // No call is made for a reply that may not stand: its meta comes before them (2).
+                Piece::Call { .. } if self.context.meta.is_some() && !self.step.has_meta => false,
+                Piece::Call { call, .. } => match Call::read(call) {
+                    Ok(call) => {
                         self.accept(call, effects);
-                    } else {
-                        self.step.reader = None;
+                        true
                     }
-                }
-                // Comes before the calls. They are not made for a reply that may not stand.
+                    Err(_) => false,
+                },
                 Piece::Field { name, value } if name == "meta" => {
-                    if self.check_meta(&value).is_err() {
-                        self.step.reader = None;
-                    }
+                    self.step.has_meta = self.check_meta(&value).is_ok();
+                    self.step.has_meta || value.is_null()
                 }
-                Piece::Field { .. } => {}
+                Piece::Field { .. } => true,
+            };
+            if !is_fine {
+                self.step.reader = None;
+                return;
             }
         }
     }
@@ -72,6 +77,7 @@ impl Machine {
         if let Some(mut reader) = self.step.reader.take() {
             let pieces = reader.finish();
             self.take_pieces(pieces, effects);
+            self.step.reader = None;
         }
         let turns = Vec::new();
         let read = self
@@ -220,6 +226,10 @@ impl Machine {
         if let Some(after) = &solution.meta
             && let Ok(meta) = self.check_meta(after)
         {
+            effects.events.push(EventKind::Meta {
+                step: self.steps,
+                meta: Box::new(meta.clone()),
+            });
             self.context.meta = Some(meta);
         }
         let taken = self.step.open.len() + self.step.planned.len() + self.step.ignored;
@@ -228,10 +238,12 @@ impl Machine {
         }
         self.note_ignored(effects);
         self.hear(solution.advisors.as_ref(), effects);
+        self.step.output = solution.output;
         if !self.step.planned.is_empty() {
             return self.planned(&completion.content, effects, elapsed);
         }
         self.unusable = 0;
+        self.solutions += 1;
         if !self.step.open.is_empty() {
             effects.events.push(EventKind::Plan {
                 step: self.steps,
@@ -243,7 +255,6 @@ impl Machine {
                     .collect(),
             });
         }
-        self.step.output = solution.output;
         self.step.is_over = true;
         self.proceed(effects, elapsed);
     }
@@ -268,24 +279,20 @@ impl Machine {
         if self.step.advisors.is_none() {
             return;
         }
-        let moment = Moment {
-            first: self.steps == 1,
-            finishing: self.finishing,
-        };
-        let asked = advisor::taking_part(&self.context.advisors, moment);
+        let asked = advisor::taking_part(&self.context.advisors, self.step.moment);
         let seats = advisor::seats(&asked, &self.context.instances);
         let tools: Vec<&str> = self.offered.iter().map(|tool| tool.name.as_str()).collect();
         let council = Council::read(said.unwrap_or(&Value::Null), &seats, &tools);
-        let chosen: Vec<(&str, Option<&str>)> = self
-            .step
-            .open
-            .iter()
-            .map(|open| (open.call.tool.as_str(), open.call.instance.as_deref()))
+        let calls = self.step.open.iter().map(|open| &open.call);
+        let chosen: Vec<(&str, Option<&str>)> = calls
+            .chain(&self.step.planned)
+            .map(|call| (call.tool.as_str(), call.instance.as_deref()))
             .collect();
-        if let Some(dissent) = council.dissent(&chosen) {
+        let dissent = council.dissent(&chosen);
+        if let Some(dissent) = &dissent {
             effects.events.push(EventKind::Notice {
                 step: self.steps,
-                message: dissent.sentence,
+                message: dissent.sentence.clone(),
             });
         }
         for fault in &council.faults {
@@ -293,17 +300,29 @@ impl Machine {
         }
         effects.events.push(EventKind::Council {
             step: self.steps,
+            tallies: council.tallies(),
             council: Box::new(council),
+            dissent,
         });
     }
 
     /// The model gave its output: the end, unless advisors wait for exactly this moment.
     pub(super) fn conclude(&mut self, output: Value, effects: &mut Effects, elapsed: Duration) {
-        let last = Moment {
-            first: false,
-            finishing: true,
-        };
-        if self.finishing || advisor::taking_part(&self.context.advisors, last).is_empty() {
+        // Those who speak in every iteration have spoken in this one.
+        let waiting: Vec<&str> = advisor::latest(&self.context.advisors)
+            .into_iter()
+            .filter(|advisor| advisor.on == Some(Attendance::Finish))
+            .map(|advisor| advisor.id.as_str())
+            .collect();
+        if self.finishing || waiting.is_empty() {
+            return self.finish(StopReason::Output, output, None, effects, elapsed);
+        }
+        if let Some((_, limit)) = self.exhausted() {
+            // An output that nobody advised on is more than none.
+            effects.events.push(EventKind::Notice {
+                step: self.steps,
+                message: format!("{} could not be heard: {limit}", waiting.join(", ")),
+            });
             return self.finish(StopReason::Output, output, None, effects, elapsed);
         }
         self.finishing = true;

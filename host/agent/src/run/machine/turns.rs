@@ -5,13 +5,13 @@
 //! plan, the version.
 
 use super::Machine;
-use super::calls::shorten;
+use super::calls::some_of;
 use crate::guard::validate::cut;
 use crate::protocol::Turn;
 use crate::protocol::advisor;
 use crate::protocol::context::Message;
 use crate::protocol::turn::{Answered, Role};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeSet;
 
 const WIRING: &str = "# Data\nPass a value on without copying it: write a reference such as †state.user.name as the \
@@ -28,6 +28,17 @@ impl Machine {
         let mut turns = Vec::new();
         if self.is_wired() {
             Turn::add(&mut turns, Role::User, WIRING);
+        }
+        if !self.context.instances.is_empty() {
+            let mut text = format!(
+                "# Instances\nEvery call names the instance that it works on as \"_instance\": {}. It sees and \
+                 writes the data of this instance, and sees what belongs to none.",
+                some_of(&self.context.instances)
+            );
+            if self.is_lazy() {
+                text.push_str(" In a plan, a call without one is made for each of them.");
+            }
+            Turn::add(&mut turns, Role::User, &text);
         }
         let mut shown = BTreeSet::new();
         for message in &self.context.messages {
@@ -53,8 +64,10 @@ impl Machine {
                 | Message::Plan(_) => {}
             }
         }
-        for advisor in &self.context.advisors {
-            Turn::add(&mut turns, Role::User, &advisor::render(advisor));
+        // Who speaks on demand is in the tool that asks.
+        let present = self.context.advisors.iter();
+        for advisor in present.filter(|advisor| advisor.on.is_some()) {
+            Turn::add(&mut turns, Role::User, advisor::render(advisor).trim_end());
         }
         turns
     }
@@ -86,33 +99,9 @@ impl Machine {
                 self.block(kind, instance.as_deref(), again)
             })
             .collect();
-        if let Some(plan) = self
-            .context
-            .plan
-            .as_ref()
-            .filter(|plan| !plan.plan.is_empty())
-        {
-            let made = self.answered().filter(|answered| !answered.failed);
-            let done: BTreeSet<&str> = made.map(|answered| answered.call.tool.as_str()).collect();
-            let steps: Vec<Value> = plan
-                .plan
-                .iter()
-                .map(|step| {
-                    let tool = step
-                        .get("_tool")
-                        .and_then(Value::as_str)
-                        .unwrap_or_default();
-                    let standing = if done.contains(tool) { "made" } else { "open" };
-                    json!({"call": step, "standing": standing})
-                })
-                .collect();
-            blocks.push(format!(
-                "## Plan\n{}\nFollow it, extend it or replace it.",
-                shorten(
-                    &json!(steps).to_string(),
-                    self.request.settings.result_chars
-                )
-            ));
+        if let Some(plan) = &self.context.plan {
+            let max = self.request.settings.result_chars;
+            blocks.extend(self.carried.block(plan.mode, max));
         }
         if let Some(meta) = &self.context.meta {
             blocks.push(format!(

@@ -82,7 +82,8 @@ pub async fn diff(config: &Config, name: &str, json: bool) -> Result<Exit> {
     })
 }
 
-fn show(changes: &[Change]) {
+/// Prints what changed, as a diff.
+pub fn show(changes: &[Change]) {
     for change in changes {
         let what = plain(&change.what);
         match (&change.before, &change.after) {
@@ -114,7 +115,7 @@ fn show(changes: &[Change]) {
 }
 
 /// Asks at a terminal. Elsewhere nobody can answer, and silence is no consent.
-fn confirmed(question: &str) -> Result<bool> {
+pub fn confirmed(question: &str) -> Result<bool> {
     if !std::io::stdin().is_terminal() {
         bail!("{question} Say so with --yes: this is no terminal");
     }

@@ -7,6 +7,8 @@ mod inspect;
 mod list;
 mod watch;
 
+pub use approve::{confirmed, show as show_changes};
+
 use crate::cli::progress::Loading;
 use crate::cli::run::warn_of_failures;
 use crate::cli::{Exit, pull};

@@ -9,7 +9,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 /// Faults that are printed: more than a screen of them are of one kind.
-const SHOWN: usize = 40;
+pub const SHOWN: usize = 40;
 
 pub async fn check(config: &Config, file: &str, input: Option<&Value>, json: bool) -> Result<Exit> {
     let examined = examine(config, &value(file)?, input, false).await?;

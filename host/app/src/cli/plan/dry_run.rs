@@ -1,15 +1,18 @@
 //! `toolhold plan dry-run`.
 
 use super::check::{exit_of, said, show};
-use super::examine::{Examined, Found, examine};
+use super::examine::{Examined, Found, examine, find, module_of, name_of};
 use super::value;
 use crate::cli::Exit;
 use crate::cli::style::{bold, good, plain, warn};
 use crate::config::Config;
+use crate::host;
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use toolhold_agent::protocol::plan::{Graph, Place};
+use toolhold_agent::protocol::plan::{Graph, Place, Plan};
+use toolhold_agent::run::Runner;
+use toolhold_agent::{Event, EventKind};
 
 /// Steps of a tool that are named.
 const SHOWN: usize = 12;
@@ -29,7 +32,7 @@ pub async fn dry_run(
         print!("{}", plain(&graph.outline()));
         println!("{}", bold("tools"));
         for (name, found) in &examined.tools {
-            tool(name, found, graph);
+            print!("{}", tool(name, found, graph));
         }
     }
     show(&examined);
@@ -39,7 +42,53 @@ pub async fn dry_run(
     Ok(exit_of(&examined))
 }
 
-fn tool(name: &str, found: &Found, graph: &Graph) {
+/// Says on stderr what the plan of a rehearsed run would do: its order, and what its tools may do.
+pub async fn rehearsed(config: &Config, events: &[Event]) -> Result<()> {
+    let (Some(first), Some(last)) = (events.first(), events.last()) else {
+        return Ok(());
+    };
+    let (EventKind::Run { tools, .. }, EventKind::Done { output, .. }) = (&first.kind, &last.kind)
+    else {
+        return Ok(());
+    };
+    let graph = Graph::new(Plan::parse(output)?.steps)?;
+    eprint!("{}", plain(&graph.outline()));
+    let called = tools.iter().filter(|bound| {
+        let mut steps = graph.steps().iter();
+        steps.any(|step| step.tool == bound.tool.name)
+    });
+    let called: Vec<_> = called.collect();
+    let modules = called.iter().filter_map(|bound| match &bound.runner {
+        Runner::Module(own) => Some(name_of(module_of(own)?).to_owned()),
+        _ => None,
+    });
+    let only: Vec<String> = modules.collect();
+    let registry = host::registry(config)?;
+    host::load(&registry, config, Some(&only), &|_| ()).await?;
+    eprintln!("{}", bold("tools"));
+    for bound in called {
+        let name = &bound.tool.name;
+        let who = match &bound.runner {
+            Runner::Module(own) => match find(&registry, own) {
+                Ok(found) => {
+                    eprint!("{}", tool(name, &found, &graph));
+                    continue;
+                }
+                Err(reason) => reason,
+            },
+            Runner::Model => "the model answers it itself".to_owned(),
+            Runner::Activity(_) => "the host's own code runs it".to_owned(),
+            Runner::Request(_) | Runner::CleanRoom | Runner::Advisor => {
+                "a sub-agent answers it".to_owned()
+            }
+        };
+        eprintln!("  {}  {}", plain(name), plain(&who));
+    }
+    eprintln!("nothing was run");
+    Ok(())
+}
+
+fn tool(name: &str, found: &Found, graph: &Graph) -> String {
     let effect = effect(found);
     let effect = if found.spec.annotations.read_only {
         effect.to_owned()
@@ -54,14 +103,15 @@ fn tool(name: &str, found: &Found, graph: &Graph) {
     if steps.len() > SHOWN {
         let _ = write!(places, " and {} more", steps.len() - SHOWN);
     }
-    println!("  {}  {effect}  {places}", plain(name));
+    let mut text = format!("  {}  {effect}  {places}\n", plain(name));
     let may = found.module.grant().sentences();
     if may.is_empty() {
-        println!("    may compute on what it is given, and nothing else");
+        text.push_str("    may compute on what it is given, and nothing else\n");
     }
     for sentence in may {
-        println!("    may {}", plain(&sentence));
+        let _ = writeln!(text, "    may {}", plain(&sentence));
     }
+    text
 }
 
 /// What its author says that the tool does to the world.

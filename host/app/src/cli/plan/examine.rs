@@ -171,12 +171,12 @@ async fn load(config: &Config, steps: &[Step]) -> Result<Registry> {
 }
 
 /// `calc@1.2` of `calc@1.2.add`.
-fn module_of(tool: &str) -> Option<&str> {
+pub fn module_of(tool: &str) -> Option<&str> {
     tool.rsplit_once('.').map(|(module, _)| module)
 }
 
 /// `calc` of `calc@1.2`.
-fn name_of(module: &str) -> &str {
+pub fn name_of(module: &str) -> &str {
     module.split('@').next().unwrap_or(module)
 }
 
@@ -215,7 +215,7 @@ fn tools(registry: &Registry, steps: &[Step], faults: &mut Vec<Fault>) -> BTreeM
     tools
 }
 
-fn find(registry: &Registry, tool: &str) -> Result<Found, String> {
+pub fn find(registry: &Registry, tool: &str) -> Result<Found, String> {
     let shown: String = tool.chars().take(64).collect();
     let Some(name) = module_of(tool) else {
         return Err(format!(
@@ -254,7 +254,7 @@ fn find(registry: &Registry, tool: &str) -> Result<Found, String> {
     })
 }
 
-fn disabled(module: &Module) -> Option<String> {
+pub fn disabled(module: &Module) -> Option<String> {
     let standing = module.standing();
     (!standing.may_run()).then(|| {
         format!(

@@ -1,0 +1,215 @@
+//! `toolhold plan run`: a saved plan, on its own inputs, without a model.
+
+use super::examine::{disabled, find, module_of, name_of};
+use super::{input, value};
+use crate::approver::AppApprover;
+use crate::cli::progress::Loading;
+use crate::cli::run::{launch, warn_of_failures};
+use crate::cli::style::{bad, plain};
+use crate::cli::{Exit, plan};
+use crate::config::Config;
+use crate::host;
+use crate::requests::Requests;
+use crate::tools::{SandboxTools, tool};
+use anyhow::{Context as _, Result};
+use clap::Args;
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use toolhold_agent::model::{ChatRequest, Completion, Delta, Model, ModelError};
+use toolhold_agent::protocol::Tool;
+use toolhold_agent::protocol::context::{Context, Input, Message};
+use toolhold_agent::protocol::plan::{Place, Plan};
+use toolhold_agent::{Driver, Module, RunRequest, ToolCall, ToolResult, Toolbox};
+use toolhold_sandbox::Registry;
+
+#[derive(Debug, Args)]
+pub struct PlanRunArgs {
+    /// A plan message, a list of calls or a solution, as JSON; - reads it from stdin.
+    file: String,
+    /// The plan's input, a JSON object; @FILE reads it from a file.
+    #[arg(long, value_name = "JSON")]
+    input: Option<String>,
+    /// A file with context messages that the plan reads or whose tools it calls: data, state, tools.
+    #[arg(long, value_name = "FILE")]
+    context: Option<String>,
+    /// One event a line on stdout, instead of the view for people.
+    #[arg(long)]
+    json: bool,
+}
+
+pub async fn run(config: &Config, args: PlanRunArgs) -> Result<Exit> {
+    let plan = match Plan::parse(&value(&args.file)?) {
+        Ok(plan) => plan,
+        Err(error) => return Ok(refused(&[error.to_string()])),
+    };
+    let calls: Vec<Value> = plan.steps.into_iter().map(|step| step.call).collect();
+    let mut request = RunRequest::new("");
+    request.context = messages(&args)?;
+    request.settings = config.settings();
+    request.plan = Some(calls);
+    let tools = tools(config, &request).await?;
+    if !tools.faults.is_empty() {
+        return Ok(refused(&tools.faults));
+    }
+    let driver = with(config, tools, args.json);
+    launch(config, &driver, request, args.json).await
+}
+
+/// With what a run of a saved plan goes on after its process ended.
+pub async fn driver(config: &Config, request: &RunRequest, json: bool) -> Result<Driver> {
+    let tools = tools(config, request).await?;
+    Ok(with(config, tools, json))
+}
+
+/// What `--context` and `--input` say.
+fn messages(args: &PlanRunArgs) -> Result<Vec<Message>> {
+    let mut messages = match &args.context {
+        Some(file) => {
+            Message::parse_all(&value(file)?).with_context(|| format!("--context {file}"))?
+        }
+        None => Vec::new(),
+    };
+    let Some(argument) = &args.input else {
+        return Ok(messages);
+    };
+    let given = input(argument)?;
+    let place = messages.iter_mut().find_map(|message| match message {
+        Message::Input(own) if own.instance.is_none() => Some(own),
+        _ => None,
+    });
+    match place {
+        // Its schema is the context's, and the input must satisfy it.
+        Some(own) => own.input = given,
+        None => messages.push(Message::Input(Input {
+            input: given,
+            schema: Value::Bool(true),
+            description: None,
+            instance: None,
+        })),
+    }
+    Ok(messages)
+}
+
+fn with(config: &Config, tools: PlanTools, json: bool) -> Driver {
+    Driver {
+        approver: Arc::new(AppApprover::new(config.state_folder(), !json)),
+        ..Driver::new(Arc::new(NoModel), Arc::new(tools))
+    }
+}
+
+/// Nothing was run: exit code 1.
+fn refused(reasons: &[String]) -> Exit {
+    for reason in reasons.iter().take(plan::check::SHOWN) {
+        eprintln!("{} {}", bad("fault:"), plain(reason));
+    }
+    eprintln!("the plan cannot be run, and nothing of it was");
+    Exit::Failed
+}
+
+/// The tools that a plan calls, under the names by which it calls them (`calc@1.2.add`, too), and
+/// modules for those that its context defines.
+#[derive(Debug)]
+struct PlanTools {
+    modules: SandboxTools,
+    tools: Vec<Tool>,
+    /// Why calls of the plan cannot be made.
+    faults: Vec<String>,
+}
+
+async fn tools(config: &Config, request: &RunRequest) -> Result<PlanTools> {
+    let plan = request.plan.as_deref().unwrap_or_default();
+    let steps: Vec<(usize, &str, &Value)> = plan
+        .iter()
+        .enumerate()
+        .filter_map(|(index, call)| Some((index, call.get("_tool")?.as_str()?, call)))
+        .collect();
+    let defined = Context::new(request.context.clone())?.tools;
+    let is_defined = |name: &str| defined.iter().any(|(known, _)| known == name);
+    let registry = host::registry(config)?;
+    let modules: BTreeSet<String> = steps
+        .iter()
+        .filter_map(|(_, tool, _)| Some(name_of(module_of(tool)?).to_owned()))
+        .collect();
+    let only: Vec<String> = modules.into_iter().collect();
+    // A tool that the context defines may be of any module.
+    let only = defined.is_empty().then_some(only.as_slice());
+    let loading = Loading::default();
+    host::load(&registry, config, only, &|event| loading.on_event(event)).await?;
+    if only.is_none() {
+        warn_of_failures(&registry);
+    }
+    let mut found: BTreeMap<&str, Tool> = BTreeMap::new();
+    let mut faults = Vec::new();
+    for (index, name, call) in steps {
+        if is_defined(name) || found.contains_key(name) {
+            continue;
+        }
+        match of_module(&registry, name) {
+            Ok(tool) => {
+                found.insert(name, tool);
+            }
+            Err(reason) => {
+                let made_up = match call.get("_output") {
+                    Some(_) => "; a model made up its _output, and without a model nobody can",
+                    None => "",
+                };
+                faults.push(format!("{}: {reason}{made_up}", Place::step(index)));
+            }
+        }
+    }
+    Ok(PlanTools {
+        modules: SandboxTools::new(registry, Requests::new(config.requests_folder()), None),
+        tools: found.into_values().collect(),
+        faults,
+    })
+}
+
+fn of_module(registry: &Registry, name: &str) -> Result<Tool, String> {
+    let found = find(registry, name)?;
+    match disabled(&found.module) {
+        Some(reason) => Err(reason),
+        None => Ok(Tool {
+            name: name.to_owned(),
+            ..tool(&found.spec)
+        }),
+    }
+}
+
+impl Toolbox for PlanTools {
+    fn tools(&self) -> Vec<Tool> {
+        self.tools.clone()
+    }
+
+    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Module, String>> {
+        self.modules.module(name)
+    }
+
+    fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
+        self.modules.call(call)
+    }
+}
+
+/// Stands where a run has its model. A saved plan in which one would have to answer is refused before
+/// it runs, so it is never asked.
+#[derive(Debug)]
+struct NoModel;
+
+impl Model for NoModel {
+    fn name(&self) -> &'static str {
+        "no model"
+    }
+
+    fn complete<'a>(
+        &'a self,
+        _: &'a ChatRequest,
+        _: &'a mut (dyn FnMut(Delta) + Send),
+    ) -> BoxFuture<'a, Result<Completion, ModelError>> {
+        Box::pin(async {
+            Err(ModelError::Config {
+                message: "a saved plan is run without a model".into(),
+            })
+        })
+    }
+}
