@@ -256,6 +256,11 @@ impl Performer {
                 Some(delta) = written.recv() => Input::Wrote(delta),
                 Some(done) = self.work.join_next_with_id() => self.input(done),
             };
+            // Before the result of a sub-agent, all that happened in it.
+            while let Ok((call, event)) = sub_events.try_recv() {
+                let what = Box::new(event);
+                self.sink.publish(EventKind::Sub { call, what }).await?;
+            }
             if matches!(input, Input::Replied(_) | Input::ModelFailed(_)) {
                 while let Ok(delta) = written.try_recv() {
                     let effects = machine.handle(Input::Wrote(delta), elapsed());

@@ -253,6 +253,7 @@ impl Machine {
             return Ok(());
         }
         let annotations = bound.tool.annotations;
+        let waits = bound.waits(&self.request.settings.approval);
         let arguments = self
             .context
             .data
