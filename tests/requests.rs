@@ -473,11 +473,11 @@ fn what_is_wrong_is_said_with_its_place_before_anything_is_sent() {
         (&["typo.json"], &["typo.json", "unknown field `scheme`"]),
         (
             &["message.json"],
-            &["message.json: message 2 of the context at /schema"],
+            &["message.json: ", "message 2 of the context at /schema"],
         ),
         (
             &["schema.json"],
-            &["schema.json: /schema: this is no JSON Schema"],
+            &["schema.json: /schema is no JSON Schema"],
         ),
         (&["steps.json"], &["/max_steps", "at least 1"]),
         (

@@ -462,7 +462,7 @@ fn resolved_upfront_the_request_s_schemas_are_the_tool_s() {
         (
             json!({}),
             json!({"resolve": "later"}),
-            "/resolve must be \"execution\" or \"upfront\"",
+            "/tool/weigh/resolve: must be \"execution\" or \"upfront\"",
         ),
     ] {
         let context = json!([tools(json!({"weigh": tool("inner", properties, keywords)}))]);

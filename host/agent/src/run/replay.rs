@@ -220,6 +220,11 @@ fn input(event: &EventKind) -> Option<Input> {
             reason: StopReason::Timeout,
             ..
         } => Input::TimedOut,
+        // It had not used up its own.
+        EventKind::Done {
+            reason: StopReason::TokenBudget,
+            ..
+        } => Input::OutOfTokens,
         _ => return None,
     })
 }

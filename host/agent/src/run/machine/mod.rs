@@ -57,8 +57,7 @@ pub enum Input {
     Resumed,
     Cancelled,
     TimedOut,
-    /// Other sub-agents of the run that this one is inside of took the tokens that were left. Only a
-    /// sub-agent is told, and its record is its parent's.
+    /// Other sub-agents of the run that this one is inside of took the tokens that were left.
     OutOfTokens,
 }
 
