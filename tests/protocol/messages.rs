@@ -9,7 +9,7 @@ use toolhold_agent::protocol::Call;
 use toolhold_agent::protocol::context::Context;
 use toolhold_agent::protocol::data::{Method, Write};
 use toolhold_agent::run::replay::replay;
-use toolhold_agent::{Contract, Message, RunError};
+use toolhold_agent::{Contract, Message, RunError, Saved};
 
 fn context(messages: &Value) -> Result<Context, String> {
     let messages = Message::parse_all(messages).map_err(|error| error.to_string())?;
@@ -391,6 +391,47 @@ fn data_is_shown_merged_under_a_heading_with_description_and_schema() {
         assert!(told.contains(part), "{part} in {told}");
     }
     assert_eq!(told.matches("## Data: ¶user\n").count(), 1, "{told}");
+}
+
+#[test]
+fn data_that_a_call_changes_is_shown_again_as_it_is_now() {
+    let messages = json!([
+        {"type": "data", "kind": "user", "data": {"name": "Ada"}},
+        tool("note", &json!({})),
+        task(),
+    ]);
+    let call = json!([{"_tool": "note", "_output": "Bob", "_outputPath": "†user.name"}]);
+    let done = Play::new(&messages, [calls(&call), answers("x")])
+        .run()
+        .unwrap();
+    let told = done.told(1);
+    let before = told.find("## Data: ¶user\n{\"name\":\"Ada\"}").unwrap();
+    let now = told
+        .find("## Data: ¶user, as it is now\n{\"name\":\"Bob\"}")
+        .unwrap();
+    assert!(before < now);
+}
+
+#[test]
+fn a_saved_request_is_read_as_strictly() {
+    for (saved, says) in [
+        (json!({}), "missing field `context`"),
+        (
+            json!({"context": [], "scheme": {}}),
+            "unknown field `scheme`",
+        ),
+        (
+            json!({"context": [], "schema": {"type": "x"}}),
+            "/schema is no JSON Schema",
+        ),
+        (
+            json!({"context": [{"type": "data"}]}),
+            "message 1 of the context at /data",
+        ),
+    ] {
+        let error = Saved::parse(&saved).unwrap_err();
+        assert!(error.contains(says), "{saved}: {error}");
+    }
 }
 
 #[test]

@@ -266,3 +266,35 @@ async fn a_plan_of_two_hundred_calls_runs_layer_by_layer() {
         started.elapsed()
     );
 }
+
+/// A result that does not fit where it should go is written nowhere, and is a failure like any other.
+#[tokio::test]
+async fn a_result_that_cannot_be_written_is_a_failure() {
+    for (path, written) in [
+        ("†state.free && †state.list.name", json!({"list": [1]})),
+        (
+            "†state.list.name || †state.failed",
+            json!({"list": [1], "failed": {"error": "write"}}),
+        ),
+    ] {
+        let script = Script::new([
+            Reply::calls(&[json!({"_tool": "echo", "of": [1], "_outputPath": "†state.list"})]),
+            Reply::calls(&[json!({"_tool": "echo", "of": 2, "_outputPath": path})]),
+            Reply::calls(&[json!({"_tool": "echo", "of": "†state"})]),
+            Reply::output("done"),
+        ]);
+        let activities = Activities::default().with("echo", Echo::default().activity());
+        let events = run(
+            &driver(&script, activities),
+            request([plain_tools(&["echo"])]),
+        )
+        .await;
+        let results = results(&events);
+        assert_eq!(results[1].1["error"]["kind"], "write", "{path}");
+        let mut state = results[2].1["output"].clone();
+        if let Some(failed) = state.get_mut("failed").and_then(Value::as_object_mut) {
+            failed.shift_remove("message");
+        }
+        assert_eq!(state, written, "{path}");
+    }
+}

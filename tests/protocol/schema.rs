@@ -2,6 +2,7 @@
 
 use super::scripted::{Done, Play, answers, calls, echo, task, tool};
 use serde_json::{Value, json};
+use std::fmt::Write as _;
 use toolhold_agent::run::Wiring;
 use toolhold_agent::{Contract, EventKind, Shape, StopReason, Tool};
 
@@ -128,11 +129,11 @@ fn a_rich_request_in_each_contract() {
                 message["role"].as_str().unwrap(),
                 message["content"].as_str().unwrap(),
             );
-            text.push_str(&format!("--- {role}\n{content}\n"));
+            writeln!(text, "--- {role}\n{content}").unwrap();
         }
         request.as_object_mut().unwrap().shift_remove("messages");
         if request.as_object().is_some_and(|rest| !rest.is_empty()) {
-            text.push_str(&format!("--- form\n{request:#}\n"));
+            writeln!(text, "--- form\n{request:#}").unwrap();
         }
         insta::assert_snapshot!(format!("rich_{}", contract.name()), text);
     }

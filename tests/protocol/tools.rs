@@ -121,6 +121,20 @@ fn what_names_nothing_is_an_error_when_the_tool_is_composed_and_says_what_there_
 }
 
 #[test]
+fn the_name_by_which_advisors_are_asked_is_the_hosts() {
+    let advisor = json!({"type": "advisor", "id": "critic", "role": "Looks for mistakes."});
+    let error = refused(&json!([
+        advisor,
+        tool("ConsultAdvisor", &json!({})),
+        task()
+    ]));
+    assert!(
+        error.contains("ConsultAdvisor") && error.contains("rename yours"),
+        "{error}"
+    );
+}
+
+#[test]
 fn the_last_definition_of_a_name_wins() {
     let first = tool("echo.say", &json!({"old": {"type": "string"}}));
     let last = tool(

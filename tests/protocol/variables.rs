@@ -344,7 +344,7 @@ fn data_is_wired_through_the_calls_of_one_step() {
         assert!(
             failure
                 .message
-                .contains("(fail) should have written it and did not"),
+                .contains("(fail) should have written †state.never and did not"),
             "{}",
             failure.message
         );

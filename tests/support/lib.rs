@@ -8,3 +8,4 @@ pub mod endpoint;
 pub mod host;
 pub mod oci;
 pub mod sandbox;
+pub mod transcript;

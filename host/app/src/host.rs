@@ -43,7 +43,8 @@ pub async fn load(
     on_event: &(dyn Fn(LoadEvent) + Sync),
 ) -> Result<()> {
     let has_sources = load_sources(registry, config, only, on_event).await;
-    if has_sources && !config.modules_folder().exists() {
+    let has_others = has_sources || !config.servers().is_empty();
+    if has_others && !config.modules_folder().exists() {
         return Ok(());
     }
     registry
@@ -87,7 +88,7 @@ async fn load_sources(
     !wanted.is_empty()
 }
 
-async fn fetch(
+pub async fn fetch(
     fetcher: &Result<Fetcher, FetchError>,
     text: &str,
     most: u64,

@@ -8,10 +8,12 @@
 mod approver;
 mod build;
 mod cli;
+mod components;
 mod config;
 mod demo;
 mod fetch;
 mod host;
+mod mcp;
 mod requests;
 mod scaffold;
 mod storage;

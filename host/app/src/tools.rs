@@ -1,8 +1,13 @@
 //! The bridge: the loop's [`Toolbox`] over the sandbox's [`Registry`], and the requests folder.
 
+use crate::components::{Components, ends_in};
+use crate::config::Config;
 use crate::requests::Requests;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use toolhold_agent::guard::Validator;
 use toolhold_agent::protocol::{Annotations, Example, Execution, Tool};
 use toolhold_agent::{
     ErrorClass, Module, ToolCall, ToolFailure, ToolOutput, ToolResult, ToolUsage, Toolbox,
@@ -14,25 +19,38 @@ use toolhold_sandbox::{
 /// The tools of the loaded modules, or those of them that a run may use, and the saved Requests.
 #[derive(Debug)]
 pub struct SandboxTools {
-    registry: Registry,
+    components: Components,
     requests: Requests,
     /// Tool names, or module names for all tools of a module. Absent: everything.
     allowed: Option<Vec<String>>,
+    /// What a module promised about its arguments, where a tool message put its own words in the
+    /// place of that.
+    bound: RwLock<HashMap<String, Arc<Validator>>>,
 }
 
 impl SandboxTools {
+    /// Modules are known by name alone.
     pub fn new(registry: Registry, requests: Requests, allowed: Option<Vec<String>>) -> Self {
         Self {
-            registry,
+            components: Components::new(registry, None),
             requests,
             allowed,
+            bound: RwLock::default(),
         }
+    }
+
+    /// Modules may be named by path and by reference, too, as far as `config` lets them.
+    #[must_use]
+    pub fn with_config(mut self, config: &Config) -> Self {
+        let registry = self.components.registry().clone();
+        self.components = Components::new(registry, Some(config.clone()));
+        self
     }
 
     /// Names in the allow-list that no loaded tool or module has.
     pub fn unknown(&self) -> Vec<&str> {
-        let named =
-            |name: &str| self.registry.module(name).is_some() || self.registry.tool(name).is_some();
+        let registry = self.components.registry();
+        let named = |name: &str| registry.module(name).is_some() || registry.tool(name).is_some();
         self.allowed
             .iter()
             .flatten()
@@ -48,65 +66,119 @@ impl SandboxTools {
             .is_none_or(|allowed| allowed.iter().any(|name| name == tool || name == module))
     }
 
-    /// `name`, `name@1.2`, `name#tool`: a component's only tool, or one of its tools.
-    fn component(&self, name: &str) -> Result<Tool, String> {
+    /// A component's only tool, or after a `#` one of its tools. A tool may be named as a call names
+    /// it, too: `module.tool`.
+    async fn component(&self, name: &str) -> Result<Option<Tool>, String> {
         let (reference, wanted) = match name.split_once('#') {
             Some((module, tool)) => (module, Some(tool)),
             None => (name, None),
         };
-        // A module's tool may be named as a call names it, too.
-        let Some(module) = self.registry.module(reference) else {
-            // A tool may be named as a call names it, too.
-            return match self.registry.tool(name) {
-                Some(spec) if self.is_allowed(&spec.name) => Ok(named(&spec, name)),
-                _ => Err(self.nothing(name)),
-            };
+        let (module, wanted) = match self.components.find(reference).await? {
+            Some(module) => (module, wanted),
+            None => match name.rsplit_once('.') {
+                Some((module, tool)) => match self.components.find(module).await? {
+                    Some(module) => (module, Some(tool)),
+                    None => return Ok(None),
+                },
+                None => return Ok(None),
+            },
         };
-        let own = |spec: &&ToolSpec| spec.name.split_once('.').map(|(_, tool)| tool) == wanted;
+        let standing = module.standing();
+        if !standing.may_run() {
+            return Err(format!(
+                "the module {} is disabled: {}; toolhold modules approve {reference}",
+                module.slot,
+                standing.reason()
+            ));
+        }
+        let own = |spec: &ToolSpec| spec.name.rsplit_once('.').map(|(_, tool)| tool.to_owned());
         let spec = match (wanted, module.tools.as_slice()) {
-            (Some(_), tools) => tools.iter().find(own),
+            (Some(wanted), tools) => tools
+                .iter()
+                .find(|spec| own(spec).as_deref() == Some(wanted)),
             (None, [only]) => Some(only),
             (None, _) => None,
         };
-        let Some(spec) = spec.filter(|spec| self.is_allowed(&spec.name)) else {
-            let tools = module
+        let Some(spec) = spec else {
+            let tools: Vec<_> = module
                 .tools
                 .iter()
-                .filter_map(|spec| spec.name.split_once('.'));
-            let tools: Vec<_> = tools
-                .map(|(_, tool)| format!("{reference}#{tool}"))
+                .filter_map(own)
+                .map(|tool| format!("{reference}#{tool}"))
                 .collect();
             return Err(format!(
                 "{name:?} names no one tool; write one of {}",
                 tools.join(", ")
             ));
         };
-        let tool = spec.name.split_once('.').map_or("", |(_, tool)| tool);
-        Ok(named(spec, &format!("{reference}.{tool}")))
+        if !self.is_allowed(&spec.name) {
+            return Err(format!(
+                "{} is not among the tools of this run (--tools)",
+                spec.name
+            ));
+        }
+        // By its version, so that a newer one beside it is not called instead.
+        let name = match &module.version {
+            Some(version) => format!(
+                "{}@{version}.{}",
+                module.name,
+                own(spec).unwrap_or_default()
+            ),
+            None => spec.name.clone(),
+        };
+        let validator = Validator::new(&spec.input_schema)
+            .map_err(|reason| format!("the input schema of {name} is no JSON Schema: {reason}"))?;
+        self.bound
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(name.clone(), Arc::new(validator));
+        Ok(Some(Tool { name, ..tool(spec) }))
     }
 
     fn nothing(&self, name: &str) -> String {
-        let mut known: Vec<String> = self
-            .registry
-            .modules()
+        let modules = self.components.registry().modules();
+        let mut known: Vec<String> = modules
             .iter()
-            .map(|module| module.name.clone())
+            .map(|module| {
+                let namesakes = modules.iter().filter(|other| other.name == module.name);
+                match &module.version {
+                    Some(version) if namesakes.count() > 1 => format!("{}@{version}", module.name),
+                    _ => module.name.clone(),
+                }
+            })
             .collect();
-        known.dedup();
-        known.extend(self.requests.names());
+        known.extend(self.requests.names().map(str::to_owned));
         match known.as_slice() {
-            [] => format!("there is no module {name:?}, because none is loaded"),
+            [] => format!(
+                "there is no module {name:?}: no component is loaded, and the requests folder is empty"
+            ),
             known => format!(
                 "there is no module {name:?}; there are {}",
                 known.join(", ")
             ),
         }
     }
+
+    /// The arguments satisfy what the tool message says; a module was promised that they satisfy what
+    /// it says itself.
+    fn check(&self, call: &ToolCall) -> Result<(), ToolFailure> {
+        let bound = self.bound.read().unwrap_or_else(PoisonError::into_inner);
+        let validator = bound.get(&call.tool).cloned();
+        drop(bound);
+        match validator.map_or(Ok(()), |own| own.check(&call.arguments)) {
+            Ok(()) => Ok(()),
+            Err(reason) => Err(ToolFailure::correctable(
+                "arguments",
+                format!("the arguments do not fit what the module takes: {reason}"),
+            )),
+        }
+    }
 }
 
 impl Toolbox for SandboxTools {
     fn tools(&self) -> Vec<Tool> {
-        self.registry
+        self.components
+            .registry()
             .tools()
             .iter()
             .filter(|spec| self.is_allowed(&spec.name))
@@ -116,17 +188,30 @@ impl Toolbox for SandboxTools {
 
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Module, String>> {
         Box::pin(async move {
-            match self.requests.find(name).await {
-                Some(found) => found.map(|saved| Module::Request(Box::new(saved))),
-                None => self
-                    .component(name)
-                    .map(|tool| Module::Tool(Box::new(tool))),
+            let request = self.requests.find(name).transpose()?;
+            if name.starts_with("./") && ends_in(name, "json") {
+                return match request {
+                    Some(saved) => Ok(Module::Request(Box::new(saved))),
+                    None => Err(self.requests.nothing(name)),
+                };
+            }
+            match (self.component(name).await?, request) {
+                (Some(_), Some(_)) => Err(format!(
+                    "{name:?} is a component and a saved Request; write ./{name}.json if you mean the Request, or \
+                     {name}#TOOL if you mean the component"
+                )),
+                (Some(tool), None) => Ok(Module::Tool(Box::new(tool))),
+                (None, Some(saved)) => Ok(Module::Request(Box::new(saved))),
+                (None, None) => Err(self.nothing(name)),
             }
         })
     }
 
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
+            if let Err(failure) = self.check(call) {
+                return ToolResult::failed(failure);
+            }
             let context: Vec<(String, Value)> = call
                 .context
                 .iter()
@@ -145,16 +230,8 @@ impl Toolbox for SandboxTools {
                 timeout: Some(call.timeout),
                 caller: Caller::default(),
             };
-            result(self.registry.call(&invocation).await)
+            result(self.components.registry().call(&invocation).await)
         })
-    }
-}
-
-/// A sandbox tool under the name by which the registry finds it.
-fn named(spec: &ToolSpec, name: &str) -> Tool {
-    Tool {
-        name: name.to_owned(),
-        ..tool(spec)
     }
 }
 
@@ -190,7 +267,7 @@ fn result(report: CallReport) -> ToolResult {
     let printed = printed(&report);
     let outcome = match report.result {
         Ok(Output::Value(value)) => Ok(ToolOutput::from(value)),
-        Ok(Output::Message(message)) => Ok(message_of(message)),
+        Ok(Output::Message(message)) => message_of(message),
         Err(error) => Err(ToolFailure {
             kind: error.kind().to_owned(),
             class: match error.class() {
@@ -214,18 +291,38 @@ fn result(report: CallReport) -> ToolResult {
     }
 }
 
-/// A data message picks its place by `_outputPath`; one without is a value like any other.
-fn message_of(mut message: Value) -> ToolOutput {
-    let output_path = message
-        .get("_outputPath")
-        .and_then(Value::as_str)
-        .map(str::to_owned);
-    let value = match message.get_mut("data") {
-        Some(data) => data.take(),
-        None => message,
+/// A data message: its `data` is the result, and its `_outputPath`, where it stands for itself or for
+/// a whole call's in `_call`, the place among those that the call was given. One that names only its
+/// `kind` means the whole of that.
+fn message_of(mut message: Value) -> Result<ToolOutput, ToolFailure> {
+    let wrong = |reason: &str| {
+        let message = format!(
+            "the tool returned a message that is none: {reason}; its author must return {{\"type\": \"data\", \
+             \"data\": …, \"_outputPath\": \"†…\"}}"
+        );
+        ToolFailure::correctable("message", message)
     };
-    ToolOutput { value, output_path }
+    if message.get("type").is_some_and(|ty| ty != "data") {
+        return Err(wrong("its type is not \"data\""));
+    }
+    let path = ["/_outputPath", "/_call/_outputPath"]
+        .iter()
+        .find_map(|place| message.pointer(place));
+    let output_path = match (path, message.get("kind")) {
+        (Some(Value::String(path)), _) => Some(path.clone()),
+        (Some(_), _) => return Err(wrong("its _outputPath is no text")),
+        (None, Some(Value::String(kind))) => Some(format!("†{kind}")),
+        (None, _) => None,
+    };
+    match message.get_mut("data") {
+        Some(data) => Ok(ToolOutput {
+            value: data.take(),
+            output_path,
+        }),
+        None => Err(wrong("it has no data")),
+    }
 }
+
 /// What a guest printed and logged, a line each, labelled with where it came from.
 pub fn printed(report: &CallReport) -> Vec<String> {
     let mut lines = Vec::new();
@@ -251,4 +348,50 @@ pub fn printed(report: &CallReport) -> Vec<String> {
         ));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_message_picks_its_place() {
+        for (message, path) in [
+            (
+                json!({"type": "data", "data": 1, "_outputPath": "†state.a"}),
+                Some("†state.a"),
+            ),
+            (
+                json!({"data": 1, "_call": {"_outputPath": "†state.b"}}),
+                Some("†state.b"),
+            ),
+            (
+                json!({"type": "data", "kind": "report", "data": 1}),
+                Some("†report"),
+            ),
+            (json!({"type": "data", "data": 1}), None),
+        ] {
+            let output = message_of(message.clone()).unwrap();
+            assert_eq!(
+                (output.value, output.output_path.as_deref()),
+                (json!(1), path),
+                "{message}"
+            );
+        }
+        for (message, expect) in [
+            (json!({"type": "state", "data": 1}), "not \"data\""),
+            (json!({"type": "data"}), "no data"),
+            (json!([1]), "no data"),
+            (json!({"data": 1, "_outputPath": 7}), "no text"),
+        ] {
+            let failure = message_of(message.clone()).unwrap_err();
+            assert_eq!(failure.kind, "message");
+            assert!(
+                failure.message.contains(expect),
+                "{message}: {}",
+                failure.message
+            );
+        }
+    }
 }

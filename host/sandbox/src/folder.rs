@@ -83,6 +83,48 @@ pub(crate) fn find(folder: &Path) -> io::Result<Vec<Candidate>> {
     Ok(found)
 }
 
+/// The component at `file` below `root`, as what it would be in a modules folder: part of the module
+/// whose folder it lies in, if that module is made from it, and else a module of its own.
+pub(crate) fn at(root: &Path, file: &Path) -> Result<Candidate, LoadError> {
+    let failed = |source| LoadError::Read { source };
+    let name = file.file_name().and_then(|name| name.to_str());
+    let Some((name, stem)) = name.and_then(|name| Some((name, name.strip_suffix(".wasm")?))) else {
+        return Err(failed(io::Error::other("a component's file ends in .wasm")));
+    };
+    let mut folder = Dir::open_ambient_dir(root, ambient_authority()).map_err(failed)?;
+    let parent = file.parent().filter(|parent| parent.file_name().is_some());
+    if let Some(parent) = file.parent().filter(|parent| *parent != Path::new("")) {
+        folder = folder.open_dir(parent).map_err(failed)?;
+    }
+    if let Some(parent) = parent
+        && let Some(own) = parent.file_name().and_then(|own| own.to_str())
+    {
+        let owner = Candidate {
+            slot: own.to_owned(),
+            origin: root.join(parent).display().to_string(),
+            file: PathBuf::from(format!("{own}.wasm")),
+            has_manifest: folder.exists("module.toml"),
+            owns_folder: true,
+            folder: folder.try_clone().map_err(failed)?,
+        };
+        let manifest = owner.read_manifest()?;
+        // A folder that cannot be a module is only the way to one.
+        if let Ok((module, _)) = owner.identity(&manifest)
+            && owner.component(&manifest, &module) == Path::new(name)
+        {
+            return Ok(owner);
+        }
+    }
+    Ok(Candidate {
+        slot: stem.to_owned(),
+        origin: root.join(file).display().to_string(),
+        folder,
+        file: name.into(),
+        has_manifest: false,
+        owns_folder: false,
+    })
+}
+
 impl Candidate {
     /// The module's name as far as it is known before its files are read.
     pub fn presumed_name(&self) -> &str {
@@ -121,13 +163,7 @@ impl Candidate {
     fn read_files(&self, most: impl FnOnce(&str, &Manifest) -> u64) -> Result<Files, LoadError> {
         let manifest = self.read_manifest()?;
         let (name, version) = self.identity(&manifest)?;
-        let file = match &manifest.component {
-            Some(component) => PathBuf::from(component),
-            None if self.has_manifest && manifest.name.is_some() => {
-                PathBuf::from(format!("{name}.wasm"))
-            }
-            None => self.file.clone(),
-        };
+        let file = self.component(&manifest, &name);
         match read_capped(&self.folder, &file, most(&name, &manifest)) {
             Err(LoadError::Read { source }) if source.kind() == io::ErrorKind::NotFound => {
                 let language = manifest.build.map(|build| build.language);
@@ -147,6 +183,17 @@ impl Candidate {
                     wit: files::beside(&self.folder, stem),
                 })
             }
+        }
+    }
+
+    /// The component's file, for a module of that name and manifest.
+    fn component(&self, manifest: &Manifest, name: &str) -> PathBuf {
+        match &manifest.component {
+            Some(component) => PathBuf::from(component),
+            None if self.has_manifest && manifest.name.is_some() => {
+                PathBuf::from(format!("{name}.wasm"))
+            }
+            None => self.file.clone(),
         }
     }
 
@@ -198,7 +245,7 @@ impl Candidate {
 }
 
 /// `1`, `1.2` or a whole semantic version.
-fn version(written: &str) -> Option<Version> {
+pub(crate) fn version(written: &str) -> Option<Version> {
     let padded = match written.split('.').count() {
         1 => format!("{written}.0.0"),
         2 => format!("{written}.0"),
@@ -301,6 +348,40 @@ mod tests {
         assert_eq!(found[1].1, Ok(Some(Version::new(1, 2, 0))));
         assert_eq!(found[2].1, Ok(Some(Version::new(2, 0, 0))));
         assert!(found[3].1.as_ref().unwrap_err().contains("no version"));
+    }
+
+    #[test]
+    fn a_file_belongs_to_the_module_that_is_made_from_it() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path();
+        for folder in ["plain", "told/build", "named"] {
+            fs::create_dir_all(path.join(folder)).unwrap();
+        }
+        fs::write(path.join("told/module.toml"), "component = \"real.wasm\"").unwrap();
+        fs::write(path.join("named/module.toml"), "name = \"other\"").unwrap();
+        for (file, slot, origin) in [
+            ("x@1.2.wasm", "x@1.2", "x@1.2.wasm"),
+            ("./x.wasm", "x", "x.wasm"),
+            ("plain/plain.wasm", "plain", "plain"),
+            ("plain/x.wasm", "x", "plain/x.wasm"),
+            ("told/real.wasm", "told", "told"),
+            ("told/told.wasm", "told", "told/told.wasm"),
+            ("told/build/x.wasm", "x", "told/build/x.wasm"),
+            ("named/other.wasm", "named", "named"),
+        ] {
+            let found = at(path, Path::new(file)).unwrap();
+            let origin = path.join(origin);
+            assert_eq!(found.slot, slot, "{file}");
+            assert_eq!(Path::new(&found.origin), origin, "{file}");
+        }
+        for (file, expect) in [
+            ("x.txt", "ends in .wasm"),
+            ("none/x.wasm", "No such file"),
+            ("../x/y.wasm", "outside"),
+        ] {
+            let error = at(path, Path::new(file)).err().unwrap().to_string();
+            assert!(error.contains(expect), "{file}: {error}");
+        }
     }
 
     #[test]

@@ -75,4 +75,4 @@ pub use policy::{ModulePolicy, Policy};
 pub use registry::{LoadEvent, Registry};
 pub use secret::{Place, Redactor, SecretGrant, SecretSlot};
 pub use shelf::FailedModule;
-pub use text::is_name;
+pub use text::{is_name, tool_name, visible, visible_json};

@@ -220,6 +220,87 @@ impl Registry {
         self.shared.exchange(shelf).await;
     }
 
+    /// Loads the component at `file` below `root`, as the module that it would be in a modules folder,
+    /// unless it is there already. Nothing outside of `root` is read, whatever links say.
+    ///
+    /// # Errors
+    /// [`LoadError::Missing`] if there is no such file; why it is no module, or cannot stand beside
+    /// those that are there.
+    pub async fn load_file(
+        &self,
+        root: &Path,
+        file: &Path,
+        on_event: &(dyn Fn(LoadEvent) + Sync),
+    ) -> Result<Arc<Module>, LoadError> {
+        let _turn = self.shared.loading.lock().await;
+        let (root, path) = (root.to_owned(), file.to_owned());
+        let (candidate, stamp) = blocking(move || {
+            let candidate = folder::at(&root, &path)?;
+            let stamp = candidate.stamp();
+            Ok((candidate, stamp))
+        })
+        .await
+        .map_err(|error| match error {
+            LoadError::Read { source } if source.kind() == io::ErrorKind::NotFound => {
+                LoadError::Missing {
+                    file: file.display().to_string(),
+                    language: None,
+                }
+            }
+            error => error,
+        })?;
+        if let Some(module) = self.shared.shelf().made_from(&stamp) {
+            return Ok(module);
+        }
+        let origin = candidate.origin.clone();
+        let (stamp, outcome) = self.shared.load(candidate, on_event).await;
+        let module = Arc::new(outcome?);
+        let slot = Slot::loaded(module.clone()).stamped(stamp);
+        self.put(&origin, slot).await?;
+        Ok(module)
+    }
+
+    /// Loads a component that the host got from elsewhere than the folder, beside what is there, unless
+    /// it is there already. `slot` is `NAME` or `NAME@VERSION`.
+    ///
+    /// # Errors
+    /// Why it is no module, or cannot stand beside those that are there.
+    pub async fn load_beside(
+        &self,
+        slot: &str,
+        origin: &str,
+        component: Vec<u8>,
+        on_event: &(dyn Fn(LoadEvent) + Sync),
+    ) -> Result<Arc<Module>, LoadError> {
+        let _turn = self.shared.loading.lock().await;
+        if let Some(module) = self.shared.shelf().from(origin) {
+            return Ok(module);
+        }
+        let (name, version) = match slot.split_once('@') {
+            Some((name, version)) => (name, folder::version(version)),
+            None => (slot, None),
+        };
+        let files = Files {
+            name: name.to_owned(),
+            version,
+            manifest: Manifest::default(),
+            component,
+            wit: Default::default(),
+        };
+        let loaded = self.shared.load_files(slot, origin, files, on_event).await;
+        let module = Arc::new(loaded?);
+        self.put(origin, Slot::loaded(module.clone())).await?;
+        Ok(module)
+    }
+
+    /// The caller has the turn to load.
+    async fn put(&self, origin: &str, slot: Slot) -> Result<(), LoadError> {
+        let mut shelf = (*self.shared.shelf()).clone();
+        shelf.insert(origin, slot)?;
+        self.shared.exchange(shelf).await;
+        Ok(())
+    }
+
     /// All modules, also those that wait for approval, by name and version.
     pub fn modules(&self) -> Vec<Arc<Module>> {
         self.shared.shelf().modules()

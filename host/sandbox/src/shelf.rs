@@ -35,6 +35,11 @@ impl Slot {
             ..Self::default()
         }
     }
+
+    /// In what form its files were.
+    pub fn stamped(self, stamp: Option<Stamp>) -> Self {
+        Self { stamp, ..self }
+    }
 }
 
 /// All slots, by origin. Never changed in place: readers keep the one they have.
@@ -63,6 +68,18 @@ impl Shelf {
         self.slots
             .get(origin)
             .is_some_and(|slot| slot.stamp.as_ref() == Some(stamp))
+    }
+
+    /// The module that was made from files in this very form, wherever they were found.
+    pub fn made_from(&self, stamp: &Stamp) -> Option<Arc<Module>> {
+        let mut slots = self.slots.values();
+        let slot = slots.find(|slot| slot.stamp.as_ref() == Some(stamp))?;
+        slot.module.clone()
+    }
+
+    /// The module from `origin`.
+    pub fn from(&self, origin: &str) -> Option<Arc<Module>> {
+        self.slots.get(origin)?.module.clone()
     }
 
     /// Whether a module from `origin` is there.

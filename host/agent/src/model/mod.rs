@@ -18,7 +18,7 @@ pub mod transport;
 
 mod decode;
 mod error_body;
-mod sse;
+pub mod sse;
 mod tool_calls;
 
 use std::fmt::Debug;

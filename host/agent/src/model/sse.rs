@@ -4,7 +4,7 @@ use std::mem;
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct SseEvent {
+pub struct SseEvent {
     /// The `event` field; `None` for a plain message.
     pub name: Option<String>,
     /// The `data` lines, joined by line feeds.
@@ -13,11 +13,11 @@ pub(super) struct SseEvent {
 
 /// An event grew beyond the decoder's bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct EventTooLong;
+pub struct EventTooLong;
 
 /// Turns chunks into events. Holds at most one unfinished event.
 #[derive(Debug)]
-pub(super) struct SseDecoder {
+pub struct SseDecoder {
     /// Bytes of one event, its unfinished line included.
     limit: usize,
     /// The line that no terminator has been seen for.
@@ -32,7 +32,7 @@ pub(super) struct SseDecoder {
 
 impl SseDecoder {
     /// `limit`: the most bytes one event may hold.
-    pub(super) fn new(limit: usize) -> Self {
+    pub fn new(limit: usize) -> Self {
         Self {
             limit,
             line: Vec::new(),
@@ -44,7 +44,7 @@ impl SseDecoder {
     }
 
     /// Takes the next bytes and returns the events that they complete.
-    pub(super) fn push(&mut self, mut bytes: &[u8]) -> Result<Vec<SseEvent>, EventTooLong> {
+    pub fn push(&mut self, mut bytes: &[u8]) -> Result<Vec<SseEvent>, EventTooLong> {
         let mut events = Vec::new();
         if self.after_return && !bytes.is_empty() {
             self.after_return = false;
@@ -69,7 +69,7 @@ impl SseDecoder {
 
     /// The event that the stream ended in, if any. The standard discards it; servers that forget
     /// the last blank line are common enough to read it. It may be cut in the middle.
-    pub(super) fn finish(&mut self) -> Option<SseEvent> {
+    pub fn finish(&mut self) -> Option<SseEvent> {
         self.end_line().or_else(|| self.dispatch())
     }
 

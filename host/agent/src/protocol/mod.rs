@@ -17,5 +17,5 @@ pub use compose::Shape;
 pub use context::Message;
 pub use saved::Saved;
 pub use solution::{Call, Solution};
-pub use tool::{Annotations, Example, Execution, Scopes, Tool};
+pub use tool::{Annotations, Example, Execution, Resolve, Scopes, Tool};
 pub use turn::{Exchange, Role, Turn};

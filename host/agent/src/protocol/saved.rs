@@ -1,6 +1,7 @@
 //! Saved Requests: a context and a schema in a file, run again on other inputs, by people and as
 //! sub-agents (PROTOCOL.md, 1 and 6).
 
+use crate::guard::Validator;
 use crate::protocol::context::{Context, ContextError, Input, Message};
 use crate::protocol::tool::{Execution, Tool};
 use serde::{Deserialize, Serialize};
@@ -36,6 +37,13 @@ impl Saved {
             format!("this is no saved Request {{\"context\": […], \"schema\": {{…}}}}: {error}")
         })?;
         Context::new(saved.context.clone()).map_err(|error| error.to_string())?;
+        if let Some(schema) = &saved.schema {
+            Validator::new(schema)
+                .map_err(|reason| format!("/schema: this is no JSON Schema: {reason}"))?;
+        }
+        if saved.max_steps == Some(0) {
+            return Err("/max_steps: a Request needs at least 1".into());
+        }
         Ok(saved)
     }
 
@@ -70,6 +78,38 @@ impl Saved {
             })),
         }
         Context::new(messages).map(|context| context.messages)
+    }
+
+    /// The context with `input` as a model finds it that has to make do with it: where it does not fit
+    /// the input schema, it is told that and the schema, and nothing is refused (PROTOCOL.md, 6).
+    ///
+    /// # Errors
+    /// The context cannot be used for another reason.
+    pub fn with_any_input(&self, input: Value) -> Result<Vec<Message>, ContextError> {
+        let is_nothing = input.as_object().is_some_and(serde_json::Map::is_empty);
+        if is_nothing && (self.has_input() || self.input().is_none()) {
+            return Ok(self.context.clone());
+        }
+        let misfit = match (self.with_input(input.clone()), self.input()) {
+            (Err(misfit), Some(own)) => (misfit, own.schema.clone()),
+            (outcome, _) => return outcome,
+        };
+        let (misfit, schema) = misfit;
+        let mut loose = self.clone();
+        let own = loose.context.iter_mut().find_map(|message| match message {
+            Message::Input(own) if own.instance.is_none() => Some(own),
+            _ => None,
+        });
+        if let Some(own) = own {
+            let before = own.description.take().unwrap_or_default();
+            let note = format!(
+                "{before}\nThe caller's words for it differ ({}). Take from them what this schema asks for: {schema}",
+                misfit.reason
+            );
+            own.description = Some(note.trim_start().to_owned());
+            own.schema = Value::Bool(true);
+        }
+        loose.with_input(input)
     }
 
     /// The tool that it is used as, under `name`.

@@ -21,8 +21,23 @@ pub struct Tool {
     /// Where results go; if absent, wherever the call says.
     pub output_path: Option<Target>,
     pub scopes: Scopes,
+    #[serde(default, skip_serializing_if = "Resolve::is_default")]
+    pub resolve: Resolve,
     pub annotations: Annotations,
     pub examples: Vec<Example>,
+}
+
+/// When a saved Request that runs a tool's calls is held against the tool (PROTOCOL.md, 6). In the
+/// tool's schema beside `properties`: `"resolve": "upfront"`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resolve {
+    /// When it is called (`"execution"`): the sub-agent's model makes do with parameters that do not
+    /// fit the Request's input schema.
+    #[default]
+    Execution,
+    /// Before anything is asked: the Request's schemas are the tool's, and each call is checked.
+    Upfront,
 }
 
 /// Who runs a call.
@@ -114,6 +129,7 @@ impl Tool {
             execution: Execution::Latent,
             output_path: None,
             scopes: Scopes::None,
+            resolve: Resolve::default(),
             annotations: Annotations::default(),
             examples: Vec::new(),
         }
@@ -138,6 +154,13 @@ impl Tool {
     /// Whether the model writes the output itself.
     pub fn is_latent(&self) -> bool {
         self.execution == Execution::Latent
+    }
+}
+
+impl Resolve {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+    fn is_default(&self) -> bool {
+        *self == Self::Execution
     }
 }
 
@@ -187,6 +210,12 @@ impl Reader<'_> {
             execution: self.execution(properties, is_activity)?,
             output_path: self.output_path(properties)?,
             scopes: self.scopes(properties)?,
+            resolve: schema
+                .get("resolve")
+                .map(Resolve::deserialize)
+                .transpose()
+                .map_err(|_| self.wrong("/resolve", "must be \"execution\" or \"upfront\""))?
+                .unwrap_or_default(),
             annotations: schema
                 .get("annotations")
                 .map(Annotations::deserialize)
@@ -365,7 +394,7 @@ fn parameters(schema: &Map<String, Value>, properties: &Map<String, Value>) -> V
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
     let mut parameters = schema.clone();
-    for key in ["description", "title", "annotations"] {
+    for key in ["description", "title", "annotations", "resolve"] {
         parameters.shift_remove(key);
     }
     parameters.insert("type".into(), json!("object"));
@@ -498,6 +527,7 @@ mod tests {
                 "/properties/_scopes",
                 "a const",
             ),
+            (json!({"resolve": "later"}), "/resolve", "\"upfront\""),
             (
                 json!({"annotations": {"readOnly": 1}}),
                 "/annotations",

@@ -13,14 +13,16 @@ use std::fmt::{Debug, Write as _};
 use uuid::Uuid;
 
 /// When a tool's calls wait.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+///
+/// In the order of strictness.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum When {
-    Always,
     #[default]
     Never,
     /// If the tool does not say of itself that it only reads.
     OnWrite,
+    Always,
 }
 
 /// Which calls wait for a person.
@@ -101,17 +103,30 @@ impl Approver for Nobody {
 impl Approvals {
     /// Whether a call of `tool` waits for a person.
     pub fn apply_to(&self, tool: &str, annotations: Annotations) -> bool {
-        let module = tool.split('.').next().unwrap_or_default();
-        let when = self
-            .tools
-            .get(tool)
-            .or_else(|| self.tools.get(module))
-            .unwrap_or(&self.default);
-        match when {
+        self.apply_to_any(&[tool], annotations)
+    }
+
+    /// The same for a tool of several names: its own, and that of the module's tool which runs it. What
+    /// a rule says of one of them holds, whatever the tool is called otherwise; of two rules the
+    /// stricter.
+    pub fn apply_to_any(&self, names: &[&str], annotations: Annotations) -> bool {
+        let rules = names.iter().filter_map(|name| self.rule(name));
+        match rules.max().unwrap_or(self.default) {
             When::Always => true,
             When::Never => false,
             When::OnWrite => !annotations.read_only,
         }
+    }
+
+    fn rule(&self, tool: &str) -> Option<When> {
+        let (module, own) = tool.rsplit_once('.').unwrap_or((tool, ""));
+        // A rule is about every version of a module.
+        let module = module.split('@').next().unwrap_or_default();
+        self.tools
+            .get(&format!("{module}.{own}"))
+            .or_else(|| self.tools.get(tool))
+            .or_else(|| self.tools.get(module))
+            .copied()
     }
 }
 
@@ -164,6 +179,25 @@ mod tests {
             assert_eq!(policy.apply_to(tool, annotations), waits, "{tool}");
         }
         assert!(!Approvals::default().apply_to("files.write", writes));
+    }
+
+    #[test]
+    fn no_other_name_takes_a_tool_out_of_a_rule() {
+        let writes = Annotations::default();
+        let policy: Approvals = serde_json::from_value(json!({
+            "default": "never",
+            "tools": {"files": "always", "files.list": "never", "note": "never"},
+        }))
+        .unwrap();
+        for (own, waits) in [
+            ("files.write", true),
+            ("files@1.2.write", true),
+            ("files@1.2.list", false),
+            ("text.count", false),
+        ] {
+            let names = ["note", own];
+            assert_eq!(policy.apply_to_any(&names, writes), waits, "{own}");
+        }
     }
 
     #[test]

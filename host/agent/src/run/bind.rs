@@ -3,11 +3,12 @@
 
 use crate::error::RunError;
 use crate::protocol::context::Context;
-use crate::protocol::tool::Execution;
-use crate::protocol::{Annotations, Saved, Tool, advisor};
+use crate::protocol::tool::{Annotations, Execution, Resolve};
+use crate::protocol::{Saved, Tool, advisor};
+use crate::run::approval::Approvals;
 use crate::toolbox::{Activities, Module, Toolbox};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// The module that is no module: a clean room for one call.
 const ANONYMOUS: &str = "anonymous";
@@ -18,6 +19,17 @@ pub struct Bound {
     #[serde(flatten)]
     pub tool: Tool,
     pub runner: Runner,
+}
+
+impl Bound {
+    /// Whether a call waits for a person.
+    pub fn waits(&self, approvals: &Approvals) -> bool {
+        let own = match &self.runner {
+            Runner::Module(own) => own.as_str(),
+            _ => self.tool.name.as_str(),
+        };
+        approvals.apply_to_any(&[&self.tool.name, own], self.tool.annotations)
+    }
 }
 
 /// Who runs a call.
@@ -73,6 +85,14 @@ pub async fn bind(
         }
     }
     if let Some(consult) = advisor::consult_tool(&context.advisors) {
+        if bound.iter().any(|known| known.tool.name == consult.name) {
+            return Err(RunError::Binding {
+                tool: consult.name.to_owned(),
+                reason:
+                    "the host offers a tool of this name, by which advisors are asked; rename yours"
+                        .into(),
+            });
+        }
         bound.push(Bound {
             tool: Tool {
                 description: consult.description,
@@ -121,34 +141,102 @@ async fn runner(
                 .map_err(|reason| failed(&tool, reason))?;
             match module {
                 Module::Tool(own) => {
-                    // What the message leaves open is the component's to say.
-                    if is_empty(&tool.parameters) {
-                        tool.parameters = own.parameters;
-                        tool.examples = own.examples;
-                    }
-                    // So is what it does to the world: approval depends on it.
-                    tool.annotations = Annotations {
-                        fire_and_forget: tool.annotations.fire_and_forget,
-                        destructive: tool.annotations.destructive || own.annotations.destructive,
-                        open_world: tool.annotations.open_world || own.annotations.open_world,
-                        ..own.annotations
-                    };
-                    if tool.description.is_empty() {
-                        tool.description = own.description;
-                    }
-                    tool.output = tool.output.or(own.output);
-                    // What a call of it may do does not change with its name.
-                    tool.annotations = Annotations {
-                        fire_and_forget: tool.annotations.fire_and_forget,
-                        ..own.annotations
-                    };
-                    Runner::Module(own.name)
+                    tool.annotations = both(tool.annotations, own.annotations);
+                    let runner = Runner::Module(own.name.clone());
+                    complete(&mut tool, *own);
+                    runner
                 }
-                Module::Request(saved) => Runner::Request(saved),
+                Module::Request(saved) => {
+                    let own = saved.tool(&tool.name);
+                    if tool.resolve == Resolve::Upfront {
+                        tool.parameters = merged(&tool.parameters, &own.parameters)
+                            .map_err(|reason| failed(&tool, format!("{name}: {reason}")))?;
+                    }
+                    complete(&mut tool, own);
+                    Runner::Request(saved)
+                }
             }
         }
     };
     Ok(Bound { tool, runner })
+}
+
+/// What the message leaves open is the module's to say.
+fn complete(tool: &mut Tool, own: Tool) {
+    let accepts_objects = own.parameters.get("type").is_some_and(|ty| ty == "object");
+    if is_empty(&tool.parameters) && accepts_objects {
+        tool.parameters = own.parameters;
+        tool.examples = own.examples;
+    }
+    if tool.description.is_empty() {
+        tool.description = own.description;
+    }
+    tool.output = tool.output.take().or(own.output);
+}
+
+/// Claims make a person be asked more often, never less: a message cannot make a tool harmless that
+/// does not say so of itself.
+fn both(message: Annotations, module: Annotations) -> Annotations {
+    Annotations {
+        read_only: module.read_only,
+        idempotent: module.idempotent,
+        destructive: message.destructive || module.destructive,
+        open_world: message.open_world || module.open_world,
+        fire_and_forget: message.fire_and_forget,
+    }
+}
+
+/// The input schema of a saved Request as the parameters of the tool that it runs: what satisfies
+/// them satisfies it. The message may describe a parameter in its own words, narrow it, and add some
+/// where the Request takes more than it names.
+fn merged(message: &Value, request: &Value) -> Result<Value, String> {
+    let Value::Object(mut merged) = request.clone() else {
+        return Err("its input schema is no object, so its parameters have no names".into());
+    };
+    if merged.get("type").is_some_and(|ty| ty != "object") {
+        return Err("its input is no object, so it cannot be resolved upfront".into());
+    }
+    merged.insert("type".into(), json!("object"));
+    let is_closed = merged.get("additionalProperties") == Some(&Value::Bool(false));
+    let mut properties = match merged.get_mut("properties").map(Value::take) {
+        Some(Value::Object(properties)) => properties,
+        _ => Map::new(),
+    };
+    let own = message.get("properties").and_then(Value::as_object);
+    for (name, schema) in own.into_iter().flatten() {
+        match properties.get_mut(name) {
+            Some(Value::Object(known)) => {
+                for (keyword, value) in schema.as_object().into_iter().flatten() {
+                    if keyword == "description" || !known.contains_key(keyword) {
+                        known.insert(keyword.clone(), value.clone());
+                    }
+                }
+            }
+            Some(_) => {}
+            None if is_closed => {
+                let known: Vec<_> = properties.keys().map(String::as_str).collect();
+                return Err(format!(
+                    "its input has no {name:?}; it takes {}",
+                    known.join(", ")
+                ));
+            }
+            None => drop(properties.insert(name.clone(), schema.clone())),
+        }
+    }
+    merged.insert("properties".into(), Value::Object(properties));
+    let mut required: Vec<Value> = Vec::new();
+    for schema in [request, message] {
+        let names = schema.get("required").and_then(Value::as_array);
+        for name in names.into_iter().flatten() {
+            if !required.contains(name) {
+                required.push(name.clone());
+            }
+        }
+    }
+    if !required.is_empty() {
+        merged.insert("required".into(), required.into());
+    }
+    Ok(Value::Object(merged))
 }
 
 fn is_empty(parameters: &Value) -> bool {

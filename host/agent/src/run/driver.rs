@@ -7,8 +7,9 @@ use crate::protocol::context::Context;
 use crate::run::approval::{Approver, Decision, Nobody, Pending, Verdict};
 use crate::run::bind;
 use crate::run::machine::{Action, Effects, Input, Machine, Work};
+use crate::run::purse::Purse;
 use crate::run::replay::Replayed;
-use crate::run::sub_agent::{self, Ended};
+use crate::run::sub_agent::{self, Ended, Left};
 use crate::run::{RunRequest, Runner};
 use crate::toolbox::{Activities, ToolFailure, ToolResult, Toolbox};
 use futures_util::future::BoxFuture;
@@ -102,7 +103,11 @@ impl Driver {
             input: Input::Start,
             elapsed: Duration::ZERO,
         };
-        let task = tokio::spawn(self.clone().perform(machine, begin, sink, cancel.clone()));
+        let purse = Arc::new(Purse::new(machine.request().settings.token_budget, 0));
+        let task = tokio::spawn(
+            self.clone()
+                .perform(machine, begin, sink, purse, cancel.clone()),
+        );
         Ok(Run {
             id,
             events,
@@ -128,11 +133,13 @@ impl Driver {
             input: Input::Resumed,
             elapsed: replayed.elapsed,
         };
-        let task =
-            tokio::spawn(
-                self.clone()
-                    .perform(replayed.machine, begin, sink, cancel.clone()),
-            );
+        let machine = replayed.machine;
+        let budget = machine.request().settings.token_budget;
+        let purse = Arc::new(Purse::new(budget, machine.tokens()));
+        let task = tokio::spawn(
+            self.clone()
+                .perform(machine, begin, sink, purse, cancel.clone()),
+        );
         Run {
             id,
             events,
@@ -144,11 +151,10 @@ impl Driver {
     /// Everything that can be wrong about a request is found here.
     pub(super) async fn machine(&self, request: RunRequest) -> Result<Machine, RunError> {
         let context = Context::new(request.context.clone())?;
-        // A sub-agent has the tools that its own context defines, and no others.
-        let offered = if request.depth == 0 {
-            self.toolbox.tools()
-        } else {
+        let offered = if request.own_tools_only {
             Vec::new()
+        } else {
+            self.toolbox.tools()
         };
         let (tools, warnings) =
             bind::bind(&context, offered, self.toolbox.as_ref(), &self.activities).await?;
@@ -161,12 +167,16 @@ impl Driver {
         machine: Machine,
         begin: Begin,
         sink: Sink,
+        purse: Arc<Purse>,
         cancel: CancellationToken,
     ) -> BoxFuture<'static, Result<Ended, RunError>> {
         Box::pin(async move {
             let (events, sub_events) = mpsc::channel(EVENT_QUEUE);
             let request = machine.request();
+            let deadline = Instant::now() + request.settings.timeout;
             let performer = Performer {
+                deadline,
+                purse,
                 parent: Arc::new(request.clone()),
                 driver: self,
                 sink,
@@ -190,6 +200,8 @@ pub(super) struct Begin {
 struct Performer {
     driver: Driver,
     parent: Arc<RunRequest>,
+    deadline: Instant,
+    purse: Arc<Purse>,
     sink: Sink,
     /// For sub-agents: the call and what happened in it.
     events: mpsc::Sender<(String, EventKind)>,
@@ -215,7 +227,7 @@ impl Performer {
         cancel: CancellationToken,
     ) -> Result<Ended, RunError> {
         let started = Instant::now();
-        let deadline = tokio::time::Instant::from_std(started + self.parent.settings.timeout);
+        let deadline = tokio::time::Instant::from_std(self.deadline);
         // Unbounded in count, bounded in bytes: the client caps the size of a reply.
         let (deltas, mut written) = mpsc::unbounded_channel();
         let elapsed = || begin.elapsed + started.elapsed();
@@ -242,14 +254,13 @@ impl Performer {
                 }
                 // Before the work: a reply is complete only after its last piece.
                 Some(delta) = written.recv() => Input::Wrote(delta),
-                Some(done) = self.work.join_next_with_id() => {
-                // Before the result of a sub-agent, all that happened in it.
-                while let Ok((call, event)) = sub_events.try_recv() {
-                    self.sink.publish(EventKind::Sub { call, what: Box::new(event) }).await?;
-                }
-                self.input(done)
-            }
+                Some(done) = self.work.join_next_with_id() => self.input(done),
             };
+            // Before the result of a sub-agent, all that happened in it.
+            while let Ok((call, event)) = sub_events.try_recv() {
+                let what = Box::new(event);
+                self.sink.publish(EventKind::Sub { call, what }).await?;
+            }
             if matches!(input, Input::Replied(_) | Input::ModelFailed(_)) {
                 while let Ok(delta) = written.try_recv() {
                     let effects = machine.handle(Input::Wrote(delta), elapsed());
@@ -308,6 +319,7 @@ impl Performer {
         deltas: &mpsc::UnboundedSender<crate::model::Delta>,
     ) -> Result<Option<Ended>, RunError> {
         for kind in effects.events {
+            self.purse.note(&kind);
             let ended = Ended::of(&kind);
             self.sink.publish(kind).await?;
             if ended.is_some() {
@@ -316,6 +328,9 @@ impl Performer {
         }
         for action in effects.actions {
             match action {
+                Action::Ask(_) if self.parent.depth > 0 && self.purse.is_empty() => {
+                    self.spawn(Doing::Ask, std::future::ready(Input::OutOfTokens));
+                }
                 Action::Ask(request) => {
                     let (model, deltas) = (self.driver.model.clone(), deltas.clone());
                     self.spawn(Doing::Ask, async move {
@@ -354,6 +369,7 @@ impl Performer {
     fn call(&self, work: Work) -> BoxFuture<'static, Input> {
         let driver = self.driver.clone();
         let (parent, events) = (self.parent.clone(), self.events.clone());
+        let (deadline, purse) = (self.deadline, self.purse.clone());
         Box::pin(async move {
             let id = work.call.id.clone();
             let result = match &work.runner {
@@ -366,7 +382,11 @@ impl Performer {
                     )),
                 },
                 Runner::Request(_) | Runner::CleanRoom | Runner::Advisor | Runner::Model => {
-                    sub_agent::run(driver, &work, &parent, events).await
+                    let left = Left {
+                        time: deadline.saturating_duration_since(Instant::now()),
+                        purse,
+                    };
+                    sub_agent::run(driver, &work, &parent, left, events).await
                 }
             };
             Input::Called { id, result }

@@ -7,6 +7,7 @@ pub mod approval;
 pub mod bind;
 mod driver;
 mod machine;
+mod purse;
 pub mod replay;
 mod schedule;
 mod settings;

@@ -30,6 +30,9 @@ struct Node {
     after: Vec<usize>,
     writes: Vec<Path>,
     state: State,
+    /// The blocked call that it was last found to wait for: looking for it takes as long as there are
+    /// writers.
+    held_by: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +95,7 @@ impl Schedule {
             after,
             writes,
             state: State::Blocked,
+            held_by: None,
         });
     }
 
@@ -167,11 +171,14 @@ impl Schedule {
         let blocked: Vec<usize> = (0..self.nodes.len())
             .filter(|index| self.is_blocked(*index))
             .collect();
-        let mut ended: Vec<usize> = blocked
-            .iter()
-            .copied()
-            .filter(|index| self.held_up_by(*index, data).is_none())
-            .collect();
+        let mut ended = self.not_held_up(&blocked, data);
+        if ended.is_empty() {
+            // Some may wait for another call by now, or for none.
+            for node in &mut self.nodes {
+                node.held_by = None;
+            }
+            ended = self.not_held_up(&blocked, data);
+        }
         let mut circle = None;
         if ended.is_empty()
             && let Some(first) = blocked.first()
@@ -193,6 +200,25 @@ impl Schedule {
             }
         }
         reasons
+    }
+
+    /// Those of the `blocked` calls that wait for no other of them.
+    fn not_held_up(&mut self, blocked: &[usize], data: &Data) -> Vec<usize> {
+        let mut free = Vec::new();
+        for index in blocked {
+            let known = self.nodes.get(*index).and_then(|node| node.held_by);
+            if known.is_some_and(|writer| self.is_blocked(writer)) {
+                continue;
+            }
+            let held_by = self.held_up_by(*index, data).map(|(_, writer)| writer);
+            if held_by.is_none() {
+                free.push(*index);
+            }
+            if let Some(node) = self.nodes.get_mut(*index) {
+                node.held_by = held_by;
+            }
+        }
+        free
     }
 
     /// What a blocked call waits for that another blocked call is to write.

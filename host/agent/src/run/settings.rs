@@ -33,6 +33,10 @@ pub struct RunRequest {
     /// How many runs this one is inside of.
     #[serde(default)]
     pub depth: u32,
+    /// Whether there is to call only what the context defines. A saved Request means the same wherever
+    /// it is run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub own_tools_only: bool,
 }
 
 impl RunRequest {
@@ -45,6 +49,7 @@ impl RunRequest {
             settings: Settings::default(),
             plan: None,
             depth: 0,
+            own_tools_only: false,
         }
     }
 }

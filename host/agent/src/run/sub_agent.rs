@@ -3,7 +3,8 @@
 //!
 //! A sub-agent sees its own context, the call's parameters as its input, and of the parent's context
 //! what the call's scopes name. It has the tools that its own context defines. Its limits lie inside
-//! of what is left of the parent's.
+//! of what is left of the parent's: as many Requests as the parent may still make (at least one, or
+//! the parent's last could delegate nothing), the tokens and the time that are left.
 
 use crate::error::ErrorClass;
 use crate::event::{EventKind, RunFailure, StopReason};
@@ -13,10 +14,12 @@ use crate::protocol::reference::Path;
 use crate::run::driver::{Begin, Driver, Sink};
 use crate::run::machine::Input::Start;
 use crate::run::machine::Work;
+use crate::run::purse::Purse;
 use crate::run::settings::DEFAULT_INSTRUCTIONS;
 use crate::run::{RunRequest, Runner, Settings};
 use crate::toolbox::{ToolFailure, ToolOutput, ToolResult, ToolUsage};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -57,10 +60,11 @@ pub(super) async fn run(
     driver: Driver,
     work: &Work,
     parent: &RunRequest,
+    left: Left,
     events: mpsc::Sender<(String, EventKind)>,
 ) -> ToolResult {
     let started = Instant::now();
-    let mut result = match request(work, parent) {
+    let mut result = match request(work, parent, left.time) {
         Err(failure) => ToolResult::failed(failure),
         Ok(request) => {
             let sink = Sink::Parent {
@@ -78,6 +82,7 @@ pub(super) async fn run(
                                 elapsed: Duration::ZERO,
                             },
                             sink,
+                            left.purse,
                             CancellationToken::new(),
                         )
                         .await
@@ -98,12 +103,24 @@ pub(super) async fn run(
     result
 }
 
-fn request(work: &Work, parent: &RunRequest) -> Result<RunRequest, ToolFailure> {
+/// What a parent has left for its sub-agents.
+pub(super) struct Left {
+    pub time: Duration,
+    /// Shared by all that run at the same time.
+    pub purse: Arc<Purse>,
+}
+
+fn request(
+    work: &Work,
+    parent: &RunRequest,
+    time_left: Duration,
+) -> Result<RunRequest, ToolFailure> {
     let depth = parent.depth + 1;
     if depth > parent.settings.max_depth {
         let message = format!(
-            "sub-agents may call each other {} deep (run.max_depth), and this call is deeper; do it yourself",
-            parent.settings.max_depth
+            "sub-agents may call each other {} deep (run.max_depth), and this call of {:?} is deeper: a Request that \
+             calls itself never ends. Do it yourself",
+            parent.settings.max_depth, work.call.tool
         );
         return Err(ToolFailure {
             kind: "depth".into(),
@@ -122,7 +139,7 @@ fn request(work: &Work, parent: &RunRequest) -> Result<RunRequest, ToolFailure> 
     };
     let mut context = match &work.runner {
         Runner::Request(saved) => saved
-            .with_input(arguments)
+            .with_any_input(arguments)
             .map_err(|error| ToolFailure::correctable("arguments", error.to_string()))?,
         _ => vec![
             Message::user(format!(
@@ -137,18 +154,14 @@ fn request(work: &Work, parent: &RunRequest) -> Result<RunRequest, ToolFailure> 
             }),
         ],
     };
-    context.extend(
-        work.call
-            .context
-            .iter()
-            .map(|(path, value)| scoped(path, value)),
-    );
+    let_in(&work.call.context, &mut context);
     let settings = Settings {
         max_steps: saved
             .max_steps
             .unwrap_or(u32::MAX)
-            .min(parent.settings.max_steps),
+            .min(work.steps_left.max(1)),
         token_budget: work.tokens_left,
+        timeout: time_left,
         ..parent.settings.clone()
     };
     Ok(RunRequest {
@@ -162,12 +175,27 @@ fn request(work: &Work, parent: &RunRequest) -> Result<RunRequest, ToolFailure> 
         settings,
         plan: None,
         depth,
+        own_tools_only: true,
     })
 }
 
 /// The run that answers a call of another run. The same again when that one is run again.
 pub fn sub_run(parent: Uuid, call: &str) -> Uuid {
     Uuid::new_v5(&parent, call.as_bytes())
+}
+
+/// Adds the part of the parent's context that the call's scopes name. What the caller lets in holds
+/// over what the file says of the same kind, but for the input: the arguments are this call's.
+fn let_in(parts: &[(Path, Value)], context: &mut Vec<Message>) {
+    for (path, value) in parts {
+        let arguments = context
+            .iter()
+            .position(|message| matches!(message, Message::Input(_)));
+        match arguments.filter(|_| path.kind == "input") {
+            Some(arguments) => context.insert(arguments, scoped(path, value)),
+            None => context.push(scoped(path, value)),
+        }
+    }
 }
 
 /// A part of the parent's context, at the place where it was.
@@ -188,12 +216,15 @@ fn scoped(path: &Path, value: &Value) -> Message {
 
 fn answer(ended: Ended) -> ToolResult {
     let outcome = match (ended.reason, ended.error) {
-        (StopReason::Output, _) => Ok(ToolOutput::from(ended.output)),
+        (StopReason::Output | StopReason::Planned, _) => Ok(ToolOutput::from(ended.output)),
         (reason, error) => Err(ToolFailure {
             kind: "sub_agent".into(),
-            class: error
-                .as_ref()
-                .map_or(ErrorClass::Retryable, |error| error.class),
+            class: match (reason, &error) {
+                // Neither the model nor time brings tokens back.
+                (StopReason::TokenBudget, _) => ErrorClass::Fatal,
+                (_, Some(error)) => error.class,
+                (_, None) => ErrorClass::Retryable,
+            },
             message: format!(
                 "the sub-agent ended without an output: {}",
                 error.map_or_else(|| format!("{reason:?}"), |error| error.message)

@@ -10,6 +10,7 @@ mod build;
 mod config;
 mod demo;
 mod doctor;
+mod mcp;
 mod modules;
 mod plan;
 mod progress;
@@ -124,6 +125,9 @@ enum Command {
     /// See and call modules without a model.
     #[command(subcommand)]
     Modules(modules::ModulesCommand),
+    /// See and approve MCP servers, whose tools may be called beside those of modules.
+    #[command(subcommand)]
+    Mcp(mcp::McpCommand),
     /// See, check and rehearse a plan of calls without a model.
     #[command(subcommand)]
     Plan(plan::PlanCommand),
@@ -164,6 +168,8 @@ enum Command {
 enum RequestCommand {
     /// Give a saved Request to a model, with an input.
     Run(Box<run::RequestArgs>),
+    /// The saved Requests of the requests folder, and what they take.
+    List,
 }
 
 impl Command {
@@ -252,6 +258,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
     match cli.command {
         Command::Run(args) => run::run(&load(&flags)?.0, *args).await,
         Command::Request(RequestCommand::Run(args)) => run::request(&load(&flags)?.0, *args).await,
+        Command::Request(RequestCommand::List) => Ok(run::requests(&load(&flags)?.0)),
         Command::Resume(args) => run::resume(&load(&flags)?.0, *args).await,
         Command::Runs => {
             record::runs(&load(&flags)?.0);
@@ -262,6 +269,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Diff { left, right } => record::diff(&load(&flags)?.0, [&left, &right]),
         Command::Approvals(command) => approvals::approvals(&load(&flags)?.0, command),
         Command::Modules(command) => modules::modules(&load(&flags)?.0, command).await,
+        Command::Mcp(command) => mcp::mcp(&load(&flags)?.0, command).await,
         Command::Plan(command) => plan::plan(&load(&flags)?.0, command).await,
         Command::Build { folders } => build::build(&load(&flags)?.0, &folders).await,
         Command::NewModule { name, lang, build } => {

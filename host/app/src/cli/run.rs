@@ -6,6 +6,7 @@ use crate::cli::view::View;
 use crate::cli::{Exit, plan, style};
 use crate::config::{Config, Flags};
 use crate::host;
+use crate::mcp::Servers;
 use crate::requests::{self, Requests};
 use crate::storage::{FileJournal, journal};
 use crate::tools::SandboxTools;
@@ -17,9 +18,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use toolhold_agent::model::{Model, RecordingTransport, Transport};
-use toolhold_agent::protocol::Message;
+use toolhold_agent::protocol::{Execution, Message};
+use toolhold_agent::run::Runner;
 use toolhold_agent::run::replay::replay;
-use toolhold_agent::{Driver, EventKind, Run, RunRequest, StopReason};
+use toolhold_agent::{Activities, Driver, EventKind, Run, RunRequest, StopReason};
 use toolhold_sandbox::{LoadError, Registry};
 
 #[derive(Debug, Args)]
@@ -156,22 +158,25 @@ pub async fn request(config: &Config, args: RequestArgs) -> Result<Exit> {
         let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         requests::parse(&text).map_err(|reason| anyhow!("{}: {reason}", path.display()))?
     } else {
-        match requests.find(&args.request).await {
+        match requests.find(&args.request) {
             Some(found) => found.map_err(|reason| anyhow!(reason))?,
-            None => bail!(
-                "there is no Request {:?}, as a file or in the requests folder",
-                args.request
-            ),
+            None => bail!("{}; nor is it a file", requests.nothing(&args.request)),
         }
     };
     let mut request = RunRequest::new("");
+    // As when it is a sub-agent: what is in the modules folder today is no part of it.
+    request.own_tools_only = args.options.tools.is_none();
     if let Some(input) = &args.input {
         let text = match input.strip_prefix('@') {
-            Some(file) => std::fs::read_to_string(file).with_context(|| file.to_owned())?,
+            Some(file) => {
+                std::fs::read_to_string(file).with_context(|| format!("--input @{file}"))?
+            }
             None => text_or_stdin(input, "the input")?,
         };
         let input = serde_json::from_str(&text).context("--input is not JSON")?;
-        request.context = saved.with_input(input)?;
+        request.context = saved
+            .with_input(input)
+            .map_err(|error| anyhow!("--input: {}", error.reason))?;
     } else if saved.input_schema().is_some_and(|_| !saved.has_input()) {
         bail!(
             "this Request needs --input, JSON that satisfies {}",
@@ -187,6 +192,33 @@ pub async fn request(config: &Config, args: RequestArgs) -> Result<Exit> {
     start(config, request, saved.max_steps, args.options).await
 }
 
+/// The saved Requests of the requests folder.
+pub fn requests(config: &Config) -> Exit {
+    let requests = Requests::new(config.requests_folder());
+    let mut exit = Exit::Ok;
+    for (path, saved) in requests.all() {
+        let name = style::bold(&style::plain(path));
+        match saved {
+            Ok(saved) => {
+                let input = match saved.input_schema() {
+                    Some(schema) => format!("--input {schema}"),
+                    None => "no input".into(),
+                };
+                println!(
+                    "{name}  {}\n  {}",
+                    style::plain(&saved.description),
+                    style::dim(&style::plain(&input))
+                );
+            }
+            Err(reason) => {
+                exit = Exit::Failed;
+                println!("{name}  {} {}", style::bad("✗"), style::plain(&reason));
+            }
+        }
+    }
+    exit
+}
+
 /// Goes on with a run whose process ended.
 pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
     let path = journal::find(&config.state_folder(), &args.run)?;
@@ -199,13 +231,27 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
         );
     }
     let request = replayed.machine.request();
-    let driver = if request.plan.is_some() {
+    let (driver, servers) = if request.plan.is_some() {
         plan::driver(config, request, args.options.json).await?
     } else {
-        driver(config, &args.options, request.settings.timeout).await?
+        let timeout = request.settings.timeout;
+        driver(config, &args.options, timeout, request.own_tools_only).await?
     };
+    // What was loaded because a tool named it, by path or by reference, is loaded again.
+    for bound in replayed.machine.tools() {
+        if let (Execution::Module(name), Runner::Module(_)) = (&bound.tool.execution, &bound.runner)
+        {
+            // Its calls will fail for this reason; the run may not need it any more.
+            if let Err(reason) = driver.toolbox.module(name).await {
+                let text = style::plain(&format!("{}: {reason}", bound.tool.name));
+                eprintln!("{} {text}", style::warn("left out:"));
+            }
+        }
+    }
     let run = driver.resume(replayed, Box::new(journal));
-    watch(run, args.options.json).await
+    let exit = watch(run, args.options.json).await;
+    servers.close().await;
+    exit
 }
 
 async fn start(
@@ -219,9 +265,12 @@ async fn start(
     let most = &mut request.settings.max_steps;
     *most = max_steps.unwrap_or(*most).min(*most);
     request.settings.dry_run = options.dry_run;
-    let driver = driver(config, &options, request.settings.timeout).await?;
+    let timeout = request.settings.timeout;
+    let (driver, servers) = driver(config, &options, timeout, request.own_tools_only).await?;
     let id = request.id;
-    let exit = launch(config, &driver, request, options.json).await?;
+    let exit = launch(config, &driver, request, options.json).await;
+    servers.close().await;
+    let exit = exit?;
     if options.dry_run && exit == Exit::Ok && !options.json {
         let path = journal::find(&config.state_folder(), &id.to_string())?;
         plan::rehearsed(config, &journal::read(&path)?).await?;
@@ -255,9 +304,25 @@ pub async fn launch(
     Ok(exit)
 }
 
-/// A model, the modules and whoever approves.
-async fn driver(config: &Config, options: &Options, timeout: Duration) -> Result<Driver> {
-    let toolbox = toolbox(config, options.tools.as_deref()).await?;
+/// A model, the modules, the MCP servers and whoever approves.
+async fn driver(
+    config: &Config,
+    options: &Options,
+    timeout: Duration,
+    own_tools_only: bool,
+) -> Result<(Driver, Servers)> {
+    let has_modules = config.modules_folder().exists() || config.sources().next().is_some();
+    let toolbox = if own_tools_only && !has_modules {
+        let requests = Requests::new(config.requests_folder());
+        SandboxTools::new(host::registry(config)?, requests, None).with_config(config)
+    } else {
+        toolbox(config, options.tools.as_deref()).await?
+    };
+    let servers = Servers::new(config.servers(), &config.pins(), options.tools.as_deref());
+    let (toolbox, notes) = servers.offered(toolbox).await;
+    for note in notes {
+        eprintln!("{} {}", style::warn("left out:"), style::plain(&note));
+    }
     let endpoint = config.selected();
     let mut transport: Arc<dyn Transport> = host::transport(endpoint)?;
     if let Some(path) = &options.record {
@@ -266,10 +331,12 @@ async fn driver(config: &Config, options: &Options, timeout: Duration) -> Result
         transport = Arc::new(recorder);
     }
     let model: Arc<dyn Model> = Arc::new(host::model(endpoint, transport, timeout).await?);
-    Ok(Driver {
+    let driver = Driver {
         approver: Arc::new(AppApprover::new(config.state_folder(), !options.json)),
+        activities: servers.activities(Activities::default()),
         ..Driver::new(model, Arc::new(toolbox))
-    })
+    };
+    Ok((driver, servers))
 }
 
 /// The loaded modules, or those that `allowed` names.
@@ -287,8 +354,14 @@ pub async fn toolbox(config: &Config, allowed: Option<&[String]>) -> Result<Sand
     .await?;
     warn_of_failures(&registry);
     let requests = Requests::new(config.requests_folder());
-    let toolbox = SandboxTools::new(registry, requests, allowed.map(<[String]>::to_vec));
-    if let [first, ..] = toolbox.unknown().as_slice() {
+    let toolbox =
+        SandboxTools::new(registry, requests, allowed.map(<[String]>::to_vec)).with_config(config);
+    let servers = config.servers();
+    let is_server = |name: &str| {
+        let server = name.split('.').next();
+        servers.iter().any(|own| Some(own.name.as_str()) == server)
+    };
+    if let Some(first) = toolbox.unknown().into_iter().find(|name| !is_server(name)) {
         bail!("--tools {first}: there is no such tool or module; see `toolhold modules list`");
     }
     Ok(toolbox)

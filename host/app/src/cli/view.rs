@@ -4,6 +4,7 @@
 use crate::cli::approvals;
 use crate::cli::style::{bad, bold, bytes, count, dim, duration, good, line, plain, warn};
 use serde_json::{Value, json};
+use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 use toolhold_agent::event::{RunFailure, ToolOutcome};
 use toolhold_agent::model::Delta;
@@ -25,6 +26,8 @@ pub struct View {
     open_line: bool,
     /// Nothing but the view is wanted: it is not progress, and goes to stdout.
     is_all: bool,
+    /// Whether the answer is data and not text.
+    is_typed: bool,
 }
 
 impl View {
@@ -48,6 +51,11 @@ impl View {
                 tools,
                 ..
             } => {
+                let schema = request.output_schema.as_ref();
+                let is_plan = request.plan.is_some() || request.settings.dry_run;
+                self.is_typed = is_plan
+                    || schema
+                        .is_some_and(|schema| schema.get("type").is_none_or(|ty| ty != "string"));
                 let who = match &request.plan {
                     Some(plan) => format!("a saved plan of {} steps", plan.len()),
                     None => format!("{model} ({} contract)", request.settings.contract.name()),
@@ -244,13 +252,17 @@ impl View {
                 if !self.is_all && std::io::stdout().is_terminal() {
                     println!();
                 }
-                println!("{}", plain(&answer(output)));
+                if self.is_typed {
+                    println!("{}", plain_json(output));
+                } else {
+                    println!("{}", plain(&answer(output)));
+                }
             }
             // What was written before some calls failed.
             (StopReason::Incomplete, Some(failure)) => {
                 self.line(&format!("{} {}", bad("stopped:"), plain(&failure.message)));
                 self.line(&dim(&format!("{} after {summary}", name(reason))));
-                println!("{}", plain(&answer(output)));
+                println!("{}", plain_json(output));
             }
             (reason, Some(failure)) => {
                 self.line(&format!("{} {}", bad("stopped:"), plain(&failure.message)));
@@ -311,6 +323,24 @@ pub fn answer(output: &Value) -> String {
         Value::String(text) => text.clone(),
         other => serde_json::to_string_pretty(other).unwrap_or_default(),
     }
+}
+
+/// JSON that a terminal shows as it is and a program reads: what the one could take for a command is
+/// escaped as the other knows it.
+fn plain_json(value: &Value) -> String {
+    let text = serde_json::to_string_pretty(value).unwrap_or_default();
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if plain(c.encode_utf8(&mut [0; 4])).chars().eq([c]) {
+            out.push(c);
+        } else {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                let _ = write!(out, "\\u{unit:04x}");
+            }
+        }
+    }
+    out
 }
 
 /// 1.2 ms · fuel 35.1 k · 1.1 MiB.

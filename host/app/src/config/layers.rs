@@ -25,6 +25,20 @@ const MODULE: [&str; 11] = [
     "randomness",
     "log_level",
 ];
+/// What `[mcp.NAME]` holds.
+const MCP: [&str; 9] = [
+    "command",
+    "env",
+    "secret_env",
+    "url",
+    "token_env",
+    "timeout_ms",
+    "max_result_bytes",
+    "tools",
+    "offer",
+];
+/// The file that is read because it lies here.
+const FOUND: &str = "toolhold.toml";
 const NOT_SETTINGS: [&str; 7] = [
     "CONFIG",
     "API_KEY",
@@ -88,6 +102,8 @@ impl Flags {
 pub struct Merged {
     leaves: BTreeMap<String, (Value, String)>,
     order: Vec<String>,
+    /// Whether somebody said which file to read.
+    is_named: bool,
 }
 
 impl Merged {
@@ -124,6 +140,18 @@ impl Merged {
             .filter_map(|(key, _)| key.strip_prefix("module.")?.split('.').next())
             .map(str::to_owned)
             .collect()
+    }
+
+    /// Whether something below `key` is set by a file that nobody named: whoever wrote it may not be
+    /// whoever runs us.
+    pub fn is_found(&self, key: &str) -> bool {
+        let found = format!("file {FOUND}");
+        let is_below = |own: &str| {
+            let rest = own.strip_prefix(key);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let mut leaves = self.leaves.iter();
+        !self.is_named && leaves.any(|(own, (_, origin))| *origin == found && is_below(own))
     }
 
     pub fn origin(&self, key: &str) -> String {
@@ -193,6 +221,7 @@ impl Merged {
         match key.split('.').collect::<Vec<_>>().as_slice() {
             ["endpoints", _, leaf] => self.order.contains(&format!("endpoints.default.{leaf}")),
             ["module", _, leaf] => MODULE.contains(leaf),
+            ["mcp", _, leaf] => MCP.contains(leaf),
             ["module", _, "limits", leaf] => self.order.contains(&format!("limits.{leaf}")),
             _ => false,
         }
@@ -237,6 +266,7 @@ pub fn merge(
     let mut merged = Merged {
         leaves: BTreeMap::new(),
         order: Vec::new(),
+        is_named: file.is_some(),
     };
     let defaults = parse("the default file", DEFAULTS)?;
     for (key, value) in flatten(&defaults) {
@@ -250,7 +280,7 @@ pub fn merge(
     match file {
         Some(file) => files.push((file.to_owned(), true)),
         None => files.extend(
-            [user_file(), Some(PathBuf::from("toolhold.toml"))]
+            [user_file(), Some(PathBuf::from(FOUND))]
                 .into_iter()
                 .flatten()
                 .map(|file| (file, false)),
@@ -327,6 +357,9 @@ fn flatten(table: &Table) -> Vec<(String, Value)> {
             let free = matches!(
                 key.split('.').collect::<Vec<_>>().as_slice(),
                 ["module", _, leaf] if MODULE.contains(leaf)
+            ) || matches!(
+                key.split('.').collect::<Vec<_>>().as_slice(),
+                ["mcp", _, "env"]
             );
             match value {
                 Value::Table(inner) if !free => walk(&key, inner, out),
@@ -422,6 +455,47 @@ mod tests {
             error.starts_with("variable TOOLHOLD_RUN__NONSENSE"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn what_a_file_says_that_nobody_named_is_known_as_that() {
+        let found = Merged {
+            leaves: BTreeMap::from([
+                (
+                    "mcp.a.command".into(),
+                    (Value::from("x"), "file toolhold.toml".into()),
+                ),
+                (
+                    "mcp.a.env".into(),
+                    (Value::from("x"), "file /home/me/config.toml".into()),
+                ),
+                (
+                    "mcp.ab.url".into(),
+                    (Value::from("x"), "file /home/me/config.toml".into()),
+                ),
+            ]),
+            order: Vec::new(),
+            is_named: false,
+        };
+        assert!(found.is_found("mcp.a") && found.is_found("mcp.a.command"));
+        assert!(!found.is_found("mcp.ab") && !found.is_found("mcp.a.env"));
+        let named = Merged {
+            is_named: true,
+            ..found
+        };
+        assert!(!named.is_found("mcp.a"));
+    }
+
+    #[test]
+    fn servers_take_their_keys_and_nothing_else() {
+        let merged = merge_with(
+            "[mcp.weather]\ncommand = [\"a\"]\nenv = { A = \"b\", C = \"d\" }\ntools = []",
+            &[],
+            &Flags::default(),
+        )
+        .unwrap();
+        assert!(merged.leaves["mcp.weather.env"].0.is_table());
+        assert!(merge_with("[mcp.weather]\ncomand = [\"a\"]", &[], &Flags::default()).is_err());
     }
 
     #[test]

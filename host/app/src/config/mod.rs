@@ -4,6 +4,7 @@
 //! hostile code a misspelt limit must not silently be no limit.
 
 mod layers;
+mod mcp;
 mod types;
 
 pub use layers::{ConfigError, Flags, Setting};

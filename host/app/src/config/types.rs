@@ -1,7 +1,9 @@
 //! The merged settings as types. Units leave the wire here: milliseconds become durations.
 
 use crate::config::layers::{ConfigError, Merged};
+use crate::config::mcp::McpTable;
 use crate::fetch;
+use crate::mcp;
 use etcetera::BaseStrategy as _;
 use secrecy::SecretString;
 use serde::Deserialize;
@@ -34,12 +36,16 @@ pub struct Config {
     ceiling: LimitsRequest,
     #[serde(default)]
     module: BTreeMap<String, ModuleTable>,
+    #[serde(default)]
+    mcp: BTreeMap<String, McpTable>,
     compiler: CompilerTable,
     oci: OciTable,
     paths: PathsTable,
     /// Modules that were given something on the command line.
     #[serde(skip)]
     one_off: BTreeSet<String>,
+    #[serde(skip)]
+    servers: Vec<mcp::Settings>,
     #[serde(skip)]
     pub(super) given: super::Given,
 }
@@ -93,6 +99,7 @@ struct RequestsTable {
 #[derive(Debug, Clone, Deserialize)]
 struct ModulesTable {
     folder: PathBuf,
+    roots: Vec<PathBuf>,
     concurrent_calls: u32,
     waiting_calls: u32,
     calls_per_minute: u32,
@@ -187,6 +194,13 @@ pub fn validate(merged: &Merged) -> Result<Config, ConfigError> {
                 value(key, reason.to_owned())
             })?;
     config.one_off = merged.granted_by_flags();
+    for (name, table) in &config.mcp {
+        let key = format!("mcp.{name}");
+        let settings = table.settings(name, merged.is_found(&key), merged.is_found("paths.state"));
+        let settings =
+            settings.map_err(|(leaf, reason)| value(&format!("{key}.{leaf}"), reason))?;
+        config.servers.push(settings);
+    }
     if !config.endpoints.contains_key(&config.endpoint) {
         let names: Vec<_> = config.endpoints.keys().cloned().collect();
         return Err(value(
@@ -226,6 +240,21 @@ impl Config {
 
     pub fn modules_folder(&self) -> &Path {
         &self.modules.folder
+    }
+
+    /// Where components may be named by their path.
+    pub fn module_roots(&self) -> &[PathBuf] {
+        match self.modules.roots.as_slice() {
+            [] => std::slice::from_ref(&self.modules.folder),
+            roots => roots,
+        }
+    }
+
+    /// Whether the operator decided anything about modules of this name, other than their source.
+    pub fn grants(&self, name: &str) -> bool {
+        self.module
+            .get(name)
+            .is_some_and(|table| !matches!(table.grant(), Ok(grant) if grant.is_empty()))
     }
 
     pub fn settings(&self) -> Settings {
@@ -342,6 +371,21 @@ impl Config {
         let name = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_URL, bytes);
         let approvals = self.state_folder().join("approvals");
         Approvals::new(approvals.join(name.simple().to_string()))
+    }
+
+    /// The MCP servers, by name.
+    pub fn servers(&self) -> Vec<mcp::Settings> {
+        self.servers.clone()
+    }
+
+    /// What is known of MCP servers, and when they need a person.
+    pub fn pins(&self) -> mcp::Pins {
+        let trust = match self.modules.approval {
+            Approval::FirstSight => mcp::Trust::FirstSight,
+            Approval::Always => mcp::Trust::Always,
+            Approval::Never => mcp::Trust::Never,
+        };
+        mcp::Pins::new(Approvals::new(self.state_folder().join("mcp")), trust)
     }
 
     /// The file that `toolhold modules grant` writes.

@@ -65,6 +65,14 @@ impl Reference {
         }
     }
 
+    /// Whether both are fixed to one content of one repository.
+    pub fn is_same_content(&self, other: &Self) -> bool {
+        self.digest.is_some()
+            && self.digest == other.digest
+            && self.authority() == other.authority()
+            && self.repository == other.repository
+    }
+
     /// The last part of the repository's name as a module's name.
     pub fn module_name(&self) -> String {
         let last = self.repository.rsplit('/').next().unwrap_or_default();

@@ -51,7 +51,10 @@ impl Context {
         }
         let written = self.data.log().iter().enumerate().skip(self.given);
         messages.extend(written.map(|(entry, write)| {
-            let origin = self.origins.iter().find(|origin| origin.entry == entry);
+            let at = self
+                .origins
+                .binary_search_by_key(&entry, |origin| origin.entry);
+            let origin = at.ok().and_then(|at| self.origins.get(at));
             Message::Data(result(write, origin))
         }));
         messages

@@ -9,8 +9,8 @@ use crate::protocol::reference::{self, Path, Source, Target};
 use crate::protocol::tool::{self, Scopes};
 use crate::protocol::turn::Answered;
 use crate::protocol::{Call, Exchange, Message, Saved, Tool, Turn};
+use crate::run::Runner;
 use crate::run::approval::{Decision, Pending, Verdict};
-use crate::run::{Bound, Runner};
 use crate::toolbox::{ToolCall, ToolFailure, ToolOutput, ToolResult, ToolUsage};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -253,6 +253,7 @@ impl Machine {
             return Ok(());
         }
         let annotations = bound.tool.annotations;
+        let waits = bound.waits(&self.request.settings.approval);
         let arguments = self
             .context
             .data
@@ -260,7 +261,7 @@ impl Machine {
         let arguments =
             arguments.map_err(|error| ToolFailure::correctable("reference", error.to_string()))?;
         self.gate.check(&call, &arguments)?;
-        if self.waits_for_approval(bound) {
+        if waits {
             let pending = Pending::new(call, arguments, annotations);
             if let Some(open) = self.step.open.get_mut(index) {
                 open.pending = Some(pending.clone());
@@ -269,14 +270,6 @@ impl Machine {
             return Ok(());
         }
         self.make(index, arguments, effects)
-    }
-
-    /// Whether a policy names the tool, or the module's tool that runs under its name.
-    fn waits_for_approval(&self, bound: &Bound) -> bool {
-        let policy = &self.request.settings.approval;
-        let annotations = bound.tool.annotations;
-        policy.apply_to(&bound.tool.name, annotations)
-            || matches!(&bound.runner, Runner::Module(own) if policy.apply_to(own, annotations))
     }
 
     /// Makes a call that passed every check, as soon as there is room for it.
@@ -371,6 +364,7 @@ impl Machine {
                 .settings
                 .token_budget
                 .map(|budget| budget.saturating_sub(self.tokens)),
+            steps_left: self.request.settings.max_steps.saturating_sub(self.steps),
         })
     }
 
@@ -646,7 +640,8 @@ impl Machine {
         });
     }
 
-    /// Writes a result to its places. A result that cannot be written is a failure of the call.
+    /// Writes a result to its places. A result that cannot be written is a failure of the call, and a
+    /// failure may have a place of its own.
     fn write(
         &mut self,
         index: usize,
@@ -866,6 +861,8 @@ fn pick(target: Option<&Target>, picked: Option<&str>) -> Result<Option<Path>, S
         .parse()
         .map_err(|error| format!("the tool chose no place: {error}"))?;
     match target {
+        // Only a call says where data goes; what a tool writes elsewhere nobody asked for.
+        None => Ok(None),
         Some(target) if !target.paths().contains(&path) => Err(format!(
             "the tool chose {path}, which is none of the places that the call allows: {}",
             list(target.paths())

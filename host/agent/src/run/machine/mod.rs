@@ -7,6 +7,8 @@
 mod calls;
 mod carried;
 mod plan;
+#[cfg(test)]
+mod random_tests;
 mod reply;
 mod resume;
 mod turns;
@@ -55,6 +57,9 @@ pub enum Input {
     Resumed,
     Cancelled,
     TimedOut,
+    /// Other sub-agents of the run that this one is inside of took the tokens that were left. Only a
+    /// sub-agent is told, and its record is its parent's.
+    OutOfTokens,
 }
 
 /// What to do.
@@ -79,6 +84,8 @@ pub struct Work {
     pub output: Option<Value>,
     /// The tokens that a sub-agent may take.
     pub tokens_left: Option<u64>,
+    /// The Requests that the run may still make.
+    pub steps_left: u32,
 }
 
 /// The events to publish, in order, before the actions are begun.
@@ -214,6 +221,16 @@ impl Machine {
         &self.request
     }
 
+    /// Every tool of the run, with what runs it.
+    pub fn tools(&self) -> &[Bound] {
+        &self.tools
+    }
+
+    /// What the run took so far, sub-agents that are over included.
+    pub fn tokens(&self) -> u64 {
+        self.tokens
+    }
+
     /// Takes one input, `elapsed` after the start of the run. After [`Action::Finish`] nothing more
     /// comes of it.
     pub fn handle(&mut self, input: Input, elapsed: Duration) -> Effects {
@@ -235,6 +252,16 @@ impl Machine {
                     StopReason::Cancelled,
                     Value::Null,
                     None,
+                    &mut effects,
+                    elapsed,
+                );
+            }
+            Input::OutOfTokens => {
+                let message = "the tokens of the whole run are used up (run.token_budget)".into();
+                self.fail(
+                    StopReason::TokenBudget,
+                    ErrorClass::Fatal,
+                    message,
                     &mut effects,
                     elapsed,
                 );

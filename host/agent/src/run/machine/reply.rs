@@ -7,7 +7,7 @@ use crate::event::{EventKind, RunFailure, StopReason};
 use crate::guard::validate::cut;
 use crate::model::{Completion, Delta};
 use crate::protocol::advisor::{self, Attendance, Council};
-use crate::protocol::{Call, Shape, Solution, Turn, meta};
+use crate::protocol::{Call, Solution, Turn, meta};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -212,7 +212,7 @@ impl Machine {
                 .push(format!("Your output was not accepted: {reason}."));
             solution.output = None;
         }
-        if self.request.settings.shape == Shape::Exclusive
+        if self.request.settings.shape == crate::protocol::Shape::Exclusive
             && !solution.calls.is_empty()
             && solution.output.take().is_some()
         {

@@ -67,7 +67,7 @@ impl Machine {
         // Who speaks on demand is in the tool that asks.
         let present = self.context.advisors.iter();
         for advisor in present.filter(|advisor| advisor.on.is_some()) {
-            Turn::add(&mut turns, Role::User, advisor::render(advisor).trim_end());
+            Turn::add(&mut turns, Role::User, &advisor::render(advisor));
         }
         turns
     }
@@ -89,7 +89,15 @@ impl Machine {
         let mut blocks: Vec<String> = self
             .current()
             .iter()
-            .map(|(kind, instance)| self.block(kind, instance.as_deref()))
+            .map(|(kind, instance)| {
+                // The opening shows it as it was, and stays as it is.
+                let again = if self.opens_with(kind, instance.as_ref()) {
+                    ", as it is now"
+                } else {
+                    ""
+                };
+                self.block(kind, instance.as_deref(), again)
+            })
             .collect();
         if let Some(plan) = &self.context.plan {
             let max = self.request.settings.result_chars;
@@ -132,6 +140,15 @@ impl Machine {
         keys
     }
 
+    /// Whether the opening shows this data.
+    fn opens_with(&self, kind: &str, instance: Option<&String>) -> bool {
+        self.context.messages.iter().any(|message| match message {
+            Message::Data(data) => data.kind == kind && data.instance.as_ref() == instance,
+            Message::Input(input) => kind == "input" && input.instance.as_ref() == instance,
+            _ => false,
+        })
+    }
+
     fn show_once(
         &self,
         kind: &str,
@@ -143,15 +160,15 @@ impl Machine {
             Turn::add(
                 turns,
                 Role::User,
-                &self.block(kind, instance.map(String::as_str)),
+                &self.block(kind, instance.map(String::as_str), ""),
             );
         }
     }
 
     /// `## Data: ¶user`, its description, its value and its schema.
-    fn block(&self, kind: &str, instance: Option<&str>) -> String {
+    fn block(&self, kind: &str, instance: Option<&str>, again: &str) -> String {
         let of = instance.map_or(String::new(), |instance| format!(" (instance {instance})"));
-        let mut text = format!("## Data: ¶{kind}{of}");
+        let mut text = format!("## Data: ¶{kind}{of}{again}");
         let (schema, description) = self.context.note_of(kind, instance);
         if let Some(description) = description {
             text.push('\n');

@@ -1,6 +1,6 @@
 //! `toolhold modules approve` and `diff`: a person looks at what changed, and decides.
 
-use super::{inspect, load, module};
+use super::{found, inspect, load, module};
 use crate::cli::Exit;
 use crate::cli::style::{bad, bold, dim, good, plain};
 use crate::config::Config;
@@ -20,10 +20,11 @@ pub async fn approve(config: &Config, names: &[String], yes: bool) -> Result<Exi
         let waits = |module: &std::sync::Arc<Module>| !module.standing().may_run();
         registry.modules().into_iter().filter(waits).collect()
     } else {
-        names
-            .iter()
-            .map(|name| module(&registry, name))
-            .collect::<Result<Vec<_>>>()?
+        let mut wanted = Vec::new();
+        for name in names {
+            wanted.push(found(config, &registry, name).await?);
+        }
+        wanted
     };
     if wanted.is_empty() {
         println!("no module waits for approval");
@@ -81,7 +82,8 @@ pub async fn diff(config: &Config, name: &str, json: bool) -> Result<Exit> {
     })
 }
 
-fn show(changes: &[Change]) {
+/// Prints what changed, as a diff.
+pub fn show(changes: &[Change]) {
     for change in changes {
         let what = plain(&change.what);
         match (&change.before, &change.after) {
@@ -113,7 +115,7 @@ fn show(changes: &[Change]) {
 }
 
 /// Asks at a terminal. Elsewhere nobody can answer, and silence is no consent.
-fn confirmed(question: &str) -> Result<bool> {
+pub fn confirmed(question: &str) -> Result<bool> {
     if !std::io::stdin().is_terminal() {
         bail!("{question} Say so with --yes: this is no terminal");
     }

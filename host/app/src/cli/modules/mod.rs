@@ -7,9 +7,12 @@ mod inspect;
 mod list;
 mod watch;
 
+pub use approve::{confirmed, show as show_changes};
+
 use crate::cli::progress::Loading;
 use crate::cli::run::warn_of_failures;
 use crate::cli::{Exit, pull};
+use crate::components::Components;
 use crate::config::Config;
 use crate::host;
 use anyhow::{Result, bail};
@@ -54,7 +57,8 @@ pub enum ModulesCommand {
     Revoke { name: String },
     /// Allow a module to run as it is now, after showing what changed since it was last approved.
     Approve {
-        /// Names; without any, all that wait.
+        /// Names, or what a tool names as its module: ./path/to/file.wasm, oci://…; without any, all
+        /// that wait.
         names: Vec<String>,
         /// Do not ask.
         #[arg(long, short)]
@@ -78,7 +82,7 @@ pub async fn modules(config: &Config, command: ModulesCommand) -> Result<Exit> {
         }
         ModulesCommand::Inspect { name, json } => {
             let registry = load(config, Some(&name)).await?;
-            inspect::inspect(&*module(&registry, &name)?, json)
+            inspect::inspect(&*found(config, &registry, &name).await?, json)
         }
         ModulesCommand::Call {
             tool,
@@ -104,6 +108,19 @@ async fn load(config: &Config, only: Option<&str>) -> Result<Registry> {
     })
     .await?;
     Ok(registry)
+}
+
+/// A module by name, or as a tool's `_module` names one: by path or by reference.
+async fn found(config: &Config, registry: &Registry, name: &str) -> Result<Arc<Module>> {
+    if !name.starts_with("./") && !name.starts_with("oci://") {
+        return module(registry, name);
+    }
+    let components = Components::new(registry.clone(), Some(config.clone()));
+    match components.find(name).await {
+        Ok(Some(module)) => Ok(module),
+        Ok(None) => module(registry, name),
+        Err(reason) => bail!(reason),
+    }
 }
 
 fn module(registry: &Registry, name: &str) -> Result<Arc<Module>> {

@@ -1,0 +1,78 @@
+//! `toolhold mcp`: see and approve MCP servers.
+
+mod approve;
+mod inspect;
+mod list;
+
+use crate::cli::Exit;
+use crate::cli::style::plain;
+use crate::config::Config;
+use crate::mcp::{Server, Servers};
+use anyhow::{Result, bail};
+use clap::Subcommand;
+use std::sync::Arc;
+
+#[derive(Debug, Subcommand)]
+pub enum McpCommand {
+    /// The configured servers and whether they may be used. Nothing is started.
+    List {
+        #[arg(long)]
+        json: bool,
+    },
+    /// Start one server and show its tools: those that may be called, and those that nobody named.
+    Inspect {
+        name: String,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Allow a server to be used as it is now, after showing what is started and what changed.
+    Approve {
+        name: String,
+        /// Do not ask.
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// What changed in a server since it was approved or first seen. Exit code 1 if something did.
+    Diff {
+        name: String,
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub async fn mcp(config: &Config, command: McpCommand) -> Result<Exit> {
+    let servers = Servers::new(config.servers(), &config.pins(), None);
+    let exit = match command {
+        McpCommand::List { json } => list::list(&servers, json).await,
+        McpCommand::Inspect { name, json } => inspect::inspect(named(&servers, &name)?, json).await,
+        McpCommand::Approve { name, yes } => approve::approve(named(&servers, &name)?, yes).await,
+        McpCommand::Diff { name, json } => approve::diff(named(&servers, &name)?, json).await,
+    };
+    servers.close().await;
+    exit
+}
+
+fn named<'a>(servers: &'a Servers, name: &str) -> Result<&'a Arc<Server>> {
+    if let Some(server) = servers.named(name) {
+        return Ok(server);
+    }
+    let known: Vec<_> = servers
+        .iter()
+        .map(|server| server.settings.name.as_str())
+        .collect();
+    match known.as_slice() {
+        [] => bail!("there is no MCP server {name:?}: the configuration has no [mcp.{name}]"),
+        known => bail!(
+            "there is no MCP server {name:?}; there are {}",
+            known.join(", ")
+        ),
+    }
+}
+
+/// What a server said when it was started or died, for the person at the terminal.
+#[expect(clippy::print_stderr, reason = "the person at the terminal")]
+fn print_stderr(server: &Server) {
+    for line in server.printed() {
+        eprintln!("{}", plain(&line));
+    }
+}

@@ -1,0 +1,137 @@
+//! What a server can do wrong, and whose move it is then.
+
+use std::time::Duration;
+use thiserror::Error;
+use toolhold_agent::{ErrorClass, ToolFailure};
+use toolhold_sandbox::visible;
+
+/// Characters of a server's own words in a failure.
+const WORDS: usize = 500;
+
+/// Why a server did not do what it was asked. Text of the server's own is cleaned and cut when one is
+/// made.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Failure {
+    #[error("it cannot be used: {0}")]
+    Settings(String),
+    #[error("{0}")]
+    NotApproved(String),
+    #[error("it cannot be started: {0}")]
+    Start(String),
+    #[error("it ended{0}")]
+    Ended(String),
+    #[error("it cannot be reached: {0}")]
+    Unreachable(String),
+    #[error(
+        "it refuses us with status {0}; whoever runs this host must give it a token (token_env)"
+    )]
+    Forbidden(u16),
+    #[error("it does not speak MCP as it should: {0}")]
+    Protocol(String),
+    #[error("it sent more than the {0} bytes that a result may have; ask for less")]
+    TooLarge(usize),
+    #[error("it did not answer within {} ms; ask for less work in one call", .0.as_millis())]
+    Deadline(Duration),
+    #[error("it has no tool {tool:?} that may be called{known}")]
+    UnknownTool { tool: String, known: String },
+    #[error("the arguments do not fit the tool's parameters: {0}")]
+    Arguments(String),
+    #[error("its result cannot be used: {0}")]
+    Output(String),
+    #[error("the tool returned something that does not fit its own output schema: {0}")]
+    OutputSchema(String),
+    /// The tool said so itself, as a result or as an application's error.
+    #[error("the tool reports: {0}")]
+    Tool(String),
+    #[error("it answered with the error {code}: {message}")]
+    Rpc { code: i64, message: String },
+}
+
+impl Failure {
+    /// An error of the protocol; -32602 is that of arguments, and of tools that are not there.
+    pub fn of_rpc(code: i64, message: &str) -> Self {
+        let message = words(message);
+        match code {
+            -32_602 => Self::Arguments(message),
+            _ => Self::Rpc { code, message },
+        }
+    }
+
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Settings(_) | Self::Start(_) | Self::Forbidden(_) => "host",
+            Self::NotApproved(_) => "not_approved",
+            Self::Ended(_) | Self::Unreachable(_) | Self::Rpc { .. } => "server",
+            Self::Protocol(_) => "protocol",
+            Self::TooLarge(_) | Self::Output(_) => "output",
+            Self::Deadline(_) => "deadline",
+            Self::UnknownTool { .. } => "unknown_tool",
+            Self::Arguments(_) => "arguments",
+            Self::OutputSchema(_) => "output_schema",
+            Self::Tool(_) => "tool",
+        }
+    }
+
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Settings(_)
+            | Self::NotApproved(_)
+            | Self::Start(_)
+            | Self::Forbidden(_)
+            | Self::Protocol(_) => ErrorClass::Fatal,
+            Self::Ended(_) | Self::Unreachable(_) | Self::Deadline(_) => ErrorClass::Retryable,
+            Self::Rpc { code, .. } => match code {
+                // It did not understand us: neither time nor the model helps.
+                -32_700 | -32_600 | -32_601 => ErrorClass::Fatal,
+                // Its own trouble.
+                -32_603 | -32_099..=-32_000 => ErrorClass::Retryable,
+                _ => ErrorClass::Correctable,
+            },
+            Self::TooLarge(_)
+            | Self::UnknownTool { .. }
+            | Self::Arguments(_)
+            | Self::Output(_)
+            | Self::OutputSchema(_)
+            | Self::Tool(_) => ErrorClass::Correctable,
+        }
+    }
+
+    /// As a model is told; it says who speaks.
+    pub fn told(&self, server: &str) -> ToolFailure {
+        ToolFailure {
+            kind: self.kind().into(),
+            class: self.class(),
+            message: format!("the MCP server {server}: {self}"),
+        }
+    }
+}
+
+/// Words of a server, fit to be quoted: in one line, so that they cannot look like another message.
+pub fn words(text: &str) -> String {
+    let lines = ['\n', '\r', '\t', '\u{85}', '\u{2028}', '\u{2029}'];
+    visible(&text.trim().replace(lines, " "), WORDS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_protocol_have_a_class() {
+        for (code, kind, class) in [
+            (-32_602, "arguments", ErrorClass::Correctable),
+            (-32_601, "server", ErrorClass::Fatal),
+            (-32_603, "server", ErrorClass::Retryable),
+            (-32_001, "server", ErrorClass::Retryable),
+            (17, "server", ErrorClass::Correctable),
+        ] {
+            let failure = Failure::of_rpc(code, "\nno\u{202e}\n");
+            assert_eq!((failure.kind(), failure.class()), (kind, class), "{code}");
+            let told = failure.told("s").message;
+            assert!(
+                told.starts_with("the MCP server s: ") && told.ends_with("no"),
+                "{told}"
+            );
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! All servers of a run.
+
+use super::pin::Pins;
+use super::server::Server;
+use super::settings::Settings;
+use super::tool::McpTool;
+use super::toolbox::WithServers;
+use futures_util::future::join_all;
+use std::sync::Arc;
+use toolhold_agent::{Activities, Toolbox};
+
+/// The servers that a run may use. Nothing is started before it is used; dropping the last handle
+/// kills what was.
+#[derive(Debug)]
+pub struct Servers {
+    servers: Vec<Arc<Server>>,
+    /// As for modules: `SERVER.tool`, or a server's name for all of its tools. Absent: everything.
+    allowed: Option<Vec<String>>,
+}
+
+impl Servers {
+    pub fn new(settings: Vec<Settings>, pins: &Pins, allowed: Option<&[String]>) -> Self {
+        let servers = settings
+            .into_iter()
+            .map(|settings| Arc::new(Server::new(settings, pins.clone())));
+        Self {
+            servers: servers.collect(),
+            allowed: allowed.map(<[String]>::to_vec),
+        }
+    }
+
+    pub fn named(&self, name: &str) -> Option<&Arc<Server>> {
+        self.servers
+            .iter()
+            .find(|server| server.settings.name == name)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Server>> {
+        self.servers.iter()
+    }
+
+    /// `mcp:SERVER/tool` for every tool that may be called.
+    pub fn activities(&self, activities: Activities) -> Activities {
+        self.runners().fold(activities, |activities, runner| {
+            let name = format!("mcp:{}/{}", runner.server.settings.name, runner.name);
+            activities.with(name, runner)
+        })
+    }
+
+    /// `toolbox` with the tools of the servers that offer them, and why some of them do not.
+    pub async fn offered<T: Toolbox>(&self, toolbox: T) -> (WithServers<T>, Vec<String>) {
+        let taken: Vec<String> = toolbox.tools().into_iter().map(|tool| tool.name).collect();
+        let is_taken = |name: &str| taken.iter().any(|tool| module_of(tool) == name);
+        let mut toolbox = WithServers::new(toolbox);
+        let mut notes = Vec::new();
+        let note = |name: &str, reason: &str| format!("MCP server {name}: {reason}");
+        let mut offering = Vec::new();
+        for server in self.servers.iter().filter(|server| server.settings.offer) {
+            let name = server.settings.name.as_str();
+            if is_taken(name) {
+                notes.push(note(
+                    name,
+                    "a module has this name; rename the one or the other",
+                ));
+            } else if self.runners_of(server).next().is_some() {
+                offering.push(server);
+            }
+        }
+        let read = join_all(offering.iter().map(|server| server.tools())).await;
+        for (server, tools) in offering.into_iter().zip(read) {
+            let name = server.settings.name.as_str();
+            let mut left_out = |reason: String| notes.push(note(name, &reason));
+            for runner in self.runners_of(server) {
+                toolbox.route(runner);
+            }
+            let tools = match tools {
+                Ok(tools) => tools,
+                Err(failure) => {
+                    left_out(failure.to_string());
+                    server.printed().into_iter().for_each(left_out);
+                    continue;
+                }
+            };
+            for runner in self.runners_of(server) {
+                let offer = match tools.iter().find(|tool| tool.name == runner.name) {
+                    Some(tool) => toolbox.offer(name, tool),
+                    None => Err("the server does not offer it, or not in a usable way".into()),
+                };
+                if let Err(reason) = offer {
+                    left_out(format!("the tool {:?} is left out: {reason}", runner.name));
+                }
+            }
+        }
+        (toolbox, notes)
+    }
+
+    /// Ends every session in order.
+    pub async fn close(&self) {
+        join_all(self.servers.iter().map(|server| server.close())).await;
+    }
+
+    fn runners(&self) -> impl Iterator<Item = McpTool> {
+        self.servers
+            .iter()
+            .flat_map(|server| self.runners_of(server))
+    }
+
+    fn runners_of(&self, server: &Arc<Server>) -> impl Iterator<Item = McpTool> {
+        let own = server.settings.name.as_str();
+        let tools = server.settings.tools.iter().filter(move |tool| {
+            self.allowed.as_ref().is_none_or(|allowed| {
+                let is_meant = |name: &String| name == own || *name == format!("{own}.{tool}");
+                allowed.iter().any(is_meant)
+            })
+        });
+        tools.map(|tool| McpTool {
+            server: server.clone(),
+            name: tool.clone(),
+        })
+    }
+}
+
+fn module_of(tool: &str) -> &str {
+    tool.split('.').next().unwrap_or_default()
+}

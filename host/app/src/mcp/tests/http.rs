@@ -1,0 +1,124 @@
+//! The same over HTTP.
+
+use super::*;
+
+/// The script over HTTP, killed when dropped.
+struct Site {
+    child: std::process::Child,
+    bench: Bench,
+}
+
+impl Site {
+    async fn start(flags: &[&str]) -> Self {
+        let bench = Bench::new(&[]);
+        let port = bench.folder.path().join("port");
+        let child = std::process::Command::new("python3")
+            .arg(SCRIPT)
+            .arg("--log")
+            .arg(bench.folder.path().join("log"))
+            .arg("--http")
+            .arg(&port)
+            .args(flags)
+            .spawn()
+            .unwrap();
+        let mut site = Self { child, bench };
+        eventually(|| port.exists()).await;
+        let port = std::fs::read_to_string(port).unwrap();
+        site.bench.settings.launch = Launch::Url {
+            url: format!("http://127.0.0.1:{port}/mcp"),
+            token_env: None,
+        };
+        site
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[tokio::test]
+async fn a_server_over_http_does_the_same() {
+    let site = Site::start(&[]).await;
+    let server = site.bench.server(Trust::FirstSight);
+    assert_eq!(
+        call(&server, "echo", json!({"text": "a"})).await,
+        Ok(json!("a"))
+    );
+    assert_eq!(
+        call(&server, "add", json!({"a": 1, "b": 2})).await,
+        Ok(json!({"sum": 3}))
+    );
+    assert_eq!(call(&server, "ask", json!({})).await, Ok(json!("asked")));
+    site.bench
+        .logged("answered {\"jsonrpc\": \"2.0\", \"id\": \"p\"")
+        .await;
+
+    let failure = call(&server, "huge", json!({"bytes": 20 << 20}))
+        .await
+        .unwrap_err();
+    assert_eq!(failure.kind, "output", "{failure:?}");
+    let most = Duration::from_millis(300);
+    let failure = call_for(&server, "hang", json!({}), most)
+        .await
+        .unwrap_err();
+    assert_eq!(failure.kind, "deadline");
+    site.bench.logged("cancelled").await;
+
+    // It forgot us: the call fails, and the next begins anew.
+    let failure = call(&server, "die", json!({})).await.unwrap_err();
+    assert_eq!(
+        (failure.kind.as_str(), failure.class),
+        ("server", ErrorClass::Retryable)
+    );
+    assert_eq!(
+        call(&server, "echo", json!({"text": "b"})).await,
+        Ok(json!("b"))
+    );
+    server.close().await;
+    site.bench.logged("delete session-").await;
+}
+
+#[tokio::test]
+async fn a_token_is_sent_and_a_missing_one_is_told() {
+    let token = std::env::var(SECRET).unwrap();
+    let mut site = Site::start(&["--token", &token]).await;
+    let failure = call(
+        &site.bench.server(Trust::Never),
+        "echo",
+        json!({"text": ""}),
+    )
+    .await;
+    let failure = failure.unwrap_err();
+    assert!(
+        failure.class == ErrorClass::Fatal && failure.message.contains("401"),
+        "{failure:?}"
+    );
+    if let Launch::Url { token_env, .. } = &mut site.bench.settings.launch {
+        *token_env = Some(SECRET.into());
+    }
+    let server = site.bench.server(Trust::Never);
+    let echoed = call(&server, "echo", json!({"text": token})).await;
+    assert_eq!(echoed, Ok(json!(format!("[secret {SECRET}]"))));
+    let settings = format!("{server:?}");
+    assert!(!settings.contains(&token), "no secret is shown");
+}
+
+#[tokio::test]
+async fn nobody_there_is_retryable() {
+    let bench = Bench::new(&[]).with(|settings| {
+        settings.launch = Launch::Url {
+            url: "http://127.0.0.1:9/mcp".into(),
+            token_env: None,
+        };
+    });
+    let failure = call(&bench.server(Trust::Never), "echo", json!({}))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (failure.kind.as_str(), failure.class),
+        ("server", ErrorClass::Retryable)
+    );
+}

@@ -1,0 +1,181 @@
+//! What was approved or first seen is what runs.
+
+use super::*;
+
+#[tokio::test]
+async fn a_rug_pull_disables_the_tools_until_somebody_looked() {
+    let bench = Bench::new(&["--rug-pull"]);
+    let first = bench.server(Trust::FirstSight);
+    assert_eq!(
+        call(&first, "echo", json!({"text": "a"})).await,
+        Ok(json!("a"))
+    );
+    drop(first);
+
+    let second = bench.server(Trust::FirstSight);
+    let offered = second.tools().await.unwrap();
+    let echo = offered.iter().find(|tool| tool.name == "echo").unwrap();
+    assert_eq!(
+        echo.description, "Returns the text.",
+        "models are told what was pinned"
+    );
+    assert_eq!(bench.starts(), 1, "and nothing is started for that");
+
+    let failure = call(&second, "echo", json!({"text": "a"}))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (failure.kind.as_str(), failure.class),
+        ("not_approved", ErrorClass::Fatal)
+    );
+    for part in ["tool echo: description", "toolhold mcp approve s"] {
+        assert!(failure.message.contains(part), "{}", failure.message);
+    }
+    assert!(!failure.message.contains("evil"), "{}", failure.message);
+    assert_eq!(
+        bench.log().matches("call echo").count(),
+        1,
+        "it was not called"
+    );
+
+    // A person agrees, and it takes effect without a restart.
+    let ready = second.look().await.unwrap();
+    let changes = second
+        .pins()
+        .compare(&second.settings, &ready.offer)
+        .await
+        .unwrap();
+    assert_eq!(changes.len(), 1);
+    assert!(
+        changes[0]
+            .after
+            .as_deref()
+            .unwrap()
+            .contains("evil.example")
+    );
+    second
+        .pins()
+        .approve(&second.settings, &ready.offer)
+        .await
+        .unwrap();
+    assert_eq!(
+        call(&second, "echo", json!({"text": "b"})).await,
+        Ok(json!("b"))
+    );
+    assert_eq!(bench.starts(), 2);
+}
+
+#[tokio::test]
+async fn tools_that_change_while_a_server_runs_are_judged_again() {
+    let bench = Bench::new(&["--rug-pull"]);
+    let server = bench.server(Trust::FirstSight);
+    assert_eq!(
+        call(&server, "change", json!({})).await,
+        Ok(json!("changed"))
+    );
+    // The server counts this as another start of its own.
+    let log = bench.folder.path().join("log");
+    let mut text = std::fs::read_to_string(&log).unwrap();
+    text.push_str("start somewhere else\n");
+    std::fs::write(&log, text).unwrap();
+    let failure = call(&server, "echo", json!({"text": "a"}))
+        .await
+        .unwrap_err();
+    assert_eq!(failure.kind, "not_approved", "{failure:?}");
+}
+
+#[tokio::test]
+async fn another_command_needs_another_approval_and_is_not_started() {
+    let bench = Bench::new(&[]);
+    call(
+        &bench.server(Trust::FirstSight),
+        "echo",
+        json!({"text": "a"}),
+    )
+    .await
+    .unwrap();
+    let changed = bench.with(|settings| {
+        if let Launch::Command { env, .. } = &mut settings.launch {
+            env.insert("LD_PRELOAD".into(), "evil.so".into());
+        }
+    });
+    let server = changed.server(Trust::FirstSight);
+    let failure = call(&server, "echo", json!({"text": "a"}))
+        .await
+        .unwrap_err();
+    assert!(
+        failure.message.contains("grant: env"),
+        "{}",
+        failure.message
+    );
+    assert!(server.tools().await.is_err());
+    assert_eq!(changed.starts(), 1);
+}
+
+#[tokio::test]
+async fn what_stands_in_a_file_that_was_found_is_not_started() {
+    for trust in [Trust::FirstSight, Trust::Always, Trust::Never] {
+        let bench = Bench::new(&[]).with(|settings| settings.found = true);
+        let server = bench.server(trust);
+        let failure = call(&server, "echo", json!({"text": "a"}))
+            .await
+            .unwrap_err();
+        assert_eq!(failure.kind, "not_approved", "{failure:?}");
+        assert!(server.tools().await.is_err());
+        assert_eq!(bench.starts(), 0);
+
+        let ready = server.look().await.unwrap();
+        server
+            .pins()
+            .approve(&server.settings, &ready.offer)
+            .await
+            .unwrap();
+        assert_eq!(
+            call(&server, "echo", json!({"text": "a"})).await,
+            Ok(json!("a"))
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_pin_that_cannot_be_read_is_not_replaced() {
+    let bench = Bench::new(&[]);
+    call(
+        &bench.server(Trust::FirstSight),
+        "echo",
+        json!({"text": "a"}),
+    )
+    .await
+    .unwrap();
+    let pin = bench.folder.path().join("pins/s.json");
+    std::fs::write(&pin, "{").unwrap();
+    let failure = call(
+        &bench.server(Trust::FirstSight),
+        "echo",
+        json!({"text": "a"}),
+    )
+    .await;
+    assert_eq!(failure.unwrap_err().kind, "not_approved");
+    assert_eq!(std::fs::read_to_string(pin).unwrap(), "{");
+}
+
+#[tokio::test]
+async fn always_means_that_a_person_decides_first() {
+    let bench = Bench::new(&[]);
+    let server = bench.server(Trust::Always);
+    assert_eq!(
+        call(&server, "echo", json!({"text": ""}))
+            .await
+            .unwrap_err()
+            .kind,
+        "not_approved"
+    );
+    assert_eq!(bench.starts(), 0);
+    let ready = server.look().await.unwrap();
+    assert_eq!(
+        ready.standing,
+        Standing::Pending {
+            changes: Vec::new()
+        }
+    );
+}

@@ -1,0 +1,36 @@
+//! One tool of a server, as something that runs calls.
+
+use super::server::Server;
+use futures_util::future::BoxFuture;
+use std::sync::Arc;
+use std::time::Instant;
+use toolhold_agent::{Activity, ToolCall, ToolOutput, ToolResult, ToolUsage};
+
+/// A tool by the server's own name. The call's own name for it and its context stay here: a server is
+/// told the arguments and nothing else.
+#[derive(Debug, Clone)]
+pub struct McpTool {
+    pub server: Arc<Server>,
+    pub name: String,
+}
+
+impl Activity for McpTool {
+    fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async move {
+            let started = Instant::now();
+            let called = self.server.call(&self.name, &call.arguments, call.timeout);
+            let outcome = called.await;
+            let duration_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+            ToolResult {
+                outcome: outcome
+                    .map(ToolOutput::from)
+                    .map_err(|failure| self.server.told(&failure)),
+                usage: ToolUsage {
+                    duration_us,
+                    ..ToolUsage::default()
+                },
+                printed: self.server.printed(),
+            }
+        })
+    }
+}

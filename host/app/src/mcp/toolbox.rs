@@ -1,0 +1,91 @@
+//! The toolbox of a run with the tools of servers beside those of modules.
+
+use super::offer::Offered;
+use super::tool::McpTool;
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use toolhold_agent::protocol::{Execution, Tool};
+use toolhold_agent::{Activity as _, Module, ToolCall, ToolResult, Toolbox};
+use toolhold_sandbox::tool_name;
+
+/// `inner`, and tools of servers as `SERVER.tool`.
+#[derive(Debug)]
+pub struct WithServers<T> {
+    inner: T,
+    offered: Vec<Tool>,
+    /// Every tool of a server that offers its tools: a run that is resumed may call one that is not
+    /// offered any more, and is told why.
+    runners: BTreeMap<String, McpTool>,
+}
+
+impl<T: Toolbox> WithServers<T> {
+    pub fn new(inner: T) -> Self {
+        Self {
+            inner,
+            offered: Vec::new(),
+            runners: BTreeMap::new(),
+        }
+    }
+
+    /// Calls of `NAME.tool` go to `runner`.
+    pub(super) fn route(&mut self, runner: McpTool) {
+        if let Ok(name) = tool_name(&runner.server.settings.name, &runner.name) {
+            self.runners.insert(name, runner);
+        }
+    }
+
+    /// Offers a tool of `server`.
+    ///
+    /// # Errors
+    /// Why it can be no tool of the run.
+    pub(super) fn offer(&mut self, server: &str, tool: &Offered) -> Result<(), String> {
+        let name = tool_name(server, &tool.name).map_err(|reason| {
+            format!(
+                "{reason}, or define a tool with \"_activity\": \"mcp:{server}/{}\"",
+                tool.name
+            )
+        })?;
+        let properties = tool
+            .input_schema
+            .get("properties")
+            .and_then(Value::as_object);
+        let reserved = properties.and_then(|own| own.keys().find(|key| key.starts_with('_')));
+        if let Some(reserved) = reserved {
+            return Err(format!(
+                "its parameter {reserved:?} begins with _, which is the host's to use"
+            ));
+        }
+        self.offered.push(Tool {
+            description: tool.description.clone(),
+            parameters: tool.input_schema.clone(),
+            output: tool.output_schema.clone(),
+            execution: Execution::Module(name.clone()),
+            annotations: tool.annotations,
+            ..Tool::new(name)
+        });
+        Ok(())
+    }
+}
+
+impl<T: Toolbox> Toolbox for WithServers<T> {
+    fn tools(&self) -> Vec<Tool> {
+        let mut tools = self.inner.tools();
+        tools.extend(self.offered.iter().cloned());
+        tools
+    }
+
+    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Module, String>> {
+        match self.offered.iter().find(|tool| tool.name == name) {
+            Some(tool) => Box::pin(std::future::ready(Ok(Module::Tool(Box::new(tool.clone()))))),
+            None => self.inner.module(name),
+        }
+    }
+
+    fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
+        match self.runners.get(&call.tool) {
+            Some(runner) => runner.call(call),
+            None => self.inner.call(call),
+        }
+    }
+}
