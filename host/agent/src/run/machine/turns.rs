@@ -67,7 +67,7 @@ impl Machine {
         // Who speaks on demand is in the tool that asks.
         let present = self.context.advisors.iter();
         for advisor in present.filter(|advisor| advisor.on.is_some()) {
-            Turn::add(&mut turns, Role::User, &advisor::render(advisor));
+            Turn::add(&mut turns, Role::User, advisor::render(advisor).trim_end());
         }
         turns
     }
