@@ -935,7 +935,7 @@ fn a_saved_plan_that_was_interrupted_is_resumed_without_a_model() {
 
 /// The call that waits for a person.
 fn waiting(host: &Host, child: &mut Child) -> String {
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + Duration::from_mins(1);
     loop {
         let listed = host.run(&["approvals", "list"]).stdout;
         if let Some(call) = listed.split_whitespace().next() {
