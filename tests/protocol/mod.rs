@@ -2,8 +2,8 @@
 
 mod approval;
 mod messages;
-mod processes;
 mod modules;
+mod processes;
 mod record;
 mod run_loop;
 mod scheduling;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use support::endpoint::{Endpoint, Reply, Scenario};
 use support::host::{Finished, Host};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 fn calls(calls: &[Value]) -> Reply {
     Reply::solution(json!({"calls": calls, "output": null}))
@@ -209,15 +209,13 @@ fn a_killed_run_is_resumed_and_makes_no_call_twice() {
             (0, _) => "begin".to_owned(),
             (layer, at) => format!("f{}", (layer - 1) * 10 + (at + 1) % 10),
         };
-        match std::fs::read_to_string(&path) {
-            Ok(text) => assert!(
-                text.ends_with(&expected) && text.len() <= expected.len() + 6,
-                "{n}: {text}"
-            ),
-            Err(_) => assert!(
-                !over.iter().any(|path| path.ends_with(&format!("f{n}"))),
-                "{n}"
-            ),
+        let text = std::fs::read_to_string(&path).ok();
+        if over.iter().any(|path| *path == format!("f{n}")) {
+            assert_eq!(text.as_ref(), Some(&expected), "{n} was over");
+        } else {
+            // Killed before, while or after it wrote; but never twice.
+            let text = text.unwrap_or_default();
+            assert!(expected.starts_with(&text), "{n}: {text}");
         }
     }
     let replayed = host.run(&["replay", "last"]);
@@ -277,12 +275,12 @@ fn decisions_come_from_another_process() {
             let id = waiting(&host);
             if is_killed {
                 child.kill().expect("SIGKILL");
-                child.wait().expect("it ends");
             }
             let decided = host.run(&[&["approvals", verdict[0], &id], &verdict[1..]].concat());
             assert_eq!(decided.code, Some(0), "{decided:?}");
-            let done = if is_killed {
-                host.run(&[
+            let mut done = wait(&host, child);
+            if is_killed {
+                done = host.run(&[
                     "resume",
                     "last",
                     "--base-url",
@@ -290,10 +288,8 @@ fn decisions_come_from_another_process() {
                     "--model",
                     "m",
                     "--json",
-                ])
-            } else {
-                wait(&host, child)
-            };
+                ]);
+            }
             assert_eq!(done.code, Some(0), "{verdict:?}: {done:?}");
             let written = std::fs::read_to_string(host.path().join("data/a.txt")).ok();
             assert_eq!(written.as_deref(), file, "{verdict:?}");

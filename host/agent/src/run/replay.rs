@@ -220,6 +220,11 @@ fn input(event: &EventKind) -> Option<Input> {
             reason: StopReason::Timeout,
             ..
         } => Input::TimedOut,
+        // A run that finds its budget used up itself comes to this without being told.
+        EventKind::Done {
+            reason: StopReason::TokenBudget,
+            ..
+        } => Input::OutOfTokens,
         _ => return None,
     })
 }
