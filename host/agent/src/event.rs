@@ -232,3 +232,19 @@ impl Journal for NoJournal {
         Box::pin(async { Ok(()) })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    proptest! {
+        /// Records are compared with what a run comes to again, bit by bit.
+        #[test]
+        fn a_number_in_a_record_is_the_one_that_was_told(number in any::<f64>().prop_filter("JSON has no others", |n| n.is_finite())) {
+            let text = json!(number).to_string();
+            prop_assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), json!(number));
+        }
+    }
+}

@@ -220,7 +220,7 @@ fn input(event: &EventKind) -> Option<Input> {
             reason: StopReason::Timeout,
             ..
         } => Input::TimedOut,
-        // It had not used up its own.
+        // A run that finds its budget used up itself comes to this without being told.
         EventKind::Done {
             reason: StopReason::TokenBudget,
             ..
