@@ -7,6 +7,7 @@ mod messages;
 mod meta;
 mod modules;
 mod plans;
+mod processes;
 mod record;
 mod run_loop;
 mod scheduling;

@@ -156,7 +156,10 @@ async fn errors_are_messages_with_a_class() {
             "deadline of 200 ms",
         ),
     ] {
-        let script = Script::new([Reply::calls(&[call.clone()]), Reply::output("went on")]);
+        let script = Script::new([
+            Reply::calls(std::slice::from_ref(&call)),
+            Reply::output("went on"),
+        ]);
         let mut request = request([plain_tools(&names)]);
         request.settings.call_timeout = Duration::from_millis(200);
         let events = run(&driver(&script, activities.clone()), request).await;

@@ -272,7 +272,7 @@ impl Script {
                         ("output", Value::String(text)) => reply.content.clone_from(text),
                         ("output", Value::Null) => {}
                         ("output", value) => {
-                            reply.tool_calls.push(member_of("finish", "output", value))
+                            reply.tool_calls.push(member_of("finish", "output", value));
                         }
                         (name, value) => reply.tool_calls.push(member_of(name, name, value)),
                     }

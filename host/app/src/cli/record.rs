@@ -5,7 +5,8 @@ use crate::cli::{Exit, style};
 use crate::config::Config;
 use crate::storage::journal::{self, Record};
 use anyhow::Result;
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::path::Path;
 use toolhold_agent::run::replay::replay;
 use toolhold_agent::{Event, EventKind};
@@ -140,31 +141,59 @@ impl std::fmt::Display for Milestone {
     }
 }
 
+/// Step by step: the reply, then what came of its calls in the order of the model. In which order they
+/// ended, and whether before the reply did, is chance.
 fn milestones(events: &[Event]) -> Vec<Milestone> {
-    let found = events.iter().filter_map(|event| {
-        let (what, value) = match &event.kind {
+    let mut order: HashMap<&str, usize> = HashMap::new();
+    for event in events {
+        if let EventKind::Plan { calls, .. } = &event.kind {
+            order.extend(calls.iter().enumerate().map(|(at, call)| (&*call.id, at)));
+        }
+    }
+    let mut found: Vec<((u32, Part), Milestone)> = Vec::new();
+    for event in events {
+        let (place, what, value) = match &event.kind {
             EventKind::Run { model, request, .. } => (
+                (0, Part::Reply),
                 "run",
-                serde_json::json!([model, request.context, request.output_schema]),
+                json!([model, request.context, request.output_schema]),
             ),
-            EventKind::Reply { completion, .. } => (
-                "reply",
-                serde_json::json!([
-                    completion.content,
-                    completion
-                        .tool_calls
-                        .iter()
-                        .map(|call| (&call.name, &call.arguments))
-                        .collect::<Vec<_>>()
-                ]),
-            ),
-            EventKind::ToolResult { tool, outcome, .. } => {
-                ("result", serde_json::json!([tool, outcome]))
+            EventKind::Reply { step, completion } => {
+                let calls: Vec<_> = completion
+                    .tool_calls
+                    .iter()
+                    .map(|call| (&call.name, &call.arguments))
+                    .collect();
+                (
+                    (*step, Part::Reply),
+                    "reply",
+                    json!([completion.content, calls]),
+                )
             }
-            EventKind::Done { reason, output, .. } => ("done", serde_json::json!([reason, output])),
-            _ => return None,
+            EventKind::ToolResult {
+                step,
+                id,
+                tool,
+                outcome,
+                ..
+            } => {
+                let at = order.get(id.as_str()).copied().unwrap_or(usize::MAX);
+                ((*step, Part::Call(at)), "result", json!([tool, outcome]))
+            }
+            EventKind::Done { reason, output, .. } => {
+                ((u32::MAX, Part::Reply), "done", json!([reason, output]))
+            }
+            _ => continue,
         };
-        Some(Milestone { what, value })
-    });
-    found.collect()
+        found.push((place, Milestone { what, value }));
+    }
+    found.sort_by_key(|(place, _)| *place);
+    found.into_iter().map(|(_, milestone)| milestone).collect()
+}
+
+/// Of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    Reply,
+    Call(usize),
 }

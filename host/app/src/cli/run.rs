@@ -231,13 +231,11 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
         );
     }
     let request = replayed.machine.request();
-    let json = args.options.json;
     let (driver, servers) = if request.plan.is_some() {
-        (plan::driver(config, request, json).await?, None)
+        plan::driver(config, request, args.options.json).await?
     } else {
-        let (timeout, own_tools_only) = (request.settings.timeout, request.own_tools_only);
-        let (driver, servers) = driver(config, &args.options, timeout, own_tools_only).await?;
-        (driver, Some(servers))
+        let timeout = request.settings.timeout;
+        driver(config, &args.options, timeout, request.own_tools_only).await?
     };
     // What was loaded because a tool named it, by path or by reference, is loaded again.
     for bound in replayed.machine.tools() {
@@ -251,10 +249,8 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
         }
     }
     let run = driver.resume(replayed, Box::new(journal));
-    let exit = watch(run, json).await;
-    if let Some(servers) = servers {
-        servers.close().await;
-    }
+    let exit = watch(run, args.options.json).await;
+    servers.close().await;
     exit
 }
 

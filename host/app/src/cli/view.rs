@@ -52,8 +52,10 @@ impl View {
                 ..
             } => {
                 let schema = request.output_schema.as_ref();
-                self.is_typed =
-                    schema.is_some_and(|schema| schema.get("type").is_none_or(|ty| ty != "string"));
+                let is_plan = request.plan.is_some() || request.settings.dry_run;
+                self.is_typed = is_plan
+                    || schema
+                        .is_some_and(|schema| schema.get("type").is_none_or(|ty| ty != "string"));
                 let who = match &request.plan {
                     Some(plan) => format!("a saved plan of {} steps", plan.len()),
                     None => format!("{model} ({} contract)", request.settings.contract.name()),
@@ -260,7 +262,7 @@ impl View {
             (StopReason::Incomplete, Some(failure)) => {
                 self.line(&format!("{} {}", bad("stopped:"), plain(&failure.message)));
                 self.line(&dim(&format!("{} after {summary}", name(reason))));
-                println!("{}", plain(&answer(output)));
+                println!("{}", plain_json(output));
             }
             (reason, Some(failure)) => {
                 self.line(&format!("{} {}", bad("stopped:"), plain(&failure.message)));

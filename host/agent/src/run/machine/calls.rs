@@ -452,7 +452,11 @@ impl Machine {
             };
             self.tell_background(call, ending, effects);
             self.start_queued(effects);
-            return self.end_if_nothing_runs(effects, elapsed);
+            if self.ending.is_some() {
+                return self.end_if_nothing_runs(effects, elapsed);
+            }
+            // The one that had its place may have been the last that the step waited for.
+            return self.proceed(effects, elapsed);
         }
         let Some(index) = self.index_of(id) else {
             return;
@@ -615,7 +619,10 @@ impl Machine {
         if let (true, Some(open)) = (ran, self.step.open.get(index)) {
             self.gate.ran(&call, &open.arguments, &result);
         }
-        let is_thought = !ran && !failed && written.is_empty();
+        let is_latent = self
+            .tool(&call.tool)
+            .is_some_and(|bound| bound.tool.is_latent());
+        let is_thought = is_latent && !failed && written.is_empty();
         let text = match (failed, written.as_slice()) {
             (false, []) if is_thought => "noted".to_owned(),
             (_, []) => result,

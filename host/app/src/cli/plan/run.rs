@@ -5,10 +5,11 @@ use super::{input, value};
 use crate::approver::AppApprover;
 use crate::cli::progress::Loading;
 use crate::cli::run::{launch, warn_of_failures};
-use crate::cli::style::{bad, plain};
+use crate::cli::style::{bad, plain, warn};
 use crate::cli::{Exit, plan};
 use crate::config::Config;
 use crate::host;
+use crate::mcp::Servers;
 use crate::requests::Requests;
 use crate::tools::{SandboxTools, tool};
 use anyhow::{Context as _, Result};
@@ -21,7 +22,7 @@ use toolhold_agent::model::{ChatRequest, Completion, Delta, Model, ModelError};
 use toolhold_agent::protocol::Tool;
 use toolhold_agent::protocol::context::{Context, Input, Message};
 use toolhold_agent::protocol::plan::{Place, Plan};
-use toolhold_agent::{Driver, Module, RunRequest, ToolCall, ToolResult, Toolbox};
+use toolhold_agent::{Activities, Driver, Module, RunRequest, ToolCall, ToolResult, Toolbox};
 use toolhold_sandbox::Registry;
 
 #[derive(Debug, Args)]
@@ -53,14 +54,20 @@ pub async fn run(config: &Config, args: PlanRunArgs) -> Result<Exit> {
     if !tools.faults.is_empty() {
         return Ok(refused(&tools.faults));
     }
-    let driver = with(config, tools, args.json);
-    launch(config, &driver, request, args.json).await
+    let (driver, servers) = with(config, tools, args.json).await;
+    let exit = launch(config, &driver, request, args.json).await;
+    servers.close().await;
+    exit
 }
 
 /// With what a run of a saved plan goes on after its process ended.
-pub async fn driver(config: &Config, request: &RunRequest, json: bool) -> Result<Driver> {
+pub async fn driver(
+    config: &Config,
+    request: &RunRequest,
+    json: bool,
+) -> Result<(Driver, Servers)> {
     let tools = tools(config, request).await?;
-    Ok(with(config, tools, json))
+    Ok(with(config, tools, json).await)
 }
 
 /// What `--context` and `--input` say.
@@ -92,11 +99,22 @@ fn messages(args: &PlanRunArgs) -> Result<Vec<Message>> {
     Ok(messages)
 }
 
-fn with(config: &Config, tools: PlanTools, json: bool) -> Driver {
-    Driver {
-        approver: Arc::new(AppApprover::new(config.state_folder(), !json)),
-        ..Driver::new(Arc::new(NoModel), Arc::new(tools))
+async fn with(config: &Config, tools: PlanTools, json: bool) -> (Driver, Servers) {
+    let servers = Servers::new(
+        config.servers(),
+        &config.pins(),
+        tools.of_servers.as_deref(),
+    );
+    let (tools, notes) = servers.offered(tools).await;
+    for note in notes {
+        eprintln!("{} {}", warn("left out:"), plain(&note));
     }
+    let driver = Driver {
+        approver: Arc::new(AppApprover::new(config.state_folder(), !json)),
+        activities: servers.activities(Activities::default()),
+        ..Driver::new(Arc::new(NoModel), Arc::new(tools))
+    };
+    (driver, servers)
 }
 
 /// Nothing was run: exit code 1.
@@ -114,6 +132,8 @@ fn refused(reasons: &[String]) -> Exit {
 struct PlanTools {
     modules: SandboxTools,
     tools: Vec<Tool>,
+    /// Names of those that MCP servers have; of all that they offer, if the context defines tools.
+    of_servers: Option<Vec<String>>,
     /// Why calls of the plan cannot be made.
     faults: Vec<String>,
 }
@@ -142,8 +162,15 @@ async fn tools(config: &Config, request: &RunRequest) -> Result<PlanTools> {
     }
     let mut found: BTreeMap<&str, Tool> = BTreeMap::new();
     let mut faults = Vec::new();
+    let servers = config.servers();
+    let is_server = |name: &str| servers.iter().any(|own| own.name == name);
+    let mut of_servers = Vec::new();
     for (index, name, call) in steps {
         if is_defined(name) || found.contains_key(name) {
+            continue;
+        }
+        if module_of(name).is_some_and(is_server) {
+            of_servers.push(name.to_owned());
             continue;
         }
         match of_module(&registry, name) {
@@ -160,8 +187,10 @@ async fn tools(config: &Config, request: &RunRequest) -> Result<PlanTools> {
         }
     }
     Ok(PlanTools {
-        modules: SandboxTools::new(registry, Requests::new(config.requests_folder()), None),
+        modules: SandboxTools::new(registry, Requests::new(config.requests_folder()), None)
+            .with_config(config),
         tools: found.into_values().collect(),
+        of_servers: defined.is_empty().then_some(of_servers),
         faults,
     })
 }

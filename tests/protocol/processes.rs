@@ -1,0 +1,495 @@
+//! Sections 7 and 11 through the binary: the real client, real modules, processes that are killed, and
+//! people who decide from another one.
+
+use serde_json::{Value, json};
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::Child;
+use std::time::{Duration, Instant};
+use support::endpoint::{Endpoint, Reply, Scenario};
+use support::host::{Finished, Host};
+
+const PATIENCE: Duration = Duration::from_mins(1);
+
+fn calls(calls: &[Value]) -> Reply {
+    Reply::solution(json!({"calls": calls, "output": null}))
+}
+
+fn answers(output: Value) -> Reply {
+    Reply::solution(json!({"calls": [], "output": output}))
+}
+
+/// A host with the module that writes into a folder, and every call noted in its policy.
+fn host(configuration: &str) -> Host {
+    let host = Host::new();
+    host.ship("files").ship("calculator").write("data/.keep", "").write(
+        "toolhold.toml",
+        format!(
+            "{configuration}\n[module.files]\ndirectories = [{{ host = \"data\", guest = \"/data\", access = \"read-write\" }}]\n"
+        ),
+    );
+    let approved = host.run(&["modules", "approve", "files", "--yes"]);
+    assert_eq!(approved.code, Some(0), "{approved:?}");
+    host
+}
+
+/// Starts a command. What it prints goes to files: nobody reads a pipe while it runs.
+fn begin(host: &Host, arguments: &[&str]) -> Child {
+    let file = |name: &str| File::create(host.path().join(name)).expect("a file");
+    host.command(arguments)
+        .stdout(file("stdout"))
+        .stderr(file("stderr"))
+        .spawn()
+        .expect("runs")
+}
+
+fn wait(host: &Host, mut child: Child) -> Finished {
+    let text = |name: &str| std::fs::read_to_string(host.path().join(name)).expect("a file");
+    let status = child.wait().expect("ends");
+    Finished {
+        code: status.code(),
+        stdout: text("stdout"),
+        stderr: text("stderr"),
+    }
+}
+
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(started.elapsed() < PATIENCE, "{what} never came");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn journal(host: &Host) -> Option<PathBuf> {
+    let folder = std::fs::read_dir(host.path().join(".state/runs")).ok()?;
+    folder
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .find(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "jsonl")
+        })
+}
+
+fn recorded(host: &Host) -> Vec<Value> {
+    let text = journal(host).and_then(|path| std::fs::read_to_string(path).ok());
+    let text = text.unwrap_or_default();
+    text.lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect()
+}
+
+fn count(events: &[Value], kind: &str) -> usize {
+    events.iter().filter(|event| event["event"] == kind).count()
+}
+
+/// The model writes slowly; the first call is over before it has written the last.
+#[test]
+fn calls_run_while_the_endpoint_still_streams() {
+    let call = |n: usize| json!({"_tool": "calculator.evaluate", "_reasoningForCall": "r", "expression": format!("{n}+1")});
+    let native = |n: usize| {
+        (
+            "calculator-evaluate",
+            json!({"expression": format!("{n}+1")}),
+        )
+    };
+    let simple = json!({"tool_name": "calculator.evaluate", "arguments": {"expression": "1+1"}});
+    for (contract, reply, done) in [
+        (
+            "schema",
+            calls(&[call(1), call(2), call(3)]),
+            answers(json!("done")),
+        ),
+        (
+            "tools",
+            Reply::tool_calls([native(1), native(2), native(3)]),
+            Reply::content("done"),
+        ),
+        (
+            "simple",
+            Reply::content(format!(
+                "{simple}{}",
+                "\nThat is my call, and nothing else.".repeat(8)
+            )),
+            Reply::content(r#"{"final_answer": "done"}"#),
+        ),
+    ] {
+        let host = host("");
+        let endpoint = Endpoint::start(Scenario::new([reply.delayed_ms(0, 40), done]));
+        let url = endpoint.base_url();
+        let arguments = [
+            "run",
+            "t",
+            "--base-url",
+            &url,
+            "--json",
+            "--contract",
+            contract,
+        ];
+        let done = host.run(&arguments);
+        assert_eq!(done.code, Some(0), "{contract}: {done:?}");
+        let events = recorded(&host);
+        let first = events.iter().position(|e| e["event"] == "tool_result");
+        let last = events
+            .iter()
+            .rposition(|e| e["event"] == "delta" && e["step"] == 1);
+        assert!(
+            first < last && first.is_some(),
+            "{contract}: {first:?} {last:?}"
+        );
+        let replayed = host.run(&["replay", "last"]);
+        assert_eq!(replayed.code, Some(0), "{contract}: {replayed:?}");
+    }
+}
+
+/// Twenty layers of ten calls that write, each reading two of the layer before; the process is killed
+/// in the middle. What was over is not made again: every file has what was appended to it once.
+#[test]
+fn a_killed_run_is_resumed_and_makes_no_call_twice() {
+    let host = host("[run]\nmax_calls = 200\nparallel_calls = 10");
+    let all: Vec<Value> = (0..200)
+        .map(|n| {
+            let (layer, at) = (n / 10, n % 10);
+            let read = |at: usize| format!("†state.l{}.c{}.path", layer - 1, at % 10);
+            let content = match layer {
+                0 => "begin".to_owned(),
+                _ => format!("{} && {}", read(at), read(at + 1)),
+            };
+            json!({
+                "_tool": "files.write", "_reasoningForCall": "r", "path": format!("f{n}"),
+                "content": content, "mode": "append", "_outputPath": format!("†state.l{layer}.c{at}"),
+            })
+        })
+        .collect();
+    // All at once, so that every call is known before the first are over.
+    let mut solution = calls(&all);
+    solution.piece = Some(1_000_000);
+    let endpoint = Endpoint::start(Scenario::new([solution, answers(json!("went on"))]));
+    let url = endpoint.base_url();
+    let mut child = begin(
+        &host,
+        &["run", "t", "--base-url", &url, "--model", "m", "--json"],
+    );
+    until("the middle", || {
+        (count(&recorded(&host), "tool_result") > 60).then_some(())
+    });
+    child.kill().expect("SIGKILL");
+    wait(&host, child);
+    let before = recorded(&host);
+    let over: Vec<String> = before
+        .iter()
+        .filter(|event| event["event"] == "tool_result")
+        .map(|event| event["output"]["path"].as_str().expect("a path").to_owned())
+        .collect();
+    assert!(over.len() < 200, "it was killed too late");
+
+    let done = host.run(&[
+        "resume",
+        "last",
+        "--base-url",
+        &url,
+        "--model",
+        "m",
+        "--json",
+    ]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let events = recorded(&host);
+    assert_eq!(count(&events, "tool_result"), 200);
+    let lost = events
+        .iter()
+        .filter(|event| event["error"]["kind"] == "interrupted")
+        .count();
+    assert!((1..=10).contains(&lost), "only what ran was lost: {lost}");
+    for n in 0..200 {
+        let path = host.path().join(format!("data/f{n}"));
+        let expected = match (n / 10, n % 10) {
+            (0, _) => "begin".to_owned(),
+            (layer, at) => format!("f{}", (layer - 1) * 10 + (at + 1) % 10),
+        };
+        let text = std::fs::read_to_string(&path).ok();
+        if over.iter().any(|path| *path == format!("f{n}")) {
+            assert_eq!(text.as_ref(), Some(&expected), "{n} was over");
+        } else {
+            // Killed before, while or after it wrote; but never twice.
+            let text = text.unwrap_or_default();
+            assert!(expected.starts_with(&text), "{n}: {text}");
+        }
+    }
+    let replayed = host.run(&["replay", "last"]);
+    assert!(replayed.stdout.contains("identical"), "{replayed:?}");
+    assert_eq!(
+        endpoint.requests().len(),
+        2,
+        "the calls are not asked for again"
+    );
+}
+
+const ASKS: &str = "[approval]\ndefault = \"on-write\"\n";
+
+fn write_call() -> Reply {
+    calls(&[json!({
+        "_tool": "files.write", "_reasoningForCall": "r", "path": "a.txt", "content": "from the model",
+    })])
+}
+
+/// The id of the one call that waits.
+fn waiting(host: &Host) -> String {
+    until("a call that waits", || {
+        let list = host.run(&["approvals", "list"]);
+        assert_eq!(list.code, Some(0), "{list:?}");
+        let id = list.stdout.split_whitespace().next()?.to_owned();
+        assert!(
+            list.stdout.contains("files.write {\"path\":\"a.txt\""),
+            "{list:?}"
+        );
+        Some(id)
+    })
+}
+
+/// Each verdict from another process: while the run waits, and after its process was killed.
+#[test]
+fn decisions_come_from_another_process() {
+    let edited = r#"{"path":"a.txt","content":"from a person"}"#;
+    let receipt = r#"{"path":"elsewhere","written_bytes":1,"total_bytes":1}"#;
+    for (verdict, file, told) in [
+        (vec!["approve"], Some("from the model"), "written_bytes"),
+        (vec!["edit", edited], Some("from a person"), "written_bytes"),
+        (vec!["replace", receipt], None, "elsewhere"),
+        (
+            vec!["refuse", "not today"],
+            None,
+            "a person refused this call: not today",
+        ),
+    ] {
+        for is_killed in [false, true] {
+            let host = host(ASKS);
+            let endpoint = Endpoint::start(Scenario::new([write_call(), answers(json!("done"))]));
+            let url = endpoint.base_url();
+            let mut child = begin(
+                &host,
+                &["run", "t", "--base-url", &url, "--model", "m", "--json"],
+            );
+            let id = waiting(&host);
+            if is_killed {
+                child.kill().expect("SIGKILL");
+            }
+            let decided = host.run(&[&["approvals", verdict[0], &id], &verdict[1..]].concat());
+            assert_eq!(decided.code, Some(0), "{decided:?}");
+            let mut done = wait(&host, child);
+            if is_killed {
+                done = host.run(&[
+                    "resume",
+                    "last",
+                    "--base-url",
+                    &url,
+                    "--model",
+                    "m",
+                    "--json",
+                ]);
+            }
+            assert_eq!(done.code, Some(0), "{verdict:?}: {done:?}");
+            let written = std::fs::read_to_string(host.path().join("data/a.txt")).ok();
+            assert_eq!(written.as_deref(), file, "{verdict:?}");
+            let text = endpoint.requests()[1]["messages"]
+                .as_array()
+                .and_then(|all| all.last())
+                .map(Value::to_string)
+                .expect("a message");
+            assert!(text.contains(told), "{verdict:?}: {text}");
+            assert!(host.run(&["approvals", "list"]).stdout.is_empty());
+            let again = host.run(&["approvals", "approve", &id]);
+            assert_eq!(again.code, Some(1), "it is decided: {again:?}");
+            assert_eq!(host.run(&["replay", "last"]).code, Some(0));
+        }
+    }
+}
+
+/// What was decided about a call counts for that call: the same again waits again, and a file that
+/// somebody left for another is no decision about this one.
+#[test]
+fn a_decision_counts_once_and_for_what_was_shown() {
+    let host = host(ASKS);
+    let endpoint = Endpoint::start(Scenario::new([
+        write_call(),
+        write_call(),
+        answers(json!("done")),
+    ]));
+    let url = endpoint.base_url();
+    let child = begin(
+        &host,
+        &["run", "t", "--base-url", &url, "--model", "m", "--json"],
+    );
+    let first = waiting(&host);
+    let run = recorded(&host)[0]["run"]
+        .as_str()
+        .expect("a run")
+        .to_owned();
+    let left = host
+        .path()
+        .join(format!(".state/runs/{run}.decisions/{first}.json"));
+    std::fs::create_dir_all(left.parent().expect("a folder")).expect("a folder");
+    std::fs::write(
+        &left,
+        r#"{"digest":"of something else","verdict":"approve"}"#,
+    )
+    .expect("a file");
+    until("the notice", || {
+        (count(&recorded(&host), "notice") == 1).then_some(())
+    });
+    assert!(!left.exists(), "it was taken");
+    assert!(!host.path().join("data/a.txt").exists());
+    assert_eq!(waiting(&host), first);
+    host.run(&["approvals", "approve", &first]);
+    let second = until("the second", || {
+        let id = host.run(&["approvals", "list"]).stdout;
+        let id = id.split_whitespace().next()?.to_owned();
+        (id != first).then_some(id)
+    });
+    host.run(&["approvals", "refuse", &second]);
+    assert_eq!(wait(&host, child).code, Some(0));
+    assert_eq!(host.run(&["replay", "last"]).code, Some(0));
+}
+
+/// A run is gone on with by one process at a time, and a line that was being written is cut.
+#[test]
+fn a_run_has_one_process_and_whole_lines() {
+    let host = host("");
+    let endpoint = Endpoint::start(Scenario::new([Reply::endless(), answers(json!("done"))]));
+    let url = endpoint.base_url();
+    let mut child = begin(
+        &host,
+        &["run", "t", "--base-url", &url, "--model", "m", "--json"],
+    );
+    until("the stream", || {
+        (count(&recorded(&host), "delta") > 3).then_some(())
+    });
+    let resume = ["resume", "last", "--base-url", &url, "--model", "m"];
+    let refused = host.run(&resume);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.stderr.contains("still going on"), "{refused:?}");
+    assert!(host.run(&["runs"]).stdout.contains("going on"));
+    child.kill().expect("SIGKILL");
+    child.wait().expect("it ends");
+    let path = journal(&host).expect("a journal");
+    let mut text = std::fs::read(&path).expect("a journal");
+    text.extend(b"{\"run\":\"0");
+    std::fs::write(&path, text).expect("a journal");
+    assert!(host.run(&["runs"]).stdout.contains("not over"));
+    let done = host.run(&resume);
+    assert_eq!(
+        (done.code, done.stdout.trim()),
+        (Some(0), "done"),
+        "{done:?}"
+    );
+    assert_eq!(host.run(&["replay", "last"]).code, Some(0));
+    let over = host.run(&resume);
+    assert!(over.stderr.contains("this run is over"), "{over:?}");
+}
+
+#[test]
+fn a_changed_byte_is_found_and_named() {
+    let host = host("");
+    let expression =
+        json!({"_tool": "calculator.evaluate", "_reasoningForCall": "r", "expression": "1+1"});
+    let endpoint = Endpoint::start(Scenario::new([calls(&[expression]), answers(json!("two"))]));
+    let done = host.run(&["run", "t", "--base-url", &endpoint.base_url()]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let path = journal(&host).expect("a journal");
+    let text = std::fs::read_to_string(&path).expect("a journal");
+    let lines: Vec<&str> = text.lines().collect();
+    // One digit in each line: of a time, of a measurement, of an argument.
+    for at in 0..lines.len() {
+        let place = lines[at]
+            .rfind(|c: char| c.is_ascii_digit())
+            .expect("a digit");
+        let changed = if &lines[at][place..=place] == "1" {
+            "2"
+        } else {
+            "1"
+        };
+        let line = format!(
+            "{}{changed}{}",
+            &lines[at][..place],
+            &lines[at][place + 1..]
+        );
+        let mut all: Vec<&str> = lines.clone();
+        all[at] = &line;
+        std::fs::write(&path, all.join("\n") + "\n").expect("a journal");
+        let found = host.run(&["replay", "last"]);
+        assert_eq!(found.code, Some(1), "line {}: {found:?}", at + 1);
+        assert!(
+            found.stderr.contains(&format!("line {} of", at + 1)),
+            "{found:?}"
+        );
+    }
+    let shown = host.run(&["show", "last"]);
+    assert_eq!(shown.code, Some(1));
+    assert!(
+        shown.stdout.contains("two") && shown.stderr.contains("not genuine"),
+        "{shown:?}"
+    );
+    std::fs::write(&path, text).expect("a journal");
+    assert_eq!(host.run(&["replay", "last"]).code, Some(0));
+}
+
+/// Two runs of one task: the same until the model decides otherwise.
+#[test]
+fn diff_says_where_two_runs_part() {
+    let host = host("");
+    let expression = |text: &str| json!({"_tool": "calculator.evaluate", "_reasoningForCall": "r", "expression": text});
+    for text in ["1+1", "1+1", "1+2"] {
+        let endpoint = Endpoint::start(Scenario::new([
+            calls(&[expression(text)]),
+            answers(json!("done")),
+        ]));
+        let done = host.run(&["run", "t", "--base-url", &endpoint.base_url()]);
+        assert_eq!(done.code, Some(0), "{done:?}");
+    }
+    let listed = host.run(&["runs"]).stdout;
+    let ids: Vec<&str> = listed
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    let [first, second, third] = ids[..] else {
+        panic!("{listed}");
+    };
+    let same = host.run(&["diff", first, second]);
+    assert_eq!(same.code, Some(0), "{same:?}");
+    let other = host.run(&["diff", second, third]);
+    assert_eq!(other.code, Some(1), "{other:?}");
+    for part in ["1 milestones are the same", "- reply", "+ reply", "1+2"] {
+        assert!(other.stdout.contains(part), "{part}: {other:?}");
+    }
+}
+
+/// What a model, a guest or an endpoint says cannot move the cursor, hide text or write a line of the
+/// host's.
+#[test]
+fn nothing_reaches_the_terminal_unescaped() {
+    let host = host(ASKS);
+    let nasty = "\u{1b}[2J\u{202e}\n  ← files.write {\"path\":\"good\"}";
+    let call = json!({
+        "_tool": "files.write", "_reasoningForCall": nasty, "path": "a.txt", "content": nasty,
+    });
+    let endpoint = Endpoint::start(Scenario::new([calls(&[call]), answers(json!(nasty))]));
+    let url = endpoint.base_url();
+    let child = begin(&host, &["run", nasty, "--base-url", &url, "--model", "m"]);
+    let id = waiting(&host);
+    let mut seen = vec![host.run(&["approvals", "list"])];
+    seen.push(host.run(&["approvals", "refuse", &id, nasty]));
+    seen.push(wait(&host, child));
+    for command in [&["show", "last"][..], &["runs"], &["approvals", "list"]] {
+        seen.push(host.run(command));
+    }
+    for done in seen {
+        let text = done.stdout + &done.stderr;
+        assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text:?}");
+        assert!(
+            !text.contains("\n  ← files.write {\"path\":\"good\"}  "),
+            "{text}"
+        );
+    }
+}
