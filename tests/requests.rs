@@ -477,7 +477,7 @@ fn what_is_wrong_is_said_with_its_place_before_anything_is_sent() {
         ),
         (
             &["schema.json"],
-            &["schema.json: /schema is no JSON Schema"],
+            &["schema.json: /schema: this is no JSON Schema"],
         ),
         (&["steps.json"], &["/max_steps", "at least 1"]),
         (

@@ -211,8 +211,8 @@ fn sub_agents_at_the_same_time_share_what_is_left() {
         calls([("ask", json!({"n": 1})), ("ask", json!({"n": 2}))]),
         10,
     );
-    // Each alone could ask once more.
-    let inner = using(notes("a"), 90).expecting(Expect::text("Take notes."));
+    // Each alone could ask once more. Late, so that both have asked and the parent has counted.
+    let inner = using(notes("a").delayed_ms(500, 0), 90).expecting(Expect::text("Take notes."));
     let endpoint = Endpoint::start(
         Scenario::new([inner, outer.expecting(Expect::text("Do it."))]).in_order(Order::FirstMatch),
     );
