@@ -154,7 +154,7 @@ fn a_bad_call_is_a_message_to_the_model() {
         ("calculator.evaluate", json!({}), "is a required property"),
         (
             "calculator.evaluate",
-            json!({"expression": 7}),
+            json!({"expression": true}),
             "is not of type",
         ),
         ("calculator.evaluate", json!({"expression": "1/0"}), "zero"),

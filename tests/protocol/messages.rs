@@ -422,7 +422,7 @@ fn a_saved_request_is_read_as_strictly() {
         ),
         (
             json!({"context": [], "schema": {"type": "x"}}),
-            "/schema is no JSON Schema",
+            "/schema: this is no JSON Schema",
         ),
         (
             json!({"context": [{"type": "data"}]}),

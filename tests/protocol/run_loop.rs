@@ -546,3 +546,44 @@ async fn token_counts_cannot_overflow() {
     .await;
     assert_eq!(end(&events).1, "done");
 }
+
+#[tokio::test]
+async fn light_faults_of_arguments_and_of_form_are_put_right_and_told() {
+    let script = Script::new([
+        Reply::text(
+            "Sure:\n```json\n{'calls': [{\"_tool\": \"quick\", \"of\": 1, \"n\": \"7\",}], output: None}\n```",
+        ),
+        Reply::output("done"),
+    ]);
+    let activities = Activities::default().with("quick", Echo::default().activity());
+    let events = run(
+        &driver(&script, activities),
+        request([plain_tools(&["quick"])]),
+    )
+    .await;
+    let filled = events.iter().find_map(|event| match &event.kind {
+        EventKind::ToolStart { filled, .. } => filled.clone(),
+        _ => None,
+    });
+    assert_eq!(filled, Some(json!({"of": 1, "n": 7})));
+    let notices: Vec<_> = events
+        .iter()
+        .filter_map(|event| match &event.kind {
+            EventKind::Notice { message, .. } => Some(message.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert!(
+        notices
+            .iter()
+            .any(|notice| notice.contains("the reply was mended: text before it, single quotes")),
+        "{notices:?}"
+    );
+    assert!(
+        notices
+            .iter()
+            .any(|notice| notice.contains("/n: a number was written as a text")),
+        "{notices:?}"
+    );
+    assert_eq!(end(&events), ("output".into(), json!("done")));
+}

@@ -94,6 +94,13 @@ fn taken_is_final(contract: Contract, deltas: &[Delta], completion: &Completion)
             Piece::Call { call, .. } => call["_tool"].as_str(),
             Piece::Field { .. } => None,
         });
-        assert!(taken.eq(solution.calls.iter().map(|call| call.tool.as_str())));
+        let taken: Vec<_> = taken.collect();
+        let all: Vec<_> = solution
+            .calls
+            .iter()
+            .map(|call| call.tool.as_str())
+            .collect();
+        // Of a reply that had to be mended, only what stood before the fault was taken.
+        assert!(taken == all || (!solution.repairs.is_empty() && all.starts_with(&taken)));
     }
 }

@@ -3,9 +3,11 @@
 use crate::contract::conversation::{self, Voice};
 use crate::contract::reader::SolutionReader;
 use crate::contract::{View, text};
+use crate::guard::mend::{End, Mended, mend};
 use crate::model::{ChatMessage, ChatRequest, Completion};
 use crate::protocol::compose::{self, Composition};
 use crate::protocol::{Exchange, Shape, Solution};
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 /// llama.cpp refuses repetitions beyond 2000, and a bound that the token limit makes useless only
@@ -41,11 +43,32 @@ pub fn request(view: &View<'_>) -> ChatRequest {
 }
 
 pub fn read(completion: &Completion) -> Result<Solution, String> {
-    let solution = Solution::parse(&completion.content)?;
+    let solution = match Solution::parse(&completion.content) {
+        Ok(solution) => solution,
+        Err(reason) => return mended(completion).ok_or(reason),
+    };
     // Of a member that is there twice the parser keeps the last. While the reply streamed, calls
     // were taken from the first: a reply that can be understood in two ways is none.
     SolutionReader::default().push(&completion.content, &mut Vec::new())?;
     Ok(solution)
+}
+
+/// A reply that nothing constrained and that is not quite JSON, if it can be read in one way.
+fn mended(completion: &Completion) -> Option<Solution> {
+    let text = completion.content.trim();
+    if serde_json::from_str::<IgnoredAny>(text).is_ok() {
+        return None;
+    }
+    let end = match completion.finish_reason.as_deref() {
+        Some("length") => End::Cut,
+        _ => End::Own,
+    };
+    let Mended { value, repairs } = mend(text, end)?;
+    let solution = Solution::of(value).ok()?;
+    Some(Solution {
+        repairs,
+        ..solution
+    })
 }
 
 /// Instructions, tools and the form of a reply. The same bytes at every step of a run, so that

@@ -2,6 +2,7 @@
 //! such a tool, do the arguments fit, was this very call made before; does the result fit.
 
 use crate::error::RunError;
+use crate::guard::coerce::coerce;
 use crate::guard::validate::{Fault, cut};
 use crate::guard::{Repeats, Validator};
 use crate::protocol::{Call, Tool};
@@ -21,6 +22,7 @@ pub struct Gate {
 #[derive(Debug)]
 struct Schemas {
     is_latent: bool,
+    parameters: Value,
     arguments: Validator,
     output: Option<Validator>,
 }
@@ -40,6 +42,7 @@ impl Gate {
             let output = output.transpose().map_err(failed)?;
             let own = Schemas {
                 is_latent: tool.is_latent(),
+                parameters: tool.parameters.clone(),
                 arguments,
                 output,
             };
@@ -71,6 +74,23 @@ impl Gate {
             "unknown_tool",
             format!("there is no tool named {tool:?}; {available}"),
         ))
+    }
+
+    /// `arguments` of a call of `tool` with light faults put right, and what was done. Arguments that
+    /// fit, and those that would not fit even so, are left as they are.
+    pub fn put_right(&self, tool: &str, arguments: Value) -> (Value, Vec<String>) {
+        let Some(schemas) = self.schemas.get(tool) else {
+            return (arguments, Vec::new());
+        };
+        if schemas.arguments.check(&arguments).is_ok() {
+            return (arguments, Vec::new());
+        }
+        match coerce(&schemas.parameters, &arguments) {
+            Some(coerced) if schemas.arguments.check(&coerced.arguments).is_ok() => {
+                (coerced.arguments, coerced.repairs)
+            }
+            _ => (arguments, Vec::new()),
+        }
     }
 
     /// Judges a call of a known tool; `arguments` are its own, with references replaced by what they

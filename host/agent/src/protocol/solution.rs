@@ -41,6 +41,8 @@ pub struct Solution {
     pub calls: Vec<Call>,
     /// Not null ends the loop.
     pub output: Option<Value>,
+    /// What had to be mended before it could be read.
+    pub repairs: Vec<&'static str>,
 }
 
 impl Solution {
@@ -67,6 +69,14 @@ impl Solution {
     pub fn parse(text: &str) -> Result<Self, String> {
         let value: Value = serde_json::from_str(text.trim())
             .map_err(|error| format!("the reply is not one JSON object: {error}"))?;
+        Self::of(value)
+    }
+
+    /// As [`Self::parse`], for what was read from the text.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn of(value: Value) -> Result<Self, String> {
         let Value::Object(mut object) = value else {
             return Err("the reply must be one JSON object with the keys calls and output".into());
         };
@@ -88,6 +98,7 @@ impl Solution {
             advisors,
             calls,
             output,
+            repairs: Vec::new(),
         })
     }
 }

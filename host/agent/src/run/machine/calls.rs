@@ -260,6 +260,17 @@ impl Machine {
             .fill(&call.arguments, call.instance.as_deref());
         let arguments =
             arguments.map_err(|error| ToolFailure::correctable("reference", error.to_string()))?;
+        let (arguments, repairs) = self.gate.put_right(&call.tool, arguments);
+        if !repairs.is_empty() {
+            effects.events.push(EventKind::Notice {
+                step: self.steps,
+                message: format!(
+                    "arguments of {} were put right: {}",
+                    call.tool,
+                    repairs.join("; ")
+                ),
+            });
+        }
         self.gate.check(&call, &arguments)?;
         if waits {
             let pending = Pending::new(call, arguments, annotations);

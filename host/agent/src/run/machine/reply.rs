@@ -242,6 +242,12 @@ impl Machine {
         if !self.step.planned.is_empty() {
             return self.planned(&completion.content, effects, elapsed);
         }
+        if !solution.repairs.is_empty() {
+            effects.events.push(EventKind::Notice {
+                step: self.steps,
+                message: format!("the reply was mended: {}", solution.repairs.join(", ")),
+            });
+        }
         self.unusable = 0;
         self.solutions += 1;
         if !self.step.open.is_empty() {
