@@ -1,45 +1,42 @@
-//! A step's calls, each from the model's words to its result (PROTOCOL.md, 5 and 7).
+//! A step's calls, each from the model's words to being made (PROTOCOL.md, 5 and 7).
 
+use super::results::{Ending, list, some_of};
 use super::{Action, Effects, Machine, Work};
-use crate::event::{EventKind, StopReason, ToolOutcome};
+use crate::event::EventKind;
 use crate::guard::validate::cut;
 use crate::protocol::advisor::Advisor;
-use crate::protocol::data::{Method, Write};
+use crate::protocol::data::Method;
 use crate::protocol::reference::{self, Path, Source, Target};
 use crate::protocol::tool::{self, Scopes};
-use crate::protocol::turn::Answered;
-use crate::protocol::{Call, Exchange, Message, Saved, Tool, Turn};
+use crate::protocol::{Call, Message, Saved, Tool};
 use crate::run::Runner;
-use crate::run::approval::{Decision, Pending, Verdict};
-use crate::toolbox::{ToolCall, ToolFailure, ToolOutput, ToolResult, ToolUsage};
+use crate::run::approval::Pending;
+use crate::toolbox::{ToolCall, ToolFailure, ToolUsage};
 use serde_json::{Value, json};
-use std::time::Duration;
 
 /// Requests to an advisor that is consulted.
 const CONSULTATION: u32 = 3;
-/// Instances that a message names.
-const NAMES: usize = 20;
 
 /// A call of the step that is being made.
 #[derive(Debug)]
 pub struct Open {
     pub call: Call,
-    fence: String,
-    wiring: Wiring,
+    pub(super) fence: String,
+    pub(super) wiring: Wiring,
     /// With references replaced, once they can be.
-    arguments: Value,
+    pub(super) arguments: Value,
     /// Shown to a person, who has not decided yet.
     pub pending: Option<Pending>,
     /// Text for the model and whether it is an error; absent while the call waits or runs.
-    answer: Option<(String, bool)>,
+    pub(super) answer: Option<(String, bool)>,
 }
 
 /// What a call's reserved properties say about data.
 #[derive(Debug, Default)]
-struct Wiring {
-    reads: Vec<Source>,
-    target: Option<Target>,
-    method: Method,
+pub(super) struct Wiring {
+    pub(super) reads: Vec<Source>,
+    pub(super) target: Option<Target>,
+    pub(super) method: Method,
     scopes: Vec<Path>,
 }
 
@@ -48,15 +45,6 @@ struct Wiring {
 pub struct Background {
     pub call: Call,
     pub work: Work,
-}
-
-/// How a call ended, before it is told.
-struct Ending {
-    outcome: Result<ToolOutput, ToolFailure>,
-    usage: ToolUsage,
-    printed: Vec<String>,
-    /// Nobody was asked: the call was latent, or refused.
-    by_host: bool,
 }
 
 impl Machine {
@@ -202,7 +190,7 @@ impl Machine {
     }
 
     /// Begins every call that nothing holds up any more.
-    fn begin_unblocked(&mut self, effects: &mut Effects) {
+    pub(super) fn begin_unblocked(&mut self, effects: &mut Effects) {
         loop {
             let ready = self.step.schedule.unblock(&self.context.data);
             if ready.is_empty() {
@@ -284,7 +272,7 @@ impl Machine {
     }
 
     /// Makes a call that passed every check, as soon as there is room for it.
-    fn make(
+    pub(super) fn make(
         &mut self,
         index: usize,
         arguments: Value,
@@ -445,372 +433,6 @@ impl Machine {
                 .collect()),
         }
     }
-
-    pub(super) fn called(
-        &mut self,
-        id: &str,
-        result: ToolResult,
-        effects: &mut Effects,
-        elapsed: Duration,
-    ) {
-        if let Some(Background { call, .. }) = self.background.remove(id) {
-            self.ran(&result);
-            let ending = Ending {
-                outcome: result.outcome,
-                usage: result.usage,
-                printed: result.printed,
-                by_host: false,
-            };
-            self.tell_background(call, ending, effects);
-            self.start_queued(effects);
-            if self.ending.is_some() {
-                return self.end_if_nothing_runs(effects, elapsed);
-            }
-            // The one that had its place may have been the last that the step waited for.
-            return self.proceed(effects, elapsed);
-        }
-        let Some(index) = self.index_of(id) else {
-            return;
-        };
-        self.ran(&result);
-        let ending = Ending {
-            outcome: result.outcome,
-            usage: result.usage,
-            printed: result.printed,
-            by_host: false,
-        };
-        self.settle(index, ending, effects);
-        self.begin_unblocked(effects);
-        self.start_queued(effects);
-        self.proceed(effects, elapsed);
-    }
-
-    fn ran(&mut self, result: &ToolResult) {
-        self.running = self.running.saturating_sub(1);
-        self.tokens = self.tokens.saturating_add(result.usage.tokens);
-    }
-
-    fn tell_background(&self, call: Call, ending: Ending, effects: &mut Effects) {
-        effects.events.push(EventKind::ToolResult {
-            step: self.steps,
-            id: call.id,
-            tool: call.tool,
-            outcome: ending.outcome.map(|output| output.value).into(),
-            written: Vec::new(),
-            usage: ending.usage,
-            printed: ending.printed,
-            by_host: ending.by_host,
-        });
-    }
-
-    /// A call that nobody waits for, and that will not come back.
-    pub(super) fn lose_background(
-        &mut self,
-        id: &str,
-        failure: ToolFailure,
-        effects: &mut Effects,
-    ) {
-        if let Some(Background { call, .. }) = self.background.remove(id) {
-            self.tell_background(call, Ending::refused(failure), effects);
-        }
-    }
-
-    /// The end, if there is an output and it only waited for calls in the background.
-    pub(super) fn end_if_nothing_runs(&mut self, effects: &mut Effects, elapsed: Duration) {
-        if let Some(output) = self.ending.take_if(|_| self.background.is_empty()) {
-            self.finish(StopReason::Output, output, None, effects, elapsed);
-        }
-    }
-
-    /// A person decided about a call.
-    pub(super) fn decided(
-        &mut self,
-        id: &str,
-        decision: Decision,
-        effects: &mut Effects,
-        elapsed: Duration,
-    ) {
-        if self.decided_plan(id, &decision, effects, elapsed) {
-            return;
-        }
-        let Some(index) = self.index_of(id) else {
-            return;
-        };
-        let Some(pending) = self
-            .step
-            .open
-            .get(index)
-            .and_then(|open| open.pending.clone())
-        else {
-            return;
-        };
-        effects.events.push(EventKind::Decided {
-            step: self.steps,
-            id: id.to_owned(),
-            decision: decision.clone(),
-        });
-        if decision.digest != pending.digest {
-            effects.events.push(EventKind::Notice {
-                step: self.steps,
-                message: format!(
-                    "the decision about {id} was made for other arguments and does not count"
-                ),
-            });
-            return self.decide(pending, effects);
-        }
-        let by_host = |outcome| Ending {
-            outcome,
-            usage: ToolUsage::default(),
-            printed: Vec::new(),
-            by_host: true,
-        };
-        let made = match decision.verdict {
-            Verdict::Approve => self.make(index, pending.arguments, effects),
-            Verdict::Edit { arguments } => match self.gate.check(&pending.call, &arguments) {
-                Ok(()) => self.make(index, arguments, effects),
-                Err(failure) => return self.decide_again(pending, &failure, effects),
-            },
-            Verdict::Replace { result } => match self.gate.output(&pending.call.tool, result) {
-                Ok(result) => {
-                    self.settle(index, by_host(Ok(result.into())), effects);
-                    Ok(())
-                }
-                Err(failure) => return self.decide_again(pending, &failure, effects),
-            },
-            Verdict::Refuse { reason } => Err(ToolFailure::correctable(
-                "refused",
-                format!(
-                    "a person refused this call: {reason}. Do not make it again; find another way, or end and say so"
-                ),
-            )),
-        };
-        if let Err(failure) = made {
-            self.settle(index, Ending::refused(failure), effects);
-        }
-        self.begin_unblocked(effects);
-        self.proceed(effects, elapsed);
-    }
-
-    /// Somebody decided something that cannot be done.
-    fn decide_again(&self, pending: Pending, failure: &ToolFailure, effects: &mut Effects) {
-        effects.events.push(EventKind::Notice {
-            step: self.steps,
-            message: format!(
-                "what was decided about {} cannot be done: {}",
-                pending.call.id, failure.message
-            ),
-        });
-        self.decide(pending, effects);
-    }
-
-    fn index_of(&self, id: &str) -> Option<usize> {
-        self.step
-            .open
-            .iter()
-            .position(|open| open.call.id == id && open.answer.is_none())
-    }
-
-    /// Ends a call: its result is checked, written where it belongs, and told.
-    fn settle(&mut self, index: usize, ending: Ending, effects: &mut Effects) {
-        let Some(open) = self.step.open.get(index) else {
-            return;
-        };
-        let call = open.call.clone();
-        let ran = !ending.by_host;
-        let checked = ending.outcome.and_then(|output| {
-            let value = self.gate.output(&call.tool, output.value)?;
-            Ok(ToolOutput { value, ..output })
-        });
-        let (outcome, written) = self.write(index, checked);
-        let max = self.request.settings.result_chars;
-        let (result, failed) = match &outcome {
-            Ok(value) => (shorten(&value.to_string(), max), false),
-            Err(failure) => (shorten(&failure.message, max), true),
-        };
-        if let (true, Some(open)) = (ran, self.step.open.get(index)) {
-            self.gate.ran(&call, &open.arguments, &result);
-        }
-        let is_latent = self
-            .tool(&call.tool)
-            .is_some_and(|bound| bound.tool.is_latent());
-        let is_thought = is_latent && !failed && written.is_empty();
-        let text = match (failed, written.as_slice()) {
-            (false, []) if is_thought => "noted".to_owned(),
-            (_, []) => result,
-            // The data itself is shown with the rest of the context's data.
-            (false, paths) => format!("written to {}", list(paths)),
-            (true, paths) => format!("{result} (written to {})", list(paths)),
-        };
-        if let Some(open) = self.step.open.get_mut(index) {
-            open.answer = Some((text, failed));
-            open.pending = None;
-        }
-        self.step.schedule.done(index, &written);
-        effects.events.push(EventKind::ToolResult {
-            step: self.steps,
-            id: call.id,
-            tool: call.tool,
-            outcome: outcome.into(),
-            written,
-            usage: ending.usage,
-            printed: ending.printed,
-            by_host: ending.by_host,
-        });
-    }
-
-    /// Writes a result to its places. A result that cannot be written is a failure of the call, and a
-    /// failure may have a place of its own.
-    fn write(
-        &mut self,
-        index: usize,
-        outcome: Result<ToolOutput, ToolFailure>,
-    ) -> (Result<Value, ToolFailure>, Vec<Path>) {
-        let Some(open) = self.step.open.get(index) else {
-            return (outcome.map(|output| output.value), Vec::new());
-        };
-        let picked = match &outcome {
-            Ok(output) => pick(open.wiring.target.as_ref(), output.output_path.as_deref()),
-            Err(_) => Ok(None),
-        };
-        let outcome = match (outcome, &picked) {
-            (Ok(_), Err(reason)) => Err(ToolFailure::correctable("output_path", reason.clone())),
-            (outcome, _) => outcome,
-        };
-        let target = open.wiring.target.as_ref();
-        let places: Vec<Path> = match (picked, target) {
-            (Ok(Some(path)), _) => vec![path],
-            (_, Some(target)) => chosen(target, outcome.is_ok()),
-            (_, None) => Vec::new(),
-        };
-        let (call, method) = (open.call.clone(), open.wiring.method);
-        let of_failure = target.map_or_else(Vec::new, |target| chosen(target, false));
-        let outcome = outcome.map(|output| output.value);
-        let value = outcome.as_ref().map_or_else(written_of, Value::clone);
-        let Err(reason) = self.write_all(&call, method, &places, &value) else {
-            return (outcome, places);
-        };
-        if let Err(failure) = outcome {
-            // What it would have said of the failure cannot be kept; the model is told all the same.
-            return (Err(failure), Vec::new());
-        }
-        let failure = ToolFailure::correctable(
-            "write",
-            format!("the result was had but cannot be written: {reason}"),
-        );
-        match self.write_all(&call, method, &of_failure, &written_of(&failure)) {
-            Ok(()) => (Err(failure), of_failure),
-            Err(_) => (Err(failure), Vec::new()),
-        }
-    }
-
-    fn write_all(
-        &mut self,
-        call: &Call,
-        method: Method,
-        places: &[Path],
-        value: &Value,
-    ) -> Result<(), String> {
-        let writes = places.iter().map(|path| Write {
-            path: path.clone(),
-            instance: call.instance.clone(),
-            method,
-            value: value.clone(),
-        });
-        let date = self.now_ms();
-        self.context
-            .write_result(writes.collect(), call, date)
-            .map_err(|error| error.to_string())
-    }
-
-    /// When the reply is complete and every call of the step is answered: the next Request, or the end.
-    pub(super) fn proceed(&mut self, effects: &mut Effects, elapsed: Duration) {
-        if !self.step.is_over || self.finished {
-            return;
-        }
-        while !self.step.schedule.is_running() {
-            let stuck = self.step.schedule.give_up(&self.context.data);
-            if stuck.is_empty() {
-                break;
-            }
-            for (index, mut reason) in stuck {
-                reason.push_str(self.hint(index));
-                let failure = ToolFailure::correctable("blocked", reason);
-                self.settle(index, Ending::refused(failure), effects);
-            }
-            // A failure may have been written to a place of its own, and somebody may read that.
-            self.begin_unblocked(effects);
-        }
-        if self.step.open.iter().any(|open| open.answer.is_none()) {
-            return;
-        }
-        let calls: Vec<Answered> = std::mem::take(&mut self.step.open)
-            .into_iter()
-            .filter_map(|open| {
-                let (text, failed) = open.answer?;
-                Some(Answered {
-                    call: open.call,
-                    fence: open.fence,
-                    text,
-                    failed,
-                })
-            })
-            .collect();
-        if !calls.is_empty() {
-            self.finishing = false;
-            self.carry(&calls);
-            self.history.push(Turn::Exchange(Exchange { calls }));
-        }
-        let notes = std::mem::take(&mut self.step.notes);
-        if !notes.is_empty() {
-            self.history.push(Turn::user(notes.join("\n")));
-        }
-        match self.step.output.take() {
-            _ if self.request.plan.is_some() => self.carried_out(effects, elapsed),
-            Some(output) => self.conclude(output, effects, elapsed),
-            None => self.ask(effects, elapsed),
-        }
-    }
-}
-
-impl Machine {
-    /// What a call that found nothing to read may have forgotten.
-    fn hint(&self, index: usize) -> &'static str {
-        let open = self.step.open.get(index);
-        let global = open.filter(|open| open.call.instance.is_none());
-        let mut paths = global
-            .into_iter()
-            .flat_map(|open| open.wiring.reads.iter().flat_map(Source::paths));
-        let is_elsewhere = paths.any(|path| {
-            let mut instances = self.context.instances.iter();
-            instances.any(|instance| self.context.data.contains(path, Some(instance)))
-                && !self.context.data.contains(path, None)
-        });
-        if is_elsewhere {
-            ". Without _instance a call reads and writes only what belongs to all instances; name the one whose data it reads"
-        } else {
-            ""
-        }
-    }
-}
-
-impl Ending {
-    fn refused(failure: ToolFailure) -> Self {
-        Self {
-            outcome: Err(failure),
-            usage: ToolUsage::default(),
-            printed: Vec::new(),
-            by_host: true,
-        }
-    }
-}
-
-impl From<Result<Value, ToolFailure>> for ToolOutcome {
-    fn from(outcome: Result<Value, ToolFailure>) -> Self {
-        match outcome {
-            Ok(value) => Self::Output(value),
-            Err(failure) => Self::Error(failure),
-        }
-    }
 }
 
 /// The Request that asks an advisor a question (10).
@@ -859,59 +481,4 @@ pub(super) fn scopes(tool: &Tool, call: &Call) -> Result<Vec<Path>, ToolFailure>
         )))
     });
     keys.collect()
-}
-
-fn chosen(target: &Target, succeeded: bool) -> Vec<Path> {
-    target.chosen(succeeded).into_iter().cloned().collect()
-}
-
-/// What is written of a failure.
-fn written_of(failure: &ToolFailure) -> Value {
-    json!({"error": failure.kind, "message": failure.message})
-}
-
-/// The place that a tool picked, if it did.
-fn pick(target: Option<&Target>, picked: Option<&str>) -> Result<Option<Path>, String> {
-    let Some(picked) = picked else {
-        return Ok(None);
-    };
-    let path: Path = picked
-        .parse()
-        .map_err(|error| format!("the tool chose no place: {error}"))?;
-    match target {
-        // Only a call says where data goes; what a tool writes elsewhere nobody asked for.
-        None => Ok(None),
-        Some(target) if !target.paths().contains(&path) => Err(format!(
-            "the tool chose {path}, which is none of the places that the call allows: {}",
-            list(target.paths())
-        )),
-        _ => Ok(Some(path)),
-    }
-}
-
-/// Names of instances, as many as a message can hold.
-pub(super) fn some_of(instances: &[String]) -> String {
-    let names: Vec<_> = instances.iter().take(NAMES).map(String::as_str).collect();
-    let more = instances.len().saturating_sub(NAMES);
-    match more {
-        0 => names.join(", "),
-        more => format!("{} and {more} more", names.join(", ")),
-    }
-}
-
-fn list(paths: &[Path]) -> String {
-    let texts: Vec<_> = paths.iter().map(ToString::to_string).collect();
-    texts.join(", ")
-}
-
-/// At most `max` characters, saying what is missing and how to get it.
-pub(super) fn shorten(text: &str, max: usize) -> String {
-    let length = text.chars().count();
-    if length <= max {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(max).collect();
-    format!(
-        "{kept}\n[cut: {max} of {length} characters shown; ask the tool for a smaller part to see the rest]"
-    )
 }

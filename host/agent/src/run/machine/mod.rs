@@ -1,15 +1,17 @@
 //! The loop as a state machine: told what happened, it says what to do next. No I/O, no clock, no
 //! randomness: the same inputs give the same events and actions (PROTOCOL.md, 7).
 //!
-//! `reply` reads what the model says, while it says it; `calls` takes each call from there to its
-//! result; `turns` is what the model is shown of it all.
+//! `reply` reads what the model says, while it says it; `calls` takes each call from there to being
+//! made, `results` from there to what the model is told; `turns` is what it is shown of it all.
 
 mod calls;
 mod carried;
+mod decided;
 mod plan;
 #[cfg(test)]
 mod random_tests;
 mod reply;
+mod results;
 mod resume;
 mod turns;
 

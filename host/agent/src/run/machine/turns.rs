@@ -5,7 +5,7 @@
 //! plan, the version.
 
 use super::Machine;
-use super::calls::some_of;
+use super::results::some_of;
 use crate::guard::validate::cut;
 use crate::protocol::Turn;
 use crate::protocol::advisor;
