@@ -128,7 +128,7 @@ enum Command {
     /// See and approve MCP servers, whose tools may be called beside those of modules.
     #[command(subcommand)]
     Mcp(mcp::McpCommand),
-    /// See, check and rehearse a plan of calls without a model.
+    /// See, check, rehearse and run a plan of calls without a model.
     #[command(subcommand)]
     Plan(plan::PlanCommand),
     /// Build modules from their source, as their module.toml says.

@@ -3,13 +3,13 @@
 
 use crate::cli::approvals;
 use crate::cli::style::{bad, bold, bytes, count, dim, duration, good, line, plain, warn};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 use toolhold_agent::event::{RunFailure, ToolOutcome};
 use toolhold_agent::model::Delta;
 use toolhold_agent::protocol::Call;
-use toolhold_agent::protocol::advisor::Council;
+use toolhold_agent::protocol::advisor::{Council, Outcome};
 use toolhold_agent::protocol::reference::Path;
 use toolhold_agent::run::approval::Verdict;
 use toolhold_agent::{Event, EventKind, StopReason, ToolUsage};
@@ -198,15 +198,36 @@ impl View {
         }
     }
 
+    /// Each advisor with its votes and its words, then what comes of them.
     fn council(&mut self, council: &Council) {
         for opinion in &council.opinions {
-            self.line(&dim(&format!("  ◦ {}", plain(&json!(opinion).to_string()))));
+            let of = opinion.instance.as_ref();
+            let of = of.map_or(String::new(), |instance| format!(" ({instance})"));
+            let votes: Vec<String> = opinion
+                .votes
+                .iter()
+                .map(|vote| format!("{} {}", vote.tool, vote.weight))
+                .collect();
+            let words = opinion.fields.iter().filter(|(name, _)| *name != "calls");
+            let words: Vec<String> = words
+                .map(|(name, value)| format!("{name}: {}", answer(value)))
+                .collect();
+            let text = format!("{}{of}: {}", opinion.advisor, votes.join(", "));
+            self.line(&dim(&format!(
+                "  ◦ {}  {}",
+                line(&text),
+                line(&words.join("; "))
+            )));
         }
         for tally in council.tallies() {
-            self.line(&dim(&format!(
-                "  ◦ {}",
-                plain(&json!(tally.outcome).to_string())
-            )));
+            let of = tally.instance.as_ref();
+            let of = of.map_or(String::new(), |instance| format!(" ({instance})"));
+            let outcome = match tally.outcome {
+                Outcome::Winner { tool, sum } => format!("{tool} with {sum}"),
+                Outcome::Tie { tools, sum } => format!("{} with {sum} each", tools.join(" and ")),
+                Outcome::Undecided => "nothing".into(),
+            };
+            self.line(&dim(&format!("  ◦ council{of}: {}", line(&outcome))));
         }
     }
 
