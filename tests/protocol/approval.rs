@@ -8,7 +8,6 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 use toolhold_agent::event::NoJournal;
 use toolhold_agent::run::approval::{Approvals, Approver, Decision, Pending, Verdict};
 use toolhold_agent::run::replay::replay;
@@ -20,7 +19,6 @@ use uuid::Uuid;
 struct Person {
     verdicts: Mutex<VecDeque<(Option<&'static str>, Verdict)>>,
     asked: Mutex<Vec<Pending>>,
-    thinks: Duration,
 }
 
 impl Person {
@@ -33,7 +31,6 @@ impl Person {
                     .collect(),
             ),
             asked: Mutex::default(),
-            thinks: Duration::ZERO,
         })
     }
 }
@@ -42,7 +39,6 @@ impl Approver for Person {
     fn decide<'a>(&'a self, _: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
         Box::pin(async move {
             self.asked.lock().unwrap().push(pending.clone());
-            tokio::time::sleep(self.thinks).await;
             let next = self.verdicts.lock().unwrap().pop_front();
             let Some((digest, verdict)) = next else {
                 return std::future::pending().await;
@@ -341,21 +337,4 @@ async fn a_run_that_waits_survives_its_process() {
         person.asked.lock().unwrap()[0].digest,
         "what was decided about the one counts for the other"
     );
-}
-
-#[tokio::test]
-async fn the_time_in_which_a_person_thinks_is_not_the_runs() {
-    let script = Script::new([
-        Reply::calls(&[json!({"_tool": "echo", "of": 1})]),
-        Reply::output("done"),
-    ]);
-    let person = Arc::new(Person {
-        verdicts: Mutex::new([(None, Verdict::Approve)].into()),
-        thinks: Duration::from_millis(900),
-        ..Person::default()
-    });
-    let mut request = always();
-    request.settings.timeout = Duration::from_millis(600);
-    let events = run(&asking(&script, &Echo::default(), &person), request).await;
-    assert_eq!(end(&events), ("output".into(), json!("done")));
 }

@@ -227,6 +227,7 @@ impl Performer {
         cancel: CancellationToken,
     ) -> Result<Ended, RunError> {
         let started = Instant::now();
+        let deadline = tokio::time::Instant::from_std(self.deadline);
         // Unbounded in count, bounded in bytes: the client caps the size of a reply.
         let (deltas, mut written) = mpsc::unbounded_channel();
         let elapsed = || begin.elapsed + started.elapsed();
@@ -242,13 +243,10 @@ impl Performer {
             if let Some(ended) = self.carry_out(effects, &deltas).await? {
                 return Ok(ended);
             }
-            // People take the time they need: while nothing but them is waited for, no time passes.
-            let (waits_for_people, since) = (self.waits_for_people(), Instant::now());
-            let deadline = tokio::time::Instant::from_std(self.deadline);
             let input = tokio::select! {
                 biased;
                 () = cancel.cancelled() => Input::Cancelled,
-                () = tokio::time::sleep_until(deadline), if !waits_for_people => Input::TimedOut,
+                () = tokio::time::sleep_until(deadline) => Input::TimedOut,
                 Some((call, event)) = sub_events.recv() => {
                     self.sink.publish(EventKind::Sub { call, what: Box::new(event) }).await?;
                     effects = Effects::default();
@@ -258,9 +256,6 @@ impl Performer {
                 Some(delta) = written.recv() => Input::Wrote(delta),
                 Some(done) = self.work.join_next_with_id() => self.input(done),
             };
-            if waits_for_people {
-                self.deadline += since.elapsed();
-            }
             // Before the result of a sub-agent, all that happened in it.
             while let Ok((call, event)) = sub_events.try_recv() {
                 let what = Box::new(event);
@@ -276,12 +271,6 @@ impl Performer {
             }
             effects = machine.handle(input, elapsed());
         }
-    }
-
-    /// Whether nothing goes on but what people have to decide.
-    fn waits_for_people(&self) -> bool {
-        let mut doing = self.doing.values();
-        !self.doing.is_empty() && doing.all(|doing| matches!(doing, Doing::Decide(_)))
     }
 
     /// What a task came to.
