@@ -307,6 +307,98 @@ fn decisions_come_from_another_process() {
     }
 }
 
+/// A sub-agent of a sub-agent goes on where it was: what it did is not done again, and what waited for
+/// a person waits again.
+#[test]
+fn a_killed_sub_agent_goes_on_where_it_was() {
+    let write = |path: &str| {
+        calls(&[json!({
+            "_tool": "write", "_reasoningForCall": "r", "path": path, "content": "once ", "mode": "append",
+        })])
+    };
+    let ask = || calls(&[json!({"_tool": "ask", "_reasoningForCall": "r"})]);
+    let by = |module: &str| json!({"type": "object", "properties": {"_module": {"const": module}}});
+    let context = |tool: &str, definition: Value| json!([{"type": "tool", "tool": {tool: definition}}, {"type": "text", "text": "Go."}]);
+    for is_waiting in [true, false] {
+        let host = host("[approval]\nalways = [\"files.write\"]\n");
+        let files = json!({
+            "type": "object", "properties": {"_module": {"const": "files#write"}, "path": {"type": "string"},
+            "content": {"type": "string"}, "mode": {"type": "string"}}, "required": ["path", "content"],
+        });
+        host.write(
+            "requests/inner.json",
+            json!({"context": context("ask", by("deeper"))}).to_string(),
+        )
+        .write(
+            "requests/deeper.json",
+            json!({"context": context("write", files)}).to_string(),
+        )
+        .write("context.json", context("ask", by("inner")).to_string());
+        let third = if is_waiting {
+            write("b.txt")
+        } else {
+            Reply::endless()
+        };
+        let mut replies = vec![ask(), ask(), write("a.txt"), third];
+        if !is_waiting {
+            replies.push(write("b.txt"));
+        }
+        replies.extend([
+            answers(json!("deep")),
+            answers(json!("inner")),
+            answers(json!("done")),
+        ]);
+        let endpoint = Endpoint::start(Scenario::new(replies));
+        let url = endpoint.base_url();
+        let at = ["--base-url", &url, "--model", "m", "--json"];
+        let mut child = begin(
+            &host,
+            &[&["run", "t", "--context", "context.json"], &at[..]].concat(),
+        );
+        let waits = |path: &str| {
+            until("a call that waits", || {
+                let list = host.run(&["approvals", "list"]).stdout;
+                let id = list.split_whitespace().next()?.to_owned();
+                list.contains(path).then_some(id)
+            })
+        };
+        let approve = |id: &str| {
+            let approved = host.run(&["approvals", "approve", id]);
+            assert_eq!(approved.code, Some(0), "{approved:?}");
+        };
+        approve(&waits("a.txt"));
+        if is_waiting {
+            waits("b.txt");
+        } else {
+            until("the stream", || {
+                let events = recorded(&host);
+                let last = events.last()?;
+                (last["what"]["what"]["event"] == "delta" && last["what"]["what"]["step"] == 2)
+                    .then_some(())
+            });
+        }
+        child.kill().expect("SIGKILL");
+        wait(&host, child);
+        let resumed = begin(&host, &[&["resume", "last"], &at[..]].concat());
+        approve(&waits("b.txt"));
+        let done = wait(&host, resumed);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        for path in ["data/a.txt", "data/b.txt"] {
+            let text = std::fs::read_to_string(host.path().join(path)).expect("it was written");
+            assert_eq!(text, "once ", "{path}");
+        }
+        let events = recorded(&host);
+        assert_eq!(events.last().expect("events")["output"], "done");
+        assert_eq!(
+            endpoint.requests().len(),
+            if is_waiting { 7 } else { 8 },
+            "no Request is made again but the one that broke off"
+        );
+        let replayed = host.run(&["replay", "last"]);
+        assert!(replayed.stdout.contains("identical"), "{replayed:?}");
+    }
+}
+
 /// What was decided about a call counts for that call: the same again waits again, and a file that
 /// somebody left for another is no decision about this one.
 #[test]

@@ -119,8 +119,9 @@ pub enum EventKind {
     ToolWaits { step: u32, call: Call },
     /// A call waits for a person.
     Approval { step: u32, pending: Pending },
-    /// The process had ended, and another one goes on with the run.
-    Resumed { step: u32 },
+    /// The process had ended, and another one goes on with the run, which had worked for `active_ms`
+    /// until then: the time that nobody worked on it is not its.
+    Resumed { step: u32, active_ms: u64 },
     /// A person decided about a call.
     Decided {
         step: u32,

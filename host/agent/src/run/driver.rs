@@ -13,7 +13,7 @@ use crate::run::sub_agent::{self, Ended, Left};
 use crate::run::{RunRequest, Runner};
 use crate::toolbox::{Activities, ToolFailure, ToolResult, Toolbox};
 use futures_util::future::BoxFuture;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
@@ -98,11 +98,7 @@ impl Driver {
             journal,
             sender,
         });
-        let begin = Begin {
-            unsaid: Vec::new(),
-            input: Input::Start,
-            elapsed: Duration::ZERO,
-        };
+        let begin = Begin::anew(machine.request().settings.timeout);
         let purse = Arc::new(Purse::new(machine.request().settings.token_budget, 0));
         let task = tokio::spawn(
             self.clone()
@@ -118,28 +114,28 @@ impl Driver {
 
     /// Goes on with a run whose process ended. `journal` appends to the events that were replayed.
     pub fn resume(&self, replayed: Replayed, journal: Box<dyn Journal>) -> Run {
-        let id = replayed.machine.request().id;
         let (sender, events) = mpsc::channel(EVENT_QUEUE);
         let cancel = CancellationToken::new();
+        let spent = replayed.tokens();
+        let (seq, seal) = (replayed.next, replayed.seal.clone());
+        let time_left = replayed.time_left;
+        let (machine, begin) = Begin::again(replayed, time_left);
+        let id = machine.request().id;
         let sink = Sink::Journal(Publisher {
             run: id,
-            seq: replayed.next,
-            seal: replayed.seal,
+            seq,
+            seal,
             journal,
             sender,
         });
-        let begin = Begin {
-            unsaid: replayed.unsaid,
-            input: Input::Resumed,
-            elapsed: replayed.elapsed,
-        };
-        let machine = replayed.machine;
-        let budget = machine.request().settings.token_budget;
-        let purse = Arc::new(Purse::new(budget, machine.tokens()));
-        let task = tokio::spawn(
-            self.clone()
-                .perform(machine, begin, sink, purse, cancel.clone()),
-        );
+        let purse = Purse::new(machine.request().settings.token_budget, spent);
+        let task = tokio::spawn(self.clone().perform(
+            machine,
+            begin,
+            sink,
+            Arc::new(purse),
+            cancel.clone(),
+        ));
         Run {
             id,
             events,
@@ -172,15 +168,14 @@ impl Driver {
     ) -> BoxFuture<'static, Result<Ended, RunError>> {
         Box::pin(async move {
             let (events, sub_events) = mpsc::channel(EVENT_QUEUE);
-            let request = machine.request();
-            let deadline = Instant::now() + request.settings.timeout;
             let performer = Performer {
-                deadline,
+                deadline: Instant::now() + begin.time_left,
                 purse,
-                parent: Arc::new(request.clone()),
+                parent: Arc::new(machine.request().clone()),
                 driver: self,
                 sink,
                 events,
+                subs: BTreeMap::new(),
                 work: JoinSet::new(),
                 doing: HashMap::new(),
             };
@@ -195,6 +190,32 @@ pub(super) struct Begin {
     pub unsaid: Vec<EventKind>,
     pub input: Input,
     pub elapsed: Duration,
+    pub time_left: Duration,
+    /// Sub-agents that were at work.
+    pub subs: BTreeMap<String, Replayed>,
+}
+
+impl Begin {
+    pub fn anew(time_left: Duration) -> Self {
+        Self {
+            unsaid: Vec::new(),
+            input: Input::Start,
+            elapsed: Duration::ZERO,
+            time_left,
+            subs: BTreeMap::new(),
+        }
+    }
+
+    pub fn again(replayed: Replayed, time_left: Duration) -> (Machine, Self) {
+        let begin = Self {
+            unsaid: replayed.unsaid,
+            input: Input::Resumed,
+            elapsed: replayed.elapsed,
+            time_left,
+            subs: replayed.subs,
+        };
+        (replayed.machine, begin)
+    }
 }
 
 struct Performer {
@@ -205,6 +226,7 @@ struct Performer {
     sink: Sink,
     /// For sub-agents: the call and what happened in it.
     events: mpsc::Sender<(String, EventKind)>,
+    subs: BTreeMap<String, Replayed>,
     /// Each on its own task: a guest that computes holds up neither another guest nor the model's
     /// stream. Dropping the set stops them all.
     work: JoinSet<Input>,
@@ -231,12 +253,13 @@ impl Performer {
         // Unbounded in count, bounded in bytes: the client caps the size of a reply.
         let (deltas, mut written) = mpsc::unbounded_channel();
         let elapsed = || begin.elapsed + started.elapsed();
-        let unsaid = Effects {
-            events: begin.unsaid,
-            actions: Vec::new(),
-        };
-        if let Some(ended) = self.carry_out(unsaid, &deltas).await? {
-            return Ok(ended);
+        self.subs = begin.subs;
+        for kind in begin.unsaid {
+            let ended = Ended::of(&kind);
+            self.sink.publish(kind).await?;
+            if let Some(ended) = ended {
+                return Ok(ended);
+            }
         }
         let mut effects = machine.handle(begin.input, elapsed());
         loop {
@@ -366,7 +389,8 @@ impl Performer {
         Ok(None)
     }
 
-    fn call(&self, work: Work) -> BoxFuture<'static, Input> {
+    fn call(&mut self, work: Work) -> BoxFuture<'static, Input> {
+        let begun = self.subs.remove(&work.call.id);
         let driver = self.driver.clone();
         let (parent, events) = (self.parent.clone(), self.events.clone());
         let (deadline, purse) = (self.deadline, self.purse.clone());
@@ -386,7 +410,7 @@ impl Performer {
                         time: deadline.saturating_duration_since(Instant::now()),
                         purse,
                     };
-                    sub_agent::run(driver, &work, &parent, left, events).await
+                    sub_agent::run(driver, &work, begun, &parent, left, events).await
                 }
             };
             Input::Called { id, result }

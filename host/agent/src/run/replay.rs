@@ -3,10 +3,12 @@
 
 use crate::error::RunError;
 use crate::event::{Event, EventKind, Seal, StopReason, ToolOutcome};
+use crate::run::Bound;
 use crate::run::machine::{Effects, Input, Machine};
+use crate::run::sub_agent::Ended;
 use crate::toolbox::{ToolOutput, ToolResult};
 use serde_json::Value;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use thiserror::Error;
 use uuid::Uuid;
@@ -21,9 +23,31 @@ pub struct Replayed {
     pub seal: Seal,
     /// Events that the run comes to and that are not recorded: the process ended before they were.
     pub unsaid: Vec<EventKind>,
-    /// From the start of the run to its last event.
+    /// How long the run was worked on: the time between a process that ended and the next one, which
+    /// resumed it, is not counted.
     pub elapsed: Duration,
+    /// How much longer it may go on; whoever resumes it may give it more.
+    pub time_left: Duration,
     pub is_done: bool,
+    /// Runs of sub-agents whose answer the run does not have yet, by the call that each answers.
+    pub(super) subs: BTreeMap<String, Replayed>,
+    pub(super) ended: Option<Ended>,
+}
+
+impl Replayed {
+    /// The tools of the run, and of its sub-agents that were at work.
+    pub fn tools(&self) -> Vec<&Bound> {
+        let subs = self.subs.values().flat_map(Self::tools);
+        self.machine.tools().iter().chain(subs).collect()
+    }
+
+    /// What the run took, and its sub-agents that it has no answer of yet.
+    pub(super) fn tokens(&self) -> u64 {
+        self.subs
+            .values()
+            .map(Self::tokens)
+            .fold(self.machine.tokens(), u64::saturating_add)
+    }
 }
 
 /// Why events cannot be run again.
@@ -72,43 +96,39 @@ pub fn replay(events: &[Event]) -> Result<Replayed, ReplayError> {
             });
         }
     }
-    let replayed = rebuild(events)?;
-    replay_subs(events)?;
-    Ok(replayed)
+    rebuild(events)
 }
 
-/// The runs of sub-agents, to the depth that the run allowed. A sub-agent that was begun again after
-/// its process had ended has two runs.
-fn replay_subs(events: &[Event]) -> Result<(), ReplayError> {
+/// The runs of sub-agents, to the depth that the run allowed; those that are still of use.
+fn replay_subs(events: &[Event]) -> Result<BTreeMap<String, Replayed>, ReplayError> {
     let mut runs: BTreeMap<&str, Vec<Event>> = BTreeMap::new();
+    let mut answered = BTreeSet::new();
     for event in events {
-        let EventKind::Sub { call, what } = &event.kind else {
-            continue;
-        };
-        let run = runs.entry(call).or_default();
-        if matches!(**what, EventKind::Run { .. }) {
-            replay_sub(call, &std::mem::take(run))?;
+        match &event.kind {
+            EventKind::Sub { call, what } => runs.entry(call).or_default().push(Event {
+                kind: what.as_ref().clone(),
+                ..event.clone()
+            }),
+            EventKind::ToolResult { id, .. } => {
+                answered.insert(id.as_str());
+            }
+            _ => {}
         }
-        run.push(Event {
-            kind: what.as_ref().clone(),
-            ..event.clone()
-        });
     }
-    runs.iter()
-        .try_for_each(|(call, events)| replay_sub(call, events))
+    let mut subs = BTreeMap::new();
+    for (call, events) in runs {
+        let sub = rebuild(&events).map_err(|error| ReplayError::Sub {
+            call: call.to_owned(),
+            error: Box::new(error),
+        })?;
+        if !answered.contains(call) {
+            subs.insert(call.to_owned(), sub);
+        }
+    }
+    Ok(subs)
 }
 
-fn replay_sub(call: &str, events: &[Event]) -> Result<(), ReplayError> {
-    if events.is_empty() {
-        return Ok(());
-    }
-    let replayed = rebuild(events).and_then(|_| replay_subs(events));
-    replayed.map_err(|error| ReplayError::Sub {
-        call: call.to_owned(),
-        error: Box::new(error),
-    })
-}
-
+/// Seals and numbers are those of the whole record, whose part the events of a sub-agent are.
 fn rebuild(events: &[Event]) -> Result<Replayed, ReplayError> {
     let Some((first, rest)) = events.split_first() else {
         return Err(ReplayError::Beginning);
@@ -137,9 +157,13 @@ fn rebuild(events: &[Event]) -> Result<Replayed, ReplayError> {
         came_to: VecDeque::new(),
     };
     player.tell(Input::Start, Duration::ZERO);
+    let mut since = (Duration::ZERO, first.at_ms);
     let mut elapsed = Duration::ZERO;
     for event in events {
-        elapsed = Duration::from_millis(event.at_ms.saturating_sub(first.at_ms));
+        if let EventKind::Resumed { active_ms, .. } = event.kind {
+            since = (Duration::from_millis(active_ms), event.at_ms);
+        }
+        elapsed = since.0 + Duration::from_millis(event.at_ms.saturating_sub(since.1));
         if matches!(event.kind, EventKind::Sub { .. }) {
             continue;
         }
@@ -154,6 +178,9 @@ fn rebuild(events: &[Event]) -> Result<Replayed, ReplayError> {
     }
     let last = events.last().unwrap_or(first);
     Ok(Replayed {
+        time_left: request.settings.timeout.saturating_sub(elapsed),
+        subs: replay_subs(events)?,
+        ended: Ended::of(&last.kind),
         machine: player.machine,
         next: last.seq.saturating_add(1),
         seal: last.seal.clone(),

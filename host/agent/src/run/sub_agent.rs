@@ -6,15 +6,15 @@
 //! of what is left of the parent's: as many Requests as the parent may still make (at least one, or
 //! the parent's last could delegate nothing), the tokens and the time that are left.
 
-use crate::error::ErrorClass;
+use crate::error::{ErrorClass, RunError};
 use crate::event::{EventKind, RunFailure, StopReason};
 use crate::protocol::Saved;
 use crate::protocol::context::{DataMessage, Hidden, Input, Message};
 use crate::protocol::reference::Path;
 use crate::run::driver::{Begin, Driver, Sink};
-use crate::run::machine::Input::Start;
 use crate::run::machine::Work;
 use crate::run::purse::Purse;
+use crate::run::replay::Replayed;
 use crate::run::settings::DEFAULT_INSTRUCTIONS;
 use crate::run::{RunRequest, Runner, Settings};
 use crate::toolbox::{ToolFailure, ToolOutput, ToolResult, ToolUsage};
@@ -55,52 +55,61 @@ impl Ended {
     }
 }
 
-/// Answers a call by a run of its own.
+/// Answers a call by a run of its own, or by the rest of the one that had `begun` before the process
+/// ended.
 pub(super) async fn run(
     driver: Driver,
     work: &Work,
+    begun: Option<Replayed>,
     parent: &RunRequest,
     left: Left,
     events: mpsc::Sender<(String, EventKind)>,
 ) -> ToolResult {
     let started = Instant::now();
-    let mut result = match request(work, parent, left.time) {
-        Err(failure) => ToolResult::failed(failure),
-        Ok(request) => {
-            let sink = Sink::Parent {
-                call: work.call.id.clone(),
-                events,
-            };
-            let ended = match driver.machine(request).await {
-                Ok(machine) => {
-                    driver
-                        .perform(
-                            machine,
-                            Begin {
-                                unsaid: Vec::new(),
-                                input: Start,
-                                elapsed: Duration::ZERO,
-                            },
-                            sink,
-                            left.purse,
-                            CancellationToken::new(),
-                        )
-                        .await
-                }
-                Err(error) => Err(error),
-            };
-            match ended {
-                Ok(ended) => answer(ended),
-                Err(error) => ToolResult::failed(ToolFailure {
-                    kind: "sub_agent".into(),
-                    class: ErrorClass::Fatal,
-                    message: format!("the sub-agent could not be started: {error}"),
-                }),
-            }
+    let before = begun
+        .as_ref()
+        .map_or(Duration::ZERO, |replayed| replayed.elapsed);
+    let sink = Sink::Parent {
+        call: work.call.id.clone(),
+        events,
+    };
+    let mut result = perform(driver, work, begun, parent, left, sink)
+        .await
+        .unwrap_or_else(ToolResult::failed);
+    let duration = before + started.elapsed();
+    result.usage.duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+    result
+}
+
+async fn perform(
+    driver: Driver,
+    work: &Work,
+    begun: Option<Replayed>,
+    parent: &RunRequest,
+    left: Left,
+    sink: Sink,
+) -> Result<ToolResult, ToolFailure> {
+    let not_started = |error: RunError| ToolFailure {
+        kind: "sub_agent".into(),
+        class: ErrorClass::Fatal,
+        message: format!("the sub-agent could not be started: {error}"),
+    };
+    let (machine, begin) = match begun {
+        Some(Replayed {
+            ended: Some(ended), ..
+        }) => return Ok(answer(ended)),
+        Some(replayed) => Begin::again(replayed, left.time),
+        None => {
+            let request = request(work, parent, left.time)?;
+            let machine = driver.machine(request).await.map_err(not_started)?;
+            (machine, Begin::anew(left.time))
         }
     };
-    result.usage.duration_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-    result
+    driver
+        .perform(machine, begin, sink, left.purse, CancellationToken::new())
+        .await
+        .map(answer)
+        .map_err(not_started)
 }
 
 /// What a parent has left for its sub-agents.

@@ -238,7 +238,7 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
         driver(config, &args.options, timeout, request.own_tools_only).await?
     };
     // What was loaded because a tool named it, by path or by reference, is loaded again.
-    for bound in replayed.machine.tools() {
+    for bound in replayed.tools() {
         if let (Execution::Module(name), Runner::Module(_)) = (&bound.tool.execution, &bound.runner)
         {
             // Its calls will fail for this reason; the run may not need it any more.

@@ -1,15 +1,19 @@
 //! A run that goes on after its process ended: what was begun and not finished is begun again where
 //! that does no harm.
 
-use super::{Action, Effects, Machine};
+use super::{Action, Effects, Machine, millis};
 use crate::error::ErrorClass;
 use crate::event::EventKind;
+use crate::run::Runner;
 use crate::toolbox::ToolFailure;
 use std::time::Duration;
 
 impl Machine {
     pub(super) fn resumed(&mut self, effects: &mut Effects, elapsed: Duration) {
-        effects.events.push(EventKind::Resumed { step: self.steps });
+        effects.events.push(EventKind::Resumed {
+            step: self.steps,
+            active_ms: millis(elapsed),
+        });
         self.resume_calls(effects);
         if self.ending.is_some() {
             return self.end_if_nothing_runs(effects, elapsed);
@@ -33,12 +37,13 @@ impl Machine {
         self.proceed(effects, elapsed);
     }
 
-    /// A call that only reads, or that may be made twice, is made again. Of any other nobody knows
-    /// whether it took effect. Those that had not begun begin when there is room.
+    /// A call that only reads, or that may be made twice, is made again; one that a sub-agent answers
+    /// goes on where that one was. Of any other nobody knows whether it took effect. Those that had
+    /// not begun begin when there is room.
     fn resume_calls(&mut self, effects: &mut Effects) {
         let (mut again, mut lost) = (Vec::new(), Vec::new());
         for (id, background) in &self.background {
-            if self.is_repeatable(&background.call.tool) {
+            if self.may_go_on(&background.call.tool) {
                 again.push(background.work.clone());
             } else {
                 lost.push(id.clone());
@@ -56,9 +61,7 @@ impl Machine {
                 self.decide(pending, effects);
                 continue;
             }
-            let work = self
-                .work(index)
-                .filter(|_| self.is_repeatable(&open.call.tool));
+            let work = self.work(index).filter(|_| self.may_go_on(&open.call.tool));
             match work {
                 Some(work) => again.push(work),
                 None => lost.push(index),
@@ -74,9 +77,12 @@ impl Machine {
         self.start_queued(effects);
     }
 
-    fn is_repeatable(&self, tool: &str) -> bool {
-        self.tool(tool).is_some_and(|bound| {
-            bound.tool.annotations.read_only || bound.tool.annotations.idempotent
+    fn may_go_on(&self, tool: &str) -> bool {
+        self.tool(tool).is_some_and(|bound| match bound.runner {
+            Runner::Request(_) | Runner::CleanRoom | Runner::Advisor | Runner::Model => true,
+            Runner::Module(_) | Runner::Activity(_) => {
+                bound.tool.annotations.read_only || bound.tool.annotations.idempotent
+            }
         })
     }
 }
