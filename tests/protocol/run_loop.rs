@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use toolhold_agent::event::NoJournal;
+use toolhold_agent::run::replay::replay;
 use toolhold_agent::{
-    Activities, Contract, ErrorClass, EventKind, Message, Shape, StopReason, ToolFailure,
+    Activities, Contract, ErrorClass, Event, EventKind, Message, Shape, StopReason, ToolFailure,
 };
 
 /// The model's last piece is held back until the first of three calls is over: had it not begun
@@ -486,6 +487,43 @@ async fn every_stop_says_why_and_returns_what_there_is() {
             (json!(reason).as_str().unwrap().to_owned(), expected)
         );
     }
+}
+
+/// A night that no process worked through is not taken from the run's time, and no resume gives it the
+/// whole of it again.
+#[tokio::test]
+async fn a_resumed_run_has_the_time_that_was_left() {
+    let script = Script::new([Reply::output("done"), Reply::output("done")]);
+    let mut request = request([]);
+    request.settings.timeout = Duration::from_secs(100);
+    let driver = driver(&script, Activities::default());
+    let mut events = run(&driver, request).await;
+    let shift = |events: &mut [Event], from: usize, to_ms: u64| {
+        let by = to_ms - events[from].at_ms;
+        for event in &mut events[from..] {
+            event.at_ms += by;
+        }
+    };
+    let began = events[0].at_ms;
+    let asked = place(&events, |kind| matches!(kind, EventKind::Request { .. }));
+    events.truncate(asked + 1);
+    shift(&mut events, asked, began + 60_000);
+    let replayed = replay(&events).unwrap();
+    assert_eq!(replayed.elapsed, Duration::from_secs(60));
+    assert_eq!(replayed.time_left, Duration::from_secs(40));
+
+    let resumed = events.len();
+    events.extend(rest(driver.resume(replayed, Box::new(NoJournal))).await);
+    shift(&mut events, resumed, began + 36_000_000);
+    events.pop();
+    let last = events.len() - 1;
+    let at = events[last].at_ms + 5_000;
+    shift(&mut events, last, at);
+    let left = replay(&events).unwrap().time_left;
+    assert!(
+        (30..=35).contains(&left.as_secs()),
+        "the night is not counted, and the five seconds are: {left:?}"
+    );
 }
 
 /// Says when it is dropped.
