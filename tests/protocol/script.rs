@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use toolhold_agent::event::{NoJournal, ToolOutcome};
 use toolhold_agent::model::{
-    ChatRequest, ChatToolCall, Completion, Delta, Model, ModelError, Usage,
+    ChatRequest, ChatToolCall, Completion, Delta, Model, ModelError, Usage, Watch,
 };
 use toolhold_agent::run::approval::{Approver, Decision, Pending, Verdict};
 use toolhold_agent::run::replay::replay;
@@ -207,7 +207,7 @@ impl Model for Script {
     fn complete<'a>(
         &'a self,
         request: &'a ChatRequest,
-        on_delta: &'a mut (dyn FnMut(Delta) + Send),
+        watch: &'a mut dyn Watch,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         Box::pin(async move {
             self.requests.lock().unwrap().push(request.body());
@@ -219,14 +219,14 @@ impl Model for Script {
             };
             let reply = self.written(&solution);
             for piece in pieces(&reply.content) {
-                on_delta(Delta::Content(piece));
+                watch.delta(Delta::Content(piece));
                 // Calls may run while the model writes on.
                 tokio::task::yield_now().await;
             }
             for (index, call) in reply.tool_calls.iter().enumerate() {
                 let mut name = Some(call.name.clone());
                 for arguments in pieces(&call.arguments) {
-                    on_delta(Delta::ToolCall {
+                    watch.delta(Delta::ToolCall {
                         index,
                         id: name.as_ref().map(|_| format!("id{index}")),
                         name: name.take(),

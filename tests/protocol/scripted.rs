@@ -8,7 +8,9 @@ use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 use toolhold_agent::event::{NoJournal, ToolOutcome};
-use toolhold_agent::model::{ChatRequest, ChatToolCall, Completion, Delta, Model, ModelError};
+use toolhold_agent::model::{
+    ChatRequest, ChatToolCall, Completion, Delta, Model, ModelError, Watch,
+};
 use toolhold_agent::protocol::context::Context;
 use toolhold_agent::protocol::{Annotations, Execution, Saved};
 use toolhold_agent::run::Driver;
@@ -200,7 +202,7 @@ impl Model for Script {
     fn complete<'a>(
         &'a self,
         request: &'a ChatRequest,
-        on_delta: &'a mut (dyn FnMut(Delta) + Send),
+        watch: &'a mut dyn Watch,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         self.requests.lock().unwrap().push(request.body());
         let reply = self.replies.lock().unwrap().pop_front();
@@ -208,13 +210,13 @@ impl Model for Script {
         Box::pin(async move {
             let completion = spoken(self.contract, &reply);
             for piece in pieces(&completion.content) {
-                on_delta(Delta::Content(piece));
+                watch.delta(Delta::Content(piece));
                 tokio::task::yield_now().await;
             }
             for (index, call) in completion.tool_calls.iter().enumerate() {
                 let mut name = Some(call.name.clone());
                 for arguments in pieces(&call.arguments) {
-                    on_delta(Delta::ToolCall {
+                    watch.delta(Delta::ToolCall {
                         index,
                         id: name.as_ref().map(|_| call.id.clone()),
                         name: name.take(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use toolhold_agent::event::NoJournal;
 use toolhold_agent::model::{
-    ChatRequest, ChatToolCall, Completion, Delta, Model, ModelError, Usage,
+    ChatRequest, ChatToolCall, Completion, Delta, Model, ModelError, Usage, Watch,
 };
 use toolhold_agent::run::replay::replay;
 use toolhold_agent::{
@@ -209,7 +209,7 @@ impl Model for Script {
     fn complete<'a>(
         &'a self,
         request: &'a ChatRequest,
-        on_delta: &'a mut (dyn FnMut(Delta) + Send),
+        watch: &'a mut dyn Watch,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         Box::pin(async move {
             self.requests.lock().unwrap().push(request.clone());
@@ -237,7 +237,7 @@ impl Model for Script {
                     }
                     Beat::Says(delta) => {
                         collect(&delta, &mut completion);
-                        on_delta(delta);
+                        watch.delta(delta);
                         tokio::task::yield_now().await;
                     }
                 }

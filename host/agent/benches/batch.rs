@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::runtime::Runtime;
 use toolhold_agent::event::NoJournal;
-use toolhold_agent::model::{ChatRequest, Completion, Delta, Model, ModelError};
+use toolhold_agent::model::{ChatRequest, Completion, Delta, Model, ModelError, Watch};
 use toolhold_agent::protocol::Execution;
 use toolhold_agent::{
     Driver, EventKind, Message, Module, RunRequest, Shape, StopReason, Tool, ToolCall, ToolResult,
@@ -49,10 +49,10 @@ impl Model for Planned {
     fn complete<'a>(
         &'a self,
         _: &'a ChatRequest,
-        on_delta: &'a mut (dyn FnMut(Delta) + Send),
+        watch: &'a mut dyn Watch,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         self.asked.fetch_add(1, Ordering::Relaxed);
-        on_delta(Delta::Content(self.reply.clone()));
+        watch.delta(Delta::Content(self.reply.clone()));
         let reply = Completion {
             content: self.reply.clone(),
             ..Completion::default()

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use toolhold_agent::event::NoJournal;
-use toolhold_agent::model::{ChatRequest, Completion, Delta, Model, ModelError};
+use toolhold_agent::model::{ChatRequest, Completion, Model, ModelError, Watch};
 use toolhold_agent::protocol::Execution;
 use toolhold_agent::run::{Bound, Input, Machine, Runner};
 use toolhold_agent::{Driver, Module, RunRequest, Tool, ToolCall, ToolResult, ToolUsage, Toolbox};
@@ -58,7 +58,7 @@ impl Model for Instant {
     fn complete<'a>(
         &'a self,
         _: &'a ChatRequest,
-        _: &'a mut (dyn FnMut(Delta) + Send),
+        _: &'a mut dyn Watch,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         let n = self.0.fetch_add(1, Ordering::Relaxed);
         Box::pin(async move { Ok(completion(n)) })

@@ -2,7 +2,7 @@
 //! There is no second logging path.
 
 use crate::error::ErrorClass;
-use crate::model::{Completion, Delta};
+use crate::model::{Completion, Delta, Routing};
 use crate::protocol::Call;
 use crate::protocol::advisor::{Council, Dissent, Tally};
 use crate::protocol::meta::Meta;
@@ -90,6 +90,8 @@ pub enum EventKind {
     },
     /// A Request goes to the model: the chat completion body, so that it can be sent again.
     Request { step: u32, body: Value },
+    /// Something was decided on the way to the endpoint that answers. It changes nothing of the run.
+    Routing(Routing),
     /// The model wrote something.
     Delta {
         step: u32,

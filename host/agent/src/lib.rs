@@ -21,7 +21,7 @@
 //! # use futures_util::future::BoxFuture;
 //! # use serde_json::{Value, json};
 //! # use std::sync::Arc;
-//! # use toolhold_agent::model::{ChatRequest, Completion, Delta, Model, ModelError};
+//! # use toolhold_agent::model::{ChatRequest, Completion, Delta, Model, ModelError, Watch};
 //! use toolhold_agent::event::NoJournal;
 //! use toolhold_agent::{Activities, Driver, EventKind, Message, NoModules, RunRequest, ToolFailure};
 //!
@@ -33,7 +33,7 @@
 //! #     fn complete<'a>(
 //! #         &'a self,
 //! #         _: &'a ChatRequest,
-//! #         on_delta: &'a mut (dyn FnMut(Delta) + Send),
+//! #         watch: &'a mut dyn Watch,
 //! #     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
 //! #         let turn = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
 //! #         let content = match turn {
@@ -43,7 +43,7 @@
 //! #             _ => json!({"calls": [], "output": "It is sunny in Lisbon."}),
 //! #         }
 //! #         .to_string();
-//! #         on_delta(Delta::Content(content.clone()));
+//! #         watch.delta(Delta::Content(content.clone()));
 //! #         Box::pin(async move { Ok(Completion { content, ..Completion::default() }) })
 //! #     }
 //! # }

@@ -14,7 +14,7 @@ use super::decode::Decoder;
 use super::error::{ModelError, TimeoutPhase};
 use super::error_body::{excerpt, from_status, from_value};
 use super::transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};
-use super::{ChatRequest, Completion, Delta, Model};
+use super::{ChatRequest, Completion, Model, Watch};
 
 /// The most bytes of an answer by default: some two million tokens, far beyond any honest one.
 pub const DEFAULT_MAX_ANSWER_BYTES: usize = 8 << 20;
@@ -170,7 +170,7 @@ impl OpenAiModel {
     async fn run(
         &self,
         request: &ChatRequest,
-        on_delta: &mut (dyn FnMut(Delta) + Send),
+        watch: &mut dyn Watch,
     ) -> Result<Completion, ModelError> {
         let mut clock = Clock::start(&self.timeouts);
         let sending = self.transport.send(self.http_request(request));
@@ -186,7 +186,7 @@ impl OpenAiModel {
                 Ok(Some(Ok(bytes))) => {
                     decoder.push(&bytes, url, &mut |delta| {
                         clock.saw_token();
-                        on_delta(delta);
+                        watch.delta(delta);
                     })?;
                     clock.saw_bytes();
                 }
@@ -206,7 +206,7 @@ impl OpenAiModel {
         let is_done = decoder.is_done();
         let completion = decoder.finish(url, &mut |delta| {
             clock.saw_token();
-            on_delta(delta);
+            watch.delta(delta);
         })?;
         let completion = clock.stamp(completion);
         if is_done {
@@ -259,9 +259,9 @@ impl Model for OpenAiModel {
     fn complete<'a>(
         &'a self,
         request: &'a ChatRequest,
-        on_delta: &'a mut (dyn FnMut(Delta) + Send),
+        watch: &'a mut dyn Watch,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
-        self.run(request, on_delta).boxed()
+        self.run(request, watch).boxed()
     }
 }
 

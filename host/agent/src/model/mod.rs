@@ -14,6 +14,7 @@ pub mod fuzzing;
 pub mod http;
 pub mod record;
 pub mod replay;
+pub mod routing;
 pub mod transport;
 
 mod decode;
@@ -35,6 +36,7 @@ pub use error::{ContextOverflow, ErrorDetail, ModelError, TimeoutPhase};
 pub use http::{ApiKey, HttpSettings, HttpTransport};
 pub use record::RecordingTransport;
 pub use replay::ReplayTransport;
+pub use routing::Routing;
 pub use transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};
 
 /// A language model: something that completes a chat.
@@ -45,13 +47,27 @@ pub trait Model: Send + Sync + Debug {
     /// The name that is shown and recorded.
     fn name(&self) -> &str;
 
-    /// Generates one completion. `on_delta` is called for every piece in the order it arrived, and
-    /// must not block. An error may follow after deltas were already given out.
+    /// Generates one completion. `watch` is told of every piece in the order it arrived. An error may
+    /// follow after pieces were already given out.
     fn complete<'a>(
         &'a self,
         request: &'a ChatRequest,
-        on_delta: &'a mut (dyn FnMut(Delta) + Send),
+        watch: &'a mut dyn Watch,
     ) -> BoxFuture<'a, Result<Completion, ModelError>>;
+}
+
+/// Whoever is told what happens while a completion is made. Must not block. A closure hears the pieces
+/// alone.
+pub trait Watch: Send {
+    fn delta(&mut self, delta: Delta);
+
+    fn routing(&mut self, _: Routing) {}
+}
+
+impl<F: FnMut(Delta) + Send> Watch for F {
+    fn delta(&mut self, delta: Delta) {
+        self(delta);
+    }
 }
 
 /// A piece of a completion, as it arrives.

@@ -2,7 +2,7 @@
 
 use crate::error::{ErrorClass, RunError};
 use crate::event::{Event, EventKind, Journal, RunFailure, Seal};
-use crate::model::Model;
+use crate::model::{Delta, Model, Routing, Watch};
 use crate::protocol::context::Context;
 use crate::run::approval::{Approver, Decision, Nobody, Pending, Verdict};
 use crate::run::bind;
@@ -251,7 +251,7 @@ impl Performer {
         let started = Instant::now();
         let deadline = tokio::time::Instant::from_std(self.deadline);
         // Unbounded in count, bounded in bytes: the client caps the size of a reply.
-        let (deltas, mut written) = mpsc::unbounded_channel();
+        let (heard, mut hearing) = mpsc::unbounded_channel();
         let elapsed = || begin.elapsed + started.elapsed();
         self.subs = begin.subs;
         for kind in begin.unsaid {
@@ -263,7 +263,7 @@ impl Performer {
         }
         let mut effects = machine.handle(begin.input, elapsed());
         loop {
-            if let Some(ended) = self.carry_out(effects, &deltas).await? {
+            if let Some(ended) = self.carry_out(effects, &heard).await? {
                 return Ok(ended);
             }
             let input = tokio::select! {
@@ -276,7 +276,13 @@ impl Performer {
                     continue;
                 }
                 // Before the work: a reply is complete only after its last piece.
-                Some(delta) = written.recv() => Input::Wrote(delta),
+                Some(heard) = hearing.recv() => match self.wrote(heard).await? {
+                    Some(delta) => Input::Wrote(delta),
+                    None => {
+                        effects = Effects::default();
+                        continue;
+                    }
+                },
                 Some(done) = self.work.join_next_with_id() => self.input(done),
             };
             // Before the result of a sub-agent, all that happened in it.
@@ -285,9 +291,12 @@ impl Performer {
                 self.sink.publish(EventKind::Sub { call, what }).await?;
             }
             if matches!(input, Input::Replied(_) | Input::ModelFailed(_)) {
-                while let Ok(delta) = written.try_recv() {
+                while let Ok(heard_last) = hearing.try_recv() {
+                    let Some(delta) = self.wrote(heard_last).await? else {
+                        continue;
+                    };
                     let effects = machine.handle(Input::Wrote(delta), elapsed());
-                    if let Some(ended) = self.carry_out(effects, &deltas).await? {
+                    if let Some(ended) = self.carry_out(effects, &heard).await? {
                         return Ok(ended);
                     }
                 }
@@ -330,6 +339,18 @@ impl Performer {
         }
     }
 
+    /// What the model wrote; what was decided on the way to it is told as it is, for it changes
+    /// nothing.
+    async fn wrote(&mut self, heard: Heard) -> Result<Option<Delta>, RunError> {
+        match heard {
+            Heard::Delta(delta) => Ok(Some(delta)),
+            Heard::Routing(routing) => {
+                self.sink.publish(EventKind::Routing(routing)).await?;
+                Ok(None)
+            }
+        }
+    }
+
     fn spawn(&mut self, doing: Doing, work: impl Future<Output = Input> + Send + 'static) {
         let task = self.work.spawn(work);
         self.doing.insert(task.id(), doing);
@@ -339,7 +360,7 @@ impl Performer {
     async fn carry_out(
         &mut self,
         effects: Effects,
-        deltas: &mpsc::UnboundedSender<crate::model::Delta>,
+        heard: &mpsc::UnboundedSender<Heard>,
     ) -> Result<Option<Ended>, RunError> {
         for kind in effects.events {
             self.purse.note(&kind);
@@ -355,10 +376,9 @@ impl Performer {
                     self.spawn(Doing::Ask, std::future::ready(Input::OutOfTokens));
                 }
                 Action::Ask(request) => {
-                    let (model, deltas) = (self.driver.model.clone(), deltas.clone());
+                    let (model, mut heard) = (self.driver.model.clone(), Listener(heard.clone()));
                     self.spawn(Doing::Ask, async move {
-                        let mut on_delta = |delta| drop(deltas.send(delta));
-                        match model.complete(&request, &mut on_delta).await {
+                        match model.complete(&request, &mut heard).await {
                             Ok(completion) => Input::Replied(completion),
                             Err(error) => Input::ModelFailed(RunFailure {
                                 class: error.class(),
@@ -415,6 +435,23 @@ impl Performer {
             };
             Input::Called { id, result }
         })
+    }
+}
+
+enum Heard {
+    Delta(Delta),
+    Routing(Routing),
+}
+
+struct Listener(mpsc::UnboundedSender<Heard>);
+
+impl Watch for Listener {
+    fn delta(&mut self, delta: Delta) {
+        let _ = self.0.send(Heard::Delta(delta));
+    }
+
+    fn routing(&mut self, routing: Routing) {
+        let _ = self.0.send(Heard::Routing(routing));
     }
 }
 

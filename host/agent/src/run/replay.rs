@@ -164,7 +164,7 @@ fn rebuild(events: &[Event]) -> Result<Replayed, ReplayError> {
             since = (Duration::from_millis(active_ms), event.at_ms);
         }
         elapsed = since.0 + Duration::from_millis(event.at_ms.saturating_sub(since.1));
-        if matches!(event.kind, EventKind::Sub { .. }) {
+        if matches!(event.kind, EventKind::Sub { .. } | EventKind::Routing(_)) {
             continue;
         }
         if player.came_to.is_empty() {

@@ -139,6 +139,9 @@ impl View {
             EventKind::Notice { message, .. } => {
                 self.line(&format!("  {} {}", warn("!"), line(message)));
             }
+            EventKind::Routing(routing) => {
+                self.line(&format!("  {} {}", warn("!"), line(&routing.to_string())));
+            }
             EventKind::Done {
                 reason,
                 output,

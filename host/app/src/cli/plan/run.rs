@@ -18,7 +18,7 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use toolhold_agent::model::{ChatRequest, Completion, Delta, Model, ModelError};
+use toolhold_agent::model::{ChatRequest, Completion, Model, ModelError, Watch};
 use toolhold_agent::protocol::Tool;
 use toolhold_agent::protocol::context::{Context, Input, Message};
 use toolhold_agent::protocol::plan::{Place, Plan};
@@ -233,7 +233,7 @@ impl Model for NoModel {
     fn complete<'a>(
         &'a self,
         _: &'a ChatRequest,
-        _: &'a mut (dyn FnMut(Delta) + Send),
+        _: &'a mut dyn Watch,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         Box::pin(async {
             Err(ModelError::Config {
