@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use futures_util::stream;
 use serde_json::json;
 
+use super::super::Delta;
 use super::*;
 use crate::error::ErrorClass;
 use crate::model::ChatMessage;
