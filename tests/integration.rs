@@ -11,6 +11,7 @@ mod authority;
 mod capacity;
 mod cli;
 mod egress;
+mod fallback;
 mod foreign;
 mod foreign_script;
 mod grants;

@@ -2,6 +2,7 @@
 
 mod advisors;
 mod approval;
+mod fallback;
 mod instances;
 mod messages;
 mod meta;

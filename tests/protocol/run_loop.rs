@@ -421,11 +421,17 @@ async fn a_stream_that_breaks_off_after_calls_does_not_make_them_again() {
     }
 }
 
-/// One that breaks off before it called anything is the endpoint's failure, which is not ours to hide.
+/// One that breaks off before it called anything is asked for again, a few times.
 #[tokio::test]
-async fn a_stream_that_breaks_off_before_any_call_ends_the_run() {
-    let script = Script::new([Reply::output("done").breaking_after(2)]);
+async fn a_stream_that_breaks_off_before_any_call_is_asked_for_again() {
+    let broken = || Reply::output("done").breaking_after(2);
+    let script = Script::new([broken(), broken(), Reply::output("done")]);
     let events = run(&driver(&script, Activities::default()), request([])).await;
+    assert_eq!(end(&events), ("output".into(), json!("done")));
+
+    let script = Script::new([broken(), broken(), broken()]);
+    let events = run(&driver(&script, Activities::default()), request([])).await;
+    assert_eq!(script.asked(), 3);
     assert_eq!(end(&events).0, "model");
     assert_eq!(
         json_of(events.last().unwrap())["error"]["class"],

@@ -194,6 +194,11 @@ impl Script {
         self.requests.lock().unwrap().len()
     }
 
+    /// The body of the `n`th request.
+    pub fn body(&self, n: usize) -> Value {
+        self.requests.lock().unwrap()[n].body()
+    }
+
     /// All that the `n`th request says, as JSON text.
     pub fn told(&self, n: usize) -> String {
         let requests = self.requests.lock().unwrap();

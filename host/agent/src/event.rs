@@ -8,6 +8,7 @@ use crate::protocol::advisor::{Council, Dissent, Tally};
 use crate::protocol::meta::Meta;
 use crate::protocol::reference::Path;
 use crate::run::approval::{Decision, Pending};
+use crate::run::fallback::Stage;
 use crate::run::{Bound, RunRequest};
 use crate::toolbox::{ToolFailure, ToolUsage};
 use futures_util::future::BoxFuture;
@@ -154,6 +155,15 @@ pub enum EventKind {
         /// The host answered itself: the call was latent, or refused.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         by_host: bool,
+    },
+    /// Another model is asked to make a call that the run's own kept getting wrong.
+    Fallback {
+        step: u32,
+        tool: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        instance: Option<String>,
+        #[serde(flatten)]
+        stage: Stage,
     },
     /// Something that happened in a sub-agent, on behalf of a call.
     Sub { call: String, what: Box<EventKind> },

@@ -41,7 +41,8 @@ pub fn request(view: &View<'_>) -> ChatRequest {
         })
         .collect();
     let composition = view.composition;
-    let members = [composition.meta, composition.advisors, view.output_schema];
+    let finish = view.output_schema.filter(|_| !composition.forced);
+    let members = [composition.meta, composition.advisors, finish];
     for ((name, member, description), schema) in MEMBERS.into_iter().zip(members) {
         let Some(schema) = schema else { continue };
         tools.push(ChatTool {
@@ -62,11 +63,19 @@ pub fn request(view: &View<'_>) -> ChatRequest {
     ChatRequest {
         model: view.model.to_owned(),
         messages: conversation::messages(view, view.instructions.to_owned(), &Functions, last),
-        tool_choice: (!tools.is_empty()).then_some(ToolChoice::Auto),
+        tool_choice: tool_choice(view, &tools),
         tools,
         max_tokens: Some(view.settings.max_tokens),
         temperature: view.settings.temperature,
         ..ChatRequest::default()
+    }
+}
+
+fn tool_choice(view: &View<'_>, tools: &[ChatTool]) -> Option<ToolChoice> {
+    match tools {
+        [] => None,
+        [only] if view.composition.forced => Some(ToolChoice::Named(only.name.clone())),
+        _ => Some(ToolChoice::Auto),
     }
 }
 

@@ -48,6 +48,8 @@ pub struct Composition<'a> {
     pub meta: Option<&'a Value>,
     /// Schema of the solution's `advisors`.
     pub advisors: Option<&'a Value>,
+    /// The solution is one call and nothing else.
+    pub forced: bool,
 }
 
 /// Composes the schema for `tools` and the user's output schema (plain text if there is none).
@@ -80,6 +82,7 @@ pub fn compose(tools: &[Tool], output: Option<&Value>, how: Composition<'_>) -> 
         list
     };
     let schema = match how.shape {
+        _ if how.forced => solution(list(1), json!({"type": "null"})),
         Shape::Both => solution(list(0), json!({"anyOf": [output, {"type": "null"}]})),
         Shape::Exclusive => json!({"anyOf": [
             solution(list(1), json!({"type": "null"})),
@@ -256,6 +259,7 @@ mod tests {
         instances: &[],
         meta: None,
         advisors: None,
+        forced: false,
     };
 
     #[test]

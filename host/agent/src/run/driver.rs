@@ -31,6 +31,8 @@ pub struct Driver {
     pub toolbox: Arc<dyn Toolbox>,
     pub activities: Activities,
     pub approver: Arc<dyn Approver>,
+    /// Models that may be asked to make a call, by the names under which [`Fallback`] lists them.
+    pub candidates: BTreeMap<String, Arc<dyn Model>>,
 }
 
 /// A run in progress.
@@ -74,6 +76,7 @@ impl Driver {
             toolbox,
             activities: Activities::default(),
             approver: Arc::new(Nobody),
+            candidates: BTreeMap::new(),
         }
     }
 
@@ -372,11 +375,24 @@ impl Performer {
         }
         for action in effects.actions {
             match action {
-                Action::Ask(_) if self.parent.depth > 0 && self.purse.is_empty() => {
+                Action::Ask { .. } if self.parent.depth > 0 && self.purse.is_empty() => {
                     self.spawn(Doing::Ask, std::future::ready(Input::OutOfTokens));
                 }
-                Action::Ask(request) => {
-                    let (model, mut heard) = (self.driver.model.clone(), Listener(heard.clone()));
+                Action::Ask { request, candidate } => {
+                    let model = match &candidate {
+                        None => Some(self.driver.model.clone()),
+                        Some(name) => self.driver.candidates.get(name).cloned(),
+                    };
+                    let Some(model) = model else {
+                        let failure = RunFailure {
+                            class: ErrorClass::Fatal,
+                            message: "this host does not know the model any more".into(),
+                        };
+                        let failed = std::future::ready(Input::ModelFailed(failure));
+                        self.spawn(Doing::Ask, failed);
+                        continue;
+                    };
+                    let mut heard = Listener(heard.clone());
                     self.spawn(Doing::Ask, async move {
                         match model.complete(&request, &mut heard).await {
                             Ok(completion) => Input::Replied(completion),

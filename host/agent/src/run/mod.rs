@@ -6,6 +6,7 @@
 pub mod approval;
 pub mod bind;
 mod driver;
+pub mod fallback;
 mod machine;
 mod purse;
 pub mod replay;

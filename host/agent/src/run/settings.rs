@@ -4,6 +4,7 @@ use crate::contract::Contract;
 use crate::protocol::Shape;
 use crate::protocol::context::Message;
 use crate::run::approval::Approvals;
+use crate::run::fallback::Fallback;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;
@@ -91,6 +92,9 @@ pub struct Settings {
     pub result_chars: usize,
     /// Replies in a row that cannot be used before the run ends.
     pub max_unusable: u32,
+    /// Replies in a row that break off before anything was done, and are asked for again.
+    pub max_broken_replies: u32,
+    pub fallback: Fallback,
 }
 
 impl Default for Settings {
@@ -114,6 +118,8 @@ impl Default for Settings {
             temperature: Some(0.0),
             result_chars: 8_000,
             max_unusable: 3,
+            max_broken_replies: 2,
+            fallback: Fallback::default(),
         }
     }
 }

@@ -17,7 +17,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold_agent::model::{Model, RecordingTransport, Transport};
+use toolhold_agent::model::Model;
 use toolhold_agent::protocol::{Execution, Message};
 use toolhold_agent::run::Runner;
 use toolhold_agent::run::replay::replay;
@@ -90,6 +90,15 @@ pub struct Options {
     /// The most seconds of the whole run.
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<f64>,
+    /// Failures in a row of one tool after which another model makes the call.
+    #[arg(long, value_name = "N")]
+    max_tool_failures: Option<i64>,
+    /// Never have another model make a call.
+    #[arg(long, conflicts_with_all = ["max_tool_failures", "fallback_tool_models"])]
+    no_fallback_tool: bool,
+    /// The models that make a call which the model keeps getting wrong, in this order.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    fallback_tool_models: Option<Vec<String>>,
     /// Only these tools, or all tools of these modules.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     tools: Option<Vec<String>>,
@@ -123,6 +132,21 @@ impl Options {
         flags.set("--max-steps", "run.max_steps", self.max_steps);
         flags.set("--max-tokens", "run.max_tokens", self.max_tokens);
         flags.set("--token-budget", "run.token_budget", self.token_budget);
+        flags.set(
+            "--max-tool-failures",
+            "fallback.max_tool_failures",
+            self.max_tool_failures,
+        );
+        flags.set(
+            "--fallback-tool-models",
+            "fallback.models",
+            self.fallback_tool_models.clone(),
+        );
+        flags.set(
+            "--no-fallback-tool",
+            "fallback.enabled",
+            self.no_fallback_tool.then_some(false),
+        );
         flags.set(
             "--timeout",
             "run.timeout_ms",
@@ -324,16 +348,12 @@ async fn driver(
         eprintln!("{} {}", style::warn("left out:"), style::plain(&note));
     }
     let endpoint = config.selected();
-    let mut transport: Arc<dyn Transport> = host::transport(endpoint)?;
-    if let Some(path) = &options.record {
-        let recorder = RecordingTransport::create(transport, path)
-            .with_context(|| format!("--record {}", path.display()))?;
-        transport = Arc::new(recorder);
-    }
+    let transport = host::recorded(endpoint, options.record.as_deref())?;
     let model: Arc<dyn Model> = Arc::new(host::model(endpoint, transport, timeout).await?);
     let driver = Driver {
         approver: Arc::new(AppApprover::new(config.state_folder(), !options.json)),
         activities: servers.activities(Activities::default()),
+        candidates: host::candidates(config, options.record.as_deref(), timeout)?,
         ..Driver::new(model, Arc::new(toolbox))
     };
     Ok((driver, servers))

@@ -139,6 +139,10 @@ impl View {
             EventKind::Notice { message, .. } => {
                 self.line(&format!("  {} {}", warn("!"), line(message)));
             }
+            EventKind::Fallback { tool, stage, .. } => {
+                let text = line(&format!("{tool}: {stage}"));
+                self.line(&format!("  {} {text}", warn("↻")));
+            }
             EventKind::Routing(routing) => {
                 self.line(&format!("  {} {}", warn("!"), line(&routing.to_string())));
             }

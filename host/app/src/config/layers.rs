@@ -312,7 +312,15 @@ pub fn merge(
             Some((_, leaf)) => format!("endpoints.{}.{leaf}", endpoint(&merged)),
             None => short.to_ascii_lowercase().replace("__", "."),
         };
-        merged.put(key, scalar(&text), &origin)?;
+        let is_list = merged
+            .leaves
+            .get(&key)
+            .is_some_and(|(value, _)| value.is_array());
+        let value = match scalar(&text) {
+            Value::String(text) if is_list => listed(&text),
+            value => value,
+        };
+        merged.put(key, value, &origin)?;
     }
     for (flag, key, value) in &flags.0 {
         let key = key.replace("{endpoint}", &endpoint(&merged));
@@ -388,6 +396,13 @@ fn scalar(text: &str) -> Value {
         ) => value,
         _ => Value::String(text.to_owned()),
     }
+}
+
+/// Where a list is due, names with commas between them.
+fn listed(text: &str) -> Value {
+    let names = text.split(',').map(str::trim);
+    let names = names.filter(|name| !name.is_empty());
+    Value::Array(names.map(|name| Value::String(name.into())).collect())
 }
 
 #[cfg(test)]

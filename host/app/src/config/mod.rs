@@ -3,6 +3,7 @@
 //! The default file is embedded and is the documentation. Unknown keys are errors: in a host for
 //! hostile code a misspelt limit must not silently be no limit.
 
+mod fallback;
 mod layers;
 mod mcp;
 mod types;

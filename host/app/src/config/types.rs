@@ -1,5 +1,6 @@
 //! The merged settings as types. Units leave the wire here: milliseconds become durations.
 
+use crate::config::fallback::{self, FallbackTable};
 use crate::config::layers::{ConfigError, Merged};
 use crate::config::mcp::McpTable;
 use crate::fetch;
@@ -30,6 +31,7 @@ pub struct Config {
     pub endpoints: BTreeMap<String, Endpoint>,
     run: RunTable,
     approval: ApprovalTable,
+    fallback: FallbackTable,
     requests: RequestsTable,
     modules: ModulesTable,
     limits: LimitsRequest,
@@ -194,6 +196,9 @@ pub fn validate(merged: &Merged) -> Result<Config, ConfigError> {
                 value(key, reason.to_owned())
             })?;
     config.one_off = merged.granted_by_flags();
+    if let Some((key, reason)) = config.fallback.fault() {
+        return Err(value(&format!("fallback.{key}"), reason));
+    }
     for (name, table) in &config.mcp {
         let key = format!("mcp.{name}");
         let settings = table.settings(name, merged.is_found(&key), merged.is_found("paths.state"));
@@ -238,6 +243,11 @@ impl Config {
         &self.endpoints[&self.endpoint]
     }
 
+    /// The endpoint of a candidate of `[fallback]`, and its model there.
+    pub fn candidate(&self, name: &str) -> Option<(&Endpoint, String)> {
+        fallback::named(name, &self.endpoints, &self.endpoint)
+    }
+
     pub fn modules_folder(&self) -> &Path {
         &self.modules.folder
     }
@@ -276,6 +286,7 @@ impl Config {
             wiring: run.wiring,
             max_depth: run.max_depth,
             approval: self.approval.rules(),
+            fallback: self.fallback.settings(&self.endpoints, &self.endpoint),
             ..Settings::default()
         }
     }

@@ -123,6 +123,7 @@ impl Machine {
     /// Reads what the call says besides its parameters.
     fn wiring(&self, call: &Call) -> Result<Wiring, ToolFailure> {
         self.gate.known(&call.tool)?;
+        self.check_forced(call)?;
         let Some(bound) = self.tool(&call.tool) else {
             return Ok(Wiring::default());
         };
@@ -363,7 +364,11 @@ impl Machine {
                 .settings
                 .token_budget
                 .map(|budget| budget.saturating_sub(self.tokens)),
-            steps_left: self.request.settings.max_steps.saturating_sub(self.steps),
+            steps_left: self
+                .request
+                .settings
+                .max_steps
+                .saturating_sub(self.own_steps()),
         })
     }
 

@@ -7,6 +7,7 @@
 mod calls;
 mod carried;
 mod decided;
+mod fallback;
 mod plan;
 #[cfg(test)]
 mod random_tests;
@@ -32,6 +33,7 @@ use crate::run::settings::Wiring;
 use crate::run::{Bound, RunRequest, Runner};
 use crate::toolbox::{ToolCall, ToolResult};
 use carried::Carried;
+use fallback::Fallbacks;
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -66,7 +68,12 @@ pub enum Input {
 /// What to do.
 #[derive(Debug)]
 pub enum Action {
-    Ask(Box<ChatRequest>),
+    Ask {
+        request: Box<ChatRequest>,
+        /// The candidate that is asked ([`crate::run::fallback::Candidate::name`]); nobody in
+        /// particular is the run's own model.
+        candidate: Option<String>,
+    },
     Call(Box<Work>),
     /// Ask a person.
     Decide(Box<Pending>),
@@ -126,6 +133,9 @@ pub struct Machine {
     solutions: u32,
     /// The context's plan, and what became of its steps.
     carried: Carried,
+    fallbacks: Fallbacks,
+    /// Replies in a row that broke off before anything was done.
+    broken: u32,
     /// The model wants to end, and is asked once more together with the advisors who wait for that.
     finishing: bool,
     /// The output, while calls that nobody waits for are still running.
@@ -147,6 +157,8 @@ struct Step {
     planned: Vec<Call>,
     /// Calls beyond the most that are made.
     ignored: usize,
+    /// Whether anything of the reply arrived.
+    has_begun: bool,
     /// Whether the reply came to its end. A plan in it may wait for a person then.
     has_reply: bool,
     /// Whether nothing more comes of the reply: what is open now is all.
@@ -203,6 +215,8 @@ impl Machine {
             unusable: 0,
             solutions: 0,
             carried: Carried::default(),
+            fallbacks: Fallbacks::default(),
+            broken: 0,
             finishing: false,
             ending: None,
             finished: false,
@@ -330,14 +344,23 @@ impl Machine {
     /// Which limit does not allow another Request.
     fn exhausted(&self) -> Option<(StopReason, String)> {
         let settings = &self.request.settings;
-        if self.steps >= settings.max_steps {
+        if self.own_steps() >= settings.max_steps {
             let message = format!(
                 "no output after {} steps (run.max_steps)",
                 settings.max_steps
             );
             return Some((StopReason::MaxSteps, message));
         }
-        let budget = settings.token_budget?;
+        self.out_of_tokens()
+    }
+
+    /// The Requests to the run's own model.
+    fn own_steps(&self) -> u32 {
+        self.steps.saturating_sub(self.fallbacks.requests)
+    }
+
+    fn out_of_tokens(&self) -> Option<(StopReason, String)> {
+        let budget = self.request.settings.token_budget?;
         (self.tokens >= budget).then(|| {
             let message = format!(
                 "{} of {budget} tokens were used before there was an output (run.token_budget)",
@@ -353,35 +376,38 @@ impl Machine {
             first: self.solutions == 0,
             finishing: self.finishing,
         };
-        let advisors = advisor::taking_part(&self.context.advisors, moment);
+        let advisors = match self.forced() {
+            Some(_) => Vec::new(),
+            None => advisor::taking_part(&self.context.advisors, moment),
+        };
         self.step = Step {
             moment,
-            reader: Some(self.request.settings.contract.reader()),
+            reader: Some(self.contract().reader()),
             advisors: (!advisors.is_empty())
                 .then(|| advisor::schema(&advisors, &self.context.instances)),
             ..Step::default()
         };
-        let meta = self.context.meta.as_ref().map(meta::schema);
+        let meta = self.needed_meta().map(meta::schema);
         let turns = self.turns();
-        let request = self
-            .request
-            .settings
-            .contract
-            .request(&self.view(&turns, meta.as_ref()));
+        let request = self.contract().request(&self.view(&turns, meta.as_ref()));
         effects.events.push(EventKind::Request {
             step: self.steps,
             body: request.body(),
         });
-        effects.actions.push(Action::Ask(Box::new(request)));
+        effects.actions.push(Action::Ask {
+            request: Box::new(request),
+            candidate: self.addressee().map(str::to_owned),
+        });
     }
 
     fn view<'a>(&'a self, turns: &'a [Turn], meta: Option<&'a Value>) -> View<'a> {
         let settings = &self.request.settings;
+        let forced = self.forced();
         View {
-            model: &self.model,
+            model: self.model(),
             instructions: &self.request.instructions,
             turns,
-            tools: &self.offered,
+            tools: self.offered(),
             output_schema: self.request.output_schema.as_ref(),
             settings,
             composition: Composition {
@@ -394,8 +420,27 @@ impl Machine {
                 instances: &self.context.instances,
                 meta,
                 advisors: self.step.advisors.as_ref(),
+                forced: forced.is_some(),
             },
         }
+    }
+
+    /// The tools that the reply may call.
+    fn offered(&self) -> &[Tool] {
+        let forced = self.forced().and_then(|name| {
+            let all = self.offered.as_slice();
+            let at = all.iter().position(|tool| tool.name == name)?;
+            all.get(at..=at)
+        });
+        forced.unwrap_or(&self.offered)
+    }
+
+    /// What the reply's `meta` moves on from, if it needs one.
+    fn needed_meta(&self) -> Option<&meta::Meta> {
+        self.context
+            .meta
+            .as_ref()
+            .filter(|_| self.forced().is_none())
     }
 
     fn is_wired(&self) -> bool {
@@ -414,14 +459,15 @@ impl Machine {
     }
 
     fn is_lazy(&self) -> bool {
-        self.context
-            .plan
-            .as_ref()
-            .is_some_and(|plan| plan.mode == Mode::Lazy)
+        let plan = self.context.plan.as_ref();
+        self.forced().is_none() && plan.is_some_and(|plan| plan.mode == Mode::Lazy)
     }
 
     /// Each instance gets as many calls as a run without instances.
     fn max_calls(&self) -> usize {
+        if self.forced().is_some() {
+            return 1;
+        }
         let instances = self.context.instances.len().max(1);
         self.request.settings.max_calls.saturating_mul(instances)
     }

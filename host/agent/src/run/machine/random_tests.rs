@@ -160,7 +160,7 @@ impl World {
         }
         for action in effects.actions {
             match action {
-                Action::Ask(_) => self.asked += 1,
+                Action::Ask { .. } => self.asked += 1,
                 Action::Call(work) => {
                     self.running += 1;
                     self.most = self.most.max(self.running);
@@ -419,7 +419,7 @@ fn a_thousand_calls_are_no_burden() {
         assert_eq!(made, if is_forward { 1_000 } else { 0 });
         assert!(matches!(
             effects.actions.last(),
-            None | Some(Action::Ask(_))
+            None | Some(Action::Ask { .. })
         ));
         assert!(
             started.elapsed() < Duration::from_secs(20),

@@ -14,6 +14,7 @@ use std::time::Duration;
 impl Machine {
     /// A piece of the reply: calls that it completes are made at once (7.2).
     pub(super) fn wrote(&mut self, delta: Delta, effects: &mut Effects) {
+        self.step.has_begun = true;
         let pieces = self.step.reader.as_mut().map(|reader| reader.push(&delta));
         effects.events.push(EventKind::Delta {
             step: self.steps,
@@ -28,7 +29,7 @@ impl Machine {
         for piece in pieces {
             let is_fine = match piece {
                 // No call is made for a reply that may not stand: its meta comes before them (2).
-                Piece::Call { .. } if self.context.meta.is_some() && !self.step.has_meta => false,
+                Piece::Call { .. } if self.needed_meta().is_some() && !self.step.has_meta => false,
                 Piece::Call { call, .. } => match Call::read(call) {
                     Ok(call) => {
                         self.accept(call, effects);
@@ -56,6 +57,7 @@ impl Machine {
         elapsed: Duration,
     ) {
         self.step.has_reply = true;
+        self.broken = 0;
         let usage = completion.usage.as_ref();
         self.tokens = usage.map_or(self.tokens, |usage| {
             let all = usage.prompt_tokens.saturating_add(usage.completion_tokens);
@@ -80,11 +82,7 @@ impl Machine {
             self.step.reader = None;
         }
         let turns = Vec::new();
-        let read = self
-            .request
-            .settings
-            .contract
-            .read(&completion, &self.view(&turns, None));
+        let read = self.contract().read(&completion, &self.view(&turns, None));
         let usable = read.and_then(|solution| self.check(&solution).map(|()| solution));
         match usable {
             Ok(solution) => self.solved(solution, &completion, effects, elapsed),
@@ -117,6 +115,22 @@ impl Machine {
             failure: failure.clone(),
         });
         self.step.reader = None;
+        if self.forced().is_some() && !self.has_acted() {
+            let is_hopeless = failure.class != ErrorClass::Retryable;
+            return self.attempt_failed(&failure.message, is_hopeless, effects, elapsed);
+        }
+        let may_ask_again = self.step.has_begun && failure.class == ErrorClass::Retryable;
+        if may_ask_again
+            && !self.has_acted()
+            && self.broken < self.request.settings.max_broken_replies
+        {
+            self.broken += 1;
+            effects.events.push(EventKind::Notice {
+                step: self.steps,
+                message: "the reply broke off before anything was done, asking again".into(),
+            });
+            return self.send(effects);
+        }
         if !self.has_acted() || self.unusable + 1 >= self.request.settings.max_unusable {
             return self.finish(
                 StopReason::Model,
@@ -143,7 +157,7 @@ impl Machine {
 
     /// What makes a reply as a whole unusable.
     fn check(&self, solution: &Solution) -> Result<(), String> {
-        if self.context.meta.is_some() {
+        if self.needed_meta().is_some() {
             let meta = solution.meta.as_ref().ok_or("the reply lacks \"meta\"")?;
             self.check_meta(meta)?;
         }
@@ -166,6 +180,13 @@ impl Machine {
         effects: &mut Effects,
         elapsed: Duration,
     ) {
+        if self.forced().is_some() {
+            self.remember(Turn::Rejected {
+                reply: reply.to_owned(),
+                reason: reason.clone(),
+            });
+            return self.attempt_failed(&reason, false, effects, elapsed);
+        }
         self.unusable += 1;
         if self.unusable >= self.request.settings.max_unusable {
             let message = format!(
@@ -238,7 +259,7 @@ impl Machine {
         }
         self.note_ignored(effects);
         self.hear(solution.advisors.as_ref(), effects);
-        self.step.output = solution.output;
+        self.step.output = solution.output.filter(|_| self.forced().is_none());
         if !self.step.planned.is_empty() {
             return self.planned(&completion.content, effects, elapsed);
         }

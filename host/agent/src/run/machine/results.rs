@@ -144,6 +144,7 @@ impl Machine {
             open.pending = None;
         }
         self.step.schedule.done(index, &written);
+        self.count_outcome(&call, &outcome);
         effects.events.push(EventKind::ToolResult {
             step: self.steps,
             id: call.id,
@@ -256,16 +257,21 @@ impl Machine {
         if !calls.is_empty() {
             self.finishing = false;
             self.carry(&calls);
-            self.history.push(Turn::Exchange(Exchange { calls }));
+            self.remember(Turn::Exchange(Exchange {
+                calls: calls.clone(),
+            }));
         }
         let notes = std::mem::take(&mut self.step.notes);
         if !notes.is_empty() {
-            self.history.push(Turn::user(notes.join("\n")));
+            self.remember(Turn::user(notes.join("\n")));
+        }
+        if self.forced().is_some() {
+            return self.attempted(&calls, effects, elapsed);
         }
         match self.step.output.take() {
             _ if self.request.plan.is_some() => self.carried_out(effects, elapsed),
             Some(output) => self.conclude(output, effects, elapsed),
-            None => self.ask(effects, elapsed),
+            None => self.next(effects, elapsed),
         }
     }
 

@@ -77,10 +77,12 @@ impl Machine {
         let mut turns = self.opening.clone();
         // A history that begins with what the assistant said keeps its own turns.
         turns.extend(self.history.iter().cloned());
+        let aside = self.aside();
         let now = self.now();
         if !now.is_empty() {
             Turn::add(&mut turns, Role::User, &now);
         }
+        turns.extend(aside);
         turns
     }
 

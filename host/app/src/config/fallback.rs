@@ -1,0 +1,132 @@
+//! `[fallback]`: the models that make a call which the run's own keeps getting wrong.
+
+use crate::config::types::Endpoint;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use toolhold_agent::run::fallback::{Candidate, Fallback};
+
+/// Every endpoint names this variable unless told otherwise, so that it need not be set.
+const USUAL_KEY: &str = "TOOLHOLD_API_KEY";
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct FallbackTable {
+    enabled: bool,
+    max_tool_failures: u32,
+    attempts: u32,
+    models: Vec<String>,
+}
+
+impl FallbackTable {
+    /// What is wrong with it: the key, and the reason.
+    pub fn fault(&self) -> Option<(&'static str, String)> {
+        let least = "must be at least 1".to_owned();
+        if self.max_tool_failures == 0 {
+            return Some(("max_tool_failures", least));
+        }
+        if self.attempts == 0 {
+            return Some(("attempts", least));
+        }
+        let empty = self.models.iter().any(|name| name.trim().is_empty());
+        empty.then(|| ("models", "holds an empty name".into()))
+    }
+
+    /// The candidates in the order in which they are asked: those of the run's own provider first.
+    pub fn settings(&self, endpoints: &BTreeMap<String, Endpoint>, own: &str) -> Fallback {
+        let mut candidates: Vec<(bool, Candidate)> = self
+            .models
+            .iter()
+            .filter_map(|name| {
+                let (endpoint, model) = named(name, endpoints, own)?;
+                let is_elsewhere = endpoints
+                    .get(own)
+                    .is_some_and(|own| own.base_url != endpoint.base_url);
+                let candidate = Candidate {
+                    name: name.clone(),
+                    model,
+                    contract: endpoint.contract,
+                    missing: missing(endpoint),
+                };
+                Some((is_elsewhere, candidate))
+            })
+            .collect();
+        candidates.sort_by_key(|(is_elsewhere, _)| *is_elsewhere);
+        Fallback {
+            is_on: self.enabled,
+            max_tool_failures: self.max_tool_failures,
+            attempts: self.attempts,
+            candidates: candidates
+                .into_iter()
+                .map(|(_, candidate)| candidate)
+                .collect(),
+        }
+    }
+}
+
+/// What a name in `models` means: an endpoint, `ENDPOINT/MODEL`, or a model at the run's own endpoint.
+/// Models have slashes in their names, so an endpoint is one only if it is configured.
+pub fn named<'a>(
+    name: &str,
+    endpoints: &'a BTreeMap<String, Endpoint>,
+    own: &str,
+) -> Option<(&'a Endpoint, String)> {
+    if let Some(endpoint) = endpoints.get(name) {
+        return Some((endpoint, endpoint.model.clone()));
+    }
+    if let Some((first, model)) = name.split_once('/')
+        && let Some(endpoint) = endpoints.get(first)
+    {
+        return Some((endpoint, model.to_owned()));
+    }
+    Some((endpoints.get(own)?, name.to_owned()))
+}
+
+/// Why an endpoint cannot be asked: it names a variable of its own for its key, and that is not set.
+fn missing(endpoint: &Endpoint) -> Option<String> {
+    let variable = endpoint.api_key_env.as_str();
+    let is_set = std::env::var(variable).is_ok_and(|key| !key.trim().is_empty());
+    (!variable.is_empty() && variable != USUAL_KEY && !is_set)
+        .then(|| format!("its key is missing: {variable} is not set"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint(base_url: &str, key: &str) -> Endpoint {
+        let table = format!(
+            "base_url = {base_url:?}\nmodel = \"usual\"\napi_key_env = {key:?}\ncontract = \"tools\"\n\
+             connect_timeout_ms = 1\nfirst_token_timeout_ms = 1\nidle_timeout_ms = 1"
+        );
+        toml::from_str(&table).unwrap()
+    }
+
+    #[test]
+    fn candidates_of_the_runs_own_provider_come_first() {
+        let endpoints = BTreeMap::from([
+            ("here".to_owned(), endpoint("http://a/v1", USUAL_KEY)),
+            (
+                "there".to_owned(),
+                endpoint("http://b/v1", "NO_SUCH_KEY_OF_A_TEST"),
+            ),
+        ]);
+        let table: FallbackTable = toml::from_str(
+            "enabled = true\nmax_tool_failures = 3\nattempts = 2\n\
+             models = [\"there\", \"there/org/big\", \"org/model\", \"here\"]",
+        )
+        .unwrap();
+        let found: Vec<_> = table
+            .settings(&endpoints, "here")
+            .candidates
+            .into_iter()
+            .map(|candidate| (candidate.name, candidate.model, candidate.missing.is_some()))
+            .collect();
+        let expected = [
+            ("org/model", "org/model", false),
+            ("here", "usual", false),
+            ("there", "usual", true),
+            ("there/org/big", "org/big", true),
+        ];
+        let expected = expected.map(|(name, model, missing)| (name.into(), model.into(), missing));
+        assert_eq!(found, expected);
+    }
+}

@@ -1,0 +1,116 @@
+//! `[fallback]` through the binary: its configuration, its flags, its variables, and what a person sees.
+
+use serde_json::json;
+use support::endpoint::{Endpoint, Reply, Scenario};
+use support::host::{Finished, Host, finish};
+use support::transcript::{answers, calls};
+
+fn evaluates(expression: &str) -> Reply {
+    calls([("calculator.evaluate", json!({"expression": expression}))])
+}
+
+/// A run whose own model never writes an expression that can be read.
+struct Bench {
+    host: Host,
+    own: Endpoint,
+    other: Endpoint,
+}
+
+impl Bench {
+    /// `failures` of the own model, and then its answer.
+    fn new(failures: usize, others: impl IntoIterator<Item = Reply>, configuration: &str) -> Self {
+        let own = (0..failures).map(|n| evaluates(&format!("2 plus {n}")));
+        let own = Endpoint::start(Scenario::new(own.chain([answers("it is 4")])));
+        let other = Endpoint::start(Scenario::new(others));
+        let host = Host::new();
+        let endpoint = format!(
+            "[endpoints.other]\nbase_url = {:?}\nmodel = \"big\"\n[endpoints.keyless]\nbase_url = {:?}\n\
+             model = \"x\"\napi_key_env = \"NO_SUCH_KEY_HERE\"\n{configuration}",
+            other.base_url(),
+            other.base_url(),
+        );
+        host.ship("calculator").write("toolhold.toml", endpoint);
+        Self { host, own, other }
+    }
+
+    fn run(&self, flags: &[&str], variables: &[(&str, &str)]) -> Finished {
+        let url = self.own.base_url();
+        let arguments = [
+            "run",
+            "What is 2+2?",
+            "--base-url",
+            &url,
+            "--model",
+            "small",
+        ];
+        let mut command = self.host.command(&[&arguments, flags].concat());
+        finish(command.envs(variables.iter().copied()).output().unwrap())
+    }
+}
+
+#[test]
+fn it_is_set_by_file_flags_and_variables() {
+    let models = "[fallback]\nmodels = [\"keyless\", \"other\"]";
+    for (configuration, flags, variables, failures, others) in [
+        (models, &[][..], &[][..], 3, 1),
+        (models, &["--max-tool-failures", "2"], &[], 2, 1),
+        (models, &["--no-fallback-tool"], &[], 4, 0),
+        (
+            models,
+            &[],
+            &[("TOOLHOLD_FALLBACK__ENABLED", "false")],
+            5,
+            0,
+        ),
+        (
+            "",
+            &["--fallback-tool-models", "keyless,other/huge"],
+            &[],
+            3,
+            1,
+        ),
+        (
+            "",
+            &[],
+            &[("TOOLHOLD_FALLBACK__MODELS", "keyless,other")],
+            3,
+            1,
+        ),
+        // Nobody to ask: the model is told to do without.
+        ("", &[], &[], 4, 0),
+    ] {
+        let bench = Bench::new(failures, [evaluates("2+2")], configuration);
+        let done = bench.run(flags, variables);
+        let case = format!("{configuration} {flags:?} {variables:?}: {done:?}");
+        assert_eq!(done.stdout.trim(), "it is 4", "{case}");
+        let asked = (bench.own.requests().len(), bench.other.requests().len());
+        assert_eq!(asked, (failures + 1, others), "{case}");
+        if others == 1 {
+            assert!(done.stderr.contains("keyless is not asked"), "{case}");
+            assert!(
+                done.stderr.contains("NO_SUCH_KEY_HERE is not set"),
+                "{case}"
+            );
+            assert!(done.stderr.contains("made the call"), "{case}");
+            let model = &bench.other.requests()[0]["model"];
+            let expected = if case.contains("huge") { "huge" } else { "big" };
+            assert_eq!(model, expected, "{case}");
+        }
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_an_error_that_says_so() {
+    for (configuration, expect) in [
+        ("[fallback]\nmax_tool_failures = 0", "at least 1"),
+        ("[fallback]\nattempts = 0", "at least 1"),
+        ("[fallback]\nmodels = [\"\"]", "empty name"),
+        ("[fallback]\nmodel = [\"a\"]", "fallback.model"),
+    ] {
+        let done = Bench::new(0, [], configuration).run(&[], &[]);
+        assert_eq!(done.code, Some(1), "{done:?}");
+        assert!(done.stderr.contains(expect), "{done:?}");
+    }
+    let done = Bench::new(0, [], "").run(&["--no-fallback-tool", "--max-tool-failures", "2"], &[]);
+    assert_eq!(done.code, Some(2), "{done:?}");
+}
