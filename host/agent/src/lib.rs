@@ -87,6 +87,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod context;
 pub mod contract;
 pub mod error;
 pub mod event;

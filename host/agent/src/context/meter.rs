@@ -1,0 +1,63 @@
+//! How many tokens a text is, as far as that can be known without the model's tokenizer.
+
+/// Below this JSON and prose of common tokenizers hardly fall: an estimate errs on the safe side.
+const BYTES_PER_TOKEN: f64 = 3.0;
+/// What an endpoint may teach. Outside of it the count was of something else.
+const BELIEVABLE: std::ops::RangeInclusive<f64> = 1.0..=8.0;
+/// A short prompt is mostly the chat template's own tokens.
+const MIN_TOKENS: u64 = 32;
+
+/// Estimates until the endpoint has counted, and then goes by its last count.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Meter {
+    bytes_per_token: f64,
+}
+
+impl Default for Meter {
+    fn default() -> Self {
+        Self {
+            bytes_per_token: BYTES_PER_TOKEN,
+        }
+    }
+}
+
+impl Meter {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "an estimate of a positive number that is far below 2^52"
+    )]
+    pub fn tokens(&self, bytes: usize) -> u64 {
+        (bytes as f64 / self.bytes_per_token).ceil() as u64
+    }
+
+    /// The endpoint counted `tokens` for a prompt of so many bytes.
+    #[expect(clippy::cast_precision_loss, reason = "both are far below 2^52")]
+    pub fn observe(&mut self, bytes: usize, tokens: u64) {
+        if tokens < MIN_TOKENS {
+            return;
+        }
+        let ratio = bytes as f64 / tokens as f64;
+        if BELIEVABLE.contains(&ratio) {
+            self.bytes_per_token = ratio;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_goes_by_what_the_endpoint_counted() {
+        let mut meter = Meter::default();
+        assert_eq!(meter.tokens(3_000), 1_000);
+        meter.observe(4_000, 1_000);
+        assert_eq!(meter.tokens(4_000), 1_000);
+        for (bytes, tokens) in [(10, 5), (100_000, 100), (100, 1_000)] {
+            meter.observe(bytes, tokens);
+            assert_eq!(meter.tokens(4_000), 1_000, "{bytes} bytes, {tokens} tokens");
+        }
+    }
+}

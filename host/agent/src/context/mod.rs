@@ -1,0 +1,37 @@
+//! What fits into the model's window: token counts, the summary that takes the place of dropped
+//! history, results that are read part by part, tools that are found when they are needed
+//! (PROTOCOL.md, 7, "Budget"). Pure functions and data: the machine decides when.
+
+pub mod meter;
+pub mod parts;
+pub mod stored;
+pub mod summary;
+pub mod toolbook;
+
+pub use meter::Meter;
+pub use parts::{Part, Parts};
+pub use stored::Stored;
+pub use summary::Summary;
+pub use toolbook::Toolbook;
+
+use serde::{Deserialize, Serialize};
+
+/// How the window is used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Window {
+    /// Tokens of prompt and reply together; nothing if nobody knows. An endpoint that refuses a
+    /// Request for its length may say.
+    pub tokens: Option<u64>,
+    /// How many tools the model is shown at most; the others it finds by what they are for.
+    pub max_tools: usize,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self {
+            tokens: None,
+            max_tools: 64,
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Tools that are found by what they are for, when there are too many to show them all.
+//!
+//! BM25 over names and descriptions. Of the crates that rank, those that are kept up bring an index, a
+//! language detector or a tokenizer; a few hundred descriptions need none of these.
+
+use crate::protocol::Tool;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The tool by which the model finds others.
+pub const FIND_TOOLS: &str = "find_tools";
+/// How many are shown of what was found.
+const FOUND: usize = 5;
+/// The usual constants (Robertson and Zaragoza, 2009).
+const K1: f64 = 1.2;
+const B: f64 = 0.75;
+
+/// What every tool is about.
+#[derive(Debug, Default)]
+pub struct Toolbook {
+    pages: Vec<Page>,
+    /// In how many pages a word is.
+    spread: BTreeMap<String, usize>,
+    average: f64,
+}
+
+#[derive(Debug)]
+struct Page {
+    name: String,
+    words: BTreeMap<String, usize>,
+    length: usize,
+}
+
+impl Toolbook {
+    pub fn new<'a>(tools: impl IntoIterator<Item = &'a Tool>) -> Self {
+        let mut book = Self::default();
+        for tool in tools {
+            let mut words: BTreeMap<String, usize> = BTreeMap::new();
+            let parameters = tool.parameters["properties"].as_object();
+            let names = parameters.into_iter().flat_map(|all| all.keys());
+            // A name says more about a tool than a sentence does.
+            let text = [tool.name.as_str(), &tool.name, &tool.description];
+            for word in text
+                .into_iter()
+                .chain(names.map(String::as_str))
+                .flat_map(split)
+            {
+                *words.entry(word).or_default() += 1;
+            }
+            for word in words.keys() {
+                *book.spread.entry(word.clone()).or_default() += 1;
+            }
+            book.pages.push(Page {
+                name: tool.name.clone(),
+                length: words.values().sum(),
+                words,
+            });
+        }
+        let all: usize = book.pages.iter().map(|page| page.length).sum();
+        book.average = number(all) / number(book.pages.len().max(1));
+        book
+    }
+
+    /// The names of the tools that `query` speaks of, the best first; those that it does not speak of
+    /// are left out.
+    pub fn find(&self, query: &str) -> Vec<&str> {
+        let words: BTreeSet<String> = split(query).collect();
+        let mut found: Vec<(f64, &str)> = self
+            .pages
+            .iter()
+            .map(|page| (self.score(page, &words), page.name.as_str()))
+            .filter(|(score, _)| *score > 0.0)
+            .collect();
+        // Of two that fit as well, the one that was there first.
+        found.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        found.into_iter().map(|(_, name)| name).collect()
+    }
+
+    fn score(&self, page: &Page, words: &BTreeSet<String>) -> f64 {
+        let pages = number(self.pages.len());
+        words
+            .iter()
+            .filter_map(|word| {
+                let count = number(*page.words.get(word)?);
+                let spread = number(self.spread.get(word).copied().unwrap_or(0));
+                let rare = (1.0 + (pages - spread + 0.5) / (spread + 0.5)).ln();
+                let long = 1.0 - B + B * number(page.length) / self.average;
+                Some(rare * count * (K1 + 1.0) / (count + K1 * long))
+            })
+            .sum()
+    }
+
+    /// What a call of [`FIND_TOOLS`] returns, and the names of the tools that are to be shown.
+    pub fn answer<'a>(&'a self, arguments: &Value, tools: &[Tool]) -> (Value, Vec<&'a str>) {
+        let query = arguments["query"].as_str().unwrap_or_default();
+        let mut found = self.find(query);
+        found.truncate(FOUND);
+        let shown: Vec<Value> = found
+            .iter()
+            .filter_map(|name| tools.iter().find(|tool| tool.name == **name))
+            .map(|tool| json!({"tool": tool.name, "description": tool.description}))
+            .collect();
+        let answer = match shown.as_slice() {
+            [] => json!({"found": [], "hint": "say in other words what the tool should do"}),
+            _ => json!({"found": shown, "hint": "these can be called from now on"}),
+        };
+        (answer, found)
+    }
+}
+
+/// The parameters of [`FIND_TOOLS`].
+pub fn parameters() -> Value {
+    json!({
+        "type": "object",
+        "properties": {"query": {"type": "string", "minLength": 1, "description": "What the tool should do, in a few words."}},
+        "required": ["query"],
+        "additionalProperties": false,
+    })
+}
+
+/// Words in lower case, without an ending that only says how many.
+fn split(text: &str) -> impl Iterator<Item = String> + '_ {
+    text.split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .map(|word| {
+            let word = word.to_lowercase();
+            match word.strip_suffix('s') {
+                Some(stem) if stem.chars().count() > 2 => stem.to_owned(),
+                _ => word,
+            }
+        })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of words")]
+fn number(count: usize) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(name: &str, description: &str) -> Tool {
+        Tool {
+            description: description.into(),
+            parameters: json!({"type": "object", "properties": {"path": {}}}),
+            ..Tool::new(name)
+        }
+    }
+
+    #[test]
+    fn what_is_spoken_of_is_found_first() {
+        let tools = [
+            tool("files.read", "Reads a file."),
+            tool("mail.send", "Sends an e-mail to somebody."),
+            tool("weather.now", "The weather in a city now."),
+            tool("files.write", "Writes a file, or appends to one."),
+        ];
+        let book = Toolbook::new(&tools);
+        for (query, first) in [
+            ("send a mail to Ada", "mail.send"),
+            ("What is the weather in Paris?", "weather.now"),
+            ("read files", "files.read"),
+            ("append to a file", "files.write"),
+        ] {
+            assert_eq!(book.find(query).first(), Some(&first), "{query}");
+        }
+        assert!(book.find("quux").is_empty());
+        let (answer, shown) = book.answer(&json!({"query": "weather"}), &tools);
+        assert_eq!(shown, ["weather.now"]);
+        assert_eq!(
+            answer["found"][0]["description"],
+            "The weather in a city now."
+        );
+    }
+}
