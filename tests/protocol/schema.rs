@@ -510,6 +510,41 @@ fn what_must_be_written_is_required_and_nothing_else_is() {
     );
 }
 
+/// A function of the `tools` contract is a call of the composed schema without its `_tool`.
+#[test]
+fn a_function_asks_for_what_a_call_object_asks_for() {
+    let names = |object: &Value| -> Vec<String> {
+        let names = object.as_object().unwrap().keys();
+        names.filter(|name| *name != "_tool").cloned().collect()
+    };
+    let required = |object: &Value| -> Vec<Value> {
+        let names = object["required"].as_array().unwrap().iter();
+        names.filter(|name| *name != "_tool").cloned().collect()
+    };
+    let objects = play(Contract::Schema, Shape::Both);
+    let objects = &composed(&objects.requests[0])["properties"]["calls"]["items"]["anyOf"];
+    let functions = play(Contract::Tools, Shape::Both);
+    let functions = functions.requests[0]["tools"].as_array().unwrap();
+    for (object, function) in objects.as_array().unwrap().iter().zip(functions) {
+        let parameters = &function["function"]["parameters"];
+        assert_eq!(
+            names(&parameters["properties"]),
+            names(&object["properties"])
+        );
+        assert_eq!(required(parameters), required(object));
+    }
+    let all = functions[0]["function"]["parameters"]["properties"].to_string();
+    for name in [
+        "_reasoningForCall",
+        "_instance",
+        "_scopes",
+        "_outputPath",
+        "_outputMethod",
+    ] {
+        assert!(all.contains(name), "{name} in {all}");
+    }
+}
+
 #[test]
 fn in_a_lazy_plan_a_latent_output_may_be_left_out() {
     for contract in Contract::ALL {

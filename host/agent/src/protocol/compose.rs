@@ -145,11 +145,11 @@ pub fn properties(tool: &Tool, how: Composition<'_>, lowering: &mut Lowering) ->
         },
     };
     if how.reasons {
-        call.put(
-            "_reasoningForCall",
-            json!({"type": "string", "maxLength": 200}),
-            true,
-        );
+        let mut reason = json!({"type": "string", "maxLength": 200});
+        if lowering.keeps_descriptions() {
+            reason["description"] = json!("Why this call is made, in one sentence.");
+        }
+        call.put("_reasoningForCall", reason, true);
     }
     if !how.instances.is_empty() {
         // In a plan, a call without one serves them all.

@@ -38,6 +38,10 @@ impl Lowering {
         }
     }
 
+    pub fn keeps_descriptions(&self) -> bool {
+        self.keeps_descriptions
+    }
+
     /// `schema` in safe keywords. `owner` keeps the definitions of different schemas apart.
     pub fn lower(&mut self, schema: &Value, owner: &str) -> Value {
         let prefix: String = owner
