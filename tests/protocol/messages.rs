@@ -667,7 +667,9 @@ fn what_went_wrong_is_saved_with_the_whole_call() {
         (background, "luck"),
     ] {
         let found = errors.iter().find(|error| error.call == call);
-        let error = &found.unwrap_or_else(|| panic!("{call} in {errors:?}")).error;
+        let error = &found
+            .unwrap_or_else(|| panic!("{call} in {errors:?}"))
+            .error;
         assert_eq!(error["kind"], kind, "{call}");
         assert_eq!(error["class"], "correctable", "{call}");
         assert!(!error["message"].as_str().unwrap().is_empty(), "{call}");

@@ -194,6 +194,12 @@ impl Script {
         self.requests.lock().unwrap().len()
     }
 
+    /// What it was sent.
+    pub fn bodies(&self) -> Vec<Value> {
+        let requests = self.requests.lock().unwrap();
+        requests.iter().map(ChatRequest::body).collect()
+    }
+
     /// All that the `n`th request says, as JSON text.
     pub fn told(&self, n: usize) -> String {
         let requests = self.requests.lock().unwrap();

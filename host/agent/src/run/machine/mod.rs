@@ -17,7 +17,7 @@ mod turns;
 
 use crate::contract::{Reader, View};
 use crate::error::{ErrorClass, RunError};
-use crate::event::{EventKind, RunFailure, StopReason};
+use crate::event::{EventKind, RunFailure, Shared, StopReason};
 use crate::guard::{Gate, Validator};
 use crate::model::{ChatRequest, Completion, Delta};
 use crate::protocol::advisor::{self, Moment};
@@ -112,6 +112,8 @@ pub struct Machine {
     given: usize,
     opening: Vec<Turn>,
     history: Vec<Turn>,
+    /// The body of the last Request.
+    sent: Option<Value>,
     step: Step,
     /// Calls that nobody waits for, by id.
     background: BTreeMap<String, calls::Background>,
@@ -194,6 +196,7 @@ impl Machine {
             output,
             context,
             history: Vec::new(),
+            sent: None,
             step: Step::default(),
             background: BTreeMap::new(),
             running: 0,
@@ -368,10 +371,14 @@ impl Machine {
             .settings
             .contract
             .request(&self.view(&turns, meta.as_ref()));
+        let sent = request.body();
+        let (same, body) = Shared::split(self.sent.as_ref(), &sent);
         effects.events.push(EventKind::Request {
             step: self.steps,
-            body: request.body(),
+            same,
+            body,
         });
+        self.sent = Some(sent);
         effects.actions.push(Action::Ask(Box::new(request)));
     }
 
