@@ -127,7 +127,7 @@ async fn another_model_makes_the_call_and_the_own_one_goes_on() {
                 ]
             );
             // A copy of the history, the tool forced, nothing else offered.
-            let asked = big.body(0);
+            let asked = big.bodies()[0].clone();
             let text = asked["messages"].to_string();
             for part in ["the task", "Some(1) is not 7", "Some(3) is not 7"] {
                 assert!(text.contains(part), "{part}: {text}");
@@ -153,7 +153,7 @@ async fn another_model_makes_the_call_and_the_own_one_goes_on() {
             let told = own.told(3);
             assert!(told.contains("picked"), "{told}");
             assert_eq!(own.asked(), 5);
-            assert_eq!(own.body(3)["model"], "script");
+            assert_eq!(own.bodies()[3]["model"], "script");
         }
     }
 }

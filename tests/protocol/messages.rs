@@ -626,6 +626,67 @@ fn what_calls_wrote_is_saved_with_the_call_that_wrote_it() {
     }
 }
 
+/// Section 7: what went wrong with calls is among the messages, after what was written.
+#[test]
+fn what_went_wrong_is_saved_with_the_whole_call() {
+    let messages = json!([
+        tool("fail", &json!({"text": {}})),
+        tool("echo", &json!({"text": {"type": "string"}, "_activity": {"const": "echo"}})),
+        {"type": "tool", "tool": {"notify": {
+            "type": "object", "properties": {"_activity": {"const": "fail"}},
+            "annotations": {"fireAndForget": true},
+        }}},
+        {"type": "error", "data": {"call": {"_tool": "old"}, "error": {"message": "long ago"}}},
+        task(),
+    ]);
+    let fails = json!({
+        "_tool": "fail", "_reasoningForCall": "why", "text": "hi", "_outputPath": "†state.a || †state.b",
+    });
+    let blocked = json!({"_tool": "echo", "text": "†state.nothing"});
+    let unknown = json!({"_tool": "nobody"});
+    let background = json!({"_tool": "notify"});
+    let fine = json!({"_tool": "echo", "text": "fine", "_outputPath": "†state.c"});
+    let list = json!([fails, blocked, unknown, background, fine]);
+    let done = Play::new(&messages, [calls(&list), answers("x")])
+        .run()
+        .unwrap();
+    let replayed = replay(&done.events).unwrap();
+    let saved = replayed.machine.context().saved();
+    let errors: Vec<_> = saved
+        .iter()
+        .filter_map(|message| match message {
+            Message::Error(error) => Some(&error.data),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(errors.len(), 5, "{errors:?}");
+    for (call, kind) in [
+        (fails, "luck"),
+        (blocked, "blocked"),
+        (unknown, "unknown_tool"),
+        (background, "luck"),
+    ] {
+        let found = errors.iter().find(|error| error.call == call);
+        let error = &found
+            .unwrap_or_else(|| panic!("{call} in {errors:?}"))
+            .error;
+        assert_eq!(error["kind"], kind, "{call}");
+        assert_eq!(error["class"], "correctable", "{call}");
+        assert!(!error["message"].as_str().unwrap().is_empty(), "{call}");
+    }
+    assert!(matches!(saved.last(), Some(Message::Error(_))));
+    // Whoever goes on with the context is told, and what is saved then is the same.
+    let mut play = Play::new(&json!([]), [answers("x")]);
+    play.request.context.clone_from(&saved);
+    let again = play.run().unwrap();
+    assert!(
+        again.told(0).contains(r#""message":"no luck""#),
+        "{}",
+        again.told(0)
+    );
+    assert_eq!(again.context.saved(), saved);
+}
+
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

@@ -8,9 +8,9 @@ use super::support::{
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold_agent::event::{NoJournal, Seal};
+use toolhold_agent::event::{Bodies, NoJournal, Seal};
 use toolhold_agent::run::replay::{ReplayError, replay};
-use toolhold_agent::{Activities, Driver, Event, EventKind, Message, RunRequest};
+use toolhold_agent::{Activities, Contract, Driver, Event, EventKind, Message, RunRequest};
 
 /// A run with a bit of everything: calls in parallel, in the background, in order, in an instance,
 /// that fail, that are latent, of a clean room; two Requests and an output.
@@ -304,4 +304,84 @@ async fn a_changed_byte_breaks_a_seal() {
         }
         before = event.seal.clone();
     }
+}
+
+/// A run of so many Requests, each but the last with a call that writes to the state.
+async fn long(contract: Contract, steps: usize) -> (Arc<Script>, Driver, Vec<Event>) {
+    let call = |n: usize| json!({"_tool": "echo", "of": format!("the {n}th"), "_outputPath": "†state.last"});
+    let replies = (1..steps)
+        .map(|n| json!({"calls": [call(n)], "output": null}))
+        .chain([json!({"calls": [], "output": "done"})]);
+    let script = Script::new(replies.map(|solution| Reply::of(contract, &solution)));
+    let driver = driver(
+        &script,
+        Activities::default().with("echo", Echo::default().activity()),
+    );
+    let context = Message::parse_all(&json!([{"type": "state", "state": {"last": "none"}}]));
+    let mut request = request(context.unwrap().into_iter().chain([plain_tools(&["echo"])]));
+    request.settings.contract = contract;
+    request.settings.max_steps = 100;
+    let events = watched(&driver, request, |_| ()).await;
+    assert_eq!(end(&events).0, "output", "{}", lines(&events));
+    (script, driver, events)
+}
+
+/// A Request repeats the conversation so far, its record does not.
+#[tokio::test]
+async fn a_record_grows_with_the_steps_and_not_with_their_square() {
+    for contract in Contract::ALL {
+        let mut sizes = Vec::new();
+        for steps in [30, 60] {
+            let (_, _, events) = long(contract, steps).await;
+            sizes.push(lines(&events).len());
+        }
+        // Twice the steps, without what is recorded once, and numbers that take one digit more.
+        assert!(
+            sizes[1] * 10 < sizes[0] * 23,
+            "{contract:?}: {sizes:?} bytes"
+        );
+    }
+}
+
+/// From its record each Request can be sent again, byte for byte, those of sub-agents too.
+#[tokio::test]
+async fn every_body_is_found_in_the_record_again() {
+    let found = |events: &[Event]| -> Vec<String> {
+        let mut bodies = Bodies::default();
+        let bodies = events.iter().filter_map(|event| {
+            let body = bodies.take(&event.kind).unwrap();
+            body.map(ToString::to_string)
+        });
+        bodies.collect()
+    };
+    let sent = |script: &Script| -> Vec<String> {
+        script.bodies().iter().map(ToString::to_string).collect()
+    };
+    for contract in Contract::ALL {
+        let (script, _, events) = long(contract, 5).await;
+        assert_eq!(found(&events), sent(&script), "{contract:?}");
+    }
+    let (script, driver, request) = everything(&Echo::default());
+    let events = watched(&driver, request, |_| ()).await;
+    assert_eq!(found(&events), sent(&script));
+}
+
+/// What a record shares is only how it is kept: made whole, its events hold what was sent.
+#[tokio::test]
+async fn a_record_can_be_made_whole() {
+    let (script, _, events) = long(Contract::Schema, 4).await;
+    let mut bodies = Bodies::default();
+    let whole: Vec<Event> = events
+        .iter()
+        .map(|event| bodies.whole(event).unwrap())
+        .collect();
+    assert!(lines(&events).contains(r#""same""#) && !lines(&whole).contains(r#""same""#));
+    let held = whole.iter().filter_map(|event| match &event.kind {
+        EventKind::Request { body, .. } => Some(body.clone()),
+        _ => None,
+    });
+    assert_eq!(held.collect::<Vec<_>>(), script.bodies());
+    let mut bodies = Bodies::default();
+    let again = whole.iter().map(|event| bodies.whole(event).unwrap());
+    assert_eq!(lines(&again.collect::<Vec<_>>()), lines(&whole));
 }

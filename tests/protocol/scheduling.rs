@@ -3,9 +3,12 @@
 use super::support::{
     Echo, Reply, Script, driver, end, place, plain_tools, request, results, run, starts,
 };
+use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::time::Duration;
-use toolhold_agent::{Activities, ErrorClass, EventKind, ToolFailure};
+use toolhold_agent::{
+    Activities, Activity, ErrorClass, EventKind, ToolCall, ToolFailure, ToolResult, ToolUsage,
+};
 
 #[tokio::test]
 async fn never_more_calls_run_than_may() {
@@ -232,6 +235,138 @@ async fn scopes_wait_for_the_writers_before_them() {
         |kind| matches!(kind, EventKind::ToolStart { call, .. } if call.tool == "sees"),
     );
     assert!(written < seen);
+}
+
+/// What a scope names and what a call writes need not be the same place: the one may lie in the other.
+#[tokio::test]
+async fn a_scope_sees_what_calls_before_it_write_above_and_below_it() {
+    for (scope, writes, seen) in [
+        ("state", "†state.a", json!({"†state": {"a": 1}})),
+        ("state.a", "†state", json!({"†state.a": 1})),
+        ("state.a.b", "†state.a", json!({"†state.a.b": 1})),
+        ("state.a", "†state.a.b", json!({"†state.a": {"b": 1}})),
+        ("state.a[0]", "†state.a", json!({"†state.a[0]": 1})),
+        ("state", "†other.a && †state.a", json!({"†state": {"a": 1}})),
+        (
+            "state",
+            "†state.a || †state.failed",
+            json!({"†state": {"a": 1}}),
+        ),
+    ] {
+        let value = match (scope, writes) {
+            ("state.a", "†state") => json!({"a": 1}),
+            ("state.a.b", _) => json!({"b": 1}),
+            ("state.a[0]", _) => json!([1]),
+            _ => json!(1),
+        };
+        for asks in [false, true] {
+            let scopes = if asks {
+                json!({"type": "array", "items": {"enum": [scope]}})
+            } else {
+                json!({"const": [scope]})
+            };
+            let context = toolhold_agent::Message::parse_all(&json!([
+                {"type": "tool", "tool": {
+                    "slow": {"type": "object", "properties": {"of": {}}},
+                    "sees": {"type": "object", "properties": {"_scopes": scopes}},
+                }},
+            ]));
+            let mut sees = json!({"_tool": "sees"});
+            if asks {
+                sees["_scopes"] = json!([scope]);
+            }
+            let script = Script::new([
+                Reply::calls(&[
+                    json!({"_tool": "slow", "of": value, "_outputPath": writes}),
+                    sees,
+                ]),
+                Reply::output("done"),
+            ]);
+            let activities = Activities::default()
+                .with("slow", Echo::taking(30).activity())
+                .with("sees", Sees);
+            let events = run(&driver(&script, activities), request(context.unwrap())).await;
+            assert_eq!(
+                results(&events)[1].1["output"],
+                seen,
+                "{scope} {writes} {asks}"
+            );
+        }
+    }
+}
+
+/// Gives back the context that it is shown.
+#[derive(Debug)]
+struct Sees;
+
+impl Activity for Sees {
+    fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
+        let context = call.context.iter();
+        let seen: serde_json::Map<String, Value> = context
+            .map(|(path, value)| (path.to_string(), value.clone()))
+            .collect();
+        Box::pin(std::future::ready(ToolResult {
+            outcome: Ok(Value::from(seen).into()),
+            usage: ToolUsage::default(),
+            printed: Vec::new(),
+        }))
+    }
+}
+
+/// An advisor that is asked looks at what the calls before the question wrote (10).
+#[tokio::test]
+async fn an_advisor_is_asked_after_what_it_should_look_at_was_written() {
+    for scope in ["state", "state.draft", "state.draft.text"] {
+        let context = toolhold_agent::Message::parse_all(&json!([
+            {"type": "advisor", "id": "critic", "role": "Looks for mistakes.", "on": null, "scopes": [scope],
+             "schema": {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}},
+            {"type": "state", "state": {"draft": {"text": "the old one"}}},
+            {"type": "tool", "tool": {"slow": {"type": "object", "properties": {"of": {}}}}},
+        ]));
+        let script = Script::new([
+            Reply::calls(&[
+                json!({"_tool": "slow", "of": {"text": "the new one"}, "_outputPath": "†state.draft"}),
+                json!({"_tool": "ConsultAdvisor", "id": "critic", "question": "Is it good?"}),
+            ]),
+            Reply::text(r#"{"calls": [], "output": {"verdict": "Yes."}}"#),
+            Reply::output("done"),
+        ]);
+        let activities = Activities::default().with("slow", Echo::taking(30).activity());
+        let events = run(&driver(&script, activities), request(context.unwrap())).await;
+        assert_eq!(end(&events).0, "output");
+        let asked = script.told(1);
+        assert!(
+            asked.contains("the new one") && !asked.contains("the old one"),
+            "{scope}: {asked}"
+        );
+    }
+}
+
+/// A latent call was answered when it was written: it waits for what its scopes name, and needs none of
+/// it.
+#[tokio::test]
+async fn a_latent_call_needs_nothing_of_what_its_scopes_name() {
+    for writer in ["slow", "fails"] {
+        let context = toolhold_agent::Message::parse_all(&json!([
+            {"type": "tool", "tool": {
+                "slow": {"type": "object", "properties": {"of": {}}},
+                "fails": {"type": "object", "properties": {"of": {}}},
+                "think": {"type": "object", "properties": {"_scopes": {"const": ["state", "nothing"]}}},
+            }},
+        ]));
+        let script = Script::new([
+            Reply::calls(&[
+                json!({"_tool": writer, "_outputPath": "†state.a.b"}),
+                json!({"_tool": "think", "_output": "hm"}),
+            ]),
+            Reply::output("done"),
+        ]);
+        let activities = Activities::default()
+            .with("slow", Echo::taking(30).activity())
+            .with("fails", fails);
+        let events = run(&driver(&script, activities), request(context.unwrap())).await;
+        assert_eq!(results(&events)[1].1["output"], "hm", "{writer}");
+    }
 }
 
 /// Twenty layers of ten, each call reading two of the layer before: ten at a time, and no more time

@@ -343,6 +343,100 @@ fn every_parameter_accepts_a_reference_where_data_is_wired() {
     }
 }
 
+/// Section 4: inside of a parameter too, so that a record is not copied for one of its fields.
+#[test]
+fn parts_of_parameters_accept_references_where_data_is_wired() {
+    let number = || json!({"type": "number"});
+    let point = || json!({"type": "object", "properties": {"x": number()}, "required": ["x"]});
+    let reference = json!("†state.user.profile.name");
+    for (parameter, wired, own) in [
+        (point(), json!({"x": reference}), json!({"x": 1})),
+        (
+            json!({"type": "array", "items": number()}),
+            json!([1, reference]),
+            json!([1]),
+        ),
+        (
+            json!({"type": "array", "prefixItems": [number()]}),
+            json!([reference]),
+            json!([1]),
+        ),
+        (
+            json!({"type": "array", "items": point()}),
+            json!([{"x": reference}, reference]),
+            json!([{"x": 1}]),
+        ),
+        (
+            json!({"type": "object", "additionalProperties": number()}),
+            json!({"any": reference}),
+            json!({"any": 1}),
+        ),
+        (
+            json!({"anyOf": [point(), {"type": "null"}]}),
+            json!({"x": reference}),
+            Value::Null,
+        ),
+        (
+            json!({"oneOf": [
+                {"type": "object", "properties": {"kind": {"const": "p"}, "at": point()}},
+                {"type": "object", "properties": {"kind": {"const": "n"}, "n": {"enum": [1, 2]}}},
+            ]}),
+            json!({"kind": "n", "n": reference}),
+            json!({"kind": "p", "at": {"x": 1}}),
+        ),
+        (
+            json!({"type": "object", "properties": {"list": {"type": "array", "items": point()}}}),
+            json!({"list": [{"x": reference}]}),
+            json!({"list": [{"x": 1}]}),
+        ),
+        (
+            json!({"$ref": "#/$defs/Tree"}),
+            json!({"n": 1, "below": [{"n": reference, "below": reference}]}),
+            json!({"n": 1, "below": [{"n": 2}]}),
+        ),
+    ] {
+        let mut offered = with(&parameter);
+        offered.parameters["$defs"] = json!({"Tree": {"type": "object", "properties": {
+            "n": {"type": "integer"}, "below": {"type": "array", "items": {"$ref": "#/$defs/Tree"}},
+        }, "required": ["n"]}});
+        let offered = [offered];
+        let call = |value: &Value| json!({"calls": [{"_tool": "echo.say", "_reasoningForCall": "r", "p": value}], "output": null});
+        for (wiring, meant) in [(Wiring::Always, true), (Wiring::Never, false)] {
+            let schema = compose(&offered, Shape::Exclusive, wiring, None);
+            assert!(accepts(&schema, &call(&own)), "{own} {schema}");
+            assert_eq!(
+                accepts(&schema, &call(&wired)),
+                meant,
+                "{wired} {wiring:?} {schema}"
+            );
+            assert!(
+                !accepts(&schema, &call(&json!({"x": "x", "n": "x"}))),
+                "no other text: {schema}"
+            );
+        }
+    }
+}
+
+/// What is offered is what the host does with it, in each contract.
+#[test]
+fn a_reference_inside_of_a_parameter_is_replaced() {
+    let takes = json!({"at": {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}});
+    for contract in Contract::ALL {
+        let context = json!([{"type": "data", "kind": "user", "data": {"x": 7}}, tool("echo", &takes), task()]);
+        let call = json!([{"_tool": "echo", "_reasoningForCall": "r", "at": {"x": "†user.x"}}]);
+        let done = Play::new(&context, [calls(&call), answers("x")])
+            .settings(|settings| settings.contract = contract)
+            .run()
+            .unwrap();
+        assert_eq!(done.outcomes()[0].1, Ok(json!({"at": {"x": 7}})));
+        if contract == Contract::Tools {
+            let function = &done.requests[0]["tools"][0]["function"]["parameters"];
+            let arguments = json!({"_reasoningForCall": "r", "at": {"x": "†user.x"}});
+            assert!(accepts(function, &arguments), "{function}");
+        }
+    }
+}
+
 /// What a tool or an output may be described by, and what no grammar has to know.
 #[test]
 fn a_composed_schema_has_only_what_grammars_support_and_refuses_nothing_that_fits() {
@@ -508,6 +602,41 @@ fn what_must_be_written_is_required_and_nothing_else_is() {
             json!(["_tool", "_reasoningForCall", "_instance", "text", "_output"]),
         ]
     );
+}
+
+/// A function of the `tools` contract is a call of the composed schema without its `_tool`.
+#[test]
+fn a_function_asks_for_what_a_call_object_asks_for() {
+    let names = |object: &Value| -> Vec<String> {
+        let names = object.as_object().unwrap().keys();
+        names.filter(|name| *name != "_tool").cloned().collect()
+    };
+    let required = |object: &Value| -> Vec<Value> {
+        let names = object["required"].as_array().unwrap().iter();
+        names.filter(|name| *name != "_tool").cloned().collect()
+    };
+    let objects = play(Contract::Schema, Shape::Both);
+    let objects = &composed(&objects.requests[0])["properties"]["calls"]["items"]["anyOf"];
+    let functions = play(Contract::Tools, Shape::Both);
+    let functions = functions.requests[0]["tools"].as_array().unwrap();
+    for (object, function) in objects.as_array().unwrap().iter().zip(functions) {
+        let parameters = &function["function"]["parameters"];
+        assert_eq!(
+            names(&parameters["properties"]),
+            names(&object["properties"])
+        );
+        assert_eq!(required(parameters), required(object));
+    }
+    let all = functions[0]["function"]["parameters"]["properties"].to_string();
+    for name in [
+        "_reasoningForCall",
+        "_instance",
+        "_scopes",
+        "_outputPath",
+        "_outputMethod",
+    ] {
+        assert!(all.contains(name), "{name} in {all}");
+    }
 }
 
 #[test]

@@ -194,9 +194,10 @@ impl Script {
         self.requests.lock().unwrap().len()
     }
 
-    /// The body of the `n`th request.
-    pub fn body(&self, n: usize) -> Value {
-        self.requests.lock().unwrap()[n].body()
+    /// What it was sent.
+    pub fn bodies(&self) -> Vec<Value> {
+        let requests = self.requests.lock().unwrap();
+        requests.iter().map(ChatRequest::body).collect()
     }
 
     /// All that the `n`th request says, as JSON text.

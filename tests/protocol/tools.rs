@@ -412,7 +412,7 @@ fn scopes_are_what_the_author_provides_or_the_model_asks_for() {
 
 #[test]
 fn why_a_call_is_made_is_asked_and_recorded() {
-    for contract in [Contract::Schema, Contract::Simple] {
+    for contract in Contract::ALL {
         let replies = [
             calls(&json!([{"_tool": "echo", "_reasoningForCall": "It is due.", "text": 1}])),
             answers("x"),
@@ -422,6 +422,9 @@ fn why_a_call_is_made_is_asked_and_recorded() {
             .settings(|settings| settings.contract = contract)
             .run()
             .unwrap();
+        // Asked again, the model finds its own reason in what it said.
+        let said = done.requests[1]["messages"].to_string();
+        assert!(said.contains("It is due."), "{contract:?}: {said}");
         assert!(done.requests[0].to_string().contains("_reasoningForCall"));
         let reasons: Vec<_> = done
             .events
@@ -438,6 +441,36 @@ fn why_a_call_is_made_is_asked_and_recorded() {
             Ok(json!({"text": 1})),
             "it is no parameter"
         );
+    }
+}
+
+#[test]
+fn without_the_setting_nobody_asks_why_and_who_says_it_is_recorded_all_the_same() {
+    for contract in Contract::ALL {
+        let replies = [
+            calls(&json!([{"_tool": "echo", "_reasoningForCall": "It is due.", "text": 1}])),
+            answers("x"),
+        ];
+        let play = Play::new(&json!([tool("echo", &json!({})), task()]), replies);
+        let done = play
+            .settings(|settings| {
+                settings.contract = contract;
+                settings.reasons = false;
+            })
+            .run()
+            .unwrap();
+        for request in &done.requests {
+            let request = request.to_string();
+            assert!(
+                !request.contains("_reasoningForCall") && !request.contains("It is due."),
+                "{contract:?}: {request}"
+            );
+        }
+        let recorded = done.events.iter().find_map(|event| match &event.kind {
+            EventKind::Plan { calls, .. } => calls[0].reason.clone(),
+            _ => None,
+        });
+        assert_eq!(recorded.as_deref(), Some("It is due."), "{contract:?}");
     }
 }
 

@@ -1,6 +1,10 @@
 //! What happens in a run, as one ordered stream with many readers: terminal, page, journal, replay.
 //! There is no second logging path.
 
+mod bodies;
+
+pub use bodies::{Bodies, BodyError, Shared};
+
 use crate::error::ErrorClass;
 use crate::model::{Completion, Delta, Routing};
 use crate::protocol::Call;
@@ -89,8 +93,14 @@ pub enum EventKind {
         tools: Vec<Bound>,
         host: String,
     },
-    /// A Request goes to the model: the chat completion body, so that it can be sent again.
-    Request { step: u32, body: Value },
+    /// A Request goes to the model: the chat completion body, so that it can be sent again, without
+    /// what it shares with the Request before it. [`Bodies`] makes it whole.
+    Request {
+        step: u32,
+        #[serde(default, skip_serializing_if = "Shared::is_nothing")]
+        same: Shared,
+        body: Value,
+    },
     /// Something was decided on the way to the endpoint that answers. It changes nothing of the run.
     Routing(Routing),
     /// The model wrote something.

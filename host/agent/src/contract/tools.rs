@@ -60,9 +60,12 @@ pub fn request(view: &View<'_>) -> ChatRequest {
         Some(_) => advisor::VOTING.to_owned(),
         None => String::new(),
     };
+    let voice = Functions {
+        reasons: view.settings.reasons,
+    };
     ChatRequest {
         model: view.model.to_owned(),
-        messages: conversation::messages(view, view.instructions.to_owned(), &Functions, last),
+        messages: conversation::messages(view, view.instructions.to_owned(), &voice, last),
         tool_choice: tool_choice(view, &tools),
         tools,
         max_tokens: Some(view.settings.max_tokens),
@@ -91,14 +94,9 @@ fn description(tool: &Tool, how: Composition<'_>) -> String {
     description
 }
 
-/// What a call of `tool` is made of. Reasons are not asked for: the model was trained to call
-/// functions with their own parameters.
+/// What a call of `tool` is made of.
 fn parameters(tool: &Tool, how: Composition<'_>) -> Value {
     let mut lowering = Lowering::new(None).with_descriptions();
-    let how = Composition {
-        reasons: false,
-        ..how
-    };
     let Properties {
         properties,
         required,
@@ -177,7 +175,9 @@ fn lowered(schema: &Value) -> Value {
     lowering.finish(lowered)
 }
 
-struct Functions;
+struct Functions {
+    reasons: bool,
+}
 
 impl Voice for Functions {
     fn answer(&self, text: &str) -> ChatMessage {
@@ -191,7 +191,7 @@ impl Voice for Functions {
             .map(|answered| ChatToolCall {
                 id: answered.call.id.clone(),
                 name: function(&answered.call.tool),
-                arguments: json!(text::properties(&answered.call, false)).to_string(),
+                arguments: json!(text::properties(&answered.call, self.reasons)).to_string(),
             })
             .collect();
         out.push(ChatMessage::assistant_calls(None, calls));

@@ -5,6 +5,7 @@
 //! `_outputMethod`, and of a latent tool `_output` last.
 
 mod parameters;
+mod references;
 
 use crate::protocol::Tool;
 use crate::protocol::lower::Lowering;
@@ -138,21 +139,21 @@ impl Properties {
 
 /// Reserved properties and parameters of a call of `tool`.
 pub fn properties(tool: &Tool, how: Composition<'_>, lowering: &mut Lowering) -> Properties {
-    let parameters = parameters::of(&tool.parameters, &tool.name, lowering);
+    if how.wiring {
+        references::define(lowering);
+    }
+    let parameters = parameters::of(tool, how.wiring, lowering);
     let mut call = Properties {
         properties: Map::new(),
         required: Vec::new(),
-        additional: match parameters.additional {
-            Value::Object(_) if how.wiring => or_reference(parameters.additional),
-            closed => closed,
-        },
+        additional: parameters.additional,
     };
     if how.reasons {
-        call.put(
-            "_reasoningForCall",
-            json!({"type": "string", "maxLength": 200}),
-            true,
-        );
+        let mut reason = json!({"type": "string", "maxLength": 200});
+        if lowering.keeps_descriptions() {
+            reason["description"] = json!("Why this call is made, in one sentence.");
+        }
+        call.put("_reasoningForCall", reason, true);
     }
     if !how.instances.is_empty() {
         // In a plan, a call without one serves them all.
@@ -166,16 +167,11 @@ pub fn properties(tool: &Tool, how: Composition<'_>, lowering: &mut Lowering) ->
         );
     }
     for (name, schema, is_required) in parameters.named {
-        let schema = if how.wiring {
-            or_reference(schema)
-        } else {
-            schema
-        };
         call.put(&name, schema, is_required);
     }
     match &tool.output_path {
         Some(target) => call.put("_outputPath", json!({"const": target}), true),
-        None if how.wiring => call.put("_outputPath", reference(), false),
+        None if how.wiring => call.put("_outputPath", references::reference(), false),
         None => {}
     }
     if how.wiring {
@@ -191,50 +187,6 @@ pub fn properties(tool: &Tool, how: Composition<'_>, lowering: &mut Lowering) ->
     }
     call
 }
-
-/// The value itself, or a reference to it: data is wired rather than copied.
-fn or_reference(mut schema: Value) -> Value {
-    // It is about both.
-    let description = schema
-        .as_object_mut()
-        .and_then(|keywords| keywords.shift_remove("description"));
-    let mut widened = match schema {
-        // A reference is among what is allowed already.
-        Value::Object(keywords) if keywords.is_empty() => keywords.into(),
-        Value::Object(keywords) if is_free_text(&keywords) => keywords.into(),
-        Value::Object(mut keywords) if keywords.len() == 1 && keywords.contains_key("anyOf") => {
-            if let Some(Value::Array(branches)) = keywords.get_mut("anyOf") {
-                branches.push(reference());
-            }
-            keywords.into()
-        }
-        schema => json!({"anyOf": [schema, reference()]}),
-    };
-    if let (Some(description), Value::Object(keywords)) = (description, &mut widened) {
-        keywords.insert("description".into(), description);
-    }
-    widened
-}
-
-/// Any text, of the length of a reference too.
-fn is_free_text(schema: &Map<String, Value>) -> bool {
-    let bound = |name: &str| schema.get(name).and_then(Value::as_u64);
-    schema.get("type") == Some(&json!("string"))
-        && ["pattern", "format"]
-            .iter()
-            .all(|key| !schema.contains_key(*key))
-        && bound("minLength").is_none_or(|least| least <= SHORTEST)
-        && bound("maxLength").is_none_or(|most| most >= LONGEST)
-}
-
-/// Text that begins with a dagger. The bound keeps a small model from filling its reply with one.
-fn reference() -> Value {
-    json!({"type": "string", "pattern": "^†[^ ].{0,120}$"})
-}
-
-/// Characters of a reference that the grammar lets a model write.
-const SHORTEST: u64 = 2;
-const LONGEST: u64 = 122;
 
 #[cfg(test)]
 mod tests {
@@ -317,6 +269,32 @@ mod tests {
         let validator = jsonschema::validator_for(&compose(&[tool("a.b")], None, how)).unwrap();
         let text = json!({"calls": [{"_tool": "a.b", "_reasoningForCall": "r", "x": "seven"}], "output": null});
         assert!(!validator.is_valid(&text));
+    }
+
+    /// At most one more choice for each place in the schema, of a fixed length.
+    #[test]
+    fn references_cost_no_more_than_what_they_are_offered_for() {
+        let mut place = json!({"type": "integer", "minimum": 0, "maximum": 100});
+        for _ in 0..12 {
+            place = json!({"type": "object", "properties": {
+                "a": {"type": "array", "items": place}, "b": {"enum": ["x", "y"]}, "c": {"$ref": "#/$defs/D"},
+            }, "required": ["a"]});
+        }
+        let tools: Vec<Tool> = (0..200)
+            .map(|n| Tool {
+                parameters: json!({"type": "object", "properties": {"p": place}, "$defs": {"D": {
+                    "type": "object", "properties": {"d": {"$ref": "#/$defs/D"}, "n": {"type": "number"}},
+                }}}),
+                ..tool(&format!("a.t{n}"))
+            })
+            .collect();
+        let size = |wiring| {
+            compose(&tools, None, Composition { wiring, ..HOW })
+                .to_string()
+                .len()
+        };
+        let (plain, wired) = (size(false), size(true));
+        assert!(wired < plain * 3 / 2, "{wired} bytes, without {plain}");
     }
 
     #[test]

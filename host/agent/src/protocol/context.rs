@@ -171,6 +171,8 @@ pub struct Context {
     given: usize,
     /// Of the entries since, in their order.
     origins: Vec<written::Origin>,
+    /// Of calls that were made of it and failed, in the order in which they ended.
+    errors: Vec<ErrorData>,
 }
 
 #[derive(Debug)]

@@ -38,8 +38,22 @@ impl Lowering {
         }
     }
 
+    pub fn keeps_descriptions(&self) -> bool {
+        self.keeps_descriptions
+    }
+
     /// `schema` in safe keywords. `owner` keeps the definitions of different schemas apart.
     pub fn lower(&mut self, schema: &Value, owner: &str) -> Value {
+        self.lower_with(schema, owner, |_| ())
+    }
+
+    /// As [`Self::lower`], where each of the schema's definitions is changed before it is hoisted.
+    pub fn lower_with(
+        &mut self,
+        schema: &Value,
+        owner: &str,
+        change: impl Fn(&mut Value),
+    ) -> Value {
         let prefix: String = owner
             .chars()
             .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
@@ -47,12 +61,18 @@ impl Lowering {
         for keyword in ["$defs", "definitions"] {
             if let Some(Value::Object(definitions)) = schema.get(keyword) {
                 for (name, definition) in definitions {
-                    let lowered = self.node(definition, &prefix, 0);
+                    let mut lowered = self.node(definition, &prefix, 0);
+                    change(&mut lowered);
                     self.definitions.insert(format!("{prefix}_{name}"), lowered);
                 }
             }
         }
         self.node(schema, &prefix, 0)
+    }
+
+    /// Hoists a schema that is lowered already. The names of others hold an underscore.
+    pub fn define(&mut self, name: &str, schema: Value) {
+        self.definitions.insert(name.to_owned(), schema);
     }
 
     /// `schema` with all hoisted definitions.

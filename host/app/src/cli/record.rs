@@ -8,6 +8,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::Path;
+use toolhold_agent::event::Bodies;
 use toolhold_agent::run::replay::replay;
 use toolhold_agent::{Event, EventKind};
 
@@ -50,10 +51,12 @@ fn summary(events: &[Event], is_held: bool) -> String {
 pub fn show(config: &Config, run: &str, json: bool) -> Result<Exit> {
     let path = journal::find(&config.state_folder(), run)?;
     let record = Record::read(&path)?;
-    let mut view = View::of_record();
+    let (mut view, mut bodies) = (View::of_record(), Bodies::default());
     for event in &record.events {
         if json {
-            println!("{}", serde_json::to_string(event)?);
+            // What cannot be made whole is shown as it is recorded.
+            let whole = bodies.whole(event).unwrap_or_else(|_| event.clone());
+            println!("{}", serde_json::to_string(&whole)?);
         } else {
             view.show(event);
         }

@@ -1,6 +1,8 @@
 //! A tool's parameters, one by one: a call holds them beside reserved properties, so their schema
 //! cannot stay one piece.
 
+use super::references::{self, LEVELS};
+use crate::protocol::Tool;
 use crate::protocol::lower::Lowering;
 use serde_json::{Map, Value, json};
 
@@ -15,8 +17,9 @@ pub(super) struct Parameters {
 }
 
 /// Which parameters go together is checked on our side. What matters here is that everything that
-/// satisfies `schema` can be written.
-pub(super) fn of(schema: &Value, owner: &str, lowering: &mut Lowering) -> Parameters {
+/// satisfies the tool's schema can be written.
+pub(super) fn of(tool: &Tool, wiring: bool, lowering: &mut Lowering) -> Parameters {
+    let schema = &tool.parameters;
     let mut found = Found::default();
     found.gather(schema, true, 0);
     let required = std::mem::take(&mut found.required);
@@ -34,7 +37,15 @@ pub(super) fn of(schema: &Value, owner: &str, lowering: &mut Lowering) -> Parame
             object.insert(definitions.into(), own.clone());
         }
     }
-    let mut lowered = lowering.lower(&object.into(), owner);
+    let mut lowered = lowering.lower_with(&object.into(), &tool.name, |definition| {
+        if wiring {
+            // It is at least inside of a parameter.
+            references::offer_inside(definition, LEVELS - 1);
+        }
+    });
+    if wiring {
+        references::offer_inside(&mut lowered, LEVELS);
+    }
     let mut member = |name: &str| lowered.get_mut(name).map(Value::take);
     let additional = member("additionalProperties").unwrap_or(json!(false));
     let named = match member("properties") {

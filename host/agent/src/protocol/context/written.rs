@@ -1,9 +1,10 @@
-//! What calls wrote, and the context with all of it as messages again: what is saved can be loaded and
-//! holds the same data.
+//! What calls wrote or failed with, and the context with all of it as messages again: what is saved can
+//! be loaded and holds the same.
 
-use super::{Context, DataMessage, Hidden, Message, MetaMessage};
+use super::{Context, DataMessage, ErrorData, ErrorMessage, Hidden, Message, MetaMessage};
 use crate::protocol::Call;
 use crate::protocol::data::{Write, WriteError};
+use crate::toolbox::ToolFailure;
 use serde_json::json;
 
 /// Where an entry of the log comes from.
@@ -38,8 +39,17 @@ impl Context {
         Ok(())
     }
 
-    /// The messages that it was made of, and one data message for each write since, with the call that
-    /// made it. A context that is made of these has the same data.
+    /// Notes why `call` has no result.
+    pub fn write_failure(&mut self, call: &Call, failure: &ToolFailure) {
+        self.errors.push(ErrorData {
+            call: call.object(true).into(),
+            error: json!(failure),
+        });
+    }
+
+    /// The messages that it was made of, one data message for each write since, with the call that
+    /// made it, and one error message for each call that failed since. A context that is made of these
+    /// has the same data.
     pub fn saved(&self) -> Vec<Message> {
         let mut messages = self.messages.clone();
         if self.meta != self.given_meta {
@@ -57,6 +67,8 @@ impl Context {
             let origin = at.ok().and_then(|at| self.origins.get(at));
             Message::Data(result(write, origin))
         }));
+        let errors = self.errors.iter().cloned();
+        messages.extend(errors.map(|data| Message::Error(ErrorMessage { data })));
         messages
     }
 }

@@ -9,8 +9,8 @@ use crate::protocol::data::Method;
 use crate::protocol::reference::{self, Path, Source, Target};
 use crate::protocol::tool::{self, Scopes};
 use crate::protocol::{Call, Message, Saved, Tool};
-use crate::run::Runner;
 use crate::run::approval::Pending;
+use crate::run::{Bound, Runner};
 use crate::toolbox::{ToolCall, ToolFailure, ToolUsage};
 use serde_json::{Value, json};
 
@@ -87,11 +87,13 @@ impl Machine {
             .map_or(&[][..], Target::paths)
             .to_vec();
         let name = format!("{} ({})", call.id, call.tool);
+        let mut sees = wiring.scopes.clone();
+        sees.extend(self.guidance(&call));
         self.step.schedule.add(
             name,
             call.instance.clone(),
             wiring.reads.clone(),
-            &wiring.scopes,
+            &sees,
             writes,
         );
         self.step.open.push(Open {
@@ -405,14 +407,18 @@ impl Machine {
             .ok_or_else(|| ToolFailure::correctable("arguments", "there is no such advisor"))
     }
 
+    /// What the advisor should look at whom a call asks.
+    fn guidance(&self, call: &Call) -> Vec<Path> {
+        let is_question = |bound: &&Bound| matches!(bound.runner, Runner::Advisor);
+        let asked = self.tool(&call.tool).filter(is_question);
+        let advisor = asked.and_then(|_| self.advisor(&call.arguments).ok());
+        advisor.map_or_else(Vec::new, scopes_of)
+    }
+
     /// What there is of what an advisor should look at. Its scopes are guidance: one that names
     /// nothing is no fault of the call (10).
     fn looked_at(&self, advisor: &Advisor, instance: Option<&str>) -> Vec<(Path, Value)> {
-        let paths = advisor.scopes.iter();
-        let paths: Vec<Path> = paths
-            .filter_map(|key| tool::scope(&json!(key)).ok())
-            .collect();
-        let scope = self.context.data.scoped(&paths, instance);
+        let scope = self.context.data.scoped(&scopes_of(advisor), instance);
         let values = scope.values.into_iter();
         values
             .map(|(path, value)| (path, value.into_owned()))
@@ -438,6 +444,12 @@ impl Machine {
                 .collect()),
         }
     }
+}
+
+fn scopes_of(advisor: &Advisor) -> Vec<Path> {
+    let keys = advisor.scopes.iter();
+    keys.filter_map(|key| tool::scope(&json!(key)).ok())
+        .collect()
 }
 
 /// The Request that asks an advisor a question (10).

@@ -18,7 +18,7 @@ mod turns;
 
 use crate::contract::{Reader, View};
 use crate::error::{ErrorClass, RunError};
-use crate::event::{EventKind, RunFailure, StopReason};
+use crate::event::{EventKind, RunFailure, Shared, StopReason};
 use crate::guard::{Gate, Validator};
 use crate::model::{ChatRequest, Completion, Delta};
 use crate::protocol::advisor::{self, Moment};
@@ -119,6 +119,8 @@ pub struct Machine {
     given: usize,
     opening: Vec<Turn>,
     history: Vec<Turn>,
+    /// The body of the last Request.
+    sent: Option<Value>,
     step: Step,
     /// Calls that nobody waits for, by id.
     background: BTreeMap<String, calls::Background>,
@@ -206,6 +208,7 @@ impl Machine {
             output,
             context,
             history: Vec::new(),
+            sent: None,
             step: Step::default(),
             background: BTreeMap::new(),
             running: 0,
@@ -390,10 +393,14 @@ impl Machine {
         let meta = self.needed_meta().map(meta::schema);
         let turns = self.turns();
         let request = self.contract().request(&self.view(&turns, meta.as_ref()));
+        let sent = request.body();
+        let (same, body) = Shared::split(self.sent.as_ref(), &sent);
         effects.events.push(EventKind::Request {
             step: self.steps,
-            body: request.body(),
+            same,
+            body,
         });
+        self.sent = Some(sent);
         effects.actions.push(Action::Ask {
             request: Box::new(request),
             candidate: self.addressee().map(str::to_owned),

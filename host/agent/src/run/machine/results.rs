@@ -69,7 +69,10 @@ impl Machine {
         self.tokens = self.tokens.saturating_add(result.usage.tokens);
     }
 
-    fn tell_background(&self, call: Call, ending: Ending, effects: &mut Effects) {
+    fn tell_background(&mut self, call: Call, ending: Ending, effects: &mut Effects) {
+        if let Err(failure) = &ending.outcome {
+            self.context.write_failure(&call, failure);
+        }
         effects.events.push(EventKind::ToolResult {
             step: self.steps,
             id: call.id,
@@ -120,6 +123,9 @@ impl Machine {
             Ok(ToolOutput { value, ..output })
         });
         let (outcome, written) = self.write(index, checked);
+        if let Err(failure) = &outcome {
+            self.context.write_failure(&call, failure);
+        }
         let max = self.request.settings.result_chars;
         let (result, failed) = match &outcome {
             Ok(value) => (shorten(&value.to_string(), max), false),

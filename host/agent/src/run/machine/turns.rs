@@ -15,9 +15,9 @@ use serde_json::json;
 use std::collections::BTreeSet;
 
 const WIRING: &str = "# Data\nPass a value on without copying it: write a reference such as †state.user.name as the \
-whole parameter. Keep a result: write where it goes as \"_outputPath\", such as †state.weather, and as \
-\"_outputMethod\" how it joins what is there: set (if you say nothing), merge, assign, push or concat. A call waits \
-for the calls before it that write what it reads.";
+whole parameter, or in it as a whole value. Keep a result: write where it goes as \"_outputPath\", such as \
+†state.weather, and as \"_outputMethod\" how it joins what is there: set (if you say nothing), merge, assign, push or \
+concat. A call waits for the calls before it that write what it reads.";
 
 /// A kind of data, in one instance or in all.
 type Key = (String, Option<String>);
