@@ -35,7 +35,7 @@ mod web;
 mod tests;
 
 pub use offer::Offered;
-pub use pin::{Pins, Trust};
+pub use pin::{Pins, Trust, is_revoked, reason};
 pub use server::{Ready, Server};
 pub use servers::Servers;
 pub use settings::{Launch, Settings};
