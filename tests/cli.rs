@@ -1,6 +1,9 @@
 //! The command line with good and bad input: what it prints and how it exits.
 
 use serde_json::{Value, json};
+use std::process::Stdio;
+use std::time::Duration;
+use support::endpoint::{Endpoint, Reply, Scenario};
 use support::host::Host;
 use support::sandbox::component;
 use toolhold_hostile::components as hostile;
@@ -239,4 +242,92 @@ fn the_demo_replays_a_real_model_against_live_tools() {
         done.stderr.contains("calculator.evaluate") && done.stderr.contains("text.count"),
         "{done:?}"
     );
+}
+
+/// A run keeps what it was started with: a flag that would change it is refused, not ignored.
+#[test]
+fn resume_takes_no_flag_that_it_would_ignore() {
+    let host = Host::new();
+    for flag in [
+        &["--max-steps", "3"][..],
+        &["--max-tokens", "3"],
+        &["--token-budget", "3"],
+        &["--timeout", "3"],
+        &["--contract", "tools"],
+        &["--shape", "both"],
+        &["--dry-run"],
+        &["--tools", "calculator"],
+    ] {
+        let done = host.run(&[&["resume", "last"], flag].concat());
+        assert_eq!(done.code, Some(2), "{flag:?}: {done:?}");
+        for part in [flag[0], "a run goes on with what it was started with"] {
+            assert!(done.stderr.contains(part), "{flag:?}: {done:?}");
+        }
+    }
+    let unknown = host.run(&["resume", "last", "--max-stepz", "3"]);
+    assert_eq!(unknown.code, Some(2), "{unknown:?}");
+    assert!(!unknown.stderr.contains("goes on with"), "{unknown:?}");
+    let elsewhere = host.run(&["runs", "--max-steps", "3"]);
+    assert!(!elsewhere.stderr.contains("goes on with"), "{elsewhere:?}");
+}
+
+/// Of two runs, one of a model and one of a saved plan, each is resumed with what it can use.
+#[test]
+fn a_resumed_run_says_when_another_model_goes_on_with_it() {
+    let host = Host::new();
+    host.ship("text")
+        .write("toolhold.toml", "[approval]\nalways = [\"text.count\"]\n")
+        .write("plan.json", r#"[{"_tool": "text.count", "text": "a b"}]"#);
+    let call = json!({"_tool": "text.count", "_reasoningForCall": "r", "text": "a b"});
+    let endpoint = Endpoint::start(Scenario::new([
+        Reply::solution(json!({"calls": [call], "output": null})),
+        Reply::solution(json!({"calls": [], "output": "done"})),
+    ]));
+    let url = endpoint.base_url();
+    killed_while_it_waits(&host, &["run", "t", "--base-url", &url, "--model", "first"]);
+    let resumed = host.run(&["resume", "last", "--base-url", &url, "--model", "second"]);
+    assert_eq!(resumed.code, Some(0), "{resumed:?}");
+    assert!(
+        resumed
+            .stderr
+            .contains("second goes on with what first began"),
+        "{resumed:?}"
+    );
+    assert_eq!(host.run(&["replay", "last"]).code, Some(0));
+
+    killed_while_it_waits(&host, &["plan", "run", "plan.json"]);
+    let refused = host.run(&["resume", "last", "--model", "m"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(
+        refused.stderr.contains("--model has no meaning"),
+        "{refused:?}"
+    );
+    let resumed = host.run(&["resume", "last"]);
+    assert_eq!(resumed.code, Some(0), "{resumed:?}");
+}
+
+/// Starts a run whose call waits for a person, kills it, and approves the call.
+fn killed_while_it_waits(host: &Host, arguments: &[&str]) {
+    let mut child = host
+        .command(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it runs");
+    let mut rounds = 0;
+    let call = loop {
+        let listed = host.run(&["approvals", "list"]).stdout;
+        if let Some(call) = listed.split_whitespace().next() {
+            break call.to_owned();
+        }
+        rounds += 1;
+        assert!(rounds < 400, "nothing waits");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    // What the model said is on the record, too.
+    std::thread::sleep(Duration::from_millis(500));
+    child.kill().expect("SIGKILL");
+    child.wait().expect("it ends");
+    let approved = host.run(&["approvals", "approve", &call]);
+    assert_eq!(approved.code, Some(0), "{approved:?}");
 }
