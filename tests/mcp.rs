@@ -1,5 +1,7 @@
 //! MCP servers as a user has them: configured, called by a model, changed behind their user's back.
 
+mod plans;
+
 use serde_json::{Value, json};
 use std::path::Path;
 use support::endpoint::{Endpoint, Reply, Scenario};

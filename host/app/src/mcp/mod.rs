@@ -40,3 +40,8 @@ pub use server::{Ready, Server};
 pub use servers::Servers;
 pub use settings::{Launch, Settings};
 pub use web::address;
+
+/// The server and the tool of an activity, `mcp:SERVER/tool`.
+pub fn activity(name: &str) -> Option<(&str, &str)> {
+    name.strip_prefix("mcp:")?.split_once('/')
+}
