@@ -151,7 +151,7 @@ enum Command {
     },
     /// Replay a recorded exchange of a real model against the live sandbox.
     Demo(demo::DemoArgs),
-    /// Check endpoint, modules, cache and toolchains, and say what to do.
+    /// Check endpoint, modules, MCP servers, cache and toolchains, and say what to do.
     Doctor,
     /// The compiler's own process: started by this program, not by people.
     #[command(name = COMPILER_COMMAND, hide = true)]
