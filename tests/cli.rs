@@ -306,8 +306,72 @@ fn a_resumed_run_says_when_another_model_goes_on_with_it() {
     assert_eq!(resumed.code, Some(0), "{resumed:?}");
 }
 
+/// Where there is nothing, that is said, and to whom it matters: a pipe gets nothing.
+#[test]
+fn empty_lists_and_unknown_runs_say_what_to_do() {
+    let host = Host::new();
+    for (arguments, code, expect) in [
+        (&["runs"][..], 0, "there are no runs yet"),
+        (&["approvals", "list"], 0, "no call waits for a person"),
+        (&["show", "last"], 1, "there are no runs yet"),
+        (&["resume", "last"], 1, "there are no runs yet"),
+        (&["diff", "last", "0"], 1, "there are no runs yet"),
+        (&["show", "0"], 1, "there is no run \"0\""),
+    ] {
+        let done = host.run(arguments);
+        assert_eq!(done.code, Some(code), "{arguments:?}: {done:?}");
+        assert!(
+            done.stderr.contains(expect) && done.stdout.is_empty(),
+            "{arguments:?}: {done:?}"
+        );
+    }
+}
+
+/// From the question to the end: what waits, what was decided, and what to do next.
+#[test]
+fn a_run_that_waits_says_so_wherever_one_looks() {
+    let host = Host::new();
+    host.ship("text")
+        .write("toolhold.toml", "[approval]\nalways = [\"text.count\"]\n")
+        .write("plan.json", r#"[{"_tool": "text.count", "text": "a b"}]"#);
+    let call = left_while_it_waits(&host, &["plan", "run", "plan.json"]);
+    let listed = host.run(&["runs"]).stdout;
+    let run = listed.split_whitespace().next().expect("a run");
+    for part in [
+        "just now",
+        "waits for a person",
+        &format!("toolhold resume {run}"),
+    ] {
+        assert!(listed.contains(part), "{part}: {listed}");
+    }
+    let decided = host.run(&["approvals", "refuse", &call, "no"]);
+    assert!(
+        decided
+            .stdout
+            .contains(&format!("its process has ended; toolhold resume {run}")),
+        "{decided:?}"
+    );
+    let waiting = host.run(&["approvals", "list"]);
+    assert!(
+        waiting.stdout.contains("decided, and not taken up yet"),
+        "{waiting:?}"
+    );
+    let resumed = host.run(&["resume", "last"]);
+    assert_eq!(resumed.code, Some(5), "{resumed:?}");
+    assert!(resumed.stderr.contains("1 step, 0 calls"), "{resumed:?}");
+    let over = host.run(&["runs"]).stdout;
+    assert!(over.contains("after 1 step, 0 calls"), "{over}");
+}
+
 /// Starts a run whose call waits for a person, kills it, and approves the call.
 fn killed_while_it_waits(host: &Host, arguments: &[&str]) {
+    let call = left_while_it_waits(host, arguments);
+    let approved = host.run(&["approvals", "approve", &call]);
+    assert_eq!(approved.code, Some(0), "{approved:?}");
+}
+
+/// The call that a killed run waits for.
+fn left_while_it_waits(host: &Host, arguments: &[&str]) -> String {
     let mut child = host
         .command(arguments)
         .stdout(Stdio::null())
@@ -328,6 +392,5 @@ fn killed_while_it_waits(host: &Host, arguments: &[&str]) {
     std::thread::sleep(Duration::from_millis(500));
     child.kill().expect("SIGKILL");
     child.wait().expect("it ends");
-    let approved = host.run(&["approvals", "approve", &call]);
-    assert_eq!(approved.code, Some(0), "{approved:?}");
+    call
 }
