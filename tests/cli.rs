@@ -394,3 +394,24 @@ fn left_while_it_waits(host: &Host, arguments: &[&str]) -> String {
     child.wait().expect("it ends");
     call
 }
+
+/// Whoever reads may stop, as `head` does: that is no failure of ours, and nobody's to read about.
+#[test]
+fn a_reader_that_goes_away_is_no_crash() {
+    let host = Host::new();
+    for arguments in [&["config"][..], &["config", "--json"], &["--help"]] {
+        let mut child = host
+            .command(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it runs");
+        drop(child.stdout.take());
+        let done = support::host::finish(child.wait_with_output().expect("it ends"));
+        assert_eq!(done.stderr, "", "{arguments:?}");
+        assert!(
+            matches!(done.code, Some(0 | 141)),
+            "{arguments:?}: {done:?}"
+        );
+    }
+}

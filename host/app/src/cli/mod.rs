@@ -12,6 +12,7 @@ mod demo;
 mod doctor;
 mod mcp;
 mod modules;
+mod pipe;
 mod plan;
 mod progress;
 mod pull;
@@ -198,6 +199,10 @@ impl Command {
 /// The process.
 pub fn main() -> ExitCode {
     let cli = usage::parse();
+    pipe::quietly(|| command(cli))
+}
+
+fn command(cli: Cli) -> ExitCode {
     let level = std::env::var("TOOLHOLD_LOG").unwrap_or_else(|_| cli.command.log_level().into());
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
