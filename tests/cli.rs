@@ -1,6 +1,9 @@
 //! The command line with good and bad input: what it prints and how it exits.
 
 use serde_json::{Value, json};
+use std::process::Stdio;
+use std::time::Duration;
+use support::endpoint::{Endpoint, Reply, Scenario};
 use support::host::Host;
 use support::sandbox::component;
 use toolhold_hostile::components as hostile;
@@ -239,4 +242,176 @@ fn the_demo_replays_a_real_model_against_live_tools() {
         done.stderr.contains("calculator.evaluate") && done.stderr.contains("text.count"),
         "{done:?}"
     );
+}
+
+/// A run keeps what it was started with: a flag that would change it is refused, not ignored.
+#[test]
+fn resume_takes_no_flag_that_it_would_ignore() {
+    let host = Host::new();
+    for flag in [
+        &["--max-steps", "3"][..],
+        &["--max-tokens", "3"],
+        &["--token-budget", "3"],
+        &["--timeout", "3"],
+        &["--contract", "tools"],
+        &["--shape", "both"],
+        &["--dry-run"],
+        &["--tools", "calculator"],
+    ] {
+        let done = host.run(&[&["resume", "last"], flag].concat());
+        assert_eq!(done.code, Some(2), "{flag:?}: {done:?}");
+        for part in [flag[0], "a run goes on with what it was started with"] {
+            assert!(done.stderr.contains(part), "{flag:?}: {done:?}");
+        }
+    }
+    let unknown = host.run(&["resume", "last", "--max-stepz", "3"]);
+    assert_eq!(unknown.code, Some(2), "{unknown:?}");
+    assert!(!unknown.stderr.contains("goes on with"), "{unknown:?}");
+    let elsewhere = host.run(&["runs", "--max-steps", "3"]);
+    assert!(!elsewhere.stderr.contains("goes on with"), "{elsewhere:?}");
+}
+
+/// Of two runs, one of a model and one of a saved plan, each is resumed with what it can use.
+#[test]
+fn a_resumed_run_says_when_another_model_goes_on_with_it() {
+    let host = Host::new();
+    host.ship("text")
+        .write("toolhold.toml", "[approval]\nalways = [\"text.count\"]\n")
+        .write("plan.json", r#"[{"_tool": "text.count", "text": "a b"}]"#);
+    let call = json!({"_tool": "text.count", "_reasoningForCall": "r", "text": "a b"});
+    let endpoint = Endpoint::start(Scenario::new([
+        Reply::solution(json!({"calls": [call], "output": null})),
+        Reply::solution(json!({"calls": [], "output": "done"})),
+    ]));
+    let url = endpoint.base_url();
+    killed_while_it_waits(&host, &["run", "t", "--base-url", &url, "--model", "first"]);
+    let resumed = host.run(&["resume", "last", "--base-url", &url, "--model", "second"]);
+    assert_eq!(resumed.code, Some(0), "{resumed:?}");
+    assert!(
+        resumed
+            .stderr
+            .contains("second goes on with what first began"),
+        "{resumed:?}"
+    );
+    assert_eq!(host.run(&["replay", "last"]).code, Some(0));
+
+    killed_while_it_waits(&host, &["plan", "run", "plan.json"]);
+    let refused = host.run(&["resume", "last", "--model", "m"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(
+        refused.stderr.contains("--model has no meaning"),
+        "{refused:?}"
+    );
+    let resumed = host.run(&["resume", "last"]);
+    assert_eq!(resumed.code, Some(0), "{resumed:?}");
+}
+
+/// Where there is nothing, that is said, and to whom it matters: a pipe gets nothing.
+#[test]
+fn empty_lists_and_unknown_runs_say_what_to_do() {
+    let host = Host::new();
+    for (arguments, code, expect) in [
+        (&["runs"][..], 0, "there are no runs yet"),
+        (&["approvals", "list"], 0, "no call waits for a person"),
+        (&["show", "last"], 1, "there are no runs yet"),
+        (&["resume", "last"], 1, "there are no runs yet"),
+        (&["diff", "last", "0"], 1, "there are no runs yet"),
+        (&["show", "0"], 1, "there is no run \"0\""),
+    ] {
+        let done = host.run(arguments);
+        assert_eq!(done.code, Some(code), "{arguments:?}: {done:?}");
+        assert!(
+            done.stderr.contains(expect) && done.stdout.is_empty(),
+            "{arguments:?}: {done:?}"
+        );
+    }
+}
+
+/// From the question to the end: what waits, what was decided, and what to do next.
+#[test]
+fn a_run_that_waits_says_so_wherever_one_looks() {
+    let host = Host::new();
+    host.ship("text")
+        .write("toolhold.toml", "[approval]\nalways = [\"text.count\"]\n")
+        .write("plan.json", r#"[{"_tool": "text.count", "text": "a b"}]"#);
+    let call = left_while_it_waits(&host, &["plan", "run", "plan.json"]);
+    let listed = host.run(&["runs"]).stdout;
+    let run = listed.split_whitespace().next().expect("a run");
+    for part in [
+        "just now",
+        "waits for a person",
+        &format!("toolhold resume {run}"),
+    ] {
+        assert!(listed.contains(part), "{part}: {listed}");
+    }
+    let decided = host.run(&["approvals", "refuse", &call, "no"]);
+    assert!(
+        decided
+            .stdout
+            .contains(&format!("its process has ended; toolhold resume {run}")),
+        "{decided:?}"
+    );
+    let waiting = host.run(&["approvals", "list"]);
+    assert!(
+        waiting.stdout.contains("decided, and not taken up yet"),
+        "{waiting:?}"
+    );
+    let resumed = host.run(&["resume", "last"]);
+    assert_eq!(resumed.code, Some(5), "{resumed:?}");
+    assert!(resumed.stderr.contains("1 step, 0 calls"), "{resumed:?}");
+    let over = host.run(&["runs"]).stdout;
+    assert!(over.contains("after 1 step, 0 calls"), "{over}");
+}
+
+/// Starts a run whose call waits for a person, kills it, and approves the call.
+fn killed_while_it_waits(host: &Host, arguments: &[&str]) {
+    let call = left_while_it_waits(host, arguments);
+    let approved = host.run(&["approvals", "approve", &call]);
+    assert_eq!(approved.code, Some(0), "{approved:?}");
+}
+
+/// The call that a killed run waits for.
+fn left_while_it_waits(host: &Host, arguments: &[&str]) -> String {
+    let mut child = host
+        .command(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it runs");
+    let mut rounds = 0;
+    let call = loop {
+        let listed = host.run(&["approvals", "list"]).stdout;
+        if let Some(call) = listed.split_whitespace().next() {
+            break call.to_owned();
+        }
+        rounds += 1;
+        assert!(rounds < 400, "nothing waits");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    // What the model said is on the record, too.
+    std::thread::sleep(Duration::from_millis(500));
+    child.kill().expect("SIGKILL");
+    child.wait().expect("it ends");
+    call
+}
+
+/// Whoever reads may stop, as `head` does: that is no failure of ours, and nobody's to read about.
+#[test]
+fn a_reader_that_goes_away_is_no_crash() {
+    let host = Host::new();
+    for arguments in [&["config"][..], &["config", "--json"], &["--help"]] {
+        let mut child = host
+            .command(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it runs");
+        drop(child.stdout.take());
+        let done = support::host::finish(child.wait_with_output().expect("it ends"));
+        assert_eq!(done.stderr, "", "{arguments:?}");
+        assert!(
+            matches!(done.code, Some(0 | 141)),
+            "{arguments:?}: {done:?}"
+        );
+    }
 }

@@ -27,6 +27,7 @@ mod protocol;
 mod real_model;
 mod requests;
 mod run;
+mod terminal;
 mod typed;
 mod typed_docs;
 mod wordcount;

@@ -1,5 +1,8 @@
 //! MCP servers as a user has them: configured, called by a model, changed behind their user's back.
 
+mod doctor;
+mod plans;
+
 use serde_json::{Value, json};
 use std::path::Path;
 use support::endpoint::{Endpoint, Reply, Scenario};
@@ -453,4 +456,84 @@ fn a_wrong_table_is_an_error_with_its_key() {
         serde_json::from_str::<Value>(&listed.stdout).unwrap(),
         json!({"servers": []})
     );
+}
+
+#[test]
+fn what_was_approved_is_withdrawn_and_later_runs_do_not_have_it() {
+    let bench = Bench::new(&[], OFFERS);
+    let echo = || calls("s.echo", json!({"text": "hello there"}));
+    assert_eq!(bench.cli(&["mcp", "approve", "s", "--yes"]).code, Some(0));
+    let first = endpoint(echo());
+    assert_eq!(bench.run(&first, &[]).code, Some(0));
+    assert!(first.requests()[0].to_string().contains("s.echo"));
+    let starts = bench.starts();
+
+    let revoked = bench.cli(&["mcp", "revoke", "s"]);
+    assert_eq!(revoked.code, Some(0), "{revoked:?}");
+    assert!(
+        revoked.stdout.contains("toolhold mcp approve s"),
+        "{revoked:?}"
+    );
+    let second = endpoint(answers(json!("done")));
+    let done = bench.run(&second, &[]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(
+        !second.requests()[0].to_string().contains("s.echo"),
+        "{}",
+        second.requests()[0]
+    );
+    assert!(
+        done.stderr.contains(
+            "its approval was revoked; a person can allow it with `toolhold mcp approve s`"
+        ),
+        "{done:?}"
+    );
+    let listed = bench.cli(&["mcp", "list"]);
+    assert!(
+        listed
+            .stdout
+            .contains("its approval was revoked; toolhold mcp approve s"),
+        "{listed:?}"
+    );
+    assert_eq!(bench.cli(&["mcp", "diff", "s"]).code, Some(1));
+    assert_eq!(bench.starts(), starts, "none of this started it");
+
+    // Whoever approves it again sees all of it again, not only that it was revoked.
+    let approved = bench.cli(&["mcp", "approve", "s", "--yes"]);
+    assert_eq!(approved.code, Some(0), "{approved:?}");
+    assert!(
+        approved.stdout.contains("Returns the text."),
+        "{approved:?}"
+    );
+    let third = endpoint(echo());
+    assert_eq!(bench.run(&third, &[]).code, Some(0));
+    assert!(told(&third, 1).contains("hello there"));
+}
+
+#[test]
+fn a_revocation_outlives_the_configuration_and_says_where_it_does_not_count() {
+    let bench = Bench::new(&[], OFFERS);
+    assert_eq!(bench.cli(&["mcp", "approve", "s", "--yes"]).code, Some(0));
+    // The table is gone, and the approval waits for whatever is called s next.
+    bench.host.write("mcp.toml", "");
+    let revoked = bench.cli(&["mcp", "revoke", "s"]);
+    assert_eq!(revoked.code, Some(0), "{revoked:?}");
+    bench.host.write("mcp.toml", configuration(&[], OFFERS));
+    let endpoint = endpoint(answers(json!("done")));
+    let done = bench.run(&endpoint, &[]);
+    assert!(done.stderr.contains("its approval was revoked"), "{done:?}");
+
+    let unknown = bench.cli(&["mcp", "revoke", "t"]);
+    assert_eq!(unknown.code, Some(1), "{unknown:?}");
+    assert!(unknown.stderr.contains("there is no MCP server \"t\""));
+
+    // Where nobody asks for approvals, there is none to take back.
+    let never = format!(
+        "{}[modules]\napproval = \"never\"\n",
+        configuration(&[], OFFERS)
+    );
+    bench.host.write("mcp.toml", never);
+    let trusted = bench.cli(&["mcp", "revoke", "s"]);
+    assert_eq!(trusted.code, Some(1), "{trusted:?}");
+    assert!(trusted.stderr.contains("take [mcp.s] out"), "{trusted:?}");
 }

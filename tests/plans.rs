@@ -375,3 +375,43 @@ fn text_of_a_plan_cannot_drive_the_terminal() {
         );
     }
 }
+
+/// A check knows what a run of the plan would: data, and what authors of tools fixed.
+#[test]
+fn a_context_brings_data_and_tools() {
+    let host = host(&json!([
+        {"_tool": "text.count", "text": "†state.said.text"},
+        {"_tool": "shout", "text": "†user.name"},
+        {"_tool": "text.count", "text": "†user.surname"},
+        {"_tool": "shout", "text": 7},
+    ]));
+    let properties = json!({
+        "text": {"type": "string"},
+        "_module": {"const": "text#reverse"},
+        "_outputPath": {"const": "†state.said"},
+    });
+    let shout = json!({"type": "object", "properties": properties});
+    let context = json!([
+        {"type": "data", "kind": "user", "data": {"name": "Ada"}},
+        {"type": "tool", "tool": {"shout": shout}},
+    ]);
+    host.write("context.json", context.to_string());
+    let done = host.run(&["plan", "check", "plan.json", "--context", "context.json"]);
+    assert_eq!(done.code, Some(1), "{done:?}");
+    for part in [
+        "fault: plan[2]/text: nothing provides †user.surname",
+        "fault: plan[3]/text: 7 is not of type \"string\"; see the tool message that defines \"shout\"",
+    ] {
+        assert!(done.stdout.contains(part), "{part}: {}", done.stdout);
+    }
+    assert_eq!(done.stdout.matches("fault:").count(), 2, "{}", done.stdout);
+
+    let nothing = json!([{"type": "tool", "tool": {"shout": {"type": "object", "properties": {"_module": {"const": "nowhere"}}}}}]);
+    host.write("context.json", nothing.to_string());
+    let done = host.run(&["plan", "check", "plan.json", "--context", "context.json"]);
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(
+        done.stdout.contains("fault: ") && done.stdout.contains("there is no module \"nowhere\""),
+        "{done:?}"
+    );
+}

@@ -2,7 +2,7 @@
 //! `toolhold approvals`, whoever is first.
 
 use crate::cli::approvals;
-use crate::cli::style::{bold, dim, warn};
+use crate::cli::style::{bold, dim, line, warn};
 use crate::storage::Decisions;
 use futures_util::future::BoxFuture;
 use std::io::IsTerminal as _;
@@ -33,6 +33,12 @@ const SETTLES: Duration = Duration::from_millis(50);
 /// Lines that were typed and not read.
 const TYPED: usize = 16;
 
+/// Characters of an answer that is none.
+const SHOWN: usize = 40;
+
+const ANSWERS: &str =
+    "y: yes   n REASON: no   e JSON: with these arguments   r JSON: not, take this as its result";
+
 impl AppApprover {
     /// `asks`: whether the terminal is free for questions.
     pub fn new(state: PathBuf, asks: bool) -> Self {
@@ -61,18 +67,26 @@ impl AppApprover {
         // What was typed before the question is no answer to it.
         tokio::time::sleep(SETTLES).await;
         while lines.try_recv().is_ok() {}
+        if lines.is_closed() {
+            // That was said when the input ended.
+            return std::future::pending().await;
+        }
+        question(pending);
         loop {
-            question(pending);
             let Some(answer) = lines.recv().await else {
-                // Nobody is at the terminal any more; a decision may still be left.
+                gone(&pending.call.id);
                 return std::future::pending().await;
             };
-            if let Some(verdict) = verdict(answer.trim()) {
-                return Decision {
-                    digest: pending.digest.clone(),
-                    verdict,
-                    by: Some("terminal".into()),
-                };
+            match verdict(answer.trim()) {
+                Ok(verdict) => {
+                    return Decision {
+                        digest: pending.digest.clone(),
+                        verdict,
+                        by: Some("terminal".into()),
+                    };
+                }
+                Err(Unclear::Nothing) => question(pending),
+                Err(Unclear::Because(reason)) => unclear(&reason),
             }
         }
     }
@@ -107,38 +121,78 @@ fn typed() -> mpsc::Receiver<String> {
     lines
 }
 
+/// Why a line is no answer.
+#[derive(Debug, PartialEq)]
+enum Unclear {
+    /// Somebody wants to see the question again.
+    Nothing,
+    Because(String),
+}
+
+/// What an answer means.
+fn verdict(answer: &str) -> Result<Verdict, Unclear> {
+    let (word, rest) = answer.split_once(' ').unwrap_or((answer, ""));
+    let rest = rest.trim();
+    let json = |what: &str| {
+        serde_json::from_str(rest).map_err(|error| {
+            Unclear::Because(format!("what follows {word} is not JSON, {what}: {error}"))
+        })
+    };
+    match word.to_ascii_lowercase().as_str() {
+        "" => Err(Unclear::Nothing),
+        "y" | "yes" => Ok(Verdict::Approve),
+        "n" | "no" => Ok(Verdict::Refuse {
+            reason: if rest.is_empty() {
+                "no reason given".into()
+            } else {
+                rest.to_owned()
+            },
+        }),
+        "e" => Ok(Verdict::Edit {
+            arguments: json("the new arguments")?,
+        }),
+        "r" => Ok(Verdict::Replace {
+            result: json("the result")?,
+        }),
+        _ => {
+            let word: String = word.chars().take(SHOWN).collect();
+            Err(Unclear::Because(format!("{word:?} is no answer")))
+        }
+    }
+}
+
+fn question(pending: &Pending) {
+    say(&format!(
+        "{} {}\n  {}",
+        warn("approve?"),
+        bold(&approvals::shown(pending)),
+        dim(ANSWERS)
+    ));
+}
+
+fn unclear(reason: &str) {
+    say(&format!(
+        "  {} {}\n  {}",
+        warn("?"),
+        line(reason),
+        dim(ANSWERS)
+    ));
+}
+
+fn gone(call: &str) {
+    say(&format!(
+        "  {} nothing more can be typed here: decide elsewhere with `toolhold approvals approve {call}` (or edit, \
+         replace, refuse), or end the run with Ctrl-C",
+        warn("!"),
+    ));
+}
+
 #[expect(
     clippy::print_stderr,
     reason = "a question to the person at the terminal"
 )]
-fn question(pending: &Pending) {
-    eprintln!(
-        "{} {}\n  {}",
-        warn("approve?"),
-        bold(&approvals::shown(pending)),
-        dim(
-            "y: yes   n REASON: no   e JSON: with these arguments   r JSON: not, take this as its result"
-        )
-    );
-}
-
-/// What an answer means, if it means anything.
-fn verdict(answer: &str) -> Option<Verdict> {
-    let (word, rest) = answer.split_once(' ').unwrap_or((answer, ""));
-    let json = || serde_json::from_str(rest.trim()).ok();
-    match word {
-        "y" | "yes" => Some(Verdict::Approve),
-        "n" | "no" => Some(Verdict::Refuse {
-            reason: if rest.trim().is_empty() {
-                "no reason given".into()
-            } else {
-                rest.trim().to_owned()
-            },
-        }),
-        "e" => Some(Verdict::Edit { arguments: json()? }),
-        "r" => Some(Verdict::Replace { result: json()? }),
-        _ => None,
-    }
+fn say(text: &str) {
+    eprintln!("{text}");
 }
 
 #[cfg(test)]
@@ -148,22 +202,36 @@ mod tests {
 
     #[test]
     fn answers_at_the_terminal() {
-        assert_eq!(verdict("y"), Some(Verdict::Approve));
-        assert_eq!(
-            verdict("n too much"),
-            Some(Verdict::Refuse {
-                reason: "too much".into()
-            })
-        );
-        assert_eq!(
-            verdict("e {\"a\": 1}"),
-            Some(Verdict::Edit {
-                arguments: json!({"a": 1})
-            })
-        );
-        assert_eq!(verdict("r 7"), Some(Verdict::Replace { result: json!(7) }));
-        for unclear in ["", "yess", "e {", "maybe"] {
-            assert_eq!(verdict(unclear), None, "{unclear}");
+        for (typed, meant) in [
+            ("y", Verdict::Approve),
+            ("Yes", Verdict::Approve),
+            (
+                "n too much",
+                Verdict::Refuse {
+                    reason: "too much".into(),
+                },
+            ),
+            (
+                "e {\"a\": 1}",
+                Verdict::Edit {
+                    arguments: json!({"a": 1}),
+                },
+            ),
+            ("r 7", Verdict::Replace { result: json!(7) }),
+        ] {
+            assert_eq!(verdict(typed), Ok(meant), "{typed}");
+        }
+        assert_eq!(verdict(""), Err(Unclear::Nothing));
+        for (typed, expect) in [
+            ("yess", "\"yess\" is no answer"),
+            ("maybe \u{1b}[2J", "\"maybe\" is no answer"),
+            ("e {", "the new arguments: EOF"),
+            ("r", "the result: EOF"),
+        ] {
+            let Err(Unclear::Because(reason)) = verdict(typed) else {
+                panic!("{typed}");
+            };
+            assert!(reason.contains(expect), "{reason}");
         }
     }
 }

@@ -7,9 +7,9 @@ use anyhow::{Context as _, Result, bail};
 use clap::Subcommand;
 use serde_json::Value;
 use std::path::Path;
-use toolhold_agent::EventKind;
 use toolhold_agent::run::approval::{Decision, Pending, Verdict};
 use toolhold_agent::run::sub_run;
+use toolhold_agent::{Event, EventKind};
 use uuid::Uuid;
 
 #[derive(Debug, Subcommand)]
@@ -78,19 +78,50 @@ pub fn approvals(config: &Config, command: ApprovalsCommand) -> Result<Exit> {
     Decisions::of_run(&state, of)
         .leave(&call, &decision)
         .context("the decision cannot be kept")?;
-    println!("decided; if the run's process has ended, toolhold resume {run} goes on with it");
+    let path = journal::find(&state, &run.to_string())?;
+    if journal::is_held(&path) {
+        println!("decided; the run goes on");
+    } else {
+        println!("decided; its process has ended; toolhold resume {run} goes on with it");
+    }
     Ok(Exit::Ok)
 }
 
 fn list(state: &Path) {
-    for Waiting { run, pending, .. } in waiting(state) {
+    let waiting = waiting(state);
+    let mut is_open = false;
+    for Waiting { run, of, pending } in &waiting {
+        let call = &pending.call.id;
+        let state = if Decisions::of_run(state, *of).is_left(call) {
+            "  decided, and not taken up yet"
+        } else {
+            is_open = true;
+            ""
+        };
         println!(
             "{}  {}  {}",
-            style::bold(&pending.call.id),
-            shown(&pending),
-            style::dim(&format!("run {run}"))
+            style::bold(call),
+            shown(pending),
+            style::dim(&format!("run {run}{state}"))
         );
     }
+    let hint = if waiting.is_empty() {
+        "no call waits for a person"
+    } else if is_open {
+        "decide with toolhold approvals approve CALL, or edit, replace, refuse"
+    } else {
+        return;
+    };
+    eprintln!("{}", style::dim(hint));
+}
+
+/// Whether a run of these events waits for a person.
+pub fn waits(events: &[Event]) -> bool {
+    let mut open = Open::default();
+    for event in events {
+        open.note(vec![event.run], &event.kind);
+    }
+    !open.calls.is_empty()
 }
 
 /// All that a decision is bound to, on one line.

@@ -1,5 +1,7 @@
 //! `toolhold doctor`: what works, what does not, and what to do about it.
 
+mod servers;
+
 use crate::cli::Exit;
 use crate::cli::progress::Loading;
 use crate::cli::style::{bad, dim, good, plain, warn};
@@ -68,6 +70,9 @@ pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> 
     report("endpoint", endpoint(&config).await);
     for finding in modules(&config).await {
         report("modules", finding);
+    }
+    for (name, finding) in servers::servers(&config).await {
+        report(&format!("MCP server {name}"), finding);
     }
     report("cache", cache(&config));
     for (name, finding) in toolchains().await {

@@ -12,6 +12,7 @@ mod demo;
 mod doctor;
 mod mcp;
 mod modules;
+mod pipe;
 mod plan;
 mod progress;
 mod pull;
@@ -19,6 +20,7 @@ mod record;
 mod run;
 mod selftest;
 pub mod style;
+mod usage;
 mod view;
 
 use crate::config::{COMPILER_COMMAND, Flags};
@@ -103,7 +105,8 @@ enum Command {
     /// Run a saved Request.
     #[command(subcommand)]
     Request(RequestCommand),
-    /// Go on with a run whose process ended.
+    /// Go on with a run whose process ended, under the limits and with the tools that it was started
+    /// with.
     Resume(Box<run::ResumeArgs>),
     /// List the runs that were made.
     Runs,
@@ -149,7 +152,7 @@ enum Command {
     },
     /// Replay a recorded exchange of a real model against the live sandbox.
     Demo(demo::DemoArgs),
-    /// Check endpoint, modules, cache and toolchains, and say what to do.
+    /// Check endpoint, modules, MCP servers, cache and toolchains, and say what to do.
     Doctor,
     /// The compiler's own process: started by this program, not by people.
     #[command(name = COMPILER_COMMAND, hide = true)]
@@ -173,13 +176,13 @@ enum RequestCommand {
 }
 
 impl Command {
-    /// The options of the run that it starts, if it does.
-    fn options(&self) -> Option<&run::Options> {
+    /// The flags of the run that it starts or goes on with, if it does.
+    fn put(&self, flags: &mut Flags) {
         match self {
-            Self::Run(args) => Some(&args.options),
-            Self::Request(RequestCommand::Run(args)) => Some(&args.options),
-            Self::Resume(args) => Some(&args.options),
-            _ => None,
+            Self::Run(args) => args.options.put(flags),
+            Self::Request(RequestCommand::Run(args)) => args.options.put(flags),
+            Self::Resume(args) => args.means.put(flags),
+            _ => {}
         }
     }
 
@@ -195,7 +198,11 @@ impl Command {
 
 /// The process.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = usage::parse();
+    pipe::quietly(|| command(cli))
+}
+
+fn command(cli: Cli) -> ExitCode {
     let level = std::env::var("TOOLHOLD_LOG").unwrap_or_else(|_| cli.command.log_level().into());
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
@@ -204,7 +211,6 @@ pub fn main() -> ExitCode {
         .without_time()
         .with_target(false)
         .init();
-    let cli = Cli::parse();
     if let Command::CompileComponent = cli.command {
         return match toolhold_sandbox::compiler_process() {
             Ok(()) => ExitCode::SUCCESS,
@@ -248,9 +254,7 @@ fn exit_of(error: &anyhow::Error) -> Exit {
 async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
     let mut flags = Flags::default();
     cli.modules.put(&mut flags)?;
-    if let Some(options) = cli.command.options() {
-        options.put(&mut flags);
-    }
+    cli.command.put(&mut flags);
     let file = cli
         .config
         .or_else(|| std::env::var_os("TOOLHOLD_CONFIG").map(PathBuf::from));

@@ -3,6 +3,7 @@
 mod check;
 mod dry_run;
 mod examine;
+mod found;
 mod run;
 
 pub use dry_run::rehearsed;
@@ -12,10 +13,11 @@ use crate::cli::Exit;
 use crate::cli::style::plain;
 use crate::config::Config;
 use anyhow::{Context as _, Result, bail};
-use clap::{Subcommand, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
 use std::fs::File;
 use std::io::Read;
+use toolhold_agent::protocol::context::{Input, Message};
 use toolhold_agent::protocol::plan::{Graph, Plan};
 
 /// Ten thousand steps of three kilobytes.
@@ -33,28 +35,35 @@ pub enum PlanCommand {
     /// Say everything that is wrong with a plan: tools, arguments, cycles, missing inputs. Exit code 1
     /// if something is.
     Check {
-        /// A plan message, a list of calls or a solution, as JSON; - reads it from stdin.
-        file: String,
-        /// The plan's input, a JSON object or a file with one; without it, inputs are only listed.
-        #[arg(long, value_name = "FILE_OR_JSON")]
-        input: Option<String>,
+        #[command(flatten)]
+        plan: PlanArgs,
         #[arg(long)]
         json: bool,
     },
     /// Show what a plan would do: its order, what runs at the same time, what is missing, and what its
     /// tools may do. Nothing runs. Exit code 1 if it could not run.
     DryRun {
-        /// A plan message, a list of calls or a solution, as JSON; - reads it from stdin.
-        file: String,
-        /// The plan's input, a JSON object or a file with one.
-        #[arg(long, value_name = "FILE_OR_JSON")]
-        input: Option<String>,
+        #[command(flatten)]
+        plan: PlanArgs,
         #[arg(long)]
         json: bool,
     },
     /// Run a plan on its own inputs. The answer is the data that it writes. Exit code 1 if it cannot be
     /// run, 5 if some of its calls failed.
     Run(Box<run::PlanRunArgs>),
+}
+
+/// A plan and what it works with.
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// A plan message, a list of calls or a solution, as JSON; - reads it from stdin.
+    file: String,
+    /// The plan's input, a JSON object or a file with one.
+    #[arg(long, value_name = "FILE_OR_JSON")]
+    input: Option<String>,
+    /// A file with context messages that the plan reads or whose tools it calls: data, state, tools.
+    #[arg(long, value_name = "FILE")]
+    context: Option<String>,
 }
 
 /// How a plan is drawn.
@@ -72,14 +81,8 @@ pub enum Format {
 pub async fn plan(config: &Config, command: PlanCommand) -> Result<Exit> {
     match command {
         PlanCommand::Show { file, format } => show(&file, format),
-        PlanCommand::Check { file, input, json } => {
-            let input = input.as_deref().map(self::input).transpose()?;
-            check::check(config, &file, input.as_ref(), json).await
-        }
-        PlanCommand::DryRun { file, input, json } => {
-            let input = input.as_deref().map(self::input).transpose()?;
-            dry_run::dry_run(config, &file, input.as_ref(), json).await
-        }
+        PlanCommand::Check { plan, json } => check::check(config, &plan, json).await,
+        PlanCommand::DryRun { plan, json } => dry_run::dry_run(config, &plan, json).await,
         PlanCommand::Run(args) => run::run(config, *args).await,
     }
 }
@@ -93,6 +96,41 @@ fn show(file: &str, format: Format) -> Result<Exit> {
     };
     print!("{}", plain(&drawing));
     Ok(Exit::Ok)
+}
+
+impl PlanArgs {
+    fn plan(&self) -> Result<Value> {
+        value(&self.file)
+    }
+
+    /// What `--context` and `--input` say.
+    fn messages(&self) -> Result<Vec<Message>> {
+        let mut messages = match &self.context {
+            Some(file) => {
+                Message::parse_all(&value(file)?).with_context(|| format!("--context {file}"))?
+            }
+            None => Vec::new(),
+        };
+        let Some(argument) = &self.input else {
+            return Ok(messages);
+        };
+        let given = input(argument)?;
+        let place = messages.iter_mut().find_map(|message| match message {
+            Message::Input(own) if own.instance.is_none() => Some(own),
+            _ => None,
+        });
+        match place {
+            // Its schema is the context's, and the input must satisfy it.
+            Some(own) => own.input = given,
+            None => messages.push(Message::Input(Input {
+                input: given,
+                schema: Value::Bool(true),
+                description: None,
+                instance: None,
+            })),
+        }
+        Ok(messages)
+    }
 }
 
 /// The JSON in `file`, or on stdin.

@@ -1,29 +1,43 @@
 //! `toolhold runs`, `show`, `replay`, `diff`: what runs left behind (PROTOCOL.md, 11).
 
+use crate::cli::approvals::waits;
 use crate::cli::view::View;
 use crate::cli::{Exit, style};
 use crate::config::Config;
-use crate::storage::journal::{self, Record};
+use crate::storage::journal::{self, Record, RecordError};
 use anyhow::Result;
 use serde_json::{Value, json};
+use similar::{ChangeTag, TextDiff};
 use std::collections::HashMap;
 use std::path::Path;
+use std::time::SystemTime;
 use toolhold_agent::event::Bodies;
 use toolhold_agent::run::replay::replay;
 use toolhold_agent::{Event, EventKind};
 
+/// Lines of a milestone from which on one has to search.
+const LONG: usize = 12;
+/// Lines of a difference, and characters of a line, that are printed.
+const SHOWN: usize = 60;
+const WIDTH: usize = 300;
+
 /// Every run, the newest last.
 pub fn runs(config: &Config) {
-    for path in journal::list(&config.state_folder()) {
-        let line = match journal::read(&path) {
-            Ok(events) => summary(&events, journal::is_held(&path)),
+    let paths = journal::list(&config.state_folder());
+    for path in &paths {
+        let run = journal::run_of(path);
+        let line = match journal::read(path) {
+            Ok(events) => summary(run, &events, journal::is_held(path)),
             Err(error) => style::bad(&style::plain(&error.to_string())),
         };
-        println!("{}  {line}", journal::run_of(&path));
+        println!("{run}  {line}");
+    }
+    if paths.is_empty() {
+        eprintln!("{}", style::dim(&RecordError::None.to_string()));
     }
 }
 
-fn summary(events: &[Event], is_held: bool) -> String {
+fn summary(run: &str, events: &[Event], is_held: bool) -> String {
     let task = events.first().map_or("", |event| match &event.kind {
         EventKind::Run { task, .. } => task,
         _ => "",
@@ -36,13 +50,29 @@ fn summary(events: &[Event], is_held: bool) -> String {
             ..
         }) => {
             format!(
-                "{} after {steps} steps, {calls} calls",
-                crate::cli::view::name(*reason)
+                "{} after {}, {}",
+                crate::cli::view::name(*reason),
+                style::plural(*steps, "step"),
+                style::plural(*calls, "call")
             )
         }
-        _ if is_held => "going on".into(),
-        _ => "not over; toolhold resume goes on with it".into(),
+        _ => {
+            let waits = if waits(events) {
+                ", waits for a person"
+            } else {
+                ""
+            };
+            if is_held {
+                format!("going on{waits}")
+            } else {
+                format!("not over{waits}; toolhold resume {run} goes on with it")
+            }
+        }
     };
+    let began = events.first().map_or(0, |event| event.at_ms / 1_000);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let age = style::ago(now.map_or(0, |now| now.as_secs()).saturating_sub(began));
+    let end = format!("{age:>11}  {end}");
     let short: String = task.chars().take(60).collect();
     format!("{}  {}", style::dim(&end), style::line(&short))
 }
@@ -118,12 +148,39 @@ pub fn diff(config: &Config, runs: [&str; 2]) -> Result<Exit> {
                 );
                 println!("{} {}", style::bad("-"), text(a));
                 println!("{} {}", style::good("+"), text(b));
+                if let (Some(a), Some(b)) = (a, b) {
+                    parts(a, b);
+                }
                 return Ok(Exit::Failed);
             }
         }
     }
     println!("{} {same} milestones", style::good("the same:"));
     Ok(Exit::Ok)
+}
+
+/// Which lines of two long milestones differ: nobody finds a word in a thousand characters.
+fn parts(left: &Milestone, right: &Milestone) {
+    let [left, right] = [left, right].map(|milestone| style::plain(&milestone.lines()));
+    if left.lines().count() < LONG && right.lines().count() < LONG {
+        return;
+    }
+    println!("where they differ:");
+    let diff = TextDiff::from_lines(&left, &right);
+    let groups = diff.grouped_ops(1);
+    let changes = groups.iter().flatten().flat_map(|op| diff.iter_changes(op));
+    for change in changes.take(SHOWN) {
+        let line = change.value().trim_end_matches('\n');
+        let line: String = line.chars().take(WIDTH).collect();
+        println!(
+            "  {}",
+            match change.tag() {
+                ChangeTag::Delete => style::bad(&format!("- {line}")),
+                ChangeTag::Insert => style::good(&format!("+ {line}")),
+                ChangeTag::Equal => style::dim(&format!("  {line}")),
+            }
+        );
+    }
 }
 
 fn read(state: &Path, run: &str) -> Result<Vec<Event>> {
@@ -135,6 +192,21 @@ fn read(state: &Path, run: &str) -> Result<Vec<Event>> {
 struct Milestone {
     what: &'static str,
     value: Value,
+}
+
+impl Milestone {
+    /// As indented JSON. What a model wrote is JSON in a text.
+    fn lines(&self) -> String {
+        let read = |value: &Value| match value {
+            Value::String(text) => serde_json::from_str(text).unwrap_or_else(|_| value.clone()),
+            other => other.clone(),
+        };
+        let value = match &self.value {
+            Value::Array(items) => items.iter().map(read).collect(),
+            other => read(other),
+        };
+        serde_json::to_string_pretty(&value).unwrap_or_default()
+    }
 }
 
 impl std::fmt::Display for Milestone {

@@ -21,7 +21,7 @@ use toolhold_agent::model::Model;
 use toolhold_agent::protocol::{Execution, Message};
 use toolhold_agent::run::Runner;
 use toolhold_agent::run::replay::replay;
-use toolhold_agent::{Activities, Driver, EventKind, Run, RunRequest, StopReason};
+use toolhold_agent::{Activities, Driver, Event, EventKind, Run, RunRequest, StopReason};
 use toolhold_sandbox::{LoadError, Registry};
 
 #[derive(Debug, Args)]
@@ -57,12 +57,12 @@ pub struct ResumeArgs {
     /// The run's id, the beginning of it, or last.
     run: String,
     #[command(flatten)]
-    pub options: Options,
+    pub means: Means,
 }
 
-/// With what a run is made, and how it is shown.
+/// What a run needs whenever it is taken up, and how it is shown.
 #[derive(Debug, Args)]
-pub struct Options {
+pub struct Means {
     /// The endpoint's URL up to /v1.
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
@@ -72,6 +72,19 @@ pub struct Options {
     /// Which of the configured endpoints to use.
     #[arg(long, value_name = "NAME")]
     endpoint: Option<String>,
+    /// One event a line on stdout, instead of the view for people.
+    #[arg(long)]
+    json: bool,
+    /// Append every exchange with the endpoint to this file.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+}
+
+/// With what a run begins. It keeps all but the means: they are in its record.
+#[derive(Debug, Args)]
+pub struct Options {
+    #[command(flatten)]
+    pub means: Means,
     /// How the model is asked to call tools: schema, tools or simple.
     #[arg(long, value_name = "NAME")]
     contract: Option<String>,
@@ -105,15 +118,9 @@ pub struct Options {
     /// Check a lazy plan and print it instead of running it.
     #[arg(long)]
     dry_run: bool,
-    /// One event a line on stdout, instead of the view for people.
-    #[arg(long)]
-    json: bool,
-    /// Append every exchange with the endpoint to this file.
-    #[arg(long, value_name = "FILE")]
-    record: Option<PathBuf>,
 }
 
-impl Options {
+impl Means {
     /// The flags that are settings of the configuration.
     pub fn put(&self, flags: &mut Flags) {
         flags.set("--endpoint", "endpoint", self.endpoint.clone());
@@ -123,6 +130,25 @@ impl Options {
             self.base_url.clone(),
         );
         flags.set("--model", "endpoints.{endpoint}.model", self.model.clone());
+    }
+
+    /// A flag of those that say how a model is asked.
+    fn asking(&self) -> Option<&'static str> {
+        [
+            ("--base-url", self.base_url.is_some()),
+            ("--model", self.model.is_some()),
+            ("--endpoint", self.endpoint.is_some()),
+            ("--record", self.record.is_some()),
+        ]
+        .into_iter()
+        .find_map(|(flag, is_given)| is_given.then_some(flag))
+    }
+}
+
+impl Options {
+    /// The flags that are settings of the configuration.
+    pub fn put(&self, flags: &mut Flags) {
+        self.means.put(flags);
         flags.set(
             "--contract",
             "endpoints.{endpoint}.contract",
@@ -255,11 +281,17 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
         );
     }
     let request = replayed.machine.request();
+    let means = &args.means;
     let (driver, servers) = if request.plan.is_some() {
-        plan::driver(config, request, args.options.json).await?
+        if let Some(flag) = means.asking() {
+            bail!("{flag} has no meaning here: the run is a saved plan's and asks no model");
+        }
+        plan::driver(config, request, means.json).await?
     } else {
         let timeout = request.settings.timeout;
-        driver(config, &args.options, timeout, request.own_tools_only).await?
+        let made = driver(config, means, None, timeout, request.own_tools_only).await?;
+        warn_of_change(&events, made.0.model.name());
+        made
     };
     // What was loaded because a tool named it, by path or by reference, is loaded again.
     for bound in replayed.tools() {
@@ -273,9 +305,20 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
         }
     }
     let run = driver.resume(replayed, Box::new(journal));
-    let exit = watch(run, args.options.json).await;
+    let exit = watch(run, means.json).await;
     servers.close().await;
     exit
+}
+
+/// The record names one model; whoever reads it later should not wonder.
+fn warn_of_change(events: &[Event], now: &str) {
+    let first = events.first().map(|event| &event.kind);
+    if let Some(EventKind::Run { model, .. }) = first
+        && model != now
+    {
+        let text = style::plain(&format!("{now} goes on with what {model} began"));
+        eprintln!("{} {text}", style::warn("note:"));
+    }
 }
 
 async fn start(
@@ -290,12 +333,13 @@ async fn start(
     *most = max_steps.unwrap_or(*most).min(*most);
     request.settings.dry_run = options.dry_run;
     let timeout = request.settings.timeout;
-    let (driver, servers) = driver(config, &options, timeout, request.own_tools_only).await?;
+    let (means, tools) = (&options.means, options.tools.as_deref());
+    let (driver, servers) = driver(config, means, tools, timeout, request.own_tools_only).await?;
     let id = request.id;
-    let exit = launch(config, &driver, request, options.json).await;
+    let exit = launch(config, &driver, request, means.json).await;
     servers.close().await;
     let exit = exit?;
-    if options.dry_run && exit == Exit::Ok && !options.json {
+    if options.dry_run && exit == Exit::Ok && !means.json {
         let path = journal::find(&config.state_folder(), &id.to_string())?;
         plan::rehearsed(config, &journal::read(&path)?).await?;
     }
@@ -331,7 +375,8 @@ pub async fn launch(
 /// A model, the modules, the MCP servers and whoever approves.
 async fn driver(
     config: &Config,
-    options: &Options,
+    means: &Means,
+    tools: Option<&[String]>,
     timeout: Duration,
     own_tools_only: bool,
 ) -> Result<(Driver, Servers)> {
@@ -340,20 +385,20 @@ async fn driver(
         let requests = Requests::new(config.requests_folder());
         SandboxTools::new(host::registry(config)?, requests, None).with_config(config)
     } else {
-        toolbox(config, options.tools.as_deref()).await?
+        toolbox(config, tools).await?
     };
-    let servers = Servers::new(config.servers(), &config.pins(), options.tools.as_deref());
+    let servers = Servers::new(config.servers(), &config.pins(), tools);
     let (toolbox, notes) = servers.offered(toolbox).await;
     for note in notes {
         eprintln!("{} {}", style::warn("left out:"), style::plain(&note));
     }
     let endpoint = config.selected();
-    let transport = host::recorded(endpoint, options.record.as_deref())?;
+    let transport = host::recorded(endpoint, means.record.as_deref())?;
     let model: Arc<dyn Model> = Arc::new(host::model(endpoint, transport, timeout).await?);
     let driver = Driver {
-        approver: Arc::new(AppApprover::new(config.state_folder(), !options.json)),
+        approver: Arc::new(AppApprover::new(config.state_folder(), !means.json)),
         activities: servers.activities(Activities::default()),
-        candidates: host::candidates(config, options.record.as_deref(), timeout)?,
+        candidates: host::candidates(config, means.record.as_deref(), timeout)?,
         ..Driver::new(model, Arc::new(toolbox))
     };
     Ok((driver, servers))

@@ -103,6 +103,24 @@ pub fn count(n: u64) -> String {
     }
 }
 
+/// 1 call, 2 calls.
+pub fn plural(n: impl Into<u64>, what: &str) -> String {
+    match n.into() {
+        1 => format!("1 {what}"),
+        n => format!("{n} {what}s"),
+    }
+}
+
+/// Just now, 5 min ago, 3 h ago, 12 days ago.
+pub fn ago(seconds: u64) -> String {
+    match seconds {
+        0..60 => "just now".into(),
+        60..3_600 => format!("{} min ago", seconds / 60),
+        3_600..172_800 => format!("{} h ago", seconds / 3_600),
+        _ => format!("{} days ago", seconds / 86_400),
+    }
+}
+
 /// 512 B, 1.1 MiB.
 pub fn bytes(n: u64) -> String {
     match n {
@@ -146,5 +164,17 @@ mod tests {
             ("812".into(), "1.2 M".into())
         );
         assert_eq!(bytes(1_153_434), "1.1 MiB");
+        assert_eq!(
+            (plural(1_u64, "call"), plural(0_u64, "call")),
+            ("1 call".into(), "0 calls".into())
+        );
+        for (seconds, expect) in [
+            (59, "just now"),
+            (60, "1 min ago"),
+            (7_200, "2 h ago"),
+            (200_000, "2 days ago"),
+        ] {
+            assert_eq!(ago(seconds), expect);
+        }
     }
 }

@@ -2,7 +2,7 @@
 //! stdout, so that a pipe gets the answer.
 
 use crate::cli::approvals;
-use crate::cli::style::{bad, bold, bytes, count, dim, duration, good, line, plain, warn};
+use crate::cli::style::{bad, bold, bytes, count, dim, duration, good, line, plain, plural, warn};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
@@ -57,10 +57,13 @@ impl View {
                     || schema
                         .is_some_and(|schema| schema.get("type").is_none_or(|ty| ty != "string"));
                 let who = match &request.plan {
-                    Some(plan) => format!("a saved plan of {} steps", plan.len()),
+                    Some(plan) => format!("a saved plan of {}", plural(plan.len() as u64, "step")),
                     None => format!("{model} ({} contract)", request.settings.contract.name()),
                 };
-                self.line(&dim(&plain(&format!("{who}, {} tools", tools.len()))));
+                self.line(&dim(&plain(&format!(
+                    "{who}, {}",
+                    plural(tools.len() as u64, "tool")
+                ))));
             }
             EventKind::Request { step, .. } => self.line(&bold(&format!("step {step}"))),
             EventKind::Delta {
@@ -157,7 +160,9 @@ impl View {
             } => {
                 self.end_line();
                 let summary = format!(
-                    "{steps} steps, {calls} calls, {} tokens, {}",
+                    "{}, {}, {} tokens, {}",
+                    plural(*steps, "step"),
+                    plural(*calls, "call"),
                     count(*tokens),
                     duration(duration_ms.saturating_mul(1_000))
                 );

@@ -35,8 +35,13 @@ mod web;
 mod tests;
 
 pub use offer::Offered;
-pub use pin::{Pins, Trust};
+pub use pin::{Pins, Trust, is_revoked, reason};
 pub use server::{Ready, Server};
 pub use servers::Servers;
 pub use settings::{Launch, Settings};
 pub use web::address;
+
+/// The server and the tool of an activity, `mcp:SERVER/tool`.
+pub fn activity(name: &str) -> Option<(&str, &str)> {
+    name.strip_prefix("mcp:")?.split_once('/')
+}

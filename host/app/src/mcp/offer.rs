@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use toolhold_agent::guard::Validator;
-use toolhold_agent::protocol::Annotations;
-use toolhold_sandbox::{visible, visible_json};
+use toolhold_agent::protocol::{Annotations, Execution, Tool};
+use toolhold_sandbox::{tool_name, visible, visible_json};
 
 // The limits of modules (`sandbox/src/world.rs`).
 const MAX_DESCRIPTION: usize = 4_000;
@@ -101,7 +101,40 @@ impl Offered {
         Ok(tool)
     }
 
-    fn checks(&self) -> Result<Checks, String> {
+    /// As a tool among those of a run, `SERVER.tool`.
+    ///
+    /// # Errors
+    /// Why it can be none.
+    pub fn tool(&self, server: &str) -> Result<Tool, String> {
+        let name = tool_name(server, &self.name).map_err(|reason| {
+            format!(
+                "{reason}, or define a tool with \"_activity\": \"mcp:{server}/{}\"",
+                self.name
+            )
+        })?;
+        let properties = self.input_schema.get("properties");
+        let properties = properties.and_then(Value::as_object);
+        let reserved = properties.and_then(|own| own.keys().find(|key| key.starts_with('_')));
+        if let Some(reserved) = reserved {
+            return Err(format!(
+                "its parameter {reserved:?} begins with _, which is the host's to use"
+            ));
+        }
+        Ok(Tool {
+            description: self.description.clone(),
+            parameters: self.input_schema.clone(),
+            output: self.output_schema.clone(),
+            execution: Execution::Module(name.clone()),
+            annotations: self.annotations,
+            ..Tool::new(name)
+        })
+    }
+
+    /// What stands between a call and it.
+    ///
+    /// # Errors
+    /// A schema that is none.
+    pub fn checks(&self) -> Result<Checks, String> {
         let compiled = |what, schema| {
             Validator::new(schema).map_err(|error| {
                 format!("its {what} schema cannot be used: {}", visible(&error, 300))

@@ -49,7 +49,7 @@ impl Pins {
 
     /// How what would be started stands to what was approved.
     pub async fn launch(&self, settings: &Settings) -> Standing {
-        if self.trust == Trust::Never && !settings.found {
+        if !self.asks(settings) {
             return Standing::Trusted;
         }
         match self.recorded(settings).await {
@@ -87,9 +87,11 @@ impl Pins {
         }
     }
 
-    /// What differs from what was approved; without an approval, nothing can be said.
+    /// What differs from what was approved; without an approval, or with one that was withdrawn,
+    /// nothing can be said.
     pub async fn compare(&self, settings: &Settings, offer: &Offer) -> Option<Vec<Change>> {
         match self.recorded(settings).await {
+            Recorded::One(pin) if is_revoked(&pin) => None,
             Recorded::One(pin) => Some(changes(&pin, &approval(settings, offer, pin.by))),
             Recorded::None | Recorded::Unreadable => None,
         }
@@ -114,6 +116,28 @@ impl Pins {
     /// What the file system says.
     pub async fn approve(&self, settings: &Settings, offer: &Offer) -> io::Result<()> {
         self.put(settings, offer, ApprovedBy::Person).await
+    }
+
+    /// What was agreed to is withdrawn: nothing that has this name runs until a person approves it.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub async fn revoke(&self, name: &str) -> io::Result<()> {
+        let (approvals, pin) = (self.approvals.clone(), Approval::revoked(name));
+        let put = tokio::task::spawn_blocking(move || approvals.put(&pin)).await;
+        put.unwrap_or_else(|error| Err(io::Error::other(error)))
+    }
+
+    /// Whether there is a record for a server of this name, be it configured or not.
+    pub async fn knows(&self, name: &str) -> bool {
+        let (approvals, name) = (self.approvals.clone(), name.to_owned());
+        let known = tokio::task::spawn_blocking(move || approvals.knows(&name)).await;
+        known.unwrap_or(false)
+    }
+
+    /// Whether approvals count for this server: one that the operator named may be trusted as it is.
+    pub fn asks(&self, settings: &Settings) -> bool {
+        self.trust != Trust::Never || settings.found
     }
 
     /// What was recorded when the server was approved or first seen.
@@ -150,12 +174,37 @@ enum Recorded {
 
 /// Why the tools of a server do not run, in words for model and operator.
 pub fn refused(settings: &Settings, standing: &Standing) -> Failure {
+    let name = &settings.name;
+    let look = match standing {
+        // There is nothing to compare with.
+        Standing::Pending { changes } if changes.iter().all(is_whole) => String::new(),
+        _ => format!("look at it with `toolhold mcp diff {name}` and "),
+    };
     Failure::NotApproved(format!(
-        "its tools are disabled: {}; a person can look at it with `toolhold mcp diff {1}` and allow it \
-         with `toolhold mcp approve {1}`",
-        standing.reason(),
-        settings.name
+        "its tools are disabled: {}; a person can {look}allow it with `toolhold mcp approve {name}`",
+        reason(standing)
     ))
+}
+
+/// Why a server may not be used, in a line.
+pub fn reason(standing: &Standing) -> String {
+    match standing {
+        Standing::Pending { changes } if !changes.is_empty() && changes.iter().all(is_whole) => {
+            let what: Vec<_> = changes.iter().map(|change| change.what.as_str()).collect();
+            what.join(", ")
+        }
+        other => other.reason(),
+    }
+}
+
+/// It is about the approval itself, and not about a part of what was approved.
+fn is_whole(change: &Change) -> bool {
+    change.before.is_none() && change.after.is_none()
+}
+
+/// Whether a person took the approval back.
+pub fn is_revoked(pin: &Approval) -> bool {
+    pin.digest == Approval::revoked(&pin.slot).digest
 }
 
 fn approval(settings: &Settings, offer: &Offer, by: ApprovedBy) -> Approval {

@@ -129,7 +129,24 @@ impl Server {
         if let Some(tools) = self.pins.known(&self.settings).await {
             return Ok(tools);
         }
-        let ready = self.started(true).await?;
+        self.live_tools().await
+    }
+
+    /// Starts the server, if it may be, and reads its tools; whether they are what was approved is in
+    /// [`Ready::standing`].
+    ///
+    /// # Errors
+    /// It may not be started, cannot be, or does not answer as it should.
+    pub async fn reach(&self) -> Result<Arc<Ready>, Failure> {
+        self.started(true).await
+    }
+
+    /// The tools as they are offered now, if they are what was approved.
+    ///
+    /// # Errors
+    /// As [`Server::reach`], and if something changed.
+    pub async fn live_tools(&self) -> Result<Vec<Offered>, Failure> {
+        let ready = self.reach().await?;
         if ready.standing.may_run() {
             Ok(ready.offer.tools.clone())
         } else {

@@ -3,9 +3,8 @@
 use super::offer::Offered;
 use super::tool::McpTool;
 use futures_util::future::BoxFuture;
-use serde_json::Value;
 use std::collections::BTreeMap;
-use toolhold_agent::protocol::{Execution, Tool};
+use toolhold_agent::protocol::Tool;
 use toolhold_agent::{Activity as _, Module, ToolCall, ToolResult, Toolbox};
 use toolhold_sandbox::tool_name;
 
@@ -40,30 +39,7 @@ impl<T: Toolbox> WithServers<T> {
     /// # Errors
     /// Why it can be no tool of the run.
     pub(super) fn offer(&mut self, server: &str, tool: &Offered) -> Result<(), String> {
-        let name = tool_name(server, &tool.name).map_err(|reason| {
-            format!(
-                "{reason}, or define a tool with \"_activity\": \"mcp:{server}/{}\"",
-                tool.name
-            )
-        })?;
-        let properties = tool
-            .input_schema
-            .get("properties")
-            .and_then(Value::as_object);
-        let reserved = properties.and_then(|own| own.keys().find(|key| key.starts_with('_')));
-        if let Some(reserved) = reserved {
-            return Err(format!(
-                "its parameter {reserved:?} begins with _, which is the host's to use"
-            ));
-        }
-        self.offered.push(Tool {
-            description: tool.description.clone(),
-            parameters: tool.input_schema.clone(),
-            output: tool.output_schema.clone(),
-            execution: Execution::Module(name.clone()),
-            annotations: tool.annotations,
-            ..Tool::new(name)
-        });
+        self.offered.push(tool.tool(server)?);
         Ok(())
     }
 }

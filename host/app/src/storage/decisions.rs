@@ -30,6 +30,11 @@ impl Decisions {
         Ok(())
     }
 
+    /// Whether there is a decision about a call that nobody has taken yet.
+    pub fn is_left(&self, call: &str) -> bool {
+        self.file(call).is_file()
+    }
+
     /// Takes the decision about a call, if there is one. One that nobody can read is as good as none,
     /// and goes away.
     pub fn take(&self, call: &str) -> Option<Decision> {

@@ -22,7 +22,9 @@ pub struct FileJournal {
 pub enum RecordError {
     #[error("there is no run {name:?}; `toolhold runs` lists them")]
     Unknown { name: String },
-    #[error("{name:?} begins the names of several runs: {}", names.join(", "))]
+    #[error("there are no runs yet: `toolhold run`, `request run` and `plan run` make them")]
+    None,
+    #[error("{name:?} begins the names of several runs: {}", listed(names))]
     Ambiguous { name: String, names: Vec<String> },
     #[error("line {line} of {path} is no event: {source}")]
     Line {
@@ -105,6 +107,18 @@ async fn hold(file: &File) -> io::Result<()> {
     file.try_lock().map_err(io::Error::from)
 }
 
+/// Names that an error lists.
+const SHOWN: usize = 8;
+
+fn listed(names: &[String]) -> String {
+    let shown = names.iter().rev().take(SHOWN);
+    let mut text = shown.cloned().collect::<Vec<_>>().join(", ");
+    if names.len() > SHOWN {
+        text.push_str(" and older ones");
+    }
+    text
+}
+
 pub fn folder(state: &Path) -> PathBuf {
     state.join("runs")
 }
@@ -121,10 +135,7 @@ pub fn find(state: &Path, name: &str) -> Result<PathBuf, RecordError> {
     }
     let all = list(state);
     if name == "last" {
-        return all
-            .into_iter()
-            .next_back()
-            .ok_or_else(|| RecordError::Unknown { name: name.into() });
+        return all.into_iter().next_back().ok_or(RecordError::None);
     }
     let mut fitting: Vec<PathBuf> = all
         .into_iter()

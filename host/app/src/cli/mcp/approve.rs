@@ -1,14 +1,14 @@
-//! `toolhold mcp approve` and `diff`: a person looks at what changed, and decides.
+//! `toolhold mcp approve`, `revoke` and `diff`: a person looks at what changed, and decides.
 
-use super::{inspect, print_stderr};
+use super::{inspect, named, print_stderr};
 use crate::cli::Exit;
 use crate::cli::modules::{confirmed, show_changes};
 use crate::cli::style::{bold, good, plain, warn};
-use crate::mcp::{Ready, Server};
+use crate::mcp::{Pins, Ready, Server, Servers};
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::json;
 use std::sync::Arc;
-use toolhold_sandbox::{Change, Standing};
+use toolhold_sandbox::{ApprovedBy, Change, Standing};
 
 /// Shows what would be started, starts it once a person agreed, shows what it offers, asks, and pins.
 pub async fn approve(server: &Server, yes: bool) -> Result<Exit> {
@@ -36,8 +36,13 @@ pub async fn approve(server: &Server, yes: bool) -> Result<Exit> {
     match server.pins().compare(settings, &ready.offer).await {
         None => inspect::print(server, &ready),
         Some(changes) if changes.is_empty() => {
-            println!("{name} is approved already");
-            return Ok(Exit::Ok);
+            let record = server.pins().record(settings).await;
+            if record.is_some_and(|pin| pin.by == ApprovedBy::Person) {
+                println!("{name} is approved already");
+                return Ok(Exit::Ok);
+            }
+            // It was pinned as it was first seen, and no person has looked at it.
+            inspect::print(server, &ready);
         }
         Some(changes) => show_changes(&changes),
     }
@@ -48,6 +53,26 @@ pub async fn approve(server: &Server, yes: bool) -> Result<Exit> {
     let approved = server.pins().approve(settings, &ready.offer).await;
     approved.with_context(|| format!("the approval of {name} cannot be kept"))?;
     println!("{} {name}", good("approved:"));
+    Ok(Exit::Ok)
+}
+
+/// Withdraws what was approved or first seen, without starting anything. A server that is not
+/// configured any more may have left an approval for whatever gets its name.
+pub async fn revoke(servers: &Servers, pins: &Pins, name: &str) -> Result<Exit> {
+    match servers.named(name) {
+        Some(server) if !pins.asks(&server.settings) => bail!(
+            "modules.approval is \"never\": every server that you name is trusted; take [mcp.{name}] out of \
+             the configuration instead"
+        ),
+        None if !pins.knows(name).await => drop(named(servers, name)?),
+        _ => {}
+    }
+    let revoked = pins.revoke(name).await;
+    revoked.with_context(|| format!("the approval of {name} cannot be taken back"))?;
+    println!(
+        "{} {name}; runs that begin from now on do not have its tools, until `toolhold mcp approve {name}`",
+        warn("revoked:")
+    );
     Ok(Exit::Ok)
 }
 

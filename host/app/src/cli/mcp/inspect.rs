@@ -3,7 +3,7 @@
 use super::print_stderr;
 use crate::cli::Exit;
 use crate::cli::style::{bad, bold, dim, headline, plain, warn};
-use crate::mcp::{Offered, Ready, Server};
+use crate::mcp::{Offered, Ready, Server, reason};
 use anyhow::{Result, anyhow};
 use serde_json::json;
 use toolhold_sandbox::Standing;
@@ -30,7 +30,7 @@ pub async fn inspect(server: &Server, json: bool) -> Result<Exit> {
         println!(
             "  {} {}; it was not started, see `toolhold mcp approve {}`",
             warn("disabled:"),
-            plain(&launch.reason()),
+            plain(&reason(&launch)),
             settings.name
         );
         return Ok(Exit::Failed);
@@ -101,7 +101,7 @@ pub fn print(server: &Server, ready: &Ready) {
             println!(
                 "  {} {}",
                 warn("disabled:"),
-                plain(&ready.standing.reason())
+                plain(&reason(&ready.standing))
             );
         }
     }

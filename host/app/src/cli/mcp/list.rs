@@ -2,7 +2,7 @@
 
 use crate::cli::Exit;
 use crate::cli::style::{bold, dim, plain, warn};
-use crate::mcp::{Server, Servers};
+use crate::mcp::{Server, Servers, is_revoked};
 use anyhow::Result;
 use serde_json::{Value, json};
 use toolhold_sandbox::ApprovedBy;
@@ -31,6 +31,8 @@ pub async fn list(servers: &Servers, json: bool) -> Result<Exit> {
 async fn describe(server: &Server) -> Value {
     let settings = &server.settings;
     let record = server.pins().record(settings).await;
+    let pinned = record.as_ref();
+    let pinned = pinned.map(|pin| json!({"digest": pin.digest, "by": pin.by, "at": pin.at}));
     json!({
         "name": settings.name,
         "launch": settings.launch,
@@ -39,7 +41,8 @@ async fn describe(server: &Server) -> Value {
         "timeout_ms": u64::try_from(settings.timeout.as_millis()).unwrap_or(u64::MAX),
         "max_result_bytes": settings.max_result_bytes,
         "standing": server.pins().launch(settings).await,
-        "pinned": record.map(|pin| json!({"digest": pin.digest, "by": pin.by, "at": pin.at})),
+        "pinned": pinned,
+        "revoked": record.is_some_and(|pin| is_revoked(&pin)),
         "fault": settings.fault,
     })
 }
@@ -55,11 +58,18 @@ fn print(server: &Server, described: &Value) {
         .pointer("/pinned/by")
         .and_then(|by| serde_json::from_value(by.clone()).ok());
     let name = &settings.name;
+    let is_revoked = described["revoked"] == true;
     match (&settings.fault, described["standing"]["state"].as_str(), by) {
         (Some(fault), ..) => println!("  {} {}", warn("cannot be used:"), plain(fault)),
         (None, Some("pending"), None) => {
             println!(
                 "  {} nobody has approved it yet; toolhold mcp approve {name}",
+                warn("disabled:")
+            );
+        }
+        (None, Some("pending"), Some(_)) if is_revoked => {
+            println!(
+                "  {} its approval was revoked; toolhold mcp approve {name}",
                 warn("disabled:")
             );
         }

@@ -32,6 +32,8 @@ pub enum McpCommand {
         #[arg(long, short)]
         yes: bool,
     },
+    /// Take the approval back: the server is not started any more, and runs do not have its tools.
+    Revoke { name: String },
     /// What changed in a server since it was approved or first seen. Exit code 1 if something did.
     Diff {
         name: String,
@@ -46,6 +48,7 @@ pub async fn mcp(config: &Config, command: McpCommand) -> Result<Exit> {
         McpCommand::List { json } => list::list(&servers, json).await,
         McpCommand::Inspect { name, json } => inspect::inspect(named(&servers, &name)?, json).await,
         McpCommand::Approve { name, yes } => approve::approve(named(&servers, &name)?, yes).await,
+        McpCommand::Revoke { name } => approve::revoke(&servers, &config.pins(), &name).await,
         McpCommand::Diff { name, json } => approve::diff(named(&servers, &name)?, json).await,
     };
     servers.close().await;

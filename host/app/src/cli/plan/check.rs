@@ -1,7 +1,7 @@
 //! `toolhold plan check`.
 
+use super::PlanArgs;
 use super::examine::{Examined, examine};
-use super::value;
 use crate::cli::Exit;
 use crate::cli::style::{bad, good, plain, warn};
 use crate::config::Config;
@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 /// Faults that are printed: more than a screen of them are of one kind.
 pub const SHOWN: usize = 40;
 
-pub async fn check(config: &Config, file: &str, input: Option<&Value>, json: bool) -> Result<Exit> {
-    let examined = examine(config, &value(file)?, input, false).await?;
+pub async fn check(config: &Config, args: &PlanArgs, json: bool) -> Result<Exit> {
+    let examined = examine(config, args, false).await?;
     if json {
         let whole = json!({
             "steps": examined.steps,

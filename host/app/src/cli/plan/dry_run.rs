@@ -1,29 +1,27 @@
 //! `toolhold plan dry-run`.
 
+use super::PlanArgs;
 use super::check::{exit_of, said, show};
-use super::examine::{Examined, Found, examine, find, module_of, name_of};
-use super::value;
+use super::examine::{Examined, examine};
+use super::found::{By, Finder, Found, module_of, name_of};
 use crate::cli::Exit;
 use crate::cli::style::{bold, good, plain, warn};
 use crate::config::Config;
 use crate::host;
+use crate::mcp::{Launch, Servers};
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use toolhold_agent::protocol::plan::{Graph, Place, Plan};
-use toolhold_agent::run::Runner;
+use toolhold_agent::run::{Bound, Runner};
 use toolhold_agent::{Event, EventKind};
+use toolhold_sandbox::ApprovedBy;
 
 /// Steps of a tool that are named.
 const SHOWN: usize = 12;
 
-pub async fn dry_run(
-    config: &Config,
-    file: &str,
-    input: Option<&Value>,
-    json: bool,
-) -> Result<Exit> {
-    let examined = examine(config, &value(file)?, input, true).await?;
+pub async fn dry_run(config: &Config, args: &PlanArgs, json: bool) -> Result<Exit> {
+    let examined = examine(config, args, true).await?;
     if json {
         println!("{}", serde_json::to_string_pretty(&describe(&examined))?);
         return Ok(exit_of(&examined));
@@ -57,7 +55,7 @@ pub async fn rehearsed(config: &Config, events: &[Event]) -> Result<()> {
         let mut steps = graph.steps().iter();
         steps.any(|step| step.tool == bound.tool.name)
     });
-    let called: Vec<_> = called.collect();
+    let called: Vec<Bound> = called.cloned().collect();
     let modules = called.iter().filter_map(|bound| match &bound.runner {
         Runner::Module(own) => Some(name_of(module_of(own)?).to_owned()),
         _ => None,
@@ -65,32 +63,34 @@ pub async fn rehearsed(config: &Config, events: &[Event]) -> Result<()> {
     let only: Vec<String> = modules.collect();
     let registry = host::registry(config)?;
     host::load(&registry, config, Some(&only), &|_| ()).await?;
+    let servers = Servers::new(config.servers(), &config.pins(), None);
+    let mut finder = Finder::new(&registry, &servers, called.clone(), false);
     eprintln!("{}", bold("tools"));
     for bound in called {
         let name = &bound.tool.name;
         let who = match &bound.runner {
-            Runner::Module(own) => match find(&registry, own) {
+            Runner::Module(_) | Runner::Activity(_) => match finder.find(name).await {
                 Ok(found) => {
                     eprint!("{}", tool(name, &found, &graph));
                     continue;
                 }
-                Err(reason) => reason,
+                Err(unusable) => unusable.reason,
             },
             Runner::Model => "the model answers it itself".to_owned(),
-            Runner::Activity(_) => "the host's own code runs it".to_owned(),
             Runner::Request(_) | Runner::CleanRoom | Runner::Advisor => {
                 "a sub-agent answers it".to_owned()
             }
         };
         eprintln!("  {}  {}", plain(name), plain(&who));
     }
+    servers.close().await;
     eprintln!("nothing was run");
     Ok(())
 }
 
 fn tool(name: &str, found: &Found, graph: &Graph) -> String {
     let effect = effect(found);
-    let effect = if found.spec.annotations.read_only {
+    let effect = if found.annotations.read_only {
         effect.to_owned()
     } else {
         warn(effect)
@@ -104,19 +104,51 @@ fn tool(name: &str, found: &Found, graph: &Graph) -> String {
         let _ = write!(places, " and {} more", steps.len() - SHOWN);
     }
     let mut text = format!("  {}  {effect}  {places}\n", plain(name));
-    let may = found.module.grant().sentences();
-    if may.is_empty() {
-        text.push_str("    may compute on what it is given, and nothing else\n");
-    }
-    for sentence in may {
-        let _ = writeln!(text, "    may {}", plain(&sentence));
+    for sentence in sentences(found) {
+        let _ = writeln!(text, "    {}", plain(&sentence));
     }
     text
 }
 
+/// What it is and what it may reach, for a person.
+fn sentences(found: &Found) -> Vec<String> {
+    match &found.by {
+        By::Module(module) => match module.grant().sentences() {
+            may if may.is_empty() => {
+                vec!["may compute on what it is given, and nothing else".into()]
+            }
+            may => may.iter().map(|may| format!("may {may}")).collect(),
+        },
+        By::Server {
+            server,
+            tool,
+            approval,
+        } => {
+            let settings = &server.settings;
+            let how = match approval.as_ref().map(|approval| approval.by) {
+                Some(ApprovedBy::Person) => "as it was approved",
+                Some(ApprovedBy::FirstSight) => "as it was first seen",
+                None => "which nobody has to approve",
+            };
+            let line = settings.launch.line();
+            let place = match &settings.launch {
+                Launch::Command { .. } => {
+                    format!("runs outside the sandbox, with your rights: {line}")
+                }
+                Launch::Url { .. } => format!("runs outside the sandbox, at {line}"),
+            };
+            let name = &settings.name;
+            vec![
+                format!("is the tool {tool} of the MCP server {name}, {how}"),
+                place,
+            ]
+        }
+    }
+}
+
 /// What its author says that the tool does to the world.
 fn effect(found: &Found) -> &'static str {
-    let annotations = found.spec.annotations;
+    let annotations = found.annotations;
     match (annotations.read_only, annotations.destructive) {
         (true, _) => "only reads",
         (false, false) => "may write",
@@ -142,16 +174,16 @@ fn describe(examined: &Examined) -> Value {
         return faults;
     };
     let tool = |(name, found): (&String, &Found)| {
-        json!({
+        let mut described = json!({
             "name": name,
-            "module": found.module.name,
-            "digest": found.module.digest,
             "steps": steps_of(name, graph),
-            "writes": !found.spec.annotations.read_only,
-            "annotations": found.spec.annotations,
-            "granted": found.module.grant(),
-            "may": found.module.grant().sentences(),
-        })
+            "writes": !found.annotations.read_only,
+            "annotations": found.annotations,
+        });
+        if let (Value::Object(described), Value::Object(by)) = (&mut described, runner(found)) {
+            described.extend(by);
+        }
+        described
     };
     let mut whole = json!({
         "steps": graph.steps().iter().map(|step| &step.call).collect::<Vec<_>>(),
@@ -165,4 +197,27 @@ fn describe(examined: &Examined) -> Value {
         whole.extend(faults);
     }
     whole
+}
+
+/// Who runs its calls, and what that may do.
+fn runner(found: &Found) -> Value {
+    match &found.by {
+        By::Module(module) => json!({
+            "module": module.name,
+            "digest": module.digest,
+            "granted": module.grant(),
+            "may": module.grant().sentences(),
+        }),
+        By::Server {
+            server,
+            tool,
+            approval,
+        } => json!({
+            "server": server.settings.name,
+            "tool": tool,
+            "launch": server.settings.launch,
+            "digest": approval.as_ref().map(|approval| &approval.digest),
+            "approved_by": approval.as_ref().map(|approval| approval.by),
+        }),
+    }
 }

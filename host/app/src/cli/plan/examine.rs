@@ -1,19 +1,26 @@
 //! Everything that can be said about a plan before it runs.
 
+use super::PlanArgs;
+use super::found::{By, Finder, Found, Unusable, disabled, module_of, name_of};
 use crate::cli::progress::Loading;
 use crate::config::Config;
 use crate::host;
+use crate::mcp::Servers;
+use crate::requests::Requests;
+use crate::tools::SandboxTools;
 use anyhow::Result;
 use serde::Serialize;
-use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use toolhold_agent::guard::Validator;
+use toolhold_agent::protocol::Scopes;
+use toolhold_agent::protocol::context::Context;
 use toolhold_agent::protocol::plan::{
-    Graph, GraphError, Missing, Mode, Place, Plan, PlanError, Step, Warning, missing,
+    Graph, GraphError, Missing, Mode, Place, Plan, PlanError, Read, Step, Warning, missing,
 };
-use toolhold_agent::protocol::reference::{Path, Segment};
-use toolhold_sandbox::{Module, Registry, ToolSpec};
+use toolhold_agent::protocol::reference::{Path, Source};
+use toolhold_agent::run::Bound;
+use toolhold_agent::run::bind::bind;
+use toolhold_agent::{Activities, RunError};
+use toolhold_sandbox::Registry;
 
 /// A plan with what is to be known about it.
 #[derive(Debug)]
@@ -29,14 +36,6 @@ pub struct Examined {
     pub warnings: Vec<Warning>,
     /// Inputs that it needs, if it was not given any.
     pub needs: Vec<Missing>,
-}
-
-/// A tool that a plan calls.
-#[derive(Debug)]
-pub struct Found {
-    pub spec: ToolSpec,
-    pub module: Arc<Module>,
-    validator: Validator,
 }
 
 /// One reason why a plan cannot run.
@@ -56,47 +55,67 @@ pub enum FaultKind {
     /// It is no plan.
     Form,
     UnknownTool,
-    /// Nobody approved the tool's module.
+    /// Nobody approved the tool's module or server.
     Disabled,
+    /// The tool's server cannot be reached, or is of no use.
+    Unreachable,
+    /// No code runs the tool.
+    NeedsModel,
     Arguments,
     /// The steps have no order.
     Order,
     MissingInput,
 }
 
-/// Loads the modules that the plan in `value` names, and looks at everything. With `must_have_input`,
-/// an input that is not there is a fault even if none was given.
-pub async fn examine(
-    config: &Config,
-    value: &Value,
-    input: Option<&Value>,
-    must_have_input: bool,
-) -> Result<Examined> {
-    let plan = match Plan::parse(value) {
+/// Loads the modules that the plan names, asks the MCP servers for what they offer, and looks at
+/// everything. With `is_rehearsal`, an input that is not there is a fault even if none was given, and
+/// servers must still offer what was approved.
+pub async fn examine(config: &Config, args: &PlanArgs, is_rehearsal: bool) -> Result<Examined> {
+    let plan = match Plan::parse(&args.plan()?) {
         Ok(plan) => plan,
         Err(error) => return Ok(unreadable(error)),
     };
-    let registry = load(config, &plan.steps).await?;
+    let context = Context::new(args.messages()?)?;
+    let registry = load(config, &plan.steps, !context.tools.is_empty()).await?;
+    let servers = Servers::new(config.servers(), &config.pins(), None);
     let mut faults = Vec::new();
-    let tools = tools(&registry, &plan.steps, &mut faults);
-    arguments(&plan.steps, &tools, &mut faults);
+    let bound = match bound(config, &context, &registry, &servers).await {
+        Ok(bound) => bound,
+        Err(error) => {
+            faults.push(Fault {
+                kind: FaultKind::UnknownTool,
+                place: None,
+                message: error.to_string(),
+            });
+            Vec::new()
+        }
+    };
+    let mut finder = Finder::new(&registry, &servers, bound, is_rehearsal);
+    let tools = tools(&mut finder, &context, &plan.steps, &mut faults).await;
+    let steps = plan.steps.into_iter().enumerate();
+    let steps: Vec<Step> = steps
+        .map(|(index, step)| placed(index, step, &finder.bound))
+        .collect();
+    servers.close().await;
+    arguments(&steps, &tools, &mut faults);
 
-    let exists = |path: &Path, _: Option<&str>| input.is_some_and(|input| holds(input, path));
-    let (count, mode) = (plan.steps.len(), plan.mode);
-    let (graph, missing) = match Graph::new(plan.steps.clone()) {
+    let exists = |path: &Path, instance: Option<&str>| is_there(&context, path, instance);
+    let is_given = context.data.contains(&Path::root("input"), None);
+    let (count, mode) = (steps.len(), plan.mode);
+    let (graph, missing) = match Graph::new(steps.clone()) {
         Ok(graph) => {
             let missing = graph.missing(exists);
             (Some(graph), missing)
         }
         Err(error) => {
             faults.push(unordered(&error));
-            (None, missing(&plan.steps, exists).unwrap_or_default())
+            (None, missing(&steps, exists).unwrap_or_default())
         }
     };
     let is_input = |missing: &Missing| missing.paths.iter().any(|path| path.kind == "input");
     let (needs, absent): (Vec<_>, Vec<_>) = missing
         .into_iter()
-        .partition(|missing| input.is_none() && !must_have_input && is_input(missing));
+        .partition(|missing| !is_given && !is_rehearsal && is_input(missing));
     faults.extend(absent.into_iter().map(|missing| Fault {
         kind: FaultKind::MissingInput,
         message: missing.to_string(),
@@ -153,7 +172,7 @@ fn unordered(error: &GraphError) -> Fault {
     }
 }
 
-async fn load(config: &Config, steps: &[Step]) -> Result<Registry> {
+async fn load(config: &Config, steps: &[Step], all: bool) -> Result<Registry> {
     let modules: BTreeSet<_> = steps
         .iter()
         .filter_map(|step| module_of(&step.tool))
@@ -161,43 +180,58 @@ async fn load(config: &Config, steps: &[Step]) -> Result<Registry> {
     // The folder is asked by name alone: all versions of a module are loaded.
     let only = modules.iter().map(|module| name_of(module).to_owned());
     let only: Vec<String> = only.collect();
+    // A tool that the context defines may be of any module.
+    let only = (!all).then_some(only.as_slice());
     let registry = host::registry(config)?;
     let loading = Loading::default();
-    host::load(&registry, config, Some(&only), &|event| {
-        loading.on_event(event);
-    })
-    .await?;
+    host::load(&registry, config, only, &|event| loading.on_event(event)).await?;
     Ok(registry)
 }
 
-/// `calc@1.2` of `calc@1.2.add`.
-pub fn module_of(tool: &str) -> Option<&str> {
-    tool.rsplit_once('.').map(|(module, _)| module)
+/// The tools that the context defines, with what runs them, as a run of the plan finds them.
+async fn bound(
+    config: &Config,
+    context: &Context,
+    registry: &Registry,
+    servers: &Servers,
+) -> Result<Vec<Bound>, RunError> {
+    let requests = Requests::new(config.requests_folder());
+    let toolbox = SandboxTools::new(registry.clone(), requests, None).with_config(config);
+    let activities = servers.activities(Activities::default());
+    let (bound, _) = bind(context, Vec::new(), &toolbox, &activities).await?;
+    Ok(bound)
 }
 
-/// `calc` of `calc@1.2`.
-pub fn name_of(module: &str) -> &str {
-    module.split('@').next().unwrap_or(module)
-}
-
-fn tools(registry: &Registry, steps: &[Step], faults: &mut Vec<Fault>) -> BTreeMap<String, Found> {
+async fn tools(
+    finder: &mut Finder<'_>,
+    context: &Context,
+    steps: &[Step],
+    faults: &mut Vec<Fault>,
+) -> BTreeMap<String, Found> {
     let mut tools = BTreeMap::new();
-    let mut unusable: BTreeMap<&str, (FaultKind, String)> = BTreeMap::new();
+    let mut unusable: BTreeMap<&str, Unusable> = BTreeMap::new();
     for (index, step) in steps.iter().enumerate() {
-        if !tools.contains_key(&step.tool) && !unusable.contains_key(step.tool.as_str()) {
-            match find(registry, &step.tool) {
+        let name = step.tool.as_str();
+        let is_defined = context.tools.iter().any(|(known, _)| known == name);
+        if is_defined && !finder.bound.iter().any(|bound| bound.tool.name == name) {
+            // The context's tools cannot be used, which was said.
+            continue;
+        }
+        if !tools.contains_key(name) && !unusable.contains_key(name) {
+            match finder.find(name).await {
                 Ok(found) => {
-                    if let Some(reason) = disabled(&found.module) {
-                        unusable.insert(&step.tool, (FaultKind::Disabled, reason));
+                    if let By::Module(module) = &found.by
+                        && let Some(reason) = disabled(module)
+                    {
+                        let kind = FaultKind::Disabled;
+                        unusable.insert(name, Unusable { kind, reason });
                     }
-                    tools.insert(step.tool.clone(), found);
+                    tools.insert(name.to_owned(), found);
                 }
-                Err(reason) => {
-                    unusable.insert(&step.tool, (FaultKind::UnknownTool, reason));
-                }
+                Err(reason) => drop(unusable.insert(name, reason)),
             }
         }
-        if let Some((kind, reason)) = unusable.get(step.tool.as_str()) {
+        if let Some(Unusable { kind, reason }) = unusable.get(name) {
             let place = Place::step(index);
             let is_latent = *kind == FaultKind::UnknownTool && step.call.get("_output").is_some();
             let latent = if is_latent {
@@ -215,116 +249,56 @@ fn tools(registry: &Registry, steps: &[Step], faults: &mut Vec<Fault>) -> BTreeM
     tools
 }
 
-pub fn find(registry: &Registry, tool: &str) -> Result<Found, String> {
-    let shown: String = tool.chars().take(64).collect();
-    let Some(name) = module_of(tool) else {
-        return Err(format!(
-            "there is no tool {shown:?}; write MODULE.TOOL, see `toolhold modules list`"
-        ));
+/// The step with what its tool's author fixed: where its result goes, and what it is shown.
+fn placed(index: usize, step: Step, bound: &[Bound]) -> Step {
+    let Some(bound) = bound.iter().find(|bound| bound.tool.name == step.tool) else {
+        return step;
     };
-    let Some(module) = registry.module(name) else {
-        let failed = registry.failures();
-        let failed = failed
-            .iter()
-            .find(|failed| name_of(&failed.name) == name_of(name));
-        return Err(match failed {
-            Some(failed) => format!(
-                "the module of {shown:?} could not be loaded: {}",
-                failed.error
-            ),
-            None => {
-                format!("there is no module for the tool {shown:?}; see `toolhold modules list`")
-            }
-        });
-    };
-    let Some(spec) = registry.tool(tool) else {
-        let names: Vec<_> = module.tools.iter().map(|spec| spec.name.as_str()).collect();
-        return Err(format!(
-            "there is no tool {shown:?}; module {} has {}",
-            module.name,
-            names.join(", ")
-        ));
-    };
-    let validator = Validator::new(&spec.input_schema)
-        .map_err(|error| format!("the schema of {shown:?} is none: {error}"))?;
-    Ok(Found {
-        spec,
-        module,
-        validator,
-    })
+    let mut call = step.call.clone();
+    if let (Some(target), Some(call)) = (&bound.tool.output_path, call.as_object_mut()) {
+        call.insert("_outputPath".into(), target.to_string().into());
+    }
+    let mut step = Step::new(index, &call).unwrap_or(step);
+    if let Scopes::Provisioned(paths) = &bound.tool.scopes {
+        step.reads.extend(paths.iter().map(|path| Read {
+            pointer: "/_scopes".into(),
+            source: Source::First(vec![path.clone()]),
+        }));
+    }
+    step
 }
 
-pub fn disabled(module: &Module) -> Option<String> {
-    let standing = module.standing();
-    (!standing.may_run()).then(|| {
-        format!(
-            "module {} is disabled: {}; toolhold modules approve {}",
-            module.slot,
-            standing.reason(),
-            module.slot
-        )
-    })
-}
-
-/// Arguments that do not satisfy their tool's schema. What a reference stands for may be anything.
+/// Arguments that do not satisfy their tool's schemas. What a reference stands for may be anything.
 fn arguments(steps: &[Step], tools: &BTreeMap<String, Found>, faults: &mut Vec<Fault>) {
     for (index, step) in steps.iter().enumerate() {
         let Some(found) = tools.get(&step.tool) else {
             continue;
         };
-        let open: Vec<_> = step
-            .reads
-            .iter()
-            .map(|read| read.pointer.as_str())
-            .collect();
-        for fault in found.validator.faults(&step.arguments(), &open) {
-            let place = Place::new(index, fault.pointer);
-            faults.push(Fault {
-                kind: FaultKind::Arguments,
-                message: format!(
-                    "{place}: {}; see `toolhold modules inspect {}`",
-                    fault.reason, found.module.name
-                ),
-                place: Some(place),
-            });
+        let reads = step.reads.iter();
+        let open: Vec<_> = reads.map(|read| read.pointer.as_str()).collect();
+        let mut said = BTreeSet::new();
+        for check in &found.checks {
+            for fault in check.validator.faults(&step.arguments(), &open) {
+                // Two schemas mostly say the same.
+                if !said.insert(fault.pointer.clone()) {
+                    continue;
+                }
+                let place = Place::new(index, fault.pointer);
+                faults.push(Fault {
+                    kind: FaultKind::Arguments,
+                    message: format!("{place}: {}; see {}", fault.reason, check.see),
+                    place: Some(place),
+                });
+            }
         }
     }
 }
 
-/// Whether the plan's input, which is all the data there is, has something at `path`.
-fn holds(input: &Value, path: &Path) -> bool {
-    let deeper = |value, segment: &Segment| match segment {
-        Segment::Key(key) => Value::get(value, key),
-        Segment::Index(index) => Value::get(value, index),
-    };
-    path.kind == "input" && path.segments.iter().try_fold(input, deeper).is_some()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn a_tool_names_its_module() {
-        assert_eq!(module_of("calc.add"), Some("calc"));
-        assert_eq!(module_of("calc@1.2.add"), Some("calc@1.2"));
-        assert_eq!(module_of("add"), None);
-        assert_eq!(name_of("calc@1.2"), "calc");
+/// Whether the context has something at `path`, for each that a step serves.
+fn is_there(context: &Context, path: &Path, instance: Option<&str>) -> bool {
+    if instance.is_some() || context.instances.is_empty() {
+        return context.data.contains(path, instance);
     }
-
-    #[test]
-    fn input_is_found_by_path() {
-        let input = json!({"a": [{"b": null}]});
-        for (path, expect) in [
-            ("†input", true),
-            ("†input.a[0].b", true),
-            ("†input.a[1]", false),
-            ("†input.a.b", false),
-            ("†input.c", false),
-            ("†state.a", false),
-        ] {
-            assert_eq!(holds(&input, &path.parse().unwrap()), expect, "{path}");
-        }
-    }
+    let mut instances = context.instances.iter();
+    instances.all(|instance| context.data.contains(path, Some(instance)))
 }

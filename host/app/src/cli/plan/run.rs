@@ -1,7 +1,7 @@
 //! `toolhold plan run`: a saved plan, on its own inputs, without a model.
 
-use super::examine::{disabled, find, module_of, name_of};
-use super::{input, value};
+use super::PlanArgs;
+use super::found::{disabled, module, module_of, name_of, offers};
 use crate::approver::AppApprover;
 use crate::cli::progress::Loading;
 use crate::cli::run::{launch, warn_of_failures};
@@ -12,7 +12,7 @@ use crate::host;
 use crate::mcp::Servers;
 use crate::requests::Requests;
 use crate::tools::{SandboxTools, tool};
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Args;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
@@ -20,34 +20,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use toolhold_agent::model::{ChatRequest, Completion, Model, ModelError, Watch};
 use toolhold_agent::protocol::Tool;
-use toolhold_agent::protocol::context::{Context, Input, Message};
+use toolhold_agent::protocol::context::Context;
 use toolhold_agent::protocol::plan::{Place, Plan};
 use toolhold_agent::{Activities, Driver, Module, RunRequest, ToolCall, ToolResult, Toolbox};
 use toolhold_sandbox::Registry;
 
 #[derive(Debug, Args)]
 pub struct PlanRunArgs {
-    /// A plan message, a list of calls or a solution, as JSON; - reads it from stdin.
-    file: String,
-    /// The plan's input, a JSON object; @FILE reads it from a file.
-    #[arg(long, value_name = "JSON")]
-    input: Option<String>,
-    /// A file with context messages that the plan reads or whose tools it calls: data, state, tools.
-    #[arg(long, value_name = "FILE")]
-    context: Option<String>,
+    #[command(flatten)]
+    plan: PlanArgs,
     /// One event a line on stdout, instead of the view for people.
     #[arg(long)]
     json: bool,
 }
 
 pub async fn run(config: &Config, args: PlanRunArgs) -> Result<Exit> {
-    let plan = match Plan::parse(&value(&args.file)?) {
+    let plan = match Plan::parse(&args.plan.plan()?) {
         Ok(plan) => plan,
         Err(error) => return Ok(refused(&[error.to_string()])),
     };
     let calls: Vec<Value> = plan.steps.into_iter().map(|step| step.call).collect();
     let mut request = RunRequest::new("");
-    request.context = messages(&args)?;
+    request.context = args.plan.messages()?;
     request.settings = config.settings();
     request.plan = Some(calls);
     let tools = tools(config, &request).await?;
@@ -68,35 +62,6 @@ pub async fn driver(
 ) -> Result<(Driver, Servers)> {
     let tools = tools(config, request).await?;
     Ok(with(config, tools, json).await)
-}
-
-/// What `--context` and `--input` say.
-fn messages(args: &PlanRunArgs) -> Result<Vec<Message>> {
-    let mut messages = match &args.context {
-        Some(file) => {
-            Message::parse_all(&value(file)?).with_context(|| format!("--context {file}"))?
-        }
-        None => Vec::new(),
-    };
-    let Some(argument) = &args.input else {
-        return Ok(messages);
-    };
-    let given = input(argument)?;
-    let place = messages.iter_mut().find_map(|message| match message {
-        Message::Input(own) if own.instance.is_none() => Some(own),
-        _ => None,
-    });
-    match place {
-        // Its schema is the context's, and the input must satisfy it.
-        Some(own) => own.input = given,
-        None => messages.push(Message::Input(Input {
-            input: given,
-            schema: Value::Bool(true),
-            description: None,
-            instance: None,
-        })),
-    }
-    Ok(messages)
 }
 
 async fn with(config: &Config, tools: PlanTools, json: bool) -> (Driver, Servers) {
@@ -163,14 +128,21 @@ async fn tools(config: &Config, request: &RunRequest) -> Result<PlanTools> {
     let mut found: BTreeMap<&str, Tool> = BTreeMap::new();
     let mut faults = Vec::new();
     let servers = config.servers();
-    let is_server = |name: &str| servers.iter().any(|own| own.name == name);
+    // A module keeps its name where a server has the same.
+    let server = |tool: &str| {
+        let own = module_of(tool).filter(|name| registry.module(name).is_none())?;
+        servers.iter().find(|server| server.name == own)
+    };
     let mut of_servers = Vec::new();
     for (index, name, call) in steps {
         if is_defined(name) || found.contains_key(name) {
             continue;
         }
-        if module_of(name).is_some_and(is_server) {
-            of_servers.push(name.to_owned());
+        if let Some(server) = server(name) {
+            match offers(server) {
+                Ok(()) => of_servers.push(name.to_owned()),
+                Err(reason) => faults.push(format!("{}: {reason}", Place::step(index))),
+            }
             continue;
         }
         match of_module(&registry, name) {
@@ -196,12 +168,12 @@ async fn tools(config: &Config, request: &RunRequest) -> Result<PlanTools> {
 }
 
 fn of_module(registry: &Registry, name: &str) -> Result<Tool, String> {
-    let found = find(registry, name)?;
-    match disabled(&found.module) {
+    let (module, spec) = module(registry, name)?;
+    match disabled(&module) {
         Some(reason) => Err(reason),
         None => Ok(Tool {
             name: name.to_owned(),
-            ..tool(&found.spec)
+            ..tool(&spec)
         }),
     }
 }

@@ -1,0 +1,210 @@
+//! The question whether a call may be made, at a terminal: what is typed, and what comes of it.
+
+use serde_json::{Value, json};
+use std::process::Command;
+use support::endpoint::{Endpoint, Reply, Scenario};
+use support::host::{Finished, Host, finish};
+use support::sandbox::repository;
+
+const QUESTION: &str = "approve?";
+
+/// A folder whose `files` module writes to `data/` when a person lets it.
+fn host() -> Host {
+    let host = Host::new();
+    host.ship("files")
+        .write("data/.keep", "")
+        .write("toolhold.toml", "[approval]\nalways = [\"files.write\"]\n");
+    host
+}
+
+fn written(host: &Host) -> Option<String> {
+    std::fs::read_to_string(host.path().join("data/a.txt")).ok()
+}
+
+/// A model that writes one file and is done.
+fn endpoint() -> Endpoint {
+    let call = json!({
+        "_tool": "files.write",
+        "_reasoningForCall": "because",
+        "path": "a.txt",
+        "content": "as the model wants",
+    });
+    Endpoint::start(Scenario::new([
+        Reply::solution(json!({"calls": [call], "output": null})),
+        Reply::solution(json!({"calls": [], "output": "done"})),
+    ]))
+}
+
+/// Runs the task at a terminal and types: each text when what stands before it was shown.
+fn typing(host: &Host, endpoint: &Endpoint, dialogue: &[(&str, &str)]) -> Finished {
+    let url = endpoint.base_url();
+    let run = ["run", "t", "--base-url", &url, "--model", "m"];
+    let grant = ["--dir", "files=data:/data:rw"];
+    at_terminal(&host.command(&[&run[..], &grant].concat()), dialogue)
+}
+
+/// `command` with a terminal for stdin, stdout and stderr; `stdout` is what the terminal showed.
+fn at_terminal(command: &Command, dialogue: &[(&str, &str)]) -> Finished {
+    let mut terminal = Command::new("python3");
+    terminal
+        .arg(repository().join("tests/fixtures/terminal.py"))
+        .arg(json!(dialogue).to_string())
+        .arg(command.get_program())
+        .args(command.get_args())
+        .env_clear()
+        .envs(
+            command
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .env("NO_COLOR", "1")
+        .env("TERM", "xterm");
+    if let Some(folder) = command.get_current_dir() {
+        terminal.current_dir(folder);
+    }
+    finish(terminal.output().expect("Python runs"))
+}
+
+/// The text of all messages of the endpoint's second request.
+fn told(endpoint: &Endpoint) -> String {
+    let requests = endpoint.requests();
+    let second = requests
+        .get(1)
+        .map(|request| request["messages"].to_string());
+    second.unwrap_or_default()
+}
+
+#[test]
+fn an_answer_at_the_terminal_decides() {
+    for (typed, file, expect) in [
+        ("y\n", Some("as the model wants"), "bytes"),
+        ("YES\n", Some("as the model wants"), "bytes"),
+        (
+            "e {\"path\": \"a.txt\", \"content\": \"as a person wants\"}\n",
+            Some("as a person wants"),
+            "bytes",
+        ),
+        ("n not on a Friday\n", None, "not on a Friday"),
+        ("n\n", None, "no reason given"),
+        (
+            "r {\"path\": \"elsewhere\", \"written_bytes\": 1, \"total_bytes\": 1}\n",
+            None,
+            "elsewhere",
+        ),
+    ] {
+        let (host, endpoint) = (host(), endpoint());
+        let done = typing(&host, &endpoint, &[(QUESTION, typed)]);
+        assert_eq!(done.code, Some(0), "{typed:?}: {done:?}");
+        assert!(
+            done.stdout.contains(
+                r#"approve? files.write {"path":"a.txt","content":"as the model wants"}"#
+            ),
+            "it shows what is decided about: {done:?}"
+        );
+        assert_eq!(written(&host).as_deref(), file, "{typed:?}: {done:?}");
+        assert!(
+            told(&endpoint).contains(expect),
+            "{typed:?}: {}",
+            told(&endpoint)
+        );
+        assert_eq!(host.run(&["replay", "last"]).code, Some(0));
+        let journal = host.run(&["show", "last", "--json"]).stdout;
+        assert!(journal.contains("\"by\":\"terminal\""), "{journal}");
+    }
+}
+
+#[test]
+fn an_answer_that_nobody_understands_is_asked_for_again() {
+    let (host, endpoint) = (host(), endpoint());
+    let done = typing(
+        &host,
+        &endpoint,
+        &[
+            (QUESTION, "maybe\n"),
+            ("\"maybe\" is no answer", "\n"),
+            (QUESTION, "e {\"path\": \n"),
+            ("is not JSON", "e {\"path\": 7}\n"),
+            ("not of type", "n enough\n"),
+        ],
+    );
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(written(&host), None);
+    assert!(told(&endpoint).contains("enough"), "{}", told(&endpoint));
+}
+
+/// Whoever ends the input is no longer asked; the decision can come from elsewhere, and is said how.
+#[test]
+fn at_the_end_of_input_the_decision_comes_from_elsewhere() {
+    let (host, endpoint) = (host(), endpoint());
+    let journals = host.path().join(".state/runs");
+    let decided = std::thread::scope(|threads| {
+        let run = threads.spawn(|| {
+            typing(
+                &host,
+                &endpoint,
+                &[(QUESTION, "\u{4}"), ("toolhold approvals", "")],
+            )
+        });
+        let call = (0..600).find_map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            let listed = host.run(&["approvals", "list"]).stdout;
+            listed.split_whitespace().next().map(str::to_owned)
+        });
+        let call = call.expect("a call waits");
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        assert!(!run.is_finished(), "it waits on");
+        let refused = host.run(&["approvals", "refuse", &call, "from elsewhere"]);
+        assert_eq!(refused.code, Some(0), "{refused:?}");
+        run.join().expect("it ends")
+    });
+    assert_eq!(decided.code, Some(0), "{decided:?}");
+    assert!(
+        decided.stdout.contains("nothing more can be typed here"),
+        "{decided:?}"
+    );
+    assert_eq!(
+        decided.stdout.matches(QUESTION).count(),
+        1,
+        "it does not ask again: {decided:?}"
+    );
+    assert!(told(&endpoint).contains("from elsewhere"));
+    assert_eq!(written(&host), None);
+    assert!(journals.exists());
+}
+
+#[test]
+fn ctrl_c_at_the_question_ends_the_run_and_makes_no_call() {
+    let (host, endpoint) = (host(), endpoint());
+    let done = typing(&host, &endpoint, &[(QUESTION, "\u{3}")]);
+    assert_eq!(done.code, Some(130), "{done:?}");
+    assert!(done.stdout.contains("cancelled"), "{done:?}");
+    assert_eq!((written(&host), endpoint.requests().len()), (None, 1));
+    let journal = host.run(&["show", "last", "--json"]).stdout;
+    let last: Value = serde_json::from_str(journal.lines().last().expect("a line")).expect("JSON");
+    assert_eq!(last["reason"], "cancelled", "{last}");
+}
+
+/// A call that was decided elsewhere is over, and what is typed then is for the next question.
+#[test]
+fn a_typed_answer_is_for_the_question_on_the_screen() {
+    let host = host();
+    let call = |path: &str| json!({"_tool": "files.write", "_reasoningForCall": "r", "path": path, "content": path});
+    let endpoint = Endpoint::start(Scenario::new([
+        Reply::solution(json!({"calls": [call("a.txt"), call("b.txt")], "output": null})),
+        Reply::solution(json!({"calls": [], "output": "done"})),
+    ]));
+    let done = typing(
+        &host,
+        &endpoint,
+        &[
+            (QUESTION, "n first\ny\n"),
+            // The second line was typed before the second question, and is no answer to it.
+            (QUESTION, "n second\n"),
+        ],
+    );
+    assert_eq!(done.code, Some(0), "{done:?}");
+    for reason in ["first", "second"] {
+        assert!(told(&endpoint).contains(reason), "{}", told(&endpoint));
+    }
+    assert!(!host.path().join("data/b.txt").exists() && written(&host).is_none());
+}
