@@ -17,7 +17,7 @@ use toolhold_agent::{
     Activities, Driver, EventKind, Message, Module, RunRequest, Tool, ToolCall, ToolFailure,
     ToolOutput, ToolResult, ToolUsage, Toolbox,
 };
-use toolhold_sandbox::{Caller, Engine, EngineConfig, Invocation, Output, Policy, Registry};
+use toolhold_sandbox::{Engine, EngineConfig, Invocation, Output, Policy, Registry};
 
 /// The tools of a modules folder, for the loop.
 #[derive(Debug)]
@@ -48,12 +48,8 @@ impl Toolbox for Folder {
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
             let invocation = Invocation {
-                id: &call.id,
-                tool: &call.tool,
-                arguments: &call.arguments,
-                context: &[],
                 timeout: Some(call.timeout),
-                caller: Caller::default(),
+                ..Invocation::new(&call.id, &call.tool, &call.arguments)
             };
             let report = self.0.call(&invocation).await;
             ToolResult {

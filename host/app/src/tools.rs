@@ -12,9 +12,7 @@ use toolhold_agent::protocol::{Annotations, Example, Execution, Tool};
 use toolhold_agent::{
     ErrorClass, Module, ToolCall, ToolFailure, ToolOutput, ToolResult, ToolUsage, Toolbox,
 };
-use toolhold_sandbox::{
-    self as sandbox, CallReport, Caller, Invocation, Output, Registry, ToolSpec,
-};
+use toolhold_sandbox::{self as sandbox, CallReport, Invocation, Output, Registry, ToolSpec};
 
 /// The tools of the loaded modules, or those of them that a run may use, and the saved Requests.
 #[derive(Debug)]
@@ -223,12 +221,11 @@ impl Toolbox for SandboxTools {
                 })
                 .collect();
             let invocation = Invocation {
-                id: &call.id,
-                tool: &call.tool,
-                arguments: &call.arguments,
                 context: &context,
+                reserved: Some(&call.reserved),
+                tool_schema: Some(call.schema.clone()),
                 timeout: Some(call.timeout),
-                caller: Caller::default(),
+                ..Invocation::new(&call.id, &call.tool, &call.arguments)
             };
             result(self.components.registry().call(&invocation).await)
         })
