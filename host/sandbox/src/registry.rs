@@ -294,6 +294,11 @@ impl Registry {
         Ok(())
     }
 
+    /// What the operator decided.
+    pub fn policy(&self) -> &Policy {
+        &self.shared.policy
+    }
+
     /// All modules, also those that wait for approval, by name and version.
     pub fn modules(&self) -> Vec<Arc<Module>> {
         self.shared.shelf().modules()
