@@ -4,12 +4,16 @@ use serde_json::{Value, json};
 use std::path::Path;
 use support::sandbox::{call, call_as, kind, registry, repository};
 use toolhold_sandbox::{
-    Access, Caller, Clocks, DirectoryGrant, Grant, Keep, KeyValueGrant, LogLevel, ModulePolicy,
-    Output, Policy, Randomness, Registry, ScratchGrant, Storage,
+    Access, Caller, Clocks, DirectoryGrant, Grant, Invocation, Keep, KeyValueGrant, LimitsRequest,
+    LogLevel, ModulePolicy, Output, Policy, Randomness, Registry, ScratchGrant, Storage,
 };
 
 /// The probe with `grant`, and the calculator beside it.
 async fn probe(state: &Path, grant: Grant) -> Registry {
+    probe_within(state, grant, LimitsRequest::default()).await
+}
+
+async fn probe_within(state: &Path, grant: Grant, limits: LimitsRequest) -> Registry {
     let mut policy = Policy {
         storage: Storage {
             scratch: Some(state.join("scratch")),
@@ -19,6 +23,7 @@ async fn probe(state: &Path, grant: Grant) -> Registry {
     };
     let module = ModulePolicy {
         grant,
+        limits,
         ..ModulePolicy::default()
     };
     policy.modules.insert("probe".into(), module);
@@ -168,6 +173,46 @@ async fn host_calls_move_no_more_than_their_limit() {
     let report = call(&registry, "probe.churn", churn).await;
     assert_eq!(kind(&report), "host_bytes", "{:?}", report.result);
     assert!(report.usage.host_bytes >= 256 << 20, "{:?}", report.usage);
+}
+
+#[tokio::test]
+async fn what_a_call_is_told_of_itself_counts_towards_its_limits() {
+    let state = tempfile::tempdir().unwrap();
+    let limits = LimitsRequest {
+        host_bytes: Some(100_000),
+        argument_bytes: Some(1_000),
+        json_depth: Some(4),
+        ..LimitsRequest::default()
+    };
+    let registry = probe_within(state.path(), Grant::default(), limits).await;
+    let told = async |reserved: Value| {
+        let arguments = json!({});
+        let invocation = Invocation {
+            reserved: reserved.as_object(),
+            ..Invocation::new("test", "probe.reflect", &arguments)
+        };
+        registry.call(&invocation).await
+    };
+    let report = told(json!({"_tool": "mine", "_reasoningForCall": "r"})).await;
+    let Ok(Output::Value(value)) = report.result else {
+        panic!("{:?}", report.result);
+    };
+    assert_eq!(
+        (&value["tool"], &value["reason"]),
+        (&json!("mine"), &json!("r"))
+    );
+
+    let long = "x".repeat(1_000);
+    let deep = json!([[[[1]]]]);
+    for reserved in [json!({"_reasoningForCall": long}), json!({"_deep": deep})] {
+        let report = told(reserved).await;
+        assert_eq!(kind(&report), "arguments", "{:?}", report.result);
+        let reason = report.result.unwrap_err().to_string();
+        assert!(reason.contains("reserved properties"), "{reason}");
+    }
+
+    let again = call(&registry, "probe.reflect", json!({"times": 10_000})).await;
+    assert_eq!(kind(&again), "host_bytes", "{:?}", again.result);
 }
 
 #[tokio::test]

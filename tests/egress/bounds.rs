@@ -96,14 +96,7 @@ async fn a_dropped_call_closes_its_connections() {
     let registry = given([local(&web)]).fetcher().await;
     for path in ["/silent", "/endless"] {
         let arguments = json!({"url": web.url(path)});
-        let invocation = Invocation {
-            id: "test",
-            tool: "fetch.drain",
-            arguments: &arguments,
-            context: &[],
-            caller: toolhold_sandbox::Caller::default(),
-            timeout: None,
-        };
+        let invocation = Invocation::new("test", "fetch.drain", &arguments);
         let dropped =
             tokio::time::timeout(Duration::from_millis(300), registry.call(&invocation)).await;
         assert!(dropped.is_err(), "{path} ended by itself");

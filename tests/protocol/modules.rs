@@ -548,6 +548,152 @@ fn a_module_receives_its_arguments_and_what_its_scopes_name() {
     );
 }
 
+/// The probe, which may call its own tool `reflect`.
+fn reflecting(host: &Host) {
+    let path = repository().join("modules/sdk/probe/probe.wasm");
+    let probe = std::fs::read(path).expect("the probe");
+    host.write("modules/probe.wasm", probe).write(
+        "toolhold.toml",
+        "[module.probe]\ntools = [\"probe.reflect\"]\n",
+    );
+}
+
+#[test]
+fn a_module_is_told_its_call_and_the_tool_as_the_run_knows_it() {
+    let host = Host::new();
+    reflecting(&host);
+    let own = json!({"times": {"type": "integer", "maximum": 3}});
+    let with_own = |more: &Value| {
+        let mut properties =
+            json!({"_tool": {"const": "mirror"}, "_module": {"const": "probe#reflect"}});
+        for part in [&own, more] {
+            let part = part.as_object().unwrap().clone();
+            properties.as_object_mut().unwrap().extend(part);
+        }
+        properties
+    };
+    let fixed = json!({"_scopes": {"const": ["user"]}, "_outputPath": {"const": "†state.fixed"}});
+    let context = json!([
+        {"type": "data", "kind": "user", "data": "Ada"},
+        {"type": "data", "kind": "greeting", "data": "hello", "_instance": "one"},
+        {"type": "tool", "tool": {
+            "mirror": {"type": "object", "description": "Looks.", "properties": with_own(&json!({}))},
+            "frame": {"type": "object", "properties": {"_module": {"const": "probe#reflect"},
+                "_scopes": fixed["_scopes"], "_outputPath": fixed["_outputPath"]}},
+        }},
+    ]);
+    let endpoint = Endpoint::start(Scenario::new([
+        calls([
+            (
+                "mirror",
+                json!({"_instance": "one", "times": 2, "_colour": ["red"],
+                "_outputPath": "†state.seen", "_outputMethod": "push"}),
+            ),
+            ("frame", json!({"_instance": "one"})),
+            ("probe.reflect", json!({"_instance": "one"})),
+        ]),
+        answers("done"),
+    ]));
+    let run = run(&host, &endpoint, &context, &["--trust-all"]);
+    assert_eq!(run.output(), "done");
+
+    let mirror = run.result("mirror");
+    for (property, expect) in [
+        ("tool", json!("mirror")),
+        ("reason", json!("because")),
+        ("instance", json!("one")),
+        ("scopes", json!(null)),
+        ("output_path", json!("†state.seen")),
+        ("output_method", json!("push")),
+        ("others", json!({"_colour": ["red"]})),
+    ] {
+        assert_eq!(mirror[property], expect, "{property}: {mirror}");
+    }
+    // The words and the bounds are the message's and not the module's.
+    let schema = &mirror["schema"];
+    assert_eq!(schema["description"], "Looks.");
+    assert_eq!(schema["properties"]["times"], own["times"], "{schema}");
+    assert_eq!(schema["properties"]["_module"]["const"], "probe#reflect");
+
+    // What the author fixed is in force, whether the model wrote it or not.
+    let frame = run.result("frame");
+    assert_eq!(
+        (&frame["output_path"], &frame["scopes"]),
+        (&json!("†state.fixed"), &json!(["†user"]))
+    );
+    assert_eq!(
+        frame["schema"]["properties"]["_outputPath"],
+        fixed["_outputPath"]
+    );
+
+    let plain = run.result("probe.reflect");
+    assert_eq!(plain["tool"], "probe.reflect");
+    let schema = &plain["schema"];
+    assert_eq!(schema["properties"]["_tool"]["const"], "probe.reflect");
+    assert_eq!(
+        schema["description"],
+        "Says what it is told of its own call."
+    );
+    assert!(
+        schema["properties"]["times"]["description"].is_string(),
+        "{schema}"
+    );
+}
+
+#[test]
+fn a_module_that_another_calls_is_told_of_that_call_and_nothing_of_its_callers() {
+    let host = Host::new();
+    reflecting(&host);
+    let context = json!([
+        {"type": "data", "kind": "user", "data": "Ada"},
+        {"type": "data", "kind": "greeting", "data": "hello", "_instance": "one"},
+        {"type": "tool", "tool": {"outer": {"type": "object", "properties": {
+            "_module": {"const": "probe#ask"},
+            "_scopes": {"const": ["user"]},
+            "_outputPath": {"const": "†state.outer"},
+        }}}},
+    ]);
+    let question =
+        json!({"tool": "probe.reflect", "arguments": {}, "_instance": "one", "_colour": "red"});
+    let endpoint = Endpoint::start(Scenario::new([
+        calls([("outer", question)]),
+        answers("done"),
+    ]));
+    let run = run(&host, &endpoint, &context, &["--trust-all"]);
+    assert_eq!(run.output(), "done");
+    let mut told = run.result("outer").clone();
+    let schema = told["schema"].take();
+    let nothing = Value::Null;
+    let expect = json!({
+        "tool": "probe.reflect", "reason": nothing, "instance": nothing, "scopes": nothing,
+        "output_path": nothing, "output_method": nothing, "others": {}, "schema": nothing,
+    });
+    assert_eq!(told, expect);
+    assert_eq!(
+        schema["properties"]["_tool"]["const"], "probe.reflect",
+        "{schema}"
+    );
+}
+
+#[test]
+fn without_a_run_a_module_is_told_what_is_known() {
+    let host = Host::new();
+    reflecting(&host);
+    let done = host.run(&["modules", "call", "probe.reflect", "{}", "--trust-all"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let told: Value = serde_json::from_str(&done.stdout).unwrap();
+    assert_eq!(
+        (&told["tool"], &told["reason"], &told["others"]),
+        (&json!("probe.reflect"), &Value::Null, &json!({}))
+    );
+    let properties = &told["schema"]["properties"];
+    assert_eq!(properties["_tool"]["const"], "probe.reflect", "{told}");
+    assert_eq!(
+        properties["times"]["description"], "How often it asks.",
+        "{told}"
+    );
+}
+
 #[test]
 fn a_module_returns_a_value_a_message_or_a_typed_error() {
     let host = Host::new();

@@ -54,12 +54,8 @@ pub async fn call_as(
     caller: Caller<'_>,
 ) -> CallReport {
     let invocation = Invocation {
-        id: "test",
-        tool,
-        arguments: &arguments,
-        context: &[],
-        timeout: None,
         caller,
+        ..Invocation::new("test", tool, &arguments)
     };
     registry.call(&invocation).await
 }

@@ -5,7 +5,7 @@ use crate::protocol::reference::Path;
 use crate::protocol::{Saved, Tool};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
@@ -80,6 +80,11 @@ pub struct ToolCall {
     pub instance: Option<String>,
     /// The part of the context that the call's scopes name, and nothing else.
     pub context: Vec<(Path, Value)>,
+    /// The call's reserved properties by their names on the wire, `_tool` first (PROTOCOL.md, 3):
+    /// where the tool fixes one, what is in force, and otherwise what the model wrote.
+    pub reserved: Map<String, Value>,
+    /// The tool as the run defines it, as [`crate::Tool::schema`] gives it.
+    pub schema: Arc<Value>,
     pub timeout: Duration,
 }
 

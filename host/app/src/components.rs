@@ -4,30 +4,69 @@
 //! module's name. What is named by path or by reference is loaded when it is named; it takes no
 //! name that is taken already.
 
-use crate::config::Config;
-use crate::fetch::Reference;
+use crate::fetch::{Credentials, FetchError, Fetcher, Reference, Settings};
 use crate::host;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use toolhold_sandbox::{LoadError, Module, Registry};
+
+/// Where modules come from that a tool names by path or by reference. By default from nowhere: a
+/// module is known by its name in the registry alone.
+///
+/// What is loaded stands under the registry's policy: approval, limits and grants of the module's name.
+/// A reference cannot take a name that the policy gives something to, because that was meant for a
+/// component that the operator chose.
+#[derive(Debug, Clone, Default)]
+pub struct Sources {
+    pub(crate) roots: Vec<PathBuf>,
+    /// Absent: nothing is fetched.
+    pub(crate) fetcher: Option<Arc<Result<Fetcher, FetchError>>>,
+    /// References that are modules of the registry under a name that the operator gave them.
+    pub(crate) chosen: Vec<(String, String)>,
+}
+
+impl Sources {
+    /// `./path/to/file.wasm` is looked for below `folder`, after the folders that were named before.
+    /// Nothing outside of it is read, whatever links say.
+    pub fn with_root(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.roots.push(folder.into());
+        self
+    }
+
+    /// `oci://` references are fetched, and what was fetched is kept below `cache`, by its digest.
+    ///
+    /// `variable` says as whom: it is asked for `TOOLHOLD_OCI_USERNAME`, `TOOLHOLD_OCI_PASSWORD`, the
+    /// `TOOLHOLD_OCI_HOST` that both are for and, if another one issues its tokens,
+    /// `TOOLHOLD_OCI_TOKEN_HOST`. With `|_| None` it is nobody in particular. Half of a pair is told
+    /// when something is to be fetched.
+    pub fn with_registries(
+        mut self,
+        cache: impl Into<PathBuf>,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Self {
+        let fetcher = Credentials::read(variable)
+            .map(|credentials| Fetcher::new(Settings::new(cache.into(), credentials)));
+        self.fetcher = Some(Arc::new(fetcher));
+        self
+    }
+}
 
 /// The registry, and where it may load from.
 #[derive(Debug)]
 pub struct Components {
     registry: Registry,
-    /// Absent: only by name.
-    config: Option<Config>,
+    sources: Sources,
     /// What references without a digest turned out to be, by their text: a tag that moves does so for
     /// the next run.
     fetched: Mutex<BTreeMap<String, String>>,
 }
 
 impl Components {
-    pub fn new(registry: Registry, config: Option<Config>) -> Self {
+    pub fn new(registry: Registry, sources: Sources) -> Self {
         Self {
             registry,
-            config,
+            sources,
             fetched: Mutex::default(),
         }
     }
@@ -74,7 +113,10 @@ impl Components {
     }
 
     async fn by_path(&self, name: &str) -> Result<Arc<Module>, String> {
-        let roots = self.config().map(Config::module_roots)?;
+        let roots = self.sources.roots.as_slice();
+        if roots.is_empty() {
+            return Err("no module is named by its path here".into());
+        }
         let Some(path) = name.strip_prefix("./").filter(|path| ends_in(path, "wasm")) else {
             return Err(format!(
                 "{name:?} names no file; write ./path/to/file.wasm for a component, ./path/to/file.json for a Request"
@@ -103,26 +145,28 @@ impl Components {
     }
 
     async fn by_reference(&self, text: &str) -> Result<Arc<Module>, String> {
-        let config = self.config()?;
+        let Some(fetcher) = &self.sources.fetcher else {
+            return Err("no module is fetched from a registry here".into());
+        };
         let reference = host::reference(text).map_err(|error| error.to_string())?;
-        let mut sources = config.sources();
+        let mut chosen = self.sources.chosen.iter();
         let same = |own: &str| own.parse().is_ok_and(|own: Reference| own == reference);
-        if let Some((name, _)) = sources.find(|(_, own)| same(own)) {
+        if let Some((name, _)) = chosen.find(|(_, own)| same(own)) {
             return self.source(name);
         }
         if let Some(module) = self.known(text, &reference) {
             return Ok(module);
         }
         let name = reference.module_name();
-        if config.grants(&name) {
+        let policy = self.registry.policy();
+        if policy.grants(&name) {
             // What the operator gives to a name was meant for a component that the operator chose.
             return Err(format!(
                 "{text} would be the module {name:?}, which [module.{name}] gives something to; write source = \"{text}\" \
                  there if this is the one"
             ));
         }
-        let most = config.component_bytes(&name);
-        let fetched = host::fetch(&host::fetcher(config), text, most)
+        let fetched = host::fetch(fetcher, text, policy.component_bytes(&name))
             .await
             .map_err(|reason| format!("{text} cannot be fetched: {reason}"))?;
         let origin = fetched.pinned.to_string();
@@ -182,11 +226,6 @@ impl Components {
 
     fn fetched(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, String>> {
         self.fetched.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn config(&self) -> Result<&Config, String> {
-        let config = self.config.as_ref();
-        config.ok_or_else(|| "modules are known by name alone here".into())
     }
 }
 

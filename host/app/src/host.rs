@@ -1,5 +1,6 @@
 //! Builds what a command needs from the configuration.
 
+use crate::components::Sources;
 use crate::config::{Config, Endpoint};
 use crate::fetch::{Credentials, FetchError, Fetched, Fetcher, Reference};
 use anyhow::{Context as _, Result};
@@ -81,7 +82,7 @@ async fn load_sources(
     let fetcher = &fetcher;
     let mut fetches = stream::iter(wanted.iter().copied())
         .map(async |(name, text)| {
-            let most = config.component_bytes(name);
+            let most = registry.policy().component_bytes(name);
             (name, text, fetch(fetcher, text, most).await)
         })
         .buffered(PARALLEL_FETCHES);
@@ -116,6 +117,18 @@ pub async fn fetch(
 pub fn fetcher(config: &Config) -> Result<Fetcher, FetchError> {
     let credentials = Credentials::read(|name| std::env::var(name).ok())?;
     Ok(Fetcher::new(config.fetch(credentials)))
+}
+
+/// Where tools may name modules, as far as the configuration lets them.
+pub fn sources(config: &Config) -> Sources {
+    let chosen = config.sources();
+    Sources {
+        roots: config.module_roots().to_vec(),
+        fetcher: Some(Arc::new(fetcher(config))),
+        chosen: chosen
+            .map(|(name, reference)| (name.to_owned(), reference.to_owned()))
+            .collect(),
+    }
 }
 
 /// Reads a reference.

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use toolhold_agent::protocol::Saved;
 
 /// The saved Requests of a folder, as they were when it was read. Nothing outside of it is ever read.
+/// The default is no folder, and so no Requests.
 #[derive(Debug, Clone, Default)]
 pub struct Requests {
     folder: PathBuf,
@@ -39,11 +40,6 @@ impl Requests {
             requests.read(&folder, "", 0, &mut room);
         }
         requests
-    }
-
-    /// No folder, and so no Requests.
-    pub fn none() -> Self {
-        Self::default()
     }
 
     /// Names that can be called, in order: `name`, or `./folder/name.json` for one further down.

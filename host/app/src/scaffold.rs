@@ -102,6 +102,10 @@ const RUST: Template = Template {
             include_str!("../../../modules/sdk/src/check.rs"),
         ),
         (
+            "vendor/toolhold-guest/src/current_call.rs",
+            include_str!("../../../modules/sdk/src/current_call.rs"),
+        ),
+        (
             "vendor/toolhold-guest/src/schema.rs",
             include_str!("../../../modules/sdk/src/schema.rs"),
         ),

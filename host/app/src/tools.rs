@@ -1,7 +1,6 @@
 //! The bridge: the loop's [`Toolbox`] over the sandbox's [`Registry`], and the requests folder.
 
-use crate::components::{Components, ends_in};
-use crate::config::Config;
+use crate::components::{Components, Sources, ends_in};
 use crate::requests::Requests;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
@@ -16,34 +15,64 @@ use toolhold_sandbox::{
     self as sandbox, CallReport, Caller, Invocation, Output, Registry, ToolSpec,
 };
 
-/// The tools of the loaded modules, or those of them that a run may use, and the saved Requests.
+/// The tools of a registry's modules, or those of them that a run may use, and saved Requests: what
+/// [`toolhold_agent::Driver`] takes as its toolbox.
+///
+/// Whatever a tool names as its `_module` (PROTOCOL.md, 6) is found here: a loaded module, one of its
+/// versions or tools, a component by path or by reference as far as [`Sources`] let it, a saved Request.
+/// A call's scopes reach the module as its context, its reserved properties and the tool's schema if it
+/// asks for them; a message that it returns picks its place; its error keeps its class.
 #[derive(Debug)]
 pub struct SandboxTools {
     components: Components,
     requests: Requests,
     /// Tool names, or module names for all tools of a module. Absent: everything.
     allowed: Option<Vec<String>>,
+    tenant: String,
+    session: String,
     /// What a module promised about its arguments, where a tool message put its own words in the
     /// place of that.
     bound: RwLock<HashMap<String, Arc<Validator>>>,
 }
 
 impl SandboxTools {
-    /// Modules are known by name alone.
-    pub fn new(registry: Registry, requests: Requests, allowed: Option<Vec<String>>) -> Self {
+    /// All tools that `registry` has when a run begins, by name alone, on behalf of nobody in
+    /// particular.
+    pub fn new(registry: Registry) -> Self {
         Self {
-            components: Components::new(registry, None),
-            requests,
-            allowed,
+            components: Components::new(registry, Sources::default()),
+            requests: Requests::default(),
+            allowed: None,
+            tenant: String::new(),
+            session: String::new(),
             bound: RwLock::default(),
         }
     }
 
-    /// Modules may be named by path and by reference, too, as far as `config` lets them.
-    #[must_use]
-    pub fn with_config(mut self, config: &Config) -> Self {
+    /// Tools may name these Requests, which are run as sub-agents.
+    pub fn with_requests(mut self, requests: Requests) -> Self {
+        self.requests = requests;
+        self
+    }
+
+    /// Tools may name modules by path and by reference, too.
+    pub fn with_sources(mut self, sources: Sources) -> Self {
         let registry = self.components.registry().clone();
-        self.components = Components::new(registry, Some(config.clone()));
+        self.components = Components::new(registry, sources);
+        self
+    }
+
+    /// Nothing but these tools can be called: `module.tool`, or `module` for all of a module. It
+    /// holds for modules; saved Requests and activities are named by who makes the context.
+    pub fn allowing(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.allowed = Some(names.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Calls are made for this session of this tenant, who then has values, files and a share of the
+    /// places of its own.
+    pub fn on_behalf_of(mut self, tenant: impl Into<String>, session: impl Into<String>) -> Self {
+        (self.tenant, self.session) = (tenant.into(), session.into());
         self
     }
 
@@ -223,12 +252,15 @@ impl Toolbox for SandboxTools {
                 })
                 .collect();
             let invocation = Invocation {
-                id: &call.id,
-                tool: &call.tool,
-                arguments: &call.arguments,
                 context: &context,
+                reserved: Some(&call.reserved),
+                tool_schema: Some(call.schema.clone()),
                 timeout: Some(call.timeout),
-                caller: Caller::default(),
+                caller: Caller {
+                    tenant: &self.tenant,
+                    session: &self.session,
+                },
+                ..Invocation::new(&call.id, &call.tool, &call.arguments)
             };
             result(self.components.registry().call(&invocation).await)
         })
@@ -351,47 +383,5 @@ pub fn printed(report: &CallReport) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn a_message_picks_its_place() {
-        for (message, path) in [
-            (
-                json!({"type": "data", "data": 1, "_outputPath": "†state.a"}),
-                Some("†state.a"),
-            ),
-            (
-                json!({"data": 1, "_call": {"_outputPath": "†state.b"}}),
-                Some("†state.b"),
-            ),
-            (
-                json!({"type": "data", "kind": "report", "data": 1}),
-                Some("†report"),
-            ),
-            (json!({"type": "data", "data": 1}), None),
-        ] {
-            let output = message_of(message.clone()).unwrap();
-            assert_eq!(
-                (output.value, output.output_path.as_deref()),
-                (json!(1), path),
-                "{message}"
-            );
-        }
-        for (message, expect) in [
-            (json!({"type": "state", "data": 1}), "not \"data\""),
-            (json!({"type": "data"}), "no data"),
-            (json!([1]), "no data"),
-            (json!({"data": 1, "_outputPath": 7}), "no text"),
-        ] {
-            let failure = message_of(message.clone()).unwrap_err();
-            assert_eq!(failure.kind, "message");
-            assert!(
-                failure.message.contains(expect),
-                "{message}: {}",
-                failure.message
-            );
-        }
-    }
-}
+#[path = "tools_tests.rs"]
+mod tests;

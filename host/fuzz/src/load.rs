@@ -5,7 +5,7 @@ use crate::{json, sandbox, types};
 use arbitrary::Unstructured;
 use serde_json::Value;
 use std::time::{Duration, Instant};
-use toolhold_sandbox::{CallError, Caller, Invocation, Output, Registry, ToolSpec};
+use toolhold_sandbox::{CallError, Invocation, Output, Registry, ToolSpec};
 
 /// What a call may take beyond its deadline: one tick of the epoch, and a busy machine.
 const SLACK: Duration = Duration::from_secs(4);
@@ -71,14 +71,8 @@ fn check_spec(registry: &Registry, tool: &ToolSpec) {
 
 fn call(registry: &Registry, tool: &ToolSpec, arguments: &Value) -> Result<Output, CallError> {
     let started = Instant::now();
-    let report = sandbox::RUNTIME.block_on(registry.call(&Invocation {
-        id: "fuzz",
-        tool: &tool.name,
-        arguments,
-        context: &[],
-        timeout: None,
-        caller: Caller::default(),
-    }));
+    let invocation = Invocation::new("fuzz", &tool.name, arguments);
+    let report = sandbox::RUNTIME.block_on(registry.call(&invocation));
     let limits = sandbox::policy().limits;
     assert!(
         started.elapsed() < limits.timeout() + SLACK,

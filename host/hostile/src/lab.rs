@@ -197,12 +197,8 @@ impl Arena {
     /// As [`Self::call`], on somebody's behalf.
     pub async fn call_as(&self, caller: Caller<'_>, tool: &str, arguments: Value) -> CallReport {
         let invocation = Invocation {
-            id: "attack",
-            tool,
-            arguments: &arguments,
-            context: &[],
-            timeout: None,
             caller,
+            ..Invocation::new("attack", tool, &arguments)
         };
         self.registry.call(&invocation).await
     }
@@ -263,12 +259,8 @@ pub(crate) async fn invoke(
     timeout: Option<Duration>,
 ) -> CallReport {
     let invocation = Invocation {
-        id: "attack",
-        tool,
-        arguments,
-        context: &[],
         timeout,
-        caller: Caller::default(),
+        ..Invocation::new("attack", tool, arguments)
     };
     registry.call(&invocation).await
 }

@@ -15,9 +15,7 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use toolhold_sandbox::cache::Cache;
-use toolhold_sandbox::{
-    Caller, Engine, EngineConfig, Invocation, Limits, Output, Policy, Registry,
-};
+use toolhold_sandbox::{Engine, EngineConfig, Invocation, Limits, Output, Policy, Registry};
 
 mod bare;
 mod typed;
@@ -97,14 +95,7 @@ fn calls(c: &mut Criterion) {
             .block_on(ours.load_bytes(case.module, bytes))
             .expect("the module loads");
         let tool = format!("{}.{}", case.module, case.tool);
-        let invocation = Invocation {
-            id: "bench",
-            tool: &tool,
-            arguments: &case.arguments,
-            context: &[],
-            timeout: None,
-            caller: Caller::default(),
-        };
+        let invocation = Invocation::new("bench", &tool, &case.arguments);
         let output = runtime.block_on(ours.call(&invocation));
         assert!(output.result.is_ok(), "{:?}", output.result);
 
@@ -141,14 +132,7 @@ fn typed_calls(c: &mut Criterion) {
     .to_string();
     let call = async || {
         let arguments = serde_json::from_str(&arguments).unwrap();
-        let invocation = Invocation {
-            id: "bench",
-            tool: "orders.orders_price",
-            arguments: &arguments,
-            context: &[],
-            timeout: None,
-            caller: Caller::default(),
-        };
+        let invocation = Invocation::new("bench", "orders.orders_price", &arguments);
         match ours.call(&invocation).await.result.unwrap() {
             Output::Value(value) | Output::Message(value) => value.to_string(),
         }

@@ -6,8 +6,11 @@ wasmtime::component::bindgen!({
     imports: {
         "toolhold:module/key-value": async,
         "toolhold:module/other-tools": async,
+        "toolhold:module/current-call": trappable,
     },
     exports: { default: async },
 });
 
-pub use self::toolhold::module::{key_value, log, other_tools, progress, secrets, types};
+pub use self::toolhold::module::{
+    current_call, key_value, log, other_tools, progress, secrets, types,
+};

@@ -9,6 +9,7 @@
 use crate::admission::{Lane, Refusal};
 use crate::bindings::{ToolModulePre, types};
 use crate::capture::{Captured, LogLine};
+use crate::current::CurrentCall;
 use crate::egress::HttpLimit;
 use crate::engine::Engine;
 use crate::error::{CallError, ErrorClass};
@@ -21,14 +22,25 @@ use crate::text;
 use crate::typed::TypedFunction;
 use crate::verdict::classify;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::timeout_at;
 use wasmtime::component::{InstancePre, Val};
 use wasmtime::{Store, UpdateDeadline};
 
-/// One tool call as a caller asks for it.
+/// One tool call as a caller asks for it. [`Invocation::new`] is the least of it:
+///
+/// ```
+/// # use toolhold_sandbox::Invocation;
+/// # use std::time::Duration;
+/// # let arguments = serde_json::json!({"expression": "1 + 1"});
+/// let invocation = Invocation {
+///     timeout: Some(Duration::from_secs(1)),
+///     ..Invocation::new("call-1", "calculator.evaluate", &arguments)
+/// };
+/// ```
 #[derive(Debug, Clone)]
 pub struct Invocation<'a> {
     /// Unique in the run; the module sees it and logs carry it.
@@ -39,9 +51,31 @@ pub struct Invocation<'a> {
     pub arguments: &'a Value,
     /// The context values that the call's scopes let in: path and value.
     pub context: &'a [(String, Value)],
+    /// The call's reserved properties by their names on the wire (PROTOCOL.md, 3), for a module that
+    /// asks. They count as arguments do. `_tool` need not be among them.
+    pub reserved: Option<&'a Map<String, Value>>,
+    /// The tool as the caller knows it (PROTOCOL.md, 3), for a module that asks. Absent: as the
+    /// module itself describes it.
+    pub tool_schema: Option<Arc<Value>>,
     /// A deadline tighter than the module's own.
     pub timeout: Option<Duration>,
     pub caller: Caller<'a>,
+}
+
+impl<'a> Invocation<'a> {
+    /// A call without context, on nobody's behalf in particular, with the module's own deadline.
+    pub fn new(id: &'a str, tool: &'a str, arguments: &'a Value) -> Self {
+        Self {
+            id,
+            tool,
+            arguments,
+            context: &[],
+            reserved: None,
+            tool_schema: None,
+            timeout: None,
+            caller: Caller::default(),
+        }
+    }
 }
 
 /// On whose behalf a call is made. Tenants share nothing; a tenant's sessions share what was granted
@@ -218,6 +252,7 @@ pub(crate) struct Terms<'a> {
     pub module: u64,
     pub caller: Caller<'a>,
     pub peers: Peers,
+    pub current: CurrentCall,
     pub timeout: Duration,
 }
 
@@ -297,11 +332,17 @@ pub(crate) async fn run(terms: Terms<'_>, errand: Errand<'_>) -> Ran<Answer> {
 
 fn fresh_store(terms: Terms<'_>, deadline: Instant) -> Result<Store<State>, CallError> {
     let limits = terms.limits;
-    let state = State::new(limits, terms.granted, terms.caller, terms.peers, deadline).map_err(
-        |error| CallError::Grant {
-            reason: format!("{error:#}"),
-        },
-    )?;
+    let state = State::new(
+        limits,
+        terms.granted,
+        terms.caller,
+        terms.peers,
+        terms.current,
+        deadline,
+    )
+    .map_err(|error| CallError::Grant {
+        reason: format!("{error:#}"),
+    })?;
     let mut store = Store::new(terms.engine.wasmtime(), state);
     store.limiter(|state| &mut state.meter);
     if limits.metered() {
@@ -395,21 +436,35 @@ pub(crate) fn world_output(
 
 /// Refuses JSON that is nested deeper than `limit`: readers after us recurse.
 pub(crate) fn shallow(value: &Value, limit: u64) -> Result<(), String> {
-    // Goes no deeper than the limit itself, whoever built the value.
-    fn fits(value: &Value, levels: u64) -> bool {
-        match value {
-            Value::Array(items) => levels > 0 && items.iter().all(|item| fits(item, levels - 1)),
-            Value::Object(members) => {
-                levels > 0 && members.values().all(|member| fits(member, levels - 1))
-            }
-            _ => true,
-        }
-    }
     if fits(value, limit) {
         Ok(())
     } else {
-        Err(format!("the JSON is nested deeper than {limit} levels"))
+        Err(too_deep(limit))
     }
+}
+
+/// The same for the members of an object.
+pub(crate) fn shallow_members(members: &Map<String, Value>, limit: u64) -> Result<(), String> {
+    if limit > 0 && members.values().all(|member| fits(member, limit - 1)) {
+        Ok(())
+    } else {
+        Err(too_deep(limit))
+    }
+}
+
+/// Goes no deeper than `levels`, whoever built the value.
+fn fits(value: &Value, levels: u64) -> bool {
+    match value {
+        Value::Array(items) => levels > 0 && items.iter().all(|item| fits(item, levels - 1)),
+        Value::Object(members) => {
+            levels > 0 && members.values().all(|member| fits(member, levels - 1))
+        }
+        _ => true,
+    }
+}
+
+fn too_deep(limit: u64) -> String {
+    format!("the JSON is nested deeper than {limit} levels")
 }
 
 /// Counts bytes without keeping them, and fails beyond its limit: nobody has to finish writing what

@@ -38,6 +38,7 @@ mod bindings;
 mod capture;
 mod code;
 mod counters;
+mod current;
 mod files;
 mod folder;
 mod imports;

@@ -7,6 +7,7 @@ use crate::call::Terms;
 use crate::call::{self, Answer, CallReport, Counter, Errand, Invocation};
 use crate::code;
 use crate::counters::{Counters, Tally};
+use crate::current::CurrentCall;
 use crate::docs::{DocsSource, wit};
 use crate::egress::Resolve;
 use crate::engine::Engine;
@@ -314,7 +315,7 @@ impl Module {
 
     /// Runs one of this module's tools in a fresh instance. `tool` is its name in the module.
     pub(crate) async fn call(
-        &self,
+        self: &Arc<Self>,
         tool: &str,
         invocation: &Invocation<'_>,
         peers: Peers,
@@ -348,14 +349,30 @@ impl Module {
         }
         let limit = self.limits.argument_bytes;
         let wrong = |reason| CallError::Arguments { reason };
+        let depth = self.limits.json_depth;
         // First: what follows recurses.
-        call::shallow(invocation.arguments, self.limits.json_depth).map_err(wrong)?;
-        let size = Counter { bytes: 0, limit };
-        serde_json::to_writer(size, invocation.arguments)
-            .map_err(|_| wrong(format!("they have more bytes than the limit of {limit}")))
+        call::shallow(invocation.arguments, depth).map_err(wrong)?;
+        let mut size = Counter { bytes: 0, limit };
+        serde_json::to_writer(&mut size, invocation.arguments)
+            .map_err(|_| wrong(format!("they have more bytes than the limit of {limit}")))?;
+        let Some(reserved) = invocation.reserved else {
+            return Ok(());
+        };
+        let theirs = |reason| wrong(format!("of the call's reserved properties, {reason}"));
+        call::shallow_members(reserved, depth).map_err(theirs)?;
+        serde_json::to_writer(&mut size, reserved).map_err(|_| {
+            wrong(format!(
+                "with the call's reserved properties they have more bytes than the limit of {limit}"
+            ))
+        })
     }
 
-    async fn perform(&self, tool: &str, invocation: &Invocation<'_>, peers: Peers) -> CallReport {
+    async fn perform(
+        self: &Arc<Self>,
+        tool: &str,
+        invocation: &Invocation<'_>,
+        peers: Peers,
+    ) -> CallReport {
         let unknown = || {
             let names: Vec<_> = self.tools.iter().map(|t| t.name.as_str()).collect();
             let available = format!("module {} has {}", self.name, names.join(", "));
@@ -372,6 +389,7 @@ impl Module {
             module: self.number,
             caller: invocation.caller,
             peers,
+            current: CurrentCall::new(self, tool, invocation),
             timeout: invocation.timeout.map_or(own, |timeout| timeout.min(own)),
         };
         match &self.code {

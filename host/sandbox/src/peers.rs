@@ -71,13 +71,12 @@ impl Peers {
             serde_json::from_str(arguments).map_err(|error| CallError::Arguments {
                 reason: error.to_string(),
             })?;
+        // Nothing of the calling call but its id and on whose behalf it is: what its scopes let in and
+        // why a model made it are not for others.
         let invocation = Invocation {
-            id: &inner.call,
-            tool,
-            arguments: &arguments,
-            context: &[],
             timeout: Some(deadline.saturating_duration_since(Instant::now())),
             caller: inner.caller.borrowed(),
+            ..Invocation::new(&inner.call, tool, &arguments)
         };
         let report = Box::pin(inner.registry.call(&invocation, inner.depth + 1)).await;
         report.result.map(|output| match output {

@@ -37,6 +37,18 @@ impl Default for Policy {
 }
 
 impl Policy {
+    /// Whether anything was given to modules of this name, or should have been.
+    pub fn grants(&self, name: &str) -> bool {
+        let own = self.modules.get(name);
+        own.is_some_and(|own| own.fault.is_some() || !own.grant.is_empty())
+    }
+
+    /// The most bytes that a component may have which becomes the module `name` and asks for nothing.
+    pub fn component_bytes(&self, name: &str) -> u64 {
+        self.limits_of(name, &LimitsRequest::default())
+            .component_bytes
+    }
+
     /// What the module of this name gets that asks for `request`.
     pub(crate) fn limits_of(&self, name: &str, request: &LimitsRequest) -> Limits {
         let granted = self.limits.granted(request, &self.ceiling);

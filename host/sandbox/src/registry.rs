@@ -48,7 +48,7 @@ pub enum LoadEvent {
 ///
 /// ```
 /// use serde_json::json;
-/// use toolhold_sandbox::{Caller, Engine, EngineConfig, Invocation, Output, Policy, Registry};
+/// use toolhold_sandbox::{Engine, EngineConfig, Invocation, Output, Policy, Registry};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -59,14 +59,7 @@ pub enum LoadEvent {
 ///
 /// let arguments = json!({"expression": "2^200 % 97"});
 /// let report = registry
-///     .call(&Invocation {
-///         id: "call-1",
-///         tool: "calculator.evaluate",
-///         arguments: &arguments,
-///         context: &[],
-///         timeout: None,
-///         caller: Caller::default(),
-///     })
+///     .call(&Invocation::new("call-1", "calculator.evaluate", &arguments))
 ///     .await;
 /// assert_eq!(report.result?, Output::Value(json!({"value": "62"})));
 /// assert!(report.usage.fuel > 0);
@@ -299,6 +292,11 @@ impl Registry {
         shelf.insert(origin, slot)?;
         self.shared.exchange(shelf).await;
         Ok(())
+    }
+
+    /// What the operator decided.
+    pub fn policy(&self) -> &Policy {
+        &self.shared.policy
     }
 
     /// All modules, also those that wait for approval, by name and version.

@@ -1,8 +1,9 @@
 //! The data of one call's store: what the guest was given, and the meters that watch it.
 
-use crate::bindings::{key_value, log, other_tools, progress, secrets};
+use crate::bindings::{current_call, key_value, log, other_tools, progress, secrets};
 use crate::call::Caller;
 use crate::capture::{CapturePipe, LogLevel, LogLine};
+use crate::current::CurrentCall;
 use crate::egress::Hooks;
 use crate::files::{self, OpenFiles};
 use crate::grant::{Prepared, Scratch};
@@ -33,6 +34,7 @@ pub struct State {
     _scratch: Option<Scratch>,
     pub key_value: Option<Namespace>,
     pub peers: Peers,
+    pub current: CurrentCall,
     pub meter: Meter,
     pub gauge: Gauge,
     pub stdout: CapturePipe,
@@ -48,6 +50,7 @@ impl State {
         granted: &Prepared,
         caller: Caller<'_>,
         peers: Peers,
+        current: CurrentCall,
         deadline: Instant,
     ) -> Result<Self> {
         let gauge = Gauge::new(limits.host_bytes);
@@ -70,6 +73,7 @@ impl State {
             _scratch: scratch,
             key_value: granted.namespace(caller.tenant),
             peers,
+            current,
             meter: Meter::new(limits, gauge.clone()),
             gauge,
             stdout,
@@ -97,6 +101,7 @@ pub fn linker(engine: &wasmtime::Engine) -> Result<Linker<State>> {
     key_value::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
     secrets::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
     other_tools::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
+    current_call::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
     Ok(linker)
 }
 

@@ -2,6 +2,7 @@
 
 use crate::bindings::{ToolModulePre, types};
 use crate::call::{self, Answer, Caller, Errand, Terms};
+use crate::current::CurrentCall;
 use crate::docs::DocsSource;
 use crate::engine::Engine;
 use crate::error::LoadError;
@@ -31,6 +32,7 @@ pub(crate) async fn list_tools(
         module: 0,
         caller: Caller::default(),
         peers: Peers::default(),
+        current: CurrentCall::default(),
         timeout: limits.timeout(),
     };
     let ran = call::run(terms, Errand::ListTools(pre)).await;

@@ -28,10 +28,12 @@
 //! }
 //! ```
 //!
-//! [`Tool`] is the place to read first; [`Error`] says whose move it is when a call fails; [`check`]
-//! holds a module's own examples against its code in a native `cargo test`.
+//! [`Tool`] is the place to read first; [`Error`] says whose move it is when a call fails;
+//! [`current_call`] is for the few tools that need to know more of their call than its arguments;
+//! [`check`] holds a module's own examples against its code in a native `cargo test`.
 
 pub mod check;
+pub mod current_call;
 mod schema;
 mod tool;
 

@@ -149,6 +149,23 @@ impl Call {
         }
     }
 
+    /// The reserved properties by their names on the wire, those that mean nothing last. `_output` is
+    /// not one of them: what a model says came of a call is its own thought.
+    pub fn reserved(&self) -> Map<String, Value> {
+        let known = [
+            ("_tool", Some(self.tool.as_str().into())),
+            ("_reasoningForCall", self.reason.clone().map(Value::from)),
+            ("_instance", self.instance.clone().map(Value::from)),
+            ("_scopes", self.scopes.clone()),
+            ("_outputPath", self.output_path.clone().map(Value::from)),
+            ("_outputMethod", self.output_method.clone().map(Value::from)),
+        ];
+        let known = known
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        known.chain(self.unknown.clone()).collect()
+    }
+
     /// The call object as the model writes it.
     pub fn object(&self, reasons: bool) -> Map<String, Value> {
         let mut object = Map::new();
@@ -217,6 +234,11 @@ mod tests {
             }]
         );
         assert_eq!(solution.output, None);
+        let reserved = json!({
+            "_tool": "a.b", "_reasoningForCall": "because", "_instance": "i", "_scopes": ["user"],
+            "_outputPath": "†state.a", "_outputMethod": "push", "_colour": 2,
+        });
+        assert_eq!(Value::from(solution.calls[0].reserved()), reserved);
         let mut known = solution.calls[0].clone();
         known.unknown.clear();
         let again = solution.calls[0].object(true);

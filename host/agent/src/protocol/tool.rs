@@ -1,5 +1,7 @@
 //! Tools as the protocol sees them: an interface that never says how it runs (PROTOCOL.md, 3).
 
+mod wire;
+
 use crate::protocol::reference::{Path, ReferenceError, Target};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};

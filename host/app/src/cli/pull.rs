@@ -42,7 +42,7 @@ pub async fn pull(config: &Config, args: PullArgs) -> Result<Exit> {
     let fetcher = host::fetcher(config)?;
     let fetched = {
         let _spinner = Spinner::start(format!("fetching {reference}"));
-        let most = config.component_bytes(&name);
+        let most = config.policy().component_bytes(&name);
         fetcher.resolve(&reference, most).await?
     };
     put(&place, &fetched.bytes, args.force)?;

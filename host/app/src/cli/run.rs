@@ -382,8 +382,9 @@ async fn driver(
 ) -> Result<(Driver, Servers)> {
     let has_modules = config.modules_folder().exists() || config.sources().next().is_some();
     let toolbox = if own_tools_only && !has_modules {
-        let requests = Requests::new(config.requests_folder());
-        SandboxTools::new(host::registry(config)?, requests, None).with_config(config)
+        SandboxTools::new(host::registry(config)?)
+            .with_sources(host::sources(config))
+            .with_requests(Requests::new(config.requests_folder()))
     } else {
         toolbox(config, tools).await?
     };
@@ -418,9 +419,12 @@ pub async fn toolbox(config: &Config, allowed: Option<&[String]>) -> Result<Sand
     })
     .await?;
     warn_of_failures(&registry);
-    let requests = Requests::new(config.requests_folder());
-    let toolbox =
-        SandboxTools::new(registry, requests, allowed.map(<[String]>::to_vec)).with_config(config);
+    let mut toolbox = SandboxTools::new(registry)
+        .with_sources(host::sources(config))
+        .with_requests(Requests::new(config.requests_folder()));
+    if let Some(allowed) = allowed {
+        toolbox = toolbox.allowing(allowed);
+    }
     let servers = config.servers();
     let is_server = |name: &str| {
         let server = name.split('.').next();

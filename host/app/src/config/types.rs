@@ -260,13 +260,6 @@ impl Config {
         }
     }
 
-    /// Whether the operator decided anything about modules of this name, other than their source.
-    pub fn grants(&self, name: &str) -> bool {
-        self.module
-            .get(name)
-            .is_some_and(|table| !matches!(table.grant(), Ok(grant) if grant.is_empty()))
-    }
-
     pub fn settings(&self) -> Settings {
         let run = &self.run;
         Settings {
@@ -359,16 +352,6 @@ impl Config {
     /// What a module gets that asks for nothing.
     fn limits(&self) -> Limits {
         Limits::default().overridden(&self.limits)
-    }
-
-    /// The most bytes that a component may have which is fetched as the module `name`, and so says
-    /// nothing of itself.
-    pub fn component_bytes(&self, name: &str) -> u64 {
-        let own = self.module.get(name).map(|table| &table.limits);
-        let limits = self.limits();
-        own.map_or(limits.component_bytes, |own| {
-            limits.overridden(own).component_bytes
-        })
     }
 
     /// Where approvals are kept: those of one modules folder say nothing of another's modules.

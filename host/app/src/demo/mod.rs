@@ -6,7 +6,6 @@
 
 use crate::config::Config;
 use crate::host;
-use crate::requests::Requests;
 use crate::tools::SandboxTools;
 use anyhow::{Context as _, Result};
 use std::time::Duration;
@@ -31,7 +30,7 @@ pub async fn toolbox(config: &Config) -> Result<SandboxTools> {
             .await
             .with_context(|| format!("module {name}"))?;
     }
-    Ok(SandboxTools::new(registry, Requests::none(), None))
+    Ok(SandboxTools::new(registry))
 }
 
 /// Fixed, because the requests must be the recorded ones whatever the user's configuration says.

@@ -3,7 +3,7 @@
 use super::artifact::{Descriptor, Manifest, check_component};
 use super::client::{MAX_MANIFEST, Session};
 use super::store::Store;
-use super::{Digest, FetchError, Network, Reference};
+use super::{Credentials, Digest, FetchError, Network, Reference};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,6 +17,22 @@ pub struct Settings {
     pub network: Network,
     /// Where the store is.
     pub folder: PathBuf,
+}
+
+impl Settings {
+    /// As the embedded configuration has them, with a store of one's own.
+    pub fn new(folder: PathBuf, credentials: Option<Credentials>) -> Self {
+        Self {
+            offline: false,
+            timeout: Duration::from_mins(5),
+            network: Network {
+                insecure: Vec::new(),
+                idle_timeout: Duration::from_secs(30),
+                credentials,
+            },
+            folder,
+        }
+    }
 }
 
 /// Turns references into components.

@@ -73,6 +73,16 @@ declare namespace Toolhold {
   }
 }
 
+declare module "toolhold:module/current-call@0.1.0" {
+  const currentCall: {
+    /** The call's reserved properties, such as `_tool` and `_reasoningForCall`: an object. */
+    reservedProperties(): Toolhold.Json;
+    /** The tool as the caller knows it: a JSON Schema. */
+    toolSchema(): Toolhold.Json;
+  };
+  export default currentCall;
+}
+
 declare module "toolhold:module/log@0.1.0" {
   type Level = "trace" | "debug" | "info" | "warn" | "error";
   const log: { write(level: Level, message: string): void };

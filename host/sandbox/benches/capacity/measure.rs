@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use toolhold_sandbox::{
-    CallReport, Caller, Engine, EngineConfig, Invocation, Limits, Output, Policy, Registry,
+    CallReport, Engine, EngineConfig, Invocation, Limits, Output, Policy, Registry,
 };
 
 /// A component that spins, sleeps for an hour, or adds two numbers.
@@ -91,14 +91,7 @@ pub fn tools(runtime: &Runtime, engine: &Engine) -> Registry {
 
 pub async fn call(registry: &Registry, tool: &str, arguments: &Value) -> CallReport {
     registry
-        .call(&Invocation {
-            id: "bench",
-            tool,
-            arguments,
-            context: &[],
-            timeout: None,
-            caller: Caller::default(),
-        })
+        .call(&Invocation::new("bench", tool, arguments))
         .await
 }
 

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::fs;
 use std::time::{Instant, SystemTime};
-use toolhold_guest::{Error, Tool, Value, json, key_value, log, other_tools};
+use toolhold_guest::{Error, Tool, Value, current_call, json, key_value, log, other_tools};
 
 toolhold_guest::export!(tools);
 
@@ -18,6 +18,7 @@ fn tools() -> Vec<Tool> {
         Tool::new("churn", "Writes and reads a file again and again.", churn),
         Tool::new("draw", "Draws a random number and reads the clocks.", draw),
         Tool::new("say", "Logs a line at every level.", say),
+        Tool::new("reflect", "Says what it is told of its own call.", reflect),
     ]
 }
 
@@ -123,6 +124,35 @@ fn say(_: Nothing) -> Result<Value, Error> {
         log::write(level, text);
     }
     Ok(Value::Null)
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Reflect {
+    /// How often it asks.
+    #[serde(default = "once")]
+    times: u32,
+}
+
+fn once() -> u32 {
+    1
+}
+
+fn reflect(reflect: Reflect) -> Result<Value, Error> {
+    for _ in 1..reflect.times {
+        current_call::tool_schema()?;
+    }
+    let reserved = current_call::reserved()?;
+    Ok(json!({
+        "tool": reserved.tool,
+        "reason": reserved.reason,
+        "instance": reserved.instance,
+        "scopes": reserved.scopes,
+        "output_path": reserved.output_path,
+        "output_method": reserved.output_method,
+        "others": reserved.others,
+        "schema": current_call::tool_schema()?,
+    }))
 }
 
 fn failed(error: impl std::fmt::Debug) -> Error {

@@ -12,7 +12,7 @@ use crate::protocol::{Call, Message, Saved, Tool};
 use crate::run::approval::Pending;
 use crate::run::{Bound, Runner};
 use crate::toolbox::{ToolCall, ToolFailure, ToolUsage};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// Requests to an advisor that is consulted.
 const CONSULTATION: u32 = 3;
@@ -356,6 +356,8 @@ impl Machine {
                 arguments: arguments.clone(),
                 instance: call.instance.clone(),
                 context,
+                reserved: reserved(&bound.tool, call, &open.wiring),
+                schema: self.schema(&call.tool),
                 timeout: self.request.settings.call_timeout,
             },
             description: bound.tool.description.clone(),
@@ -466,6 +468,18 @@ fn consultation(advisor: &Advisor, arguments: &Value) -> Saved {
         max_steps: Some(CONSULTATION),
         ..Saved::default()
     }
+}
+
+/// A call's reserved properties, as they are in force.
+fn reserved(tool: &Tool, call: &Call, wiring: &Wiring) -> Map<String, Value> {
+    let mut reserved = call.reserved();
+    if let Some(target) = &tool.output_path {
+        reserved.insert("_outputPath".into(), json!(target));
+    }
+    if let Scopes::Provisioned(_) = &tool.scopes {
+        reserved.insert("_scopes".into(), json!(wiring.scopes));
+    }
+    reserved
 }
 
 /// What a call may see: as its author says, or what it asks for of what its author offers.

@@ -36,6 +36,7 @@ use carried::Carried;
 use fallback::Fallbacks;
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -111,6 +112,8 @@ pub struct Machine {
     tools: Vec<Bound>,
     /// The same, as the model is shown them.
     offered: Vec<Tool>,
+    /// The same, as calls carry them.
+    schemas: Vec<Arc<Value>>,
     warnings: Vec<String>,
     gate: Gate,
     output: Option<Validator>,
@@ -202,6 +205,7 @@ impl Machine {
             request,
             model,
             tools,
+            schemas: offered.iter().map(|tool| Arc::new(tool.schema())).collect(),
             offered,
             warnings,
             gate,
@@ -481,6 +485,13 @@ impl Machine {
 
     fn tool(&self, name: &str) -> Option<&Bound> {
         self.tools.iter().find(|bound| bound.tool.name == name)
+    }
+
+    /// A tool of the run as its calls are told of it.
+    fn schema(&self, name: &str) -> Arc<Value> {
+        let mut schemas = self.offered.iter().zip(&self.schemas);
+        let own = schemas.find(|(tool, _)| tool.name == name);
+        own.map(|(_, schema)| schema.clone()).unwrap_or_default()
     }
 
     /// Ends the run without a final output.

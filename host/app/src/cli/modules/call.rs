@@ -59,15 +59,11 @@ pub async fn call(
         Ok(()) => {
             registry
                 .call(&Invocation {
-                    id: &id,
-                    tool,
-                    arguments: &arguments,
-                    context: &[],
-                    timeout: None,
                     caller: Caller {
                         tenant: "",
                         session,
                     },
+                    ..Invocation::new(&id, tool, &arguments)
                 })
                 .await
         }

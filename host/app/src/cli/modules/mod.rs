@@ -115,7 +115,7 @@ async fn found(config: &Config, registry: &Registry, name: &str) -> Result<Arc<M
     if !name.starts_with("./") && !name.starts_with("oci://") {
         return module(registry, name);
     }
-    let components = Components::new(registry.clone(), Some(config.clone()));
+    let components = Components::new(registry.clone(), host::sources(config));
     match components.find(name).await {
         Ok(Some(module)) => Ok(module),
         Ok(None) => module(registry, name),

@@ -196,7 +196,9 @@ async fn bound(
     servers: &Servers,
 ) -> Result<Vec<Bound>, RunError> {
     let requests = Requests::new(config.requests_folder());
-    let toolbox = SandboxTools::new(registry.clone(), requests, None).with_config(config);
+    let toolbox = SandboxTools::new(registry.clone())
+        .with_requests(requests)
+        .with_sources(host::sources(config));
     let activities = servers.activities(Activities::default());
     let (bound, _) = bind(context, Vec::new(), &toolbox, &activities).await?;
     Ok(bound)

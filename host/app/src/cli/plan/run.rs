@@ -159,8 +159,9 @@ async fn tools(config: &Config, request: &RunRequest) -> Result<PlanTools> {
         }
     }
     Ok(PlanTools {
-        modules: SandboxTools::new(registry, Requests::new(config.requests_folder()), None)
-            .with_config(config),
+        modules: SandboxTools::new(registry)
+            .with_sources(host::sources(config))
+            .with_requests(Requests::new(config.requests_folder())),
         tools: found.into_values().collect(),
         of_servers: defined.is_empty().then_some(of_servers),
         faults,

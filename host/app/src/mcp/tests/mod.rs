@@ -113,6 +113,8 @@ async fn call_for(
         arguments,
         instance: None,
         context: Vec::new(),
+        reserved: serde_json::Map::new(),
+        schema: Arc::default(),
         timeout,
     };
     runner.call(&call).await.outcome.map(|output| output.value)

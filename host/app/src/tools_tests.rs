@@ -1,0 +1,140 @@
+use super::*;
+use serde_json::{Map, json};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use toolhold_sandbox::{Engine, EngineConfig, Grant, KeyValueGrant, ModulePolicy, Policy, Storage};
+
+/// The repository's modules.
+fn modules() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../modules")
+}
+
+/// The probe, which may keep values below `state`.
+async fn probe(state: &Path) -> Registry {
+    let grant = Grant {
+        key_value: Some(KeyValueGrant::default()),
+        ..Grant::default()
+    };
+    let decided = ModulePolicy {
+        grant,
+        ..ModulePolicy::default()
+    };
+    let policy = Policy {
+        storage: Storage {
+            key_value: Some(state.to_owned()),
+            ..Storage::default()
+        },
+        modules: HashMap::from_iter([("probe".to_owned(), decided)]),
+        ..Policy::default()
+    };
+    let registry = registry(policy);
+    let bytes = std::fs::read(modules().join("sdk/probe/probe.wasm")).unwrap();
+    registry.load_bytes("probe", bytes).await.unwrap();
+    registry
+}
+
+fn registry(policy: Policy) -> Registry {
+    let config = EngineConfig {
+        concurrent_calls: 4,
+        ..EngineConfig::default()
+    };
+    Registry::new(Engine::new(config).unwrap(), None, policy)
+}
+
+async fn value(tools: &SandboxTools, tool: &str, arguments: Value) -> Value {
+    let call = ToolCall {
+        id: "c".into(),
+        tool: tool.into(),
+        arguments,
+        instance: None,
+        context: Vec::new(),
+        reserved: Map::new(),
+        schema: Arc::default(),
+        timeout: Duration::from_secs(10),
+    };
+    tools.call(&call).await.outcome.unwrap().value
+}
+
+#[tokio::test]
+async fn calls_are_made_on_behalf_of_one_tenant() {
+    let state = tempfile::tempdir().unwrap();
+    let registry = probe(state.path()).await;
+    let of = |tenant: &str| SandboxTools::new(registry.clone()).on_behalf_of(tenant, "s");
+    let entry = json!({"key": "a", "value": "1"});
+    value(&of("one"), "probe.remember", entry).await;
+    let key = || json!({"key": "a"});
+    assert_eq!(value(&of("one"), "probe.recall", key()).await, "1");
+    let other = value(&of("two"), "probe.recall", key()).await;
+    assert_eq!(other, Value::Null);
+}
+
+#[tokio::test]
+async fn modules_are_named_otherwise_than_by_name_only_where_somebody_said_so() {
+    let closed = SandboxTools::new(registry(Policy::default()));
+    for (name, expect) in [
+        ("./calculator/calculator.wasm", "by its path"),
+        ("oci://127.0.0.1:9/clock:1", "from a registry"),
+        ("calculator", "no component is loaded"),
+    ] {
+        let reason = closed.module(name).await.unwrap_err();
+        assert!(reason.contains(expect), "{name}: {reason}");
+    }
+    let cache = tempfile::tempdir().unwrap();
+    let sources = Sources::default()
+        .with_root(modules())
+        .with_registries(cache.path(), |name| {
+            (name == "TOOLHOLD_OCI_USERNAME").then(|| "ada".into())
+        });
+    let open = SandboxTools::new(registry(Policy::default()))
+        .with_sources(sources)
+        .allowing(["calculator"]);
+    let found = open.module("./calculator/calculator.wasm").await.unwrap();
+    assert!(matches!(found, Module::Tool(tool) if tool.name == "calculator@0.1.0.evaluate"));
+    for (name, expect) in [
+        ("./sdk/probe/probe.wasm#draw", "not among the tools"),
+        ("oci://127.0.0.1:9/clock:1", "TOOLHOLD_OCI_PASSWORD"),
+    ] {
+        let reason = open.module(name).await.unwrap_err();
+        assert!(reason.contains(expect), "{name}: {reason}");
+    }
+}
+
+#[test]
+fn a_message_picks_its_place() {
+    for (message, path) in [
+        (
+            json!({"type": "data", "data": 1, "_outputPath": "†state.a"}),
+            Some("†state.a"),
+        ),
+        (
+            json!({"data": 1, "_call": {"_outputPath": "†state.b"}}),
+            Some("†state.b"),
+        ),
+        (
+            json!({"type": "data", "kind": "report", "data": 1}),
+            Some("†report"),
+        ),
+        (json!({"type": "data", "data": 1}), None),
+    ] {
+        let output = message_of(message.clone()).unwrap();
+        assert_eq!(
+            (output.value, output.output_path.as_deref()),
+            (json!(1), path),
+            "{message}"
+        );
+    }
+    for (message, expect) in [
+        (json!({"type": "state", "data": 1}), "not \"data\""),
+        (json!({"type": "data"}), "no data"),
+        (json!([1]), "no data"),
+        (json!({"data": 1, "_outputPath": 7}), "no text"),
+    ] {
+        let failure = message_of(message.clone()).unwrap_err();
+        assert_eq!(failure.kind, "message");
+        assert!(
+            failure.message.contains(expect),
+            "{message}: {}",
+            failure.message
+        );
+    }
+}
