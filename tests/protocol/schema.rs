@@ -1,10 +1,11 @@
 //! Section 4: the composed schema, its shapes, and the three contracts.
 
 use super::scripted::{Done, Play, answers, calls, echo, task, tool};
+use super::support::{Echo, Reply, Script, driver, end, lines, plain_tools, request, results, run};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use toolhold_agent::run::Wiring;
-use toolhold_agent::{Contract, EventKind, Shape, StopReason, Tool};
+use toolhold_agent::{Activities, Contract, EventKind, Shape, StopReason, Tool};
 
 /// A context with everything that the composed schema can hold.
 fn rich() -> Value {
@@ -207,6 +208,53 @@ fn the_same_solution_is_had_through_each_contract() {
         seen.push(council.expect("the advisor was heard"));
     }
     assert!(seen.windows(2).all(|pair| pair[0] == pair[1]), "{seen:?}");
+}
+
+/// What is not quite JSON and can be read in one way is read so, in each contract, and it is told.
+#[tokio::test]
+async fn a_reply_with_faults_of_form_is_mended_in_each_contract() {
+    for (contract, reply, repairs) in [
+        (
+            Contract::Schema,
+            Reply::text("{'calls': [{'_tool': 'echo', 'of': 7,}], 'output': None}"),
+            "single quotes, a trailing comma, Python's literals",
+        ),
+        (
+            Contract::Tools,
+            Reply::function("echo", "```json\n{'of': 7,}\n```"),
+            "text before it, single quotes, a trailing comma, text after it",
+        ),
+        (
+            Contract::Tools,
+            Reply::function("echo", r#"{"of": 7, "and": []"#),
+            "brackets that were not closed",
+        ),
+        (
+            Contract::Simple,
+            Reply::text("Sure: {'tool_name': 'echo', 'arguments': {'of': 7,}}"),
+            "text before it, single quotes, a trailing comma",
+        ),
+        (
+            Contract::Simple,
+            Reply::text(r#"{"tool_name": "echo" "arguments": {"of": 7}"#),
+            "a missing comma, brackets that were not closed",
+        ),
+    ] {
+        let script = Script::new([reply, Reply::of(contract, &answers("done"))]);
+        let activities = Activities::default().with("echo", Echo::default().activity());
+        let mut request = request([plain_tools(&["echo"])]);
+        request.settings.contract = contract;
+        let events = run(&driver(&script, activities), request).await;
+        assert_eq!(end(&events), ("output".into(), json!("done")));
+        assert_eq!(results(&events)[0].1["output"], 7, "{}", lines(&events));
+        let told = events.iter().any(|event| match &event.kind {
+            EventKind::Notice { message, .. } => {
+                *message == format!("the reply was mended: {repairs}")
+            }
+            _ => false,
+        });
+        assert!(told, "{repairs}: {}", lines(&events));
+    }
 }
 
 #[test]

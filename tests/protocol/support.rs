@@ -96,6 +96,16 @@ impl Reply {
         Self::saying(said(text))
     }
 
+    /// A native call of a function with this text as its arguments.
+    pub fn function(name: &str, arguments: &str) -> Self {
+        Self::saying(vec![Delta::ToolCall {
+            index: 0,
+            id: Some("native".into()),
+            name: Some(name.into()),
+            arguments: arguments.into(),
+        }])
+    }
+
     fn saying(deltas: Vec<Delta>) -> Self {
         Self {
             beats: deltas.into_iter().map(Beat::Says).collect(),

@@ -13,10 +13,12 @@ mod tools;
 
 pub use reader::{Piece, Reader};
 
+use crate::guard::mend::{End, Mended, mend};
 use crate::model::{ChatRequest, Completion};
 use crate::protocol::compose::Composition;
 use crate::protocol::{Solution, Tool, Turn};
 use crate::run::Settings;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -91,4 +93,18 @@ impl Contract {
             _ => reason,
         })
     }
+}
+
+/// A text of the reply that nothing constrained and that is not quite JSON, if it can be read in one
+/// way. What is JSON is not mended: then something else is wrong with it.
+fn mended(text: &str, completion: &Completion) -> Option<Mended> {
+    let text = text.trim();
+    if serde_json::from_str::<IgnoredAny>(text).is_ok() {
+        return None;
+    }
+    let end = match completion.finish_reason.as_deref() {
+        Some("length") => End::Cut,
+        _ => End::Own,
+    };
+    mend(text, end)
 }

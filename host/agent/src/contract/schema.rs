@@ -2,12 +2,11 @@
 
 use crate::contract::conversation::{self, Voice};
 use crate::contract::reader::SolutionReader;
-use crate::contract::{View, text};
-use crate::guard::mend::{End, Mended, mend};
+use crate::contract::{View, mended, text};
+use crate::guard::mend::Mended;
 use crate::model::{ChatMessage, ChatRequest, Completion};
 use crate::protocol::compose::{self, Composition};
 use crate::protocol::{Exchange, Shape, Solution};
-use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 /// llama.cpp refuses repetitions beyond 2000, and a bound that the token limit makes useless only
@@ -45,7 +44,7 @@ pub fn request(view: &View<'_>) -> ChatRequest {
 pub fn read(completion: &Completion) -> Result<Solution, String> {
     let solution = match Solution::parse(&completion.content) {
         Ok(solution) => solution,
-        Err(reason) => return mended(completion).ok_or(reason),
+        Err(reason) => return mend(completion).ok_or(reason),
     };
     // Of a member that is there twice the parser keeps the last. While the reply streamed, calls
     // were taken from the first: a reply that can be understood in two ways is none.
@@ -53,17 +52,8 @@ pub fn read(completion: &Completion) -> Result<Solution, String> {
     Ok(solution)
 }
 
-/// A reply that nothing constrained and that is not quite JSON, if it can be read in one way.
-fn mended(completion: &Completion) -> Option<Solution> {
-    let text = completion.content.trim();
-    if serde_json::from_str::<IgnoredAny>(text).is_ok() {
-        return None;
-    }
-    let end = match completion.finish_reason.as_deref() {
-        Some("length") => End::Cut,
-        _ => End::Own,
-    };
-    let Mended { value, repairs } = mend(text, end)?;
+fn mend(completion: &Completion) -> Option<Solution> {
+    let Mended { value, repairs } = mended(&completion.content, completion)?;
     let solution = Solution::of(value).ok()?;
     Some(Solution {
         repairs,

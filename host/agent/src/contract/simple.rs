@@ -2,7 +2,7 @@
 
 use crate::contract::conversation::{self, Voice};
 use crate::contract::reader::{Given, ObjectFinder, call_object};
-use crate::contract::{View, text};
+use crate::contract::{View, mended, text};
 use crate::model::{ChatMessage, ChatRequest, Completion};
 use crate::protocol::{Call, Exchange, Solution};
 use serde_json::{Map, Value, json};
@@ -12,6 +12,8 @@ use std::slice;
 const TOOL_NAME: &str = "tool_name";
 const ARGUMENTS: &str = "arguments";
 const FINAL_ANSWER: &str = "final_answer";
+/// An object with one of these is the reply.
+const WANTED: [&str; 2] = [TOOL_NAME, FINAL_ANSWER];
 
 pub fn request(view: &View<'_>) -> ChatRequest {
     let voice = Objects {
@@ -28,7 +30,15 @@ pub fn request(view: &View<'_>) -> ChatRequest {
 
 pub fn read(completion: &Completion) -> Result<Solution, String> {
     let mut solution = Solution::default();
-    for given in given(finder().find(&completion.content)?)? {
+    let object = match finder().find(&completion.content) {
+        Ok(object) => object,
+        Err(reason) => {
+            let (object, repairs) = mend(completion).ok_or(reason)?;
+            solution.repairs = repairs;
+            object
+        }
+    };
+    for given in given(object)? {
         match given {
             Given::Call(call) => solution.calls.push(Call::read(call)?),
             Given::Field(member, value) => solution.put(member, value)?,
@@ -37,9 +47,20 @@ pub fn read(completion: &Completion) -> Result<Solution, String> {
     Ok(solution)
 }
 
+/// The first object in the text, where it is not quite JSON, and what had to be mended.
+fn mend(completion: &Completion) -> Option<(Map<String, Value>, Vec<&'static str>)> {
+    let mended = mended(&completion.content, completion)?;
+    match mended.value {
+        Value::Object(object) if WANTED.iter().any(|name| object.contains_key(*name)) => {
+            Some((object, mended.repairs))
+        }
+        _ => None,
+    }
+}
+
 /// Finds the object that is the reply, whatever text stands around it.
 pub(super) fn finder() -> ObjectFinder {
-    ObjectFinder::new(&[TOOL_NAME, FINAL_ANSWER])
+    ObjectFinder::new(&WANTED)
 }
 
 /// What the object of a reply stands for: perhaps `meta` and `advisors`, and then a call or the output.
@@ -315,6 +336,21 @@ mod tests {
     }
 
     #[test]
+    fn what_was_cut_off_is_not_completed() {
+        let reply = |finish_reason: &str| {
+            read(&Completion {
+                content: r#"{"tool_name": "a.b", "arguments": {"x": 1}"#.into(),
+                finish_reason: Some(finish_reason.into()),
+                ..Completion::default()
+            })
+        };
+        let solution = reply("stop").unwrap();
+        assert_eq!(solution.calls[0].arguments, json!({"x": 1}));
+        assert_eq!(solution.repairs, ["brackets that were not closed"]);
+        assert!(reply("length").unwrap_err().contains("has no end"));
+    }
+
+    #[test]
     fn reserved_properties_become_those_of_the_call() {
         let object = json!({
             "tool_name": "a.b", "_instance": "i", "arguments": {"x": 1, "_outputPath": "†state.y"},
@@ -344,9 +380,15 @@ mod tests {
             ),
             (r#"{"tool_name":"a.b","arguments":{"x":"#, "has no end"),
             (
-                r#"{"tool_name":"a.b" "arguments":{}}"#,
-                "not JSON: expected `,` or `}`",
+                r#"{"tool_name":"a.b", "arguments": x}"#,
+                "not JSON: expected value",
             ),
+            // There is a second reading.
+            (
+                "{'tool_name': 'a.b'} {'tool_name': 'c.d'}",
+                "holds no JSON object with tool_name",
+            ),
+            ("{'tool': 'a.b'}", "holds no JSON object with tool_name"),
             (
                 r#"{"tool_name":"a.b","final_answer":"7"}"#,
                 "exclude each other",

@@ -3,7 +3,8 @@
 
 use crate::contract::conversation::{self, Voice};
 use crate::contract::reader::{Given, SPACE, call_object};
-use crate::contract::{View, text};
+use crate::contract::{View, mended, text};
+use crate::guard::mend::Mended;
 use crate::model::{ChatMessage, ChatRequest, ChatTool, ChatToolCall, Completion, ToolChoice};
 use crate::protocol::compose::{self, Composition, Properties};
 use crate::protocol::lower::Lowering;
@@ -114,11 +115,15 @@ fn parameters(tool: &Tool, how: Composition<'_>) -> Value {
 pub fn read(completion: &Completion, view: &View<'_>) -> Result<Solution, String> {
     let mut solution = Solution::default();
     for call in &completion.tool_calls {
-        let arguments = match call.arguments.trim_matches(SPACE) {
-            "" => Value::Null,
-            text => serde_json::from_str(text)
-                .map_err(|error| format!("the arguments of {} are not JSON: {error}", call.name))?,
-        };
+        let Mended {
+            value: arguments,
+            repairs,
+        } = arguments(call, completion)?;
+        for repair in repairs {
+            if !solution.repairs.contains(&repair) {
+                solution.repairs.push(repair);
+            }
+        }
         match given(&call.name, arguments)? {
             Given::Call(call) => solution.calls.push(Call::read(call)?),
             Given::Field(member, value) => solution.put(member, value)?,
@@ -140,6 +145,23 @@ pub fn read(completion: &Completion, view: &View<'_>) -> Result<Solution, String
         solution.output = Some(json!(text));
     }
     Ok(solution)
+}
+
+/// The arguments of a function call, mended where they are not quite JSON.
+fn arguments(call: &ChatToolCall, completion: &Completion) -> Result<Mended, String> {
+    let text = call.arguments.trim_matches(SPACE);
+    let read = match text {
+        "" => Ok(Value::Null),
+        text => serde_json::from_str(text),
+    };
+    match read {
+        Ok(value) => Ok(Mended {
+            value,
+            repairs: Vec::new(),
+        }),
+        Err(error) => mended(text, completion)
+            .ok_or_else(|| format!("the arguments of {} are not JSON: {error}", call.name)),
+    }
 }
 
 /// What a function call of the model stands for. No arguments at all are `null` here.
@@ -272,12 +294,42 @@ mod tests {
     }
 
     #[test]
+    fn arguments_with_faults_of_form_are_mended() {
+        let solution = reply(
+            &[("a-b", "{'x': 1,}"), ("c-d", "{}"), ("e-f", "{'y': [True]")],
+            None,
+        )
+        .unwrap();
+        let arguments: Vec<_> = solution.calls.iter().map(|call| &call.arguments).collect();
+        assert_eq!(
+            arguments,
+            [&json!({"x": 1}), &json!({}), &json!({"y": [true]})]
+        );
+        assert_eq!(
+            solution.repairs,
+            [
+                "single quotes",
+                "a trailing comma",
+                "Python's literals",
+                "brackets that were not closed"
+            ]
+        );
+    }
+
+    #[test]
     fn every_fault_says_what_to_do() {
         let schema = json!({"type": "integer"});
         let output = r#"{"output":7}"#;
         for (calls, expect) in [
             (vec![], "the reply is empty"),
-            (vec![("a-b", "{")], "the arguments of a-b are not JSON"),
+            (
+                vec![("a-b", r#"{"x":"#)],
+                "the arguments of a-b are not JSON",
+            ),
+            (
+                vec![("a-b", "{'x': 'y'"), ("c-d", "{'x': 1} {'y': 2}")],
+                "the arguments of c-d are not JSON",
+            ),
             (
                 vec![("a-b", "[1]")],
                 "the arguments of a-b must be a JSON object",
