@@ -410,6 +410,36 @@ fn a_call_that_may_write_waits_for_a_person() {
     );
 }
 
+/// Whatever a tool message calls the tool, and whatever it promises of it.
+#[test]
+fn a_rule_about_a_server_holds_for_its_tools_under_other_names() {
+    for (rule, waits) in [
+        ("always = [\"s\"]", true),
+        ("on_write = [\"s\"]", true),
+        ("on_write = [\"s.add\"]", true),
+        ("always = [\"s\"]\nnever = [\"s.add\"]", false),
+        ("always = [\"s.echo\"]", false),
+    ] {
+        let table = format!("tools = [\"add\"]\n[approval]\n{rule}");
+        let bench = Bench::new(&[], &table);
+        let tool = json!({
+            "type": "object",
+            "properties": {"_activity": {"const": "mcp:s/add"}, "a": {"type": "number"}, "b": {"type": "number"}},
+            "annotations": {"readOnly": true},
+        });
+        let context = json!([{"type": "tool", "tool": {"harmless": tool}}]);
+        bench.host.write("context.json", context.to_string());
+        let endpoint = endpoint(calls("harmless", json!({"a": 1, "b": 2})));
+        let done = bench.run(
+            &endpoint,
+            &["--context", "context.json", "--timeout", "4", "--json"],
+        );
+        let is_asked = done.stdout.contains("\"event\":\"approval\"");
+        assert_eq!(is_asked, waits, "{rule}: {done:?}");
+        assert_eq!(bench.log().contains("call add"), !waits, "{rule}: {done:?}");
+    }
+}
+
 #[test]
 fn a_server_that_is_no_use_costs_the_run_its_tools_and_nothing_else() {
     for (flags, reason) in [

@@ -190,7 +190,7 @@ fn a_plan_runs_with_a_server_and_writes_its_results() {
 /// Calls of servers wait for a person as others do; what waited is not made after a refusal.
 #[test]
 fn calls_of_servers_in_a_plan_wait_for_a_person() {
-    let table = format!("{OFFERS}\n[approval]\non_write = [\"s\"]");
+    let table = format!("{OFFERS}\n[approval]\non_write = [\"s\"]\nnever = [\"s.echo\"]");
     for (verdict, code, made) in [
         (&["approve"][..], 0, true),
         (&["refuse", "too much"], 5, false),
@@ -219,7 +219,7 @@ fn calls_of_servers_in_a_plan_wait_for_a_person() {
         assert_eq!(done.code, Some(code), "{verdict:?}: {done:?}");
         let log = bench.log();
         assert_eq!(log.contains("call add"), made, "{verdict:?}: {log}");
-        assert!(log.contains("call echo"), "it only reads: {log}");
+        assert!(log.contains("call echo"), "nobody is asked about it: {log}");
         if !made {
             assert!(done.stderr.contains("too much"), "{done:?}");
         }

@@ -19,3 +19,4 @@ mod sub_agents;
 mod support;
 mod tools;
 mod variables;
+mod window;

@@ -9,7 +9,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use toolhold_agent::event::NoJournal;
 use toolhold_agent::model::{
-    ChatRequest, ChatToolCall, Completion, Delta, Model, ModelError, Usage, Watch,
+    ChatRequest, ChatToolCall, Completion, ContextOverflow, Delta, ErrorDetail, Model, ModelError,
+    Usage, Watch,
 };
 use toolhold_agent::run::replay::replay;
 use toolhold_agent::{
@@ -40,6 +41,8 @@ enum Beat {
     Says(Delta),
     Waits(Gate),
     Breaks,
+    /// The Request is too long, by the endpoint's count, for its window.
+    Overflows(u64, u64),
     /// Until the run drops it.
     Forever,
 }
@@ -130,6 +133,14 @@ impl Reply {
         self.beats.truncate(pieces);
         self.beats.push(Beat::Breaks);
         self
+    }
+
+    /// Refused: the prompt has so many tokens, and so many fit.
+    pub fn overflowing(prompt: u64, window: u64) -> Self {
+        Self {
+            beats: vec![Beat::Overflows(prompt, window)],
+            tokens: None,
+        }
     }
 
     pub fn never_ending(mut self) -> Self {
@@ -245,6 +256,20 @@ impl Model for Script {
                 match beat {
                     Beat::Waits(gate) => gate.wait().await,
                     Beat::Forever => std::future::pending().await,
+                    Beat::Overflows(prompt, window) => {
+                        let overflow = ContextOverflow {
+                            prompt_tokens: Some(prompt),
+                            window: Some(window),
+                        };
+                        return Err(ModelError::Status {
+                            status: 400,
+                            retry_after: None,
+                            detail: Box::new(ErrorDetail {
+                                overflow: Some(overflow),
+                                ..ErrorDetail::default()
+                            }),
+                        });
+                    }
                     Beat::Breaks => {
                         return Err(ModelError::Truncated {
                             received: Box::new(completion),

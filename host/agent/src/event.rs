@@ -5,8 +5,9 @@ mod bodies;
 
 pub use bodies::{Bodies, BodyError, Shared};
 
+use crate::context::Parts;
 use crate::error::ErrorClass;
-use crate::model::{Completion, Delta, Routing};
+use crate::model::{Completion, ContextOverflow, Delta, Routing};
 use crate::protocol::Call;
 use crate::protocol::advisor::{Council, Dissent, Tally};
 use crate::protocol::meta::Meta;
@@ -175,6 +176,23 @@ pub enum EventKind {
         #[serde(flatten)]
         stage: Stage,
     },
+    /// What the Request takes of the window: estimated tokens, corrected by what the endpoint counted
+    /// before. Nobody knows the window if it is absent.
+    Budget {
+        step: u32,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        window: Option<u64>,
+        /// What the reply may take.
+        reply: u64,
+        parts: Parts,
+    },
+    /// The window was nearly full: the oldest turns of the history are shown as a summary from now on.
+    Summarized {
+        step: u32,
+        turns: usize,
+        tokens_before: u64,
+        tokens_after: u64,
+    },
     /// Something that happened in a sub-agent, on behalf of a call.
     Sub { call: String, what: Box<EventKind> },
     /// What the step's reply cost, as the endpoint counted; absent if it did not count.
@@ -238,6 +256,19 @@ pub enum StopReason {
 pub struct RunFailure {
     pub class: ErrorClass,
     pub message: String,
+    /// Set when the Request did not fit the model's window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overflow: Option<ContextOverflow>,
+}
+
+impl RunFailure {
+    pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
+        Self {
+            class,
+            message: message.into(),
+            overflow: None,
+        }
+    }
 }
 
 /// Where events are kept before anyone sees them.

@@ -2,7 +2,7 @@
 
 use crate::error::ErrorClass;
 use crate::protocol::reference::Path;
-use crate::protocol::{Saved, Tool};
+use crate::protocol::{Annotations, Saved, Tool};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -62,6 +62,12 @@ pub enum Module {
 pub trait Activity: Send + Sync {
     /// As [`Toolbox::call`].
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult>;
+
+    /// What it promises of itself: then a tool message cannot promise more. Nothing, where whoever
+    /// registers it and whoever writes the message are the same.
+    fn annotations(&self) -> Option<Annotations> {
+        None
+    }
 }
 
 /// The activities of a host, by name.

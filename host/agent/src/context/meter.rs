@@ -32,6 +32,17 @@ impl Meter {
         (bytes as f64 / self.bytes_per_token).ceil() as u64
     }
 
+    /// About how many bytes so many tokens are.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "an estimate of a positive number that is far below 2^52"
+    )]
+    pub fn bytes(&self, tokens: u64) -> usize {
+        (tokens as f64 * self.bytes_per_token) as usize
+    }
+
     /// The endpoint counted `tokens` for a prompt of so many bytes.
     #[expect(clippy::cast_precision_loss, reason = "both are far below 2^52")]
     pub fn observe(&mut self, bytes: usize, tokens: u64) {

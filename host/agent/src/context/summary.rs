@@ -9,6 +9,8 @@ use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+/// How the text of a summary begins.
+pub const HEADING: &str = "# Earlier in this run";
 /// Characters of a value that is kept as it is; longer ones are prose.
 const MAX_VALUE: usize = 120;
 /// Characters of a call's arguments, of an error, of a note.
@@ -114,9 +116,7 @@ impl Summary {
                 }
             }
         }
-        let mut head =
-            "# Earlier in this run\nThe calls that were made and what they told, in short."
-                .to_owned();
+        let mut head = format!("{HEADING}\nThe calls that were made and what they told, in short.");
         if left_out_heads > 0 {
             let _ = write!(head, " The oldest {left_out_heads} calls are left out");
             let _ = match left_out_facts {

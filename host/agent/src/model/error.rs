@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::Completion;
@@ -252,7 +253,8 @@ impl fmt::Display for ErrorDetail {
 }
 
 /// A prompt that does not fit the context window, as far as the endpoint said how much.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ContextOverflow {
     /// Tokens in the request.
     pub prompt_tokens: Option<u64>,

@@ -24,12 +24,25 @@ pub struct Bound {
 impl Bound {
     /// Whether a call waits for a person.
     pub fn waits(&self, approvals: &Approvals) -> bool {
-        let own = match &self.runner {
-            Runner::Module(own) => own.as_str(),
-            _ => self.tool.name.as_str(),
-        };
-        approvals.apply_to_any(&[&self.tool.name, own], self.tool.annotations)
+        let mut names = vec![self.tool.name.as_str()];
+        let remote;
+        match &self.runner {
+            Runner::Module(own) => names.push(own),
+            Runner::Activity(own) => {
+                names.push(own);
+                remote = of_server(own);
+                names.extend(remote.as_deref());
+            }
+            _ => {}
+        }
+        approvals.apply_to_any(&names, self.tool.annotations)
     }
+}
+
+/// A tool of a server, `mcp:SERVER/tool`, as it is called where the server itself offers it.
+fn of_server(activity: &str) -> Option<String> {
+    let (server, tool) = activity.strip_prefix("mcp:")?.split_once('/')?;
+    Some(format!("{server}.{tool}"))
 }
 
 /// Who runs a call.
@@ -130,6 +143,12 @@ async fn runner(
                     &tool,
                     format!("there is no activity named {name:?}; {known}"),
                 ));
+            }
+            let promised = activities
+                .named(name)
+                .and_then(|activity| activity.annotations());
+            if let Some(promised) = promised {
+                tool.annotations = both(tool.annotations, promised);
             }
             Runner::Activity(name.clone())
         }

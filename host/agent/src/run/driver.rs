@@ -334,10 +334,10 @@ impl Performer {
                         by: None,
                     },
                 },
-                Some(Doing::Ask) | None => Input::ModelFailed(RunFailure {
-                    class: ErrorClass::Fatal,
-                    message: "the host's code that asks the model crashed".into(),
-                }),
+                Some(Doing::Ask) | None => Input::ModelFailed(RunFailure::new(
+                    ErrorClass::Fatal,
+                    "the host's code that asks the model crashed",
+                )),
             },
         }
     }
@@ -384,10 +384,10 @@ impl Performer {
                         Some(name) => self.driver.candidates.get(name).cloned(),
                     };
                     let Some(model) = model else {
-                        let failure = RunFailure {
-                            class: ErrorClass::Fatal,
-                            message: "this host does not know the model any more".into(),
-                        };
+                        let failure = RunFailure::new(
+                            ErrorClass::Fatal,
+                            "this host does not know the model any more",
+                        );
                         let failed = std::future::ready(Input::ModelFailed(failure));
                         self.spawn(Doing::Ask, failed);
                         continue;
@@ -397,8 +397,8 @@ impl Performer {
                         match model.complete(&request, &mut heard).await {
                             Ok(completion) => Input::Replied(completion),
                             Err(error) => Input::ModelFailed(RunFailure {
-                                class: error.class(),
-                                message: error.to_string(),
+                                overflow: error.context_overflow(),
+                                ..RunFailure::new(error.class(), error.to_string())
                             }),
                         }
                     });

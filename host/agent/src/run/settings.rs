@@ -1,5 +1,6 @@
 //! What a run is asked and what it may use.
 
+use crate::context::Window;
 use crate::contract::Contract;
 use crate::protocol::Shape;
 use crate::protocol::context::Message;
@@ -95,6 +96,7 @@ pub struct Settings {
     /// Replies in a row that break off before anything was done, and are asked for again.
     pub max_broken_replies: u32,
     pub fallback: Fallback,
+    pub window: Window,
 }
 
 impl Default for Settings {
@@ -120,6 +122,7 @@ impl Default for Settings {
             max_unusable: 3,
             max_broken_replies: 2,
             fallback: Fallback::default(),
+            window: Window::default(),
         }
     }
 }

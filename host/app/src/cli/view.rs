@@ -146,6 +146,20 @@ impl View {
                 let text = line(&format!("{tool}: {stage}"));
                 self.line(&format!("  {} {text}", warn("↻")));
             }
+            EventKind::Budget { .. } => {}
+            EventKind::Summarized {
+                turns,
+                tokens_before,
+                tokens_after,
+                ..
+            } => {
+                let text = format!(
+                    "the window is nearly full: {turns} turns are summed up, {} → {} tokens",
+                    count(*tokens_before),
+                    count(*tokens_after)
+                );
+                self.line(&format!("  {} {text}", warn("!")));
+            }
             EventKind::Routing(routing) => {
                 self.line(&format!("  {} {}", warn("!"), line(&routing.to_string())));
             }

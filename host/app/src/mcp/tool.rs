@@ -4,6 +4,7 @@ use super::server::Server;
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
 use std::time::Instant;
+use toolhold_agent::protocol::Annotations;
 use toolhold_agent::{Activity, ToolCall, ToolOutput, ToolResult, ToolUsage};
 
 /// A tool by the server's own name. The call's own name for it and its context stay here: a server is
@@ -15,6 +16,12 @@ pub struct McpTool {
 }
 
 impl Activity for McpTool {
+    /// Nothing: what the server says of a tool is known where the server itself offers it, and no
+    /// message makes another's tool harmless.
+    fn annotations(&self) -> Option<Annotations> {
+        Some(Annotations::default())
+    }
+
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
             let started = Instant::now();

@@ -15,6 +15,7 @@ mod reply;
 mod results;
 mod resume;
 mod turns;
+mod window;
 
 use crate::contract::{Reader, View};
 use crate::error::{ErrorClass, RunError};
@@ -39,6 +40,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
+use window::Window;
 
 /// What happened.
 #[derive(Debug)]
@@ -139,6 +141,7 @@ pub struct Machine {
     /// The context's plan, and what became of its steps.
     carried: Carried,
     fallbacks: Fallbacks,
+    window: Window,
     /// Replies in a row that broke off before anything was done.
     broken: u32,
     /// The model wants to end, and is asked once more together with the advisors who wait for that.
@@ -223,6 +226,7 @@ impl Machine {
             solutions: 0,
             carried: Carried::default(),
             fallbacks: Fallbacks::default(),
+            window: Window::default(),
             broken: 0,
             finishing: false,
             ending: None,
@@ -230,6 +234,7 @@ impl Machine {
             elapsed: Duration::ZERO,
         };
         machine.opening = machine.open_turns();
+        machine.open_window();
         machine.take_plans()?;
         Ok(machine)
     }
@@ -394,9 +399,7 @@ impl Machine {
                 .then(|| advisor::schema(&advisors, &self.context.instances)),
             ..Step::default()
         };
-        let meta = self.needed_meta().map(meta::schema);
-        let turns = self.turns();
-        let request = self.contract().request(&self.view(&turns, meta.as_ref()));
+        let request = self.fit(effects);
         let sent = request.body();
         let (same, body) = Shared::split(self.sent.as_ref(), &sent);
         effects.events.push(EventKind::Request {
@@ -409,6 +412,13 @@ impl Machine {
             request: Box::new(request),
             candidate: self.addressee().map(str::to_owned),
         });
+    }
+
+    /// The next Request as it would be now.
+    fn compose(&self) -> ChatRequest {
+        let meta = self.needed_meta().map(meta::schema);
+        let turns = self.turns();
+        self.contract().request(&self.view(&turns, meta.as_ref()))
     }
 
     fn view<'a>(&'a self, turns: &'a [Turn], meta: Option<&'a Value>) -> View<'a> {
@@ -443,7 +453,7 @@ impl Machine {
             let at = all.iter().position(|tool| tool.name == name)?;
             all.get(at..=at)
         });
-        forced.unwrap_or(&self.offered)
+        forced.unwrap_or_else(|| self.shown())
     }
 
     /// What the reply's `meta` moves on from, if it needs one.
@@ -503,7 +513,7 @@ impl Machine {
         effects: &mut Effects,
         elapsed: Duration,
     ) {
-        let failure = RunFailure { class, message };
+        let failure = RunFailure::new(class, message);
         self.finish(reason, Value::Null, Some(failure), effects, elapsed);
     }
 

@@ -121,14 +121,14 @@ impl Machine {
             more => format!("; and {more} more"),
         };
         let shown: Vec<&str> = failed.iter().take(FAULTS).map(String::as_str).collect();
-        let failure = RunFailure {
-            class: ErrorClass::Correctable,
-            message: format!(
+        let failure = RunFailure::new(
+            ErrorClass::Correctable,
+            format!(
                 "{} of the plan's calls failed: {}{more}",
                 failed.len(),
                 shown.join("; ")
             ),
-        };
+        );
         self.finish(
             StopReason::Incomplete,
             output.into(),

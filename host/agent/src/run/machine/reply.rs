@@ -59,6 +59,9 @@ impl Machine {
         self.step.has_reply = true;
         self.broken = 0;
         let usage = completion.usage.as_ref();
+        if let Some(usage) = usage {
+            self.counted(usage.prompt_tokens);
+        }
         self.tokens = usage.map_or(self.tokens, |usage| {
             let all = usage.prompt_tokens.saturating_add(usage.completion_tokens);
             self.tokens.saturating_add(all)
@@ -115,6 +118,17 @@ impl Machine {
             failure: failure.clone(),
         });
         self.step.reader = None;
+        if let Some(overflow) = failure.overflow
+            && !self.has_acted()
+            && self.shorten_for(overflow)
+        {
+            effects.events.push(EventKind::Notice {
+                step: self.steps,
+                message: "the endpoint refused the request for its length; a shorter one is sent"
+                    .into(),
+            });
+            return self.send(effects);
+        }
         if self.forced().is_some() && !self.has_acted() {
             let is_hopeless = failure.class != ErrorClass::Retryable;
             return self.attempt_failed(&failure.message, is_hopeless, effects, elapsed);

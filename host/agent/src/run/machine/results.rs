@@ -128,8 +128,14 @@ impl Machine {
         }
         let max = self.request.settings.result_chars;
         let (result, failed) = match &outcome {
-            Ok(value) => (shorten(&value.to_string(), max), false),
-            Err(failure) => (shorten(&failure.message, max), true),
+            Ok(value) => {
+                let text = value.to_string();
+                if !self.is_own(&call.tool) && written.is_empty() {
+                    self.store(&call.id, &text, text.chars().count() > max);
+                }
+                (self.shortened(&call.id, &text, max), false)
+            }
+            Err(failure) => (self.shortened(&call.id, &failure.message, max), true),
         };
         if let (true, Some(open)) = (ran, self.step.open.get(index)) {
             self.gate.ran(&call, &open.arguments, &result);
@@ -302,6 +308,15 @@ impl Machine {
 }
 
 impl Ending {
+    pub(super) fn answered(value: Value) -> Self {
+        Self {
+            outcome: Ok(value.into()),
+            usage: ToolUsage::default(),
+            printed: Vec::new(),
+            by_host: true,
+        }
+    }
+
     pub(super) fn refused(failure: ToolFailure) -> Self {
         Self {
             outcome: Err(failure),
@@ -362,16 +377,4 @@ pub(super) fn some_of(instances: &[String]) -> String {
 pub(super) fn list(paths: &[Path]) -> String {
     let texts: Vec<_> = paths.iter().map(ToString::to_string).collect();
     texts.join(", ")
-}
-
-/// At most `max` characters, saying what is missing and how to get it.
-pub(super) fn shorten(text: &str, max: usize) -> String {
-    let length = text.chars().count();
-    if length <= max {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(max).collect();
-    format!(
-        "{kept}\n[cut: {max} of {length} characters shown; ask the tool for a smaller part to see the rest]"
-    )
 }

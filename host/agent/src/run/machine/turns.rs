@@ -76,7 +76,7 @@ impl Machine {
     pub(super) fn turns(&self) -> Vec<Turn> {
         let mut turns = self.opening.clone();
         // A history that begins with what the assistant said keeps its own turns.
-        turns.extend(self.history.iter().cloned());
+        turns.extend(self.remembered());
         let aside = self.aside();
         let now = self.now();
         if !now.is_empty() {
@@ -87,7 +87,7 @@ impl Machine {
     }
 
     /// Data as it is now, as far as the opening does not say it, the plan that is carried, and the version.
-    fn now(&self) -> String {
+    pub(super) fn now(&self) -> String {
         let mut blocks: Vec<String> = self
             .current()
             .iter()

@@ -1,0 +1,413 @@
+//! The window: what each Request takes of it, what is dropped when it is nearly full, and the tools by
+//! which the model reads what it was not shown (PROTOCOL.md, 7, "Budget").
+
+use super::results::Ending;
+use super::{Effects, Machine};
+use crate::context::{Meter, Part, Parts, Stored, Summary, Toolbook, stored, summary, toolbook};
+use crate::event::EventKind;
+use crate::guard::validate::cut;
+use crate::model::{ChatRequest, ContextOverflow};
+use crate::protocol::tool::Annotations;
+use crate::protocol::{Call, Execution, Message, Tool, Turn};
+use crate::toolbox::ToolFailure;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Of the window, what the tools may take before they are shown in part.
+const TOOLS_SHARE: u64 = 3;
+/// Of what is left of the window beside the tools, what dropped history may leave behind.
+const SUMMARY_SHARE: u64 = 4;
+/// Results shorter than this are not worth a key, and may stand twice.
+const MIN_RESULT: usize = 400;
+/// How often one Request is made smaller because the endpoint refused its length.
+const MAX_REFUSALS: u32 = 3;
+
+/// What the run knows of the window, and what is kept outside of it.
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    tokens: Option<u64>,
+    meter: Meter,
+    /// Bytes of the prompt that was sent last.
+    sent: usize,
+    /// The history up to here is in the summary.
+    dropped: usize,
+    summary: Summary,
+    stored: Stored,
+    /// The tools that are shown, in the order in which they came to be; all of them if absent.
+    shown: Option<Vec<Tool>>,
+    book: Toolbook,
+    refusals: u32,
+}
+
+impl Machine {
+    /// Settles what the model is shown of the tools.
+    pub(super) fn open_window(&mut self) {
+        let settings = &self.request.settings.window;
+        self.window.tokens = settings.tokens;
+        let most = self.window.tokens.map(|tokens| tokens / TOOLS_SHARE);
+        let fits = |tools: &[&Tool]| {
+            let bytes: usize = tools.iter().map(|tool| size(tool)).sum();
+            let tokens = self.window.meter.tokens(bytes);
+            most.is_none_or(|most| tokens <= most) && tools.len() <= settings.max_tools.max(1)
+        };
+        let all: Vec<&Tool> = self.offered.iter().collect();
+        if fits(&all)
+            || self
+                .offered
+                .iter()
+                .any(|tool| tool.name == toolbook::FIND_TOOLS)
+        {
+            return;
+        }
+        let book = Toolbook::new(&self.offered);
+        let mut shown: Vec<&Tool> = Vec::new();
+        let said: Vec<&str> = self
+            .request
+            .context
+            .iter()
+            .filter_map(|message| match message {
+                Message::Text(text) => Some(text.text.as_str()),
+                _ => None,
+            })
+            .collect();
+        let found = book.find(&said.join("\n"));
+        let spoken_of = found
+            .iter()
+            .filter_map(|name| self.offered.iter().find(|tool| tool.name == *name));
+        let others = self
+            .offered
+            .iter()
+            .filter(|tool| !found.contains(&tool.name.as_str()));
+        for tool in spoken_of.chain(others) {
+            shown.push(tool);
+            if !fits(&shown) {
+                shown.pop();
+                break;
+            }
+        }
+        let mut shown: Vec<Tool> = shown.into_iter().cloned().collect();
+        shown.push(find_tools(self.offered.len()));
+        self.window.shown = Some(shown);
+        self.window.book = book;
+    }
+
+    /// The tools that a reply may call, as they are shown.
+    pub(super) fn shown(&self) -> &[Tool] {
+        self.window.shown.as_deref().unwrap_or(&self.offered)
+    }
+
+    /// Whether a tool is one of the loop's own, and is shown.
+    pub(super) fn is_own(&self, tool: &str) -> bool {
+        [stored::READ_RESULT, toolbook::FIND_TOOLS].contains(&tool)
+            && self.tool(tool).is_none()
+            && self.shown().iter().any(|own| own.name == tool)
+    }
+
+    /// Answers a call of one of the loop's own tools.
+    pub(super) fn answer_own(
+        &mut self,
+        index: usize,
+        call: Call,
+        effects: &mut Effects,
+    ) -> Result<(), ToolFailure> {
+        let answer = if call.tool == stored::READ_RESULT {
+            // Half of what is shown of a result: what is read is never cut again.
+            let max = self.request.settings.result_chars / 2;
+            let read = self.window.stored.read(&call.arguments, max);
+            read.map_err(|reason| ToolFailure::correctable("arguments", reason))?
+        } else {
+            let book = &self.window.book;
+            let (answer, found) = book.answer(&call.arguments, &self.offered);
+            let found: Vec<String> = found.into_iter().map(str::to_owned).collect();
+            for name in found {
+                self.show(&name);
+            }
+            answer
+        };
+        effects.events.push(EventKind::ToolStart {
+            step: self.steps,
+            call,
+            filled: None,
+        });
+        self.settle(index, Ending::answered(answer), effects);
+        Ok(())
+    }
+
+    /// From now on this tool is shown; behind the others, so that what was sent before stays a prefix.
+    fn show(&mut self, name: &str) {
+        let tool = self.offered.iter().find(|tool| tool.name == name).cloned();
+        if let (Some(shown), Some(tool)) = (&mut self.window.shown, tool)
+            && !shown.iter().any(|known| known.name == tool.name)
+        {
+            shown.push(tool);
+        }
+    }
+
+    /// Keeps a result that is not shown whole, or that may leave the history.
+    pub(super) fn store(&mut self, id: &str, text: &str, is_cut: bool) {
+        let is_wanted = is_cut || (self.window.tokens.is_some() && text.len() > MIN_RESULT);
+        if !is_wanted || self.tool(stored::READ_RESULT).is_some() {
+            return;
+        }
+        self.window.stored.keep(id, text.to_owned());
+        if is_cut {
+            self.offer_reading();
+        }
+    }
+
+    /// At most `max` characters of a result, saying what is missing and how to get it.
+    pub(super) fn shortened(&self, id: &str, text: &str, max: usize) -> String {
+        let length = text.chars().count();
+        if length <= max {
+            return text.to_owned();
+        }
+        let kept: String = text.chars().take(max).collect();
+        let rest = if self.window.stored.contains(id) {
+            format!("call read_result with \"key\": \"{id}\" and \"from\": {max} to see more")
+        } else {
+            "ask the tool for a smaller part to see the rest".to_owned()
+        };
+        format!("{kept}\n[cut: {max} of {length} characters shown; {rest}]")
+    }
+
+    fn offer_reading(&mut self) {
+        if self.window.stored.is_empty() {
+            return;
+        }
+        let shown = self
+            .window
+            .shown
+            .get_or_insert_with(|| self.offered.clone());
+        if !shown.iter().any(|tool| tool.name == stored::READ_RESULT) {
+            shown.push(read_result());
+        }
+    }
+
+    /// What takes the place of the history that was dropped, and the rest of it. Of results that are
+    /// the same the first is shown, and the others point to it.
+    pub(super) fn remembered(&self) -> Vec<Turn> {
+        let mut turns = Vec::new();
+        if !self.window.summary.is_empty() {
+            let mut text = self.window.summary.text(self.summary_bytes());
+            if !self.window.stored.is_empty() {
+                text.push_str(
+                    "\nread_result reads the whole of what a call returned: its key is what stands in brackets.",
+                );
+            }
+            turns.push(Turn::user(text));
+        }
+        let mut seen: BTreeSet<&str> = BTreeSet::new();
+        for turn in self.history.iter().skip(self.window.dropped) {
+            let Turn::Exchange(exchange) = turn else {
+                turns.push(turn.clone());
+                continue;
+            };
+            let mut exchange_shown = exchange.clone();
+            for (answered, shown) in exchange.calls.iter().zip(&mut exchange_shown.calls) {
+                if answered.text.len() < MIN_RESULT {
+                    continue;
+                }
+                if !seen.insert(&answered.text) {
+                    let arguments = answered.call.arguments.to_string();
+                    shown.text = format!(
+                        "the same, to the letter, as an earlier result above ({} {})",
+                        answered.call.tool,
+                        cut(&arguments, 80)
+                    );
+                }
+            }
+            turns.push(Turn::Exchange(exchange_shown));
+        }
+        turns
+    }
+
+    fn summary_bytes(&self) -> usize {
+        let tokens = self.window.tokens.unwrap_or(u64::from(u32::MAX));
+        let bytes = self.window.meter.bytes(tokens / SUMMARY_SHARE);
+        bytes.max(MIN_RESULT)
+    }
+
+    /// Drops the oldest history until the Request fits, if it does not and the window is known.
+    pub(super) fn fit(&mut self, effects: &mut Effects) -> ChatRequest {
+        let mut request = self.compose();
+        let before = self.prompt_tokens(&request);
+        let mut dropped = 0;
+        while self.is_too_long(&request) && self.drop_oldest() {
+            dropped += 1;
+            request = self.compose();
+        }
+        if dropped > 0 {
+            effects.events.push(EventKind::Summarized {
+                step: self.steps,
+                turns: dropped,
+                tokens_before: before,
+                tokens_after: self.prompt_tokens(&request),
+            });
+        }
+        self.window.sent = prompt_bytes(&request);
+        effects.events.push(EventKind::Budget {
+            step: self.steps,
+            window: self.window.tokens,
+            reply: u64::from(self.request.settings.max_tokens),
+            parts: self.parts(&request),
+        });
+        request
+    }
+
+    fn prompt_tokens(&self, request: &ChatRequest) -> u64 {
+        self.window.meter.tokens(prompt_bytes(request))
+    }
+
+    fn is_too_long(&self, request: &ChatRequest) -> bool {
+        let reply = u64::from(self.request.settings.max_tokens);
+        let prompt = self.prompt_tokens(request);
+        // An estimate: what remains is for what it does not see.
+        let needed = prompt.saturating_add(reply).saturating_mul(20) / 19;
+        self.window.tokens.is_some_and(|window| needed > window)
+    }
+
+    /// Moves the oldest turn of the history into the summary; the newest exchange stays.
+    fn drop_oldest(&mut self) -> bool {
+        let is_last = self
+            .history
+            .iter()
+            .skip(self.window.dropped + 1)
+            .all(|turn| !matches!(turn, Turn::Exchange(_)));
+        let Some(turn) = self.history.get(self.window.dropped).filter(|_| !is_last) else {
+            return false;
+        };
+        self.window.summary.add(turn);
+        self.window.dropped += 1;
+        self.offer_reading();
+        true
+    }
+
+    /// The endpoint refused a Request for its length. Whether a shorter one can be made.
+    pub(super) fn shorten_for(&mut self, overflow: ContextOverflow) -> bool {
+        if let Some(tokens) = overflow.prompt_tokens {
+            self.window.meter.observe(self.window.sent, tokens);
+        }
+        self.window.refusals += 1;
+        let sent = self.window.meter.tokens(self.window.sent);
+        let reply = u64::from(self.request.settings.max_tokens);
+        // Where it does not say what fits, a fifth less may.
+        let fits = overflow.window.unwrap_or_else(|| {
+            let all = self.window.tokens.unwrap_or(sent + reply);
+            all - all / 5
+        });
+        self.window.tokens = Some(self.window.tokens.map_or(fits, |known| known.min(fits)));
+        self.window.refusals <= MAX_REFUSALS && self.drop_oldest()
+    }
+
+    /// The endpoint counted the prompt that was sent last.
+    pub(super) fn counted(&mut self, prompt_tokens: u64) {
+        self.window.meter.observe(self.window.sent, prompt_tokens);
+        self.window.refusals = 0;
+    }
+
+    fn parts(&self, request: &ChatRequest) -> Parts {
+        let user: usize = self.context.messages.iter().map(user_bytes).sum();
+        let opening: usize = self.opening.iter().map(text_bytes).sum();
+        let mut known = vec![
+            (Part::System, self.request.instructions.len()),
+            (Part::User, user),
+            (Part::Data, opening.saturating_sub(user) + self.now().len()),
+        ];
+        for turn in self.remembered() {
+            match &turn {
+                Turn::Exchange(exchange) => {
+                    for answered in &exchange.calls {
+                        let call = answered.call.tool.len() + bytes_of(&answered.call.arguments);
+                        known.push((Part::Results, answered.text.len()));
+                        known.push((Part::History, call));
+                    }
+                }
+                Turn::Text { text, .. } if text.starts_with(summary::HEADING) => {
+                    known.push((Part::Summary, text.len()));
+                }
+                turn => known.push((Part::History, text_bytes(turn))),
+            }
+        }
+        let mut parts = Parts::default();
+        let mut others = prompt_bytes(request);
+        for (part, bytes) in known {
+            others = others.saturating_sub(bytes);
+            parts.add(part, self.window.meter.tokens(bytes));
+        }
+        // Tools, the form of a reply and the examples are written by the contract, around the rest.
+        parts.add(Part::Tools, self.window.meter.tokens(others));
+        parts
+    }
+}
+
+/// What an endpoint counts: the messages, and the tools where it is told of them.
+fn prompt_bytes(request: &ChatRequest) -> usize {
+    let messages = request.messages.iter().map(|message| {
+        let text = message.text().map_or(0, str::len);
+        let calls = message.tool_calls.iter();
+        text + calls
+            .map(|call| call.name.len() + call.arguments.len())
+            .sum::<usize>()
+    });
+    let tools = request
+        .tools
+        .iter()
+        .map(|tool| tool.name.len() + tool.description.len() + bytes_of(&tool.parameters));
+    messages.chain(tools).sum()
+}
+
+fn user_bytes(message: &Message) -> usize {
+    match message {
+        Message::Text(text) => text.text.len(),
+        _ => 0,
+    }
+}
+
+fn text_bytes(turn: &Turn) -> usize {
+    match turn {
+        Turn::Text { text, .. } => text.len(),
+        Turn::Rejected { reply, reason } => reply.len() + reason.len(),
+        Turn::Exchange(_) => 0,
+    }
+}
+
+fn bytes_of(value: &Value) -> usize {
+    value.to_string().len()
+}
+
+fn size(tool: &Tool) -> usize {
+    tool.name.len() + tool.description.len() + bytes_of(&tool.parameters)
+}
+
+fn read_result() -> Tool {
+    own(
+        stored::READ_RESULT,
+        "Reads a result that was cut or left out, by its key.".into(),
+        stored::parameters(),
+    )
+}
+
+fn find_tools(all: usize) -> Tool {
+    own(
+        toolbook::FIND_TOOLS,
+        format!(
+            "There are {all} tools, of which only some are shown. Finds those that do what you need; call it before you \
+             say that something cannot be done."
+        ),
+        toolbook::parameters(),
+    )
+}
+
+fn own(name: &str, description: String, parameters: Value) -> Tool {
+    Tool {
+        description,
+        parameters,
+        execution: Execution::Activity(name.into()),
+        annotations: Annotations {
+            read_only: true,
+            idempotent: true,
+            ..Annotations::default()
+        },
+        ..Tool::new(name)
+    }
+}

@@ -1,0 +1,319 @@
+//! Section 7, the budget: what a Request takes, what is dropped, and how the model reads it again.
+
+use super::support::{Reply, Script, driver, end, holds, json_of, plain_tools, request, rest, run};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use toolhold_agent::event::NoJournal;
+use toolhold_agent::run::replay::replay;
+use toolhold_agent::{Activities, Contract, Event, RunRequest};
+
+/// `order` tells of the order with a number: an identifier, what belongs to it, and much prose.
+fn orders() -> Activities {
+    Activities::default().with("order", |arguments: Value| async move {
+        let n = arguments["n"].as_i64().unwrap_or(0);
+        Ok(json!({
+            "order": {"id": format!("ORD-{n}-x"), "total": n * 17, "customer": format!("c{n}@shop.example")},
+            "remarks": format!("Order {n} was placed by somebody who had much to say. ").repeat(12),
+        }))
+    })
+}
+
+fn order(contract: Contract, n: usize) -> Reply {
+    let call = json!({"_tool": "order", "n": n});
+    Reply::of(contract, &json!({"calls": [call], "output": null}))
+}
+
+fn done(contract: Contract) -> Reply {
+    Reply::of(contract, &json!({"calls": [], "output": "done"}))
+}
+
+fn asking(contract: Contract, window: Option<u64>) -> RunRequest {
+    let mut request = request([plain_tools(&["order"])]);
+    request.settings.contract = contract;
+    request.settings.window.tokens = window;
+    request.settings.max_steps = 99;
+    request.settings.max_tokens = 200;
+    request
+}
+
+fn of<'a>(events: &'a [Event], kind: &'a str) -> impl Iterator<Item = Value> + 'a {
+    let all = events.iter().map(json_of);
+    all.filter(move |event| event["event"] == kind)
+}
+
+fn total(budget: &Value) -> u64 {
+    let parts = budget["parts"].as_array().unwrap();
+    parts.iter().map(|part| part[1].as_u64().unwrap()).sum()
+}
+
+#[tokio::test]
+async fn dropped_history_leaves_every_identifier_with_its_values() {
+    for contract in Contract::ALL {
+        let script = Script::new((1..=20).map(|n| order(contract, n)).chain([done(contract)]));
+        let driver = driver(&script, orders());
+        let events = run(&driver, asking(contract, Some(2_500))).await;
+        assert_eq!(end(&events), ("output".into(), json!("done")));
+        let dropped: u64 = of(&events, "summarized")
+            .map(|event| event["turns"].as_u64().unwrap())
+            .sum();
+        assert!(dropped >= 10, "{contract:?}: {dropped} turns were dropped");
+        for budget in of(&events, "budget") {
+            assert!(total(&budget) <= 2_300, "{contract:?}: {budget}");
+        }
+        let last = script.told(20);
+        for n in 1..=20 {
+            let pair = format!("id=ORD-{n}-x, total={}, customer=c{n}@shop.example", n * 17);
+            let whole = format!("ORD-{n}-x\\\\\\\",\\\\\\\"total");
+            let is_there = last.contains(&pair)
+                || last.contains(&whole)
+                || last.contains(&format!("ORD-{n}-x\\\""));
+            assert!(is_there, "{contract:?}: order {n}: {last}");
+        }
+        assert!(last.contains("the task"), "the task stays");
+        let prose = last.matches("Order 1 was placed").count();
+        assert!(prose <= 1, "{contract:?}: {prose}");
+    }
+}
+
+/// Without a known window nothing is dropped; an endpoint that refuses a Request says how much fits.
+#[tokio::test]
+async fn an_endpoint_that_refuses_the_length_gets_less() {
+    let contract = Contract::Schema;
+    let refused = || Reply::overflowing(4_000, 3_000);
+    let replies = (1..=9).map(|n| order(contract, n));
+    let script = Script::new(replies.chain([refused(), done(contract)]));
+    let driver = driver(&script, orders());
+    let events = run(&driver, asking(contract, None)).await;
+    assert_eq!(end(&events), ("output".into(), json!("done")));
+    let (before, after) = (script.told(9), script.told(10));
+    assert!(
+        after.len() < before.len() && after.contains("id=ORD-1-x"),
+        "{after}"
+    );
+    assert!(!before.contains("id=ORD-1-x"));
+
+    let script = Script::new([refused(), refused(), refused(), refused()]);
+    let driver = super::support::driver(&script, orders());
+    let events = run(&driver, asking(contract, None)).await;
+    assert_eq!(end(&events).0, "model", "there is nothing to drop");
+    assert_eq!(script.asked(), 1);
+}
+
+#[tokio::test]
+async fn a_result_that_is_cut_is_read_part_by_part() {
+    for contract in Contract::ALL {
+        let script = Script::new([order(contract, 7), order(contract, 8), done(contract)]);
+        let mut asked = asking(contract, None);
+        asked.settings.result_chars = 300;
+        let first = run(&driver(&script, orders()), asked.clone()).await;
+        let told = script.told(1);
+        let key = of(&first, "tool_result").next().unwrap()["id"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        assert!(told.contains("[cut: 300 of"), "{contract:?}: {told}");
+        assert!(
+            told.contains("read_result") && told.contains(&key),
+            "{contract:?}: {told}"
+        );
+        let form = |n: usize| {
+            let body = script.bodies()[n].clone();
+            json!([body["tools"], body["response_format"], body["messages"][0]]).to_string()
+        };
+        assert!(!form(0).contains("read_result") && form(1).contains("read_result"));
+
+        // The same run again, now with a model that reads on: ids come from the run's.
+        let reads = |arguments: Value| {
+            let mut call = json!({"_tool": "read_result", "key": key});
+            call.as_object_mut()
+                .unwrap()
+                .extend(arguments.as_object().unwrap().clone());
+            Reply::of(contract, &json!({"calls": [call], "output": null}))
+        };
+        let script = Script::new([
+            order(contract, 7),
+            reads(json!({"path": "order.id"})),
+            reads(json!({"find": "somebody", "path": "remarks"})),
+            reads(json!({"from": 99_999})),
+            done(contract),
+        ]);
+        let events = run(&driver(&script, orders()), asked).await;
+        let outputs: Vec<Value> = of(&events, "tool_result").collect();
+        assert_eq!(
+            outputs[1]["output"],
+            json!({"text": "ORD-7-x"}),
+            "{contract:?}"
+        );
+        let text = outputs[2]["output"]["text"].as_str().unwrap();
+        assert!(
+            text.starts_with("somebody who had") && text.len() == 150,
+            "{text}"
+        );
+        assert!(
+            outputs[3]["error"]["message"]
+                .as_str()
+                .unwrap()
+                .contains("characters")
+        );
+        assert!(script.told(2).contains("ORD-7-x"));
+    }
+}
+
+#[tokio::test]
+async fn the_same_result_is_sent_once() {
+    let contract = Contract::Schema;
+    let both =
+        json!([{"_tool": "order", "n": 3, "of": "a"}, {"_tool": "order", "n": 3, "of": "b"}]);
+    let script = Script::new([
+        Reply::of(contract, &json!({"calls": both, "output": null})),
+        done(contract),
+    ]);
+    run(&driver(&script, orders()), asking(contract, None)).await;
+    let told = script.told(1);
+    assert_eq!(told.matches("ORD-3-x").count(), 1, "{told}");
+    assert!(
+        told.contains("the same, to the letter, as an earlier result above (order"),
+        "{told}"
+    );
+}
+
+/// Prefix caches of servers hit: each Request begins with all of the one before it, byte for byte.
+#[tokio::test]
+async fn a_request_begins_with_the_one_before_it() {
+    for contract in Contract::ALL {
+        let script = Script::new((1..=8).map(|n| order(contract, n)).chain([done(contract)]));
+        run(&driver(&script, orders()), asking(contract, None)).await;
+        let bodies = script.bodies();
+        for pair in bodies.windows(2) {
+            let text = |body: &Value| {
+                let mut body = body.clone();
+                let messages = body["messages"].take();
+                (body.to_string(), messages.as_array().unwrap().clone())
+            };
+            let ((head, before), (same, after)) = (text(&pair[0]), text(&pair[1]));
+            assert_eq!(head, same, "{contract:?}");
+            assert!(
+                after.starts_with(&before),
+                "{contract:?}: {before:?} {after:?}"
+            );
+        }
+    }
+}
+
+/// Of too many tools those are shown that the task speaks of; the model finds the others.
+#[tokio::test]
+async fn tools_are_disclosed_when_they_are_needed() {
+    for contract in Contract::ALL {
+        let names: Vec<String> = (0..100).map(|n| format!("gauge{n}")).collect();
+        let mut all: Vec<&str> = names.iter().map(String::as_str).collect();
+        all.extend(["weather", "translate"]);
+        let calls = |call: Value| Reply::of(contract, &json!({"calls": [call], "output": null}));
+        let script = Script::new([
+            calls(json!({"_tool": "find_tools", "query": "translate a text"})),
+            calls(json!({"_tool": "translate", "of": "x"})),
+            calls(json!({"_tool": "gauge7", "of": "it knows the name"})),
+            done(contract),
+        ]);
+        let count = std::sync::Arc::new(AtomicUsize::new(0));
+        let mut activities = Activities::default();
+        for name in &all {
+            let count = count.clone();
+            activities = activities.with(*name, move |_: Value| {
+                count.fetch_add(1, Ordering::SeqCst);
+                async { Ok(json!("made")) }
+            });
+        }
+        let mut asked = request([plain_tools(&all)]);
+        asked
+            .context
+            .push(toolhold_agent::Message::user("How is the weather?"));
+        asked.context.swap(0, 1);
+        asked.settings.contract = contract;
+        asked.settings.window.max_tools = 8;
+        let events = run(&driver(&script, activities), asked).await;
+        assert_eq!(end(&events), ("output".into(), json!("done")));
+        assert_eq!(count.load(Ordering::SeqCst), 2, "{contract:?}");
+        let shown = |n: usize| -> BTreeSet<String> {
+            let body = &script.bodies()[n];
+            let text = json!([body["tools"], body["messages"][0]]).to_string();
+            let known = all.iter().chain(&["find_tools"]);
+            known
+                .filter(|name| {
+                    [format!("## {name}\\n"), format!("\"name\":\"{name}\"")]
+                        .iter()
+                        .any(|form| text.contains(form))
+                })
+                .map(|name| (*name).to_owned())
+                .collect()
+        };
+        let first = shown(0);
+        assert!(
+            first.contains("weather") && first.contains("find_tools"),
+            "{first:?}"
+        );
+        assert!(
+            first.len() <= 9 && !first.contains("translate"),
+            "{first:?}"
+        );
+        let second = shown(1);
+        assert!(
+            second.contains("translate") && second.is_superset(&first),
+            "{second:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn every_part_is_counted() {
+    let contract = Contract::Schema;
+    let script = Script::new([
+        order(contract, 1).counted(1_000, 10),
+        order(contract, 2).counted(1_200, 10),
+        done(contract),
+    ]);
+    let events = run(&driver(&script, orders()), asking(contract, Some(100_000))).await;
+    let budgets: Vec<Value> = of(&events, "budget").collect();
+    assert_eq!(budgets.len(), 3);
+    for budget in &budgets {
+        assert_eq!(
+            (&budget["window"], &budget["reply"]),
+            (&json!(100_000), &json!(200))
+        );
+    }
+    let names = |budget: &Value| -> Vec<String> {
+        let parts = budget["parts"].as_array().unwrap();
+        parts
+            .iter()
+            .map(|part| part[0].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(names(&budgets[0]), ["system", "user", "tools"]);
+    assert_eq!(
+        names(&budgets[1]),
+        ["system", "user", "results", "history", "tools"]
+    );
+    // The endpoint's count corrects the estimates: of the second Request it was told the first's.
+    let bytes = |n: usize| script.told(n).len() as f64;
+    let expected = bytes(2) / bytes(1) * 1_200.0;
+    let counted = total(&budgets[2]) as f64;
+    assert!(
+        (counted / expected - 1.0).abs() < 0.15,
+        "{counted} {expected}"
+    );
+}
+
+#[tokio::test]
+async fn a_summary_survives_its_process() {
+    let contract = Contract::Schema;
+    let script = Script::new((1..=12).map(|n| order(contract, n)).chain([done(contract)]));
+    let whole = run(&driver(&script, orders()), asking(contract, Some(2_500))).await;
+    for kept in (2..whole.len() - 1).step_by(37) {
+        let mut events = whole[..kept].to_vec();
+        let replayed = replay(&events).unwrap_or_else(|error| panic!("after {kept}: {error}"));
+        let script = Script::new((0..9).map(|_| done(contract)));
+        let driver = driver(&script, orders());
+        events.extend(rest(driver.resume(replayed, Box::new(NoJournal))).await);
+        holds(&events);
+    }
+}
