@@ -6,6 +6,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::Completion;
+use super::route::Unavailable;
 use super::transport::TransportError;
 use crate::error::ErrorClass;
 
@@ -90,6 +91,18 @@ pub enum ModelError {
     /// The client's own configuration is wrong.
     #[error("the model endpoint is misconfigured: {message}")]
     Config { message: String },
+
+    /// The request was not sent.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+
+    /// It was tried several times; the last time this happened.
+    #[error("given up after {attempts} attempts, between which {waited:.1?} were waited: {source}")]
+    GaveUp {
+        attempts: u32,
+        waited: Duration,
+        source: Box<ModelError>,
+    },
 }
 
 impl ModelError {
@@ -99,7 +112,9 @@ impl ModelError {
             Self::Connect { .. }
             | Self::Timeout { .. }
             | Self::Truncated { .. }
-            | Self::Decode { .. } => ErrorClass::Retryable,
+            | Self::Decode { .. }
+            | Self::Unavailable(_) => ErrorClass::Retryable,
+            Self::GaveUp { source, .. } => source.class(),
             Self::Status { status, detail, .. } => detail.class(Some(*status)),
             Self::InStream { detail, .. } => detail.class(None),
             // The same request would produce the same flood.
@@ -114,6 +129,8 @@ impl ModelError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Status { retry_after, .. } => *retry_after,
+            Self::Unavailable(unavailable) => unavailable.retry_after(),
+            Self::GaveUp { source, .. } => source.retry_after(),
             _ => None,
         }
     }
@@ -122,6 +139,7 @@ impl ModelError {
     pub fn context_overflow(&self) -> Option<ContextOverflow> {
         match self {
             Self::Status { detail, .. } | Self::InStream { detail, .. } => detail.overflow,
+            Self::GaveUp { source, .. } => source.context_overflow(),
             _ => None,
         }
     }

@@ -302,7 +302,7 @@ impl Machine {
         }
     }
 
-    fn task(&self) -> String {
+    pub(super) fn task(&self) -> String {
         let mut texts = self
             .request
             .context
