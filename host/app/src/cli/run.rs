@@ -7,6 +7,7 @@ use crate::cli::{Exit, plan, style};
 use crate::config::{Config, Flags};
 use crate::host;
 use crate::mcp::Servers;
+use crate::models;
 use crate::requests::{self, Requests};
 use crate::storage::{FileJournal, journal};
 use crate::tools::SandboxTools;
@@ -17,7 +18,6 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold_agent::model::{Model, RecordingTransport, Transport};
 use toolhold_agent::protocol::{Execution, Message};
 use toolhold_agent::run::Runner;
 use toolhold_agent::run::replay::replay;
@@ -69,7 +69,7 @@ pub struct Options {
     /// The model's name at the endpoint [default: the first it lists].
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
-    /// Which of the configured endpoints to use.
+    /// Which of the configured endpoints or pools to use, or router.
     #[arg(long, value_name = "NAME")]
     endpoint: Option<String>,
     /// How the model is asked to call tools: schema, tools or simple.
@@ -323,14 +323,7 @@ async fn driver(
     for note in notes {
         eprintln!("{} {}", style::warn("left out:"), style::plain(&note));
     }
-    let endpoint = config.selected();
-    let mut transport: Arc<dyn Transport> = host::transport(endpoint)?;
-    if let Some(path) = &options.record {
-        let recorder = RecordingTransport::create(transport, path)
-            .with_context(|| format!("--record {}", path.display()))?;
-        transport = Arc::new(recorder);
-    }
-    let model: Arc<dyn Model> = Arc::new(host::model(endpoint, transport, timeout).await?);
+    let model = models::selected(config, timeout, options.record.as_deref()).await?;
     let driver = Driver {
         approver: Arc::new(AppApprover::new(config.state_folder(), !options.json)),
         activities: servers.activities(Activities::default()),
