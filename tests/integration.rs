@@ -25,6 +25,7 @@ mod plans;
 mod protocol;
 mod real_model;
 mod requests;
+mod routes;
 mod run;
 mod typed;
 mod typed_docs;
