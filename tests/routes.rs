@@ -445,6 +445,38 @@ fn the_router_sends_a_run_where_the_small_model_says() {
 }
 
 #[test]
+fn a_resumed_run_stays_where_the_router_sent_it() {
+    let tiny = Server::start(Scenario::new([
+        Reply::content("{\"class\": \"hard\"}"),
+        Reply::content("{\"class\": \"easy\"}"),
+    ]));
+    let easy = Server::start(Scenario::new([answers(json!("easy"))]));
+    let silent = Reply {
+        never: true,
+        ..Reply::default()
+    };
+    let hard = Server::start(Scenario::new([calculates(), silent, answers(json!("391"))]));
+    let host = routed(&tiny, &easy, &hard);
+    let mut child = host
+        .command(&["run", "17*23?", "--endpoint", "router"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let is_asked = hard.wait_until(Duration::from_secs(60), |hard| hard.requests().len() == 2);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(is_asked);
+    let done = host.run(&["resume", "last", "--endpoint", "router"]);
+    assert_eq!(
+        (done.code, done.stdout.trim()),
+        (Some(0), "391"),
+        "{done:?}"
+    );
+    assert_eq!((tiny.requests().len(), easy.requests().len()), (1, 0));
+}
+
+#[test]
 fn a_router_that_cannot_decide_takes_the_default() {
     let tiny = Server::start(Scenario::new([refusal(500)]));
     let easy = Server::start(Scenario::new([answers(json!("easy"))]));

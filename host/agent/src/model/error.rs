@@ -96,8 +96,8 @@ pub enum ModelError {
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
 
-    /// It was tried several times; the last time this happened.
-    #[error("given up after {attempts} attempts, between which {waited:.1?} were waited: {source}")]
+    /// It was tried as often, or waited for as long, as it may be; the last time this happened.
+    #[error("given up after {attempts} attempts and {waited:.1?} of waiting: {source}")]
     GaveUp {
         attempts: u32,
         waited: Duration,

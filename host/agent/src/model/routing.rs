@@ -97,6 +97,19 @@ pub enum Classifier {
     },
 }
 
+impl Routing {
+    /// Whether something went wrong, rather than only this way or that.
+    pub fn is_trouble(&self) -> bool {
+        !matches!(
+            self,
+            Self::Waited { .. }
+                | Self::Closed { .. }
+                | Self::Chosen { .. }
+                | Self::Classified { .. }
+        )
+    }
+}
+
 impl fmt::Display for Routing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -140,7 +140,11 @@ impl View {
                 self.line(&format!("  {} {}", warn("!"), line(message)));
             }
             EventKind::Routing(routing) => {
-                self.line(&format!("  {} {}", warn("!"), line(&routing.to_string())));
+                let text = line(&routing.to_string());
+                self.line(&match routing.is_trouble() {
+                    true => format!("  {} {text}", warn("!")),
+                    false => format!("  {}", dim(&text)),
+                });
             }
             EventKind::Done {
                 reason,

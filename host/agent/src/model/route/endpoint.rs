@@ -279,12 +279,12 @@ pub(super) fn is_overload(error: &ModelError) -> bool {
 }
 
 /// What an error says of the endpoint's health. One that is asked for too much is healthy; one that
-/// cannot load its model answers 503 as well, so only 429 is taken for that.
+/// cannot load its model answers 503 as well, so only 429 is taken for that. When the whole time is over,
+/// it is the run's.
 fn outcome(error: &ModelError) -> Outcome {
     match error {
-        ModelError::Status { status: 429, .. } => Outcome::Refused,
-        // The run's own time was over.
-        ModelError::Timeout {
+        ModelError::Status { status: 429, .. }
+        | ModelError::Timeout {
             phase: TimeoutPhase::Total,
             ..
         } => Outcome::Refused,

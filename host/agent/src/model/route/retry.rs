@@ -8,6 +8,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::sleep;
 
+use super::Unavailable;
 use super::endpoint::{Endpoint, millis};
 use super::listening::Listening;
 use crate::error::ErrorClass;
@@ -122,7 +123,7 @@ pub(super) async fn retry(
             Ok(completion) => return Ok(completion),
             Err(error) => error,
         };
-        if watch.has_spoken || error.class() != ErrorClass::Retryable {
+        if watch.has_spoken || !may_pass(&error) {
             return Err(error);
         }
         failures = failures.saturating_add(1);
@@ -165,6 +166,14 @@ pub(super) async fn retry(
         sleep(wait).await;
         waited = waited.saturating_add(wait);
     }
+}
+
+/// Whether trying again may help. Whoever waited in a queue for as long as it may has waited.
+fn may_pass(error: &ModelError) -> bool {
+    !matches!(
+        error,
+        ModelError::Unavailable(Unavailable::QueueFull { .. } | Unavailable::QueueTimeout { .. })
+    ) && error.class() == ErrorClass::Retryable
 }
 
 fn was_sent(error: &ModelError) -> bool {

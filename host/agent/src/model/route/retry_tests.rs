@@ -188,11 +188,7 @@ async fn whoever_cannot_wait_any_longer_is_told_what_to_change() {
         },
         ..EndpointPolicy::default()
     };
-    let once = RetryPolicy {
-        total_wait: Duration::ZERO,
-        ..policy()
-    };
-    let retry = Arc::new(around(&scripted, endpoint, once));
+    let retry = Arc::new(around(&scripted, endpoint, policy()));
     let busy = tokio::spawn({
         let retry = retry.clone();
         async move { complete(retry.as_ref()).await }
@@ -238,8 +234,9 @@ proptest! {
                 prop_assert!(scripted.asked() <= first + 1);
             }
             match (heard.text.as_str(), result) {
-                ("yes", Ok(_)) | ("", Err(_)) => {}
-                ("half of an answer", Err(ModelError::Truncated { .. })) => {}
+                ("yes", Ok(_))
+                | ("", Err(_))
+                | ("half of an answer", Err(ModelError::Truncated { .. })) => {}
                 (text, result) => prop_assert!(false, "{text:?}, {result:?}"),
             }
             Ok(())
