@@ -4,6 +4,7 @@
 use futures_util::future::BoxFuture;
 use futures_util::stream::StreamExt as _;
 use serde_json::{Value, json};
+use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -92,7 +93,7 @@ async fn an_endpoint_that_keeps_failing_is_left_alone_and_tried_again() {
         breaker: BreakerPolicy {
             failures: 3,
             window: Duration::from_secs(30),
-            rest: ms(400),
+            rest: ms(1_500),
         },
         ..EndpointPolicy::default()
     };
@@ -114,7 +115,7 @@ async fn an_endpoint_that_keeps_failing_is_left_alone_and_tried_again() {
     let retry = Retry::new(endpoint, hasty());
     let (result, heard) = ask(&retry).await;
     assert_eq!(result.unwrap().content, "back");
-    assert!(opened.elapsed() >= ms(400));
+    assert!(opened.elapsed() >= ms(1_500));
     assert_eq!(server.requests().len(), 4);
     assert!(
         heard
@@ -156,16 +157,16 @@ async fn nothing_is_sent_again_after_a_piece_was_given_out() {
 #[tokio::test]
 async fn a_wait_before_another_attempt_is_cancelled_by_leaving() {
     let replies = [
-        refusal(429).with_header("Retry-After", "1"),
+        refusal(429).with_header("Retry-After", "2"),
         Reply::content("late"),
     ];
     let server = Server::start(Scenario::new(replies));
     let retry = Retry::new(endpoint("one", &server, EndpointPolicy::default()), hasty());
     let (request, mut heard) = (request(), Heard::default());
     let asking = retry.complete(&request, &mut heard);
-    assert!(tokio::time::timeout(ms(300), asking).await.is_err());
+    assert!(tokio::time::timeout(ms(1_000), asking).await.is_err());
     assert_eq!(heard.decisions, ["retry"]);
-    tokio::time::sleep(ms(1_200)).await;
+    tokio::time::sleep(ms(1_500)).await;
     assert_eq!((server.requests().len(), server.open_streams()), (1, 0));
 }
 
@@ -304,7 +305,11 @@ fn host(servers: &[(&str, &Server)], more: &str) -> Host {
     let mut config = String::from("[endpoints.default]\nbackoff_ms = 50\n");
     for (name, server) in servers {
         let url = server.base_url();
-        config += &format!("[endpoints.{name}]\nbase_url = \"{url}\"\nmodel = \"{name}\"\n");
+        writeln!(
+            config,
+            "[endpoints.{name}]\nbase_url = \"{url}\"\nmodel = \"{name}\""
+        )
+        .unwrap();
     }
     host.write("toolhold.toml", config + more);
     host
@@ -463,7 +468,7 @@ fn a_resumed_run_stays_where_the_router_sent_it() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let is_asked = hard.wait_until(Duration::from_secs(60), |hard| hard.requests().len() == 2);
+    let is_asked = hard.wait_until(Duration::from_mins(1), |hard| hard.requests().len() == 2);
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(is_asked);

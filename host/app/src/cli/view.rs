@@ -141,9 +141,10 @@ impl View {
             }
             EventKind::Routing(routing) => {
                 let text = line(&routing.to_string());
-                self.line(&match routing.is_trouble() {
-                    true => format!("  {} {text}", warn("!")),
-                    false => format!("  {}", dim(&text)),
+                self.line(&if routing.is_trouble() {
+                    format!("  {} {text}", warn("!"))
+                } else {
+                    format!("  {}", dim(&text))
                 });
             }
             EventKind::Done {

@@ -344,7 +344,9 @@ impl<'a> Routes<'a> {
     /// # Errors
     /// The key and what is wrong with it.
     pub fn check(self) -> Result<(), Wrong> {
-        for (name, endpoint) in self.endpoints {
+        // The default first: what is wrong with it is wrong with those that took it over.
+        let default = self.endpoints.get_key_value("default");
+        for (name, endpoint) in default.into_iter().chain(self.endpoints) {
             endpoint.check().map_err(at(&format!("endpoints.{name}")))?;
         }
         for name in self.endpoints.keys().chain(self.pools.keys()) {
