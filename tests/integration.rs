@@ -26,6 +26,7 @@ mod plans;
 mod protocol;
 mod real_model;
 mod requests;
+mod routes;
 mod run;
 mod terminal;
 mod typed;

@@ -4,17 +4,10 @@ use crate::components::Sources;
 use crate::config::{Config, Endpoint};
 use crate::fetch::{Credentials, FetchError, Fetched, Fetcher, Reference};
 use anyhow::{Context as _, Result};
-use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt as _};
-use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::OnceCell;
-use toolhold_agent::model::{
-    ChatRequest, Completion, HttpTransport, Model, ModelError, OpenAiModel, RecordingTransport,
-    Timeouts, Transport, Watch,
-};
+use toolhold_agent::model::{HttpTransport, ModelError, OpenAiModel, Timeouts, Transport};
 use toolhold_sandbox::cache::Cache;
 use toolhold_sandbox::{Engine, LoadError, LoadEvent, Policy, Registry, Trust};
 
@@ -166,79 +159,6 @@ pub fn transport(endpoint: &Endpoint) -> Result<Arc<dyn Transport>> {
     let transport =
         HttpTransport::new(&endpoint.base_url, key, connect).map_err(ModelError::from)?;
     Ok(Arc::new(transport))
-}
-
-/// The same, with every exchange appended to a file.
-pub fn recorded(endpoint: &Endpoint, record: Option<&Path>) -> Result<Arc<dyn Transport>> {
-    let transport = transport(endpoint)?;
-    let Some(path) = record else {
-        return Ok(transport);
-    };
-    let recorder = RecordingTransport::create(transport, path)
-        .with_context(|| format!("--record {}", path.display()))?;
-    Ok(Arc::new(recorder))
-}
-
-/// The models that `[fallback]` lists, by their names there.
-pub fn candidates(
-    config: &Config,
-    record: Option<&Path>,
-    total: Duration,
-) -> Result<BTreeMap<String, Arc<dyn Model>>> {
-    let mut candidates: BTreeMap<String, Arc<dyn Model>> = BTreeMap::new();
-    for candidate in config.settings().fallback.candidates {
-        let Some((endpoint, model)) = config.candidate(&candidate.name) else {
-            continue;
-        };
-        let endpoint = Endpoint {
-            model,
-            ..endpoint.clone()
-        };
-        let transport = recorded(&endpoint, record)?;
-        let model = WhenAsked {
-            endpoint,
-            transport,
-            total,
-            model: OnceCell::new(),
-        };
-        candidates.insert(candidate.name, Arc::new(model));
-    }
-    Ok(candidates)
-}
-
-/// A model that is not looked for before it is asked: most runs ask no candidate.
-#[derive(Debug)]
-struct WhenAsked {
-    endpoint: Endpoint,
-    transport: Arc<dyn Transport>,
-    total: Duration,
-    model: OnceCell<OpenAiModel>,
-}
-
-impl Model for WhenAsked {
-    fn name(&self) -> &str {
-        &self.endpoint.model
-    }
-
-    fn complete<'a>(
-        &'a self,
-        request: &'a ChatRequest,
-        watch: &'a mut dyn Watch,
-    ) -> BoxFuture<'a, Result<Completion, ModelError>> {
-        Box::pin(async move {
-            let find = || async {
-                let found = model(&self.endpoint, self.transport.clone(), self.total).await;
-                found.map_err(|error| {
-                    let message = format!("{error:#}");
-                    error
-                        .downcast::<ModelError>()
-                        .unwrap_or(ModelError::Config { message })
-                })
-            };
-            let model = self.model.get_or_try_init(find).await?;
-            model.complete(request, watch).await
-        })
-    }
 }
 
 /// The model that runs use: the configured one, or the first that the endpoint lists.

@@ -43,6 +43,7 @@ mod demo;
 mod fetch;
 mod host;
 mod mcp;
+mod models;
 mod requests;
 mod scaffold;
 mod storage;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::Completion;
+use super::route::Unavailable;
 use super::transport::TransportError;
 use crate::error::ErrorClass;
 
@@ -91,6 +92,18 @@ pub enum ModelError {
     /// The client's own configuration is wrong.
     #[error("the model endpoint is misconfigured: {message}")]
     Config { message: String },
+
+    /// The request was not sent.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+
+    /// It was tried as often, or waited for as long, as it may be; the last time this happened.
+    #[error("given up after {attempts} attempts and {waited:.1?} of waiting: {source}")]
+    GaveUp {
+        attempts: u32,
+        waited: Duration,
+        source: Box<ModelError>,
+    },
 }
 
 impl ModelError {
@@ -100,7 +113,9 @@ impl ModelError {
             Self::Connect { .. }
             | Self::Timeout { .. }
             | Self::Truncated { .. }
-            | Self::Decode { .. } => ErrorClass::Retryable,
+            | Self::Decode { .. }
+            | Self::Unavailable(_) => ErrorClass::Retryable,
+            Self::GaveUp { source, .. } => source.class(),
             Self::Status { status, detail, .. } => detail.class(Some(*status)),
             Self::InStream { detail, .. } => detail.class(None),
             // The same request would produce the same flood.
@@ -115,6 +130,8 @@ impl ModelError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Status { retry_after, .. } => *retry_after,
+            Self::Unavailable(unavailable) => unavailable.retry_after(),
+            Self::GaveUp { source, .. } => source.retry_after(),
             _ => None,
         }
     }
@@ -123,6 +140,7 @@ impl ModelError {
     pub fn context_overflow(&self) -> Option<ContextOverflow> {
         match self {
             Self::Status { detail, .. } | Self::InStream { detail, .. } => detail.overflow,
+            Self::GaveUp { source, .. } => source.context_overflow(),
             _ => None,
         }
     }

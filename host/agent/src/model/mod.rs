@@ -2,8 +2,8 @@
 //!
 //! Read [`chat`] for what is asked, [`client`] for how one completion is driven and timed,
 //! `decode` for what servers really answer, [`error`] for what goes wrong and whose move it is
-//! then. Bytes come from a [`Transport`]: over HTTP, or from a recording ([`replay`]). Nothing here
-//! retries; the layers above decide that with [`ModelError::class`].
+//! then. Bytes come from a [`Transport`]: over HTTP, or from a recording ([`replay`]). The client makes
+//! one attempt; [`route`] asks again, elsewhere, or for less.
 
 pub mod chat;
 pub mod client;
@@ -14,6 +14,7 @@ pub mod fuzzing;
 pub mod http;
 pub mod record;
 pub mod replay;
+pub mod route;
 pub mod routing;
 pub mod transport;
 
@@ -23,6 +24,7 @@ pub mod sse;
 mod tool_calls;
 
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -36,7 +38,7 @@ pub use error::{ContextOverflow, ErrorDetail, ModelError, TimeoutPhase};
 pub use http::{ApiKey, HttpSettings, HttpTransport};
 pub use record::RecordingTransport;
 pub use replay::ReplayTransport;
-pub use routing::Routing;
+pub use routing::{Classifier, Degradation, Routing};
 pub use transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};
 
 /// A language model: something that completes a chat.
@@ -54,6 +56,20 @@ pub trait Model: Send + Sync + Debug {
         request: &'a ChatRequest,
         watch: &'a mut dyn Watch,
     ) -> BoxFuture<'a, Result<Completion, ModelError>>;
+
+    /// The model as one run uses it, where that differs: what is decided once in a run is decided there.
+    fn session(&self, _: &Session<'_>) -> Option<Arc<dyn Model>> {
+        None
+    }
+}
+
+/// What a model may know of the run that uses it.
+#[derive(Clone, Copy, Debug)]
+pub struct Session<'a> {
+    /// The first thing the user says.
+    pub task: &'a str,
+    /// The class that [`Routing::Classified`] told of this run, before its process ended.
+    pub class: Option<&'a str>,
 }
 
 /// Whoever is told what happens while a completion is made. Must not block. A closure hears the pieces

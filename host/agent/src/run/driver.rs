@@ -2,7 +2,7 @@
 
 use crate::error::{ErrorClass, RunError};
 use crate::event::{Event, EventKind, Journal, RunFailure, Seal};
-use crate::model::{Delta, Model, Routing, Watch};
+use crate::model::{Delta, Model, Routing, Session, Watch};
 use crate::protocol::context::Context;
 use crate::run::approval::{Approver, Decision, Nobody, Pending, Verdict};
 use crate::run::bind;
@@ -170,12 +170,17 @@ impl Driver {
         cancel: CancellationToken,
     ) -> BoxFuture<'static, Result<Ended, RunError>> {
         Box::pin(async move {
+            let session = Session {
+                task: &machine.task(),
+                class: begin.class.as_deref(),
+            };
+            let model = self.model.session(&session).unwrap_or(self.model);
             let (events, sub_events) = mpsc::channel(EVENT_QUEUE);
             let performer = Performer {
                 deadline: Instant::now() + begin.time_left,
                 purse,
                 parent: Arc::new(machine.request().clone()),
-                driver: self,
+                driver: Self { model, ..self },
                 sink,
                 events,
                 subs: BTreeMap::new(),
@@ -196,6 +201,8 @@ pub(super) struct Begin {
     pub time_left: Duration,
     /// Sub-agents that were at work.
     pub subs: BTreeMap<String, Replayed>,
+    /// The class of the task, if that was decided.
+    pub class: Option<String>,
 }
 
 impl Begin {
@@ -206,6 +213,7 @@ impl Begin {
             elapsed: Duration::ZERO,
             time_left,
             subs: BTreeMap::new(),
+            class: None,
         }
     }
 
@@ -216,6 +224,7 @@ impl Begin {
             elapsed: replayed.elapsed,
             time_left,
             subs: replayed.subs,
+            class: replayed.class,
         };
         (replayed.machine, begin)
     }

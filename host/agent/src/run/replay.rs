@@ -3,6 +3,7 @@
 
 use crate::error::RunError;
 use crate::event::{Event, EventKind, Seal, StopReason, ToolOutcome};
+use crate::model::Routing;
 use crate::run::Bound;
 use crate::run::machine::{Effects, Input, Machine};
 use crate::run::sub_agent::Ended;
@@ -32,6 +33,8 @@ pub struct Replayed {
     /// Runs of sub-agents whose answer the run does not have yet, by the call that each answers.
     pub(super) subs: BTreeMap<String, Replayed>,
     pub(super) ended: Option<Ended>,
+    /// The class of the task, if that was decided: the run keeps to it.
+    pub(super) class: Option<String>,
 }
 
 impl Replayed {
@@ -181,12 +184,20 @@ fn rebuild(events: &[Event]) -> Result<Replayed, ReplayError> {
         time_left: request.settings.timeout.saturating_sub(elapsed),
         subs: replay_subs(events)?,
         ended: Ended::of(&last.kind),
+        class: class(events),
         machine: player.machine,
         next: last.seq.saturating_add(1),
         seal: last.seal.clone(),
         unsaid: player.came_to.into(),
         elapsed,
         is_done: matches!(last.kind, EventKind::Done { .. }),
+    })
+}
+
+fn class(events: &[Event]) -> Option<String> {
+    events.iter().rev().find_map(|event| match &event.kind {
+        EventKind::Routing(Routing::Classified { class, .. }) => Some(class.clone()),
+        _ => None,
     })
 }
 

@@ -9,7 +9,9 @@ use clap::Args;
 use std::path::PathBuf;
 use std::sync::Arc;
 use toolhold_agent::event::NoJournal;
-use toolhold_agent::model::{Model, OpenAiModel, RecordingTransport, ReplayTransport, Transport};
+use toolhold_agent::model::{
+    Model, OpenAiModel, RecordingTransport, ReplayTransport, Timeouts, Transport,
+};
 use toolhold_agent::{Driver, RunRequest};
 
 #[derive(Debug, Args)]
@@ -29,11 +31,19 @@ pub async fn demo(config: &Config, args: DemoArgs) -> Result<Exit> {
     request.id = demo::RUN;
     request.settings = demo::settings();
     let total = request.settings.timeout;
-    let timeouts = host::timeouts(config.selected(), total);
+    let timeouts = config.selected().map_or_else(
+        || Timeouts {
+            total,
+            ..Timeouts::default()
+        },
+        |endpoint| host::timeouts(endpoint, total),
+    );
 
     let model: Arc<dyn Model> = match &args.record {
         Some(path) => {
-            let endpoint = config.selected();
+            let endpoint = config
+                .selected()
+                .context("a recording is made with one endpoint; name it with --endpoint")?;
             let file = std::fs::File::create(path)
                 .with_context(|| format!("--record {}", path.display()))?;
             let live = host::transport(endpoint)?;

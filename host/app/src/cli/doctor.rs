@@ -5,7 +5,7 @@ mod servers;
 use crate::cli::Exit;
 use crate::cli::progress::Loading;
 use crate::cli::style::{bad, dim, good, plain, warn};
-use crate::config::{self, Config, Flags};
+use crate::config::{self, Config, Endpoint, Flags};
 use crate::host;
 use std::path::Path;
 use std::process::Stdio;
@@ -67,7 +67,14 @@ pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> 
             return Ok(Exit::Failed);
         }
     };
-    report("endpoint", endpoint(&config).await);
+    let reached = config.routes().reached(&config.endpoint);
+    for (name, endpoint) in &reached {
+        let area = match reached.len() {
+            1 => "endpoint".to_owned(),
+            _ => format!("endpoint {name}"),
+        };
+        report(&area, answers(endpoint).await);
+    }
     for finding in modules(&config).await {
         report("modules", finding);
     }
@@ -81,8 +88,7 @@ pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> 
     Ok(if broken == 0 { Exit::Ok } else { Exit::Failed })
 }
 
-async fn endpoint(config: &Config) -> Finding {
-    let endpoint = config.selected();
+async fn answers(endpoint: &Endpoint) -> Finding {
     let remedy = "start a server there, or name another with --base-url, TOOLHOLD_BASE_URL or [endpoints.default]; \
                   without a GPU: cargo xtask local-model start";
     let transport = match host::transport(endpoint) {

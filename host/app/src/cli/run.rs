@@ -7,6 +7,7 @@ use crate::cli::{Exit, plan, style};
 use crate::config::{Config, Flags};
 use crate::host;
 use crate::mcp::Servers;
+use crate::models;
 use crate::requests::{self, Requests};
 use crate::storage::{FileJournal, journal};
 use crate::tools::SandboxTools;
@@ -17,7 +18,6 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold_agent::model::Model;
 use toolhold_agent::protocol::{Execution, Message};
 use toolhold_agent::run::Runner;
 use toolhold_agent::run::replay::replay;
@@ -69,7 +69,7 @@ pub struct Means {
     /// The model's name at the endpoint [default: the first it lists].
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
-    /// Which of the configured endpoints to use.
+    /// Which of the configured endpoints or pools to use, or router.
     #[arg(long, value_name = "NAME")]
     endpoint: Option<String>,
     /// One event a line on stdout, instead of the view for people.
@@ -393,14 +393,12 @@ async fn driver(
     for note in notes {
         eprintln!("{} {}", style::warn("left out:"), style::plain(&note));
     }
-    let endpoint = config.selected();
-    let transport = host::recorded(endpoint, means.record.as_deref())?;
-    let model: Arc<dyn Model> = Arc::new(host::model(endpoint, transport, timeout).await?);
+    let selected = models::selected(config, timeout, means.record.as_deref()).await?;
     let driver = Driver {
         approver: Arc::new(AppApprover::new(config.state_folder(), !means.json)),
         activities: servers.activities(Activities::default()),
-        candidates: host::candidates(config, means.record.as_deref(), timeout)?,
-        ..Driver::new(model, Arc::new(toolbox))
+        candidates: selected.candidates,
+        ..Driver::new(selected.model, Arc::new(toolbox))
     };
     Ok((driver, servers))
 }

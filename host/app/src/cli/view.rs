@@ -71,7 +71,7 @@ impl View {
                 ..
             } => self.model_text(text),
             // A native call is shown when it is made.
-            EventKind::Delta { .. } => {}
+            EventKind::Delta { .. } | EventKind::Budget { .. } => {}
             EventKind::Reply { .. } | EventKind::Plan { .. } => self.end_line(),
             EventKind::ModelFailed { failure, .. } => {
                 self.line(&format!("  {} {}", bad("✗"), plain(&failure.message)));
@@ -146,7 +146,6 @@ impl View {
                 let text = line(&format!("{tool}: {stage}"));
                 self.line(&format!("  {} {text}", warn("↻")));
             }
-            EventKind::Budget { .. } => {}
             EventKind::Summarized {
                 turns,
                 tokens_before,
@@ -161,7 +160,12 @@ impl View {
                 self.line(&format!("  {} {text}", warn("!")));
             }
             EventKind::Routing(routing) => {
-                self.line(&format!("  {} {}", warn("!"), line(&routing.to_string())));
+                let text = line(&routing.to_string());
+                self.line(&if routing.is_trouble() {
+                    format!("  {} {text}", warn("!"))
+                } else {
+                    format!("  {}", dim(&text))
+                });
             }
             EventKind::Done {
                 reason,

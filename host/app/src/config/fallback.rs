@@ -1,6 +1,6 @@
 //! `[fallback]`: the models that make a call which the run's own keeps getting wrong.
 
-use crate::config::types::Endpoint;
+use crate::config::routes::Endpoint;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toolhold_agent::run::fallback::{Candidate, Fallback};
@@ -18,7 +18,11 @@ pub struct FallbackTable {
 
 impl FallbackTable {
     /// What is wrong with it: the key, and the reason.
-    pub fn fault(&self) -> Option<(&'static str, String)> {
+    pub fn fault(
+        &self,
+        endpoints: &BTreeMap<String, Endpoint>,
+        own: &str,
+    ) -> Option<(&'static str, String)> {
         let least = "must be at least 1".to_owned();
         if self.max_tool_failures == 0 {
             return Some(("max_tool_failures", least));
@@ -26,8 +30,19 @@ impl FallbackTable {
         if self.attempts == 0 {
             return Some(("attempts", least));
         }
-        let empty = self.models.iter().any(|name| name.trim().is_empty());
-        empty.then(|| ("models", "holds an empty name".into()))
+        if self.models.iter().any(|name| name.trim().is_empty()) {
+            return Some(("models", "holds an empty name".into()));
+        }
+        let mut names = self.models.iter();
+        let nowhere = names.find(|name| named(name, endpoints, own).is_none())?;
+        let reason = format!(
+            "{nowhere:?} is no endpoint, and runs use {own:?}, which is not a single one; write ENDPOINT/MODEL"
+        );
+        Some(("models", reason))
+    }
+
+    pub fn names(&self) -> &[String] {
+        &self.models
     }
 
     /// The candidates in the order in which they are asked: those of the run's own provider first.
@@ -95,7 +110,10 @@ mod tests {
     fn endpoint(base_url: &str, key: &str) -> Endpoint {
         let table = format!(
             "base_url = {base_url:?}\nmodel = \"usual\"\napi_key_env = {key:?}\ncontract = \"tools\"\n\
-             connect_timeout_ms = 1\nfirst_token_timeout_ms = 1\nidle_timeout_ms = 1"
+             connect_timeout_ms = 1\nfirst_token_timeout_ms = 1\nidle_timeout_ms = 1\nwindow = 0\nweight = 1\n\
+             attempts = 1\nbackoff_ms = 1\nmax_backoff_ms = 1\nmax_retry_after_ms = 1\nretry_wait_ms = 1\n\
+             breaker_failures = 0\nbreaker_window_ms = 1\nbreaker_rest_ms = 1\nconcurrent_requests = 0\n\
+             waiting_requests = 1\nqueue_timeout_ms = 1\nrequests_per_minute = 0\ntokens_per_minute = 0"
         );
         toml::from_str(&table).unwrap()
     }

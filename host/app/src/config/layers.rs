@@ -1,5 +1,6 @@
 //! Where settings come from: defaults, files, environment, flags; later ones win.
 
+use crate::config::routes::{CLASS, POOL, ROUTER};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -201,6 +202,8 @@ impl Merged {
             let (value, origin) = match leaf {
                 "base_url" => continue,
                 "model" => (Value::String(String::new()), "default".to_owned()),
+                "window" => (Value::Integer(0), "default".to_owned()),
+                "weight" => (Value::Integer(1), "default".to_owned()),
                 _ => self.leaves[&format!("endpoints.default.{leaf}")].clone(),
             };
             for name in &names {
@@ -220,6 +223,8 @@ impl Merged {
         }
         match key.split('.').collect::<Vec<_>>().as_slice() {
             ["endpoints", _, leaf] => self.order.contains(&format!("endpoints.default.{leaf}")),
+            ["pools", _, leaf] => POOL.contains(leaf),
+            ["router", "classes", _, leaf] => CLASS.contains(leaf),
             ["module", _, leaf] => MODULE.contains(leaf),
             ["mcp", _, leaf] => MCP.contains(leaf),
             ["module", _, "limits", leaf] => self.order.contains(&format!("limits.{leaf}")),
@@ -309,7 +314,7 @@ pub fn merge(
         }
         let origin = format!("variable {name}");
         let key = match SHORT.iter().find(|(variable, _)| *variable == short) {
-            Some((_, leaf)) => format!("endpoints.{}.{leaf}", endpoint(&merged)),
+            Some((_, leaf)) => format!("endpoints.{}.{leaf}", endpoint(&merged, &origin)?),
             None => short.to_ascii_lowercase().replace("__", "."),
         };
         let is_list = merged
@@ -323,19 +328,38 @@ pub fn merge(
         merged.put(key, value, &origin)?;
     }
     for (flag, key, value) in &flags.0 {
-        let key = key.replace("{endpoint}", &endpoint(&merged));
-        merged.put(key, value.clone(), &format!("flag {flag}"))?;
+        let origin = format!("flag {flag}");
+        let key = match key.strip_prefix("endpoints.{endpoint}.") {
+            Some(leaf) => format!("endpoints.{}.{leaf}", endpoint(&merged, &origin)?),
+            None => key.clone(),
+        };
+        merged.put(key, value.clone(), &origin)?;
     }
     Ok(merged)
 }
 
-fn endpoint(merged: &Merged) -> String {
-    merged
+/// The endpoint that runs use, for what is set of it without its name.
+fn endpoint(merged: &Merged, origin: &str) -> Result<String, ConfigError> {
+    let name = merged
         .leaves
         .get("endpoint")
         .and_then(|(value, _)| value.as_str())
-        .unwrap_or("default")
-        .to_owned()
+        .unwrap_or("default");
+    let has = |prefix: &str| merged.leaves.keys().any(|key| key.starts_with(prefix));
+    let kind = if has(&format!("pools.{name}.")) {
+        "a pool"
+    } else if name == ROUTER && has("router.classes.") {
+        "the router"
+    } else {
+        return Ok(name.to_owned());
+    };
+    Err(ConfigError::Value {
+        key: "endpoint".into(),
+        origin: origin.to_owned(),
+        reason: format!(
+            "{name} is {kind} and no endpoint; set it in [endpoints.NAME], or name an endpoint with --endpoint"
+        ),
+    })
 }
 
 /// Where the user's own file lies, if there is a home.

@@ -6,10 +6,12 @@
 mod fallback;
 mod layers;
 mod mcp;
+mod routes;
 mod types;
 
 pub use layers::{ConfigError, Flags, Setting};
-pub use types::{COMPILER_COMMAND, Config, Endpoint};
+pub use routes::{Endpoint, ROUTER, Routes, Target};
+pub use types::{COMPILER_COMMAND, Config};
 
 /// Merges the layers and validates the result.
 ///

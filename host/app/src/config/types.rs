@@ -3,6 +3,7 @@
 use crate::config::fallback::{self, FallbackTable};
 use crate::config::layers::{ConfigError, Merged};
 use crate::config::mcp::McpTable;
+use crate::config::routes::{Endpoint, PoolTable, RouterTable, Routes};
 use crate::fetch;
 use crate::mcp;
 use etcetera::BaseStrategy as _;
@@ -11,9 +12,10 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use toolhold_agent::context::Window;
 use toolhold_agent::run::Wiring;
 use toolhold_agent::run::approval::{Approvals as CallApprovals, When};
-use toolhold_agent::{Contract, Settings, Shape};
+use toolhold_agent::{Settings, Shape};
 use toolhold_sandbox::{
     Access, Approvals, Clocks, Compiler, CompilerProcess, DirectoryGrant, EngineConfig, Grant,
     HttpGrant, KeyValueGrant, Limits, LimitsRequest, LogLevel, ModulePolicy, Origin, Place, Policy,
@@ -26,9 +28,12 @@ pub const COMPILER_COMMAND: &str = "compile-component";
 /// Everything the host was told.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Config {
-    /// Which endpoint runs use.
+    /// What runs use: an endpoint, a pool, or the router.
     pub endpoint: String,
-    pub endpoints: BTreeMap<String, Endpoint>,
+    endpoints: BTreeMap<String, Endpoint>,
+    #[serde(default)]
+    pools: BTreeMap<String, PoolTable>,
+    router: RouterTable,
     run: RunTable,
     approval: ApprovalTable,
     fallback: FallbackTable,
@@ -52,20 +57,6 @@ pub struct Config {
     pub(super) given: super::Given,
 }
 
-/// A model behind an OpenAI-compatible server.
-#[derive(Debug, Clone, Deserialize)]
-pub struct Endpoint {
-    /// Up to and including `/v1`.
-    pub base_url: String,
-    /// Empty: the first that the endpoint lists.
-    pub model: String,
-    pub api_key_env: String,
-    pub contract: Contract,
-    pub connect_timeout_ms: u64,
-    pub first_token_timeout_ms: u64,
-    pub idle_timeout_ms: u64,
-}
-
 #[derive(Debug, Clone, Deserialize)]
 struct RunTable {
     max_steps: u32,
@@ -82,6 +73,7 @@ struct RunTable {
     result_chars: usize,
     wiring: Wiring,
     max_depth: u32,
+    max_tools: usize,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -196,7 +188,7 @@ pub fn validate(merged: &Merged) -> Result<Config, ConfigError> {
                 value(key, reason.to_owned())
             })?;
     config.one_off = merged.granted_by_flags();
-    if let Some((key, reason)) = config.fallback.fault() {
+    if let Some((key, reason)) = config.fallback.fault(&config.endpoints, &config.endpoint) {
         return Err(value(&format!("fallback.{key}"), reason));
     }
     for (name, table) in &config.mcp {
@@ -206,16 +198,12 @@ pub fn validate(merged: &Merged) -> Result<Config, ConfigError> {
             settings.map_err(|(leaf, reason)| value(&format!("{key}.{leaf}"), reason))?;
         config.servers.push(settings);
     }
-    if !config.endpoints.contains_key(&config.endpoint) {
-        let names: Vec<_> = config.endpoints.keys().cloned().collect();
-        return Err(value(
-            "endpoint",
-            format!(
-                "there is no [endpoints.{}]; there are {}",
-                config.endpoint,
-                names.join(", ")
-            ),
-        ));
+    let routes = config.routes();
+    routes
+        .check()
+        .map_err(|(key, reason)| value(&key, reason))?;
+    if routes.target(&config.endpoint).is_none() {
+        return Err(value("endpoint", routes.unknown(&config.endpoint)));
     }
     for (key, zero) in [
         ("run.max_steps", config.run.max_steps == 0),
@@ -238,9 +226,23 @@ pub fn validate(merged: &Merged) -> Result<Config, ConfigError> {
 }
 
 impl Config {
-    /// The endpoint that runs use.
-    pub fn selected(&self) -> &Endpoint {
-        &self.endpoints[&self.endpoint]
+    /// All that requests can be sent to.
+    pub fn routes(&self) -> Routes<'_> {
+        Routes {
+            endpoints: &self.endpoints,
+            pools: &self.pools,
+            router: &self.router,
+        }
+    }
+
+    /// The endpoint that runs use, if it is one.
+    pub fn selected(&self) -> Option<&Endpoint> {
+        self.endpoints.get(&self.endpoint)
+    }
+
+    /// The models that `[fallback]` lists.
+    pub fn candidates(&self) -> impl Iterator<Item = &str> {
+        self.fallback.names().iter().map(String::as_str)
     }
 
     /// The endpoint of a candidate of `[fallback]`, and its model there.
@@ -263,7 +265,13 @@ impl Config {
     pub fn settings(&self) -> Settings {
         let run = &self.run;
         Settings {
-            contract: self.selected().contract,
+            // The same for all that may answer, which was validated.
+            contract: self
+                .routes()
+                .endpoints_of(&self.endpoint)
+                .first()
+                .map(|(_, endpoint)| endpoint.contract)
+                .unwrap_or_default(),
             shape: run.shape,
             max_steps: run.max_steps,
             max_tokens: run.max_tokens,
@@ -280,6 +288,10 @@ impl Config {
             max_depth: run.max_depth,
             approval: self.approval.rules(),
             fallback: self.fallback.settings(&self.endpoints, &self.endpoint),
+            window: Window {
+                tokens: self.routes().window(&self.endpoint),
+                max_tools: self.run.max_tools,
+            },
             ..Settings::default()
         }
     }

@@ -328,7 +328,7 @@ impl Machine {
         }
     }
 
-    fn task(&self) -> String {
+    pub(super) fn task(&self) -> String {
         let mut texts = self
             .request
             .context

@@ -1,0 +1,266 @@
+//! The limits of one endpoint, over all runs of the process: requests at the same time, requests and
+//! tokens in a minute, and who may wait for them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::later;
+use super::window::{Taken, Window};
+
+/// What an endpoint is spared. Zeros: no limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    pub concurrent_requests: usize,
+    pub requests_per_minute: u64,
+    /// Prompts and answers; counted as estimated until the endpoint says how many there were.
+    pub tokens_per_minute: u64,
+    /// Requests that may wait; more are refused at once.
+    pub waiting_requests: usize,
+    /// How long a request may wait.
+    pub queue_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            concurrent_requests: 0,
+            requests_per_minute: 0,
+            tokens_per_minute: 0,
+            waiting_requests: 1_024,
+            queue_timeout: Duration::from_mins(2),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Admission {
+    limits: Limits,
+    places: Arc<Semaphore>,
+    requests: Window,
+    tokens: Window,
+    /// Held by whoever is next to take of the minute. Fair, so that many small requests do not keep a
+    /// large one waiting; and dropped when its holder leaves, who has then taken nothing.
+    turn: Mutex<()>,
+    waiting: AtomicUsize,
+}
+
+/// Why there was no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Full {
+    Queue { waiting: usize },
+    Timeout { wait: Option<Duration> },
+}
+
+/// The right to send one request, until dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    _permit: Option<OwnedSemaphorePermit>,
+    tokens: Option<Taken>,
+}
+
+impl Admission {
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            places: Arc::new(Semaphore::new(
+                limits.concurrent_requests.min(Semaphore::MAX_PERMITS),
+            )),
+            requests: Window::new(limits.requests_per_minute),
+            tokens: Window::new(limits.tokens_per_minute),
+            turn: Mutex::new(()),
+            waiting: AtomicUsize::new(0),
+            limits,
+        }
+    }
+
+    /// A place, if there is one right now and nobody waits for it.
+    pub fn try_enter(&self, tokens: u64) -> Option<Place> {
+        let permit = match self.limits.concurrent_requests {
+            0 => None,
+            _ => Some(self.places.clone().try_acquire_owned().ok()?),
+        };
+        let _turn = self.turn.try_lock().ok()?;
+        let tokens = self.take(tokens).ok()?;
+        Some(Place {
+            _permit: permit,
+            tokens,
+        })
+    }
+
+    /// Waits for a place, first come, first served.
+    pub async fn enter(&self, tokens: u64) -> Result<Place, Full> {
+        if let Some(place) = self.try_enter(tokens) {
+            return Ok(place);
+        }
+        let _waiter = Waiter::enter(&self.waiting, self.limits.waiting_requests)?;
+        let deadline = later(self.limits.queue_timeout);
+        let waits = self.wait(tokens, deadline);
+        timeout_at(deadline, waits)
+            .await
+            .unwrap_or(Err(Full::Timeout { wait: None }))
+    }
+
+    async fn wait(&self, tokens: u64, deadline: Instant) -> Result<Place, Full> {
+        let permit = match self.limits.concurrent_requests {
+            0 => None,
+            // Never closed.
+            _ => self.places.clone().acquire_owned().await.ok(),
+        };
+        let _turn = self.turn.lock().await;
+        loop {
+            match self.take(tokens) {
+                Ok(tokens) => {
+                    return Ok(Place {
+                        _permit: permit,
+                        tokens,
+                    });
+                }
+                // Waiting would be in vain.
+                Err(wait) if Instant::now() + wait > deadline => {
+                    return Err(Full::Timeout { wait: Some(wait) });
+                }
+                Err(wait) => sleep(wait).await,
+            }
+        }
+    }
+
+    /// Takes of both, or of none. The turn is held.
+    fn take(&self, tokens: u64) -> Result<Option<Taken>, Duration> {
+        let taken = self.tokens.take(tokens)?;
+        match self.requests.take(1) {
+            Ok(_) => Ok(taken),
+            Err(wait) => {
+                if let Some(taken) = taken {
+                    self.tokens.settle(&taken, 0);
+                }
+                Err(wait)
+            }
+        }
+    }
+
+    /// The request had this many tokens.
+    pub fn settle(&self, place: &Place, tokens: u64) {
+        if let Some(taken) = &place.tokens {
+            self.tokens.settle(taken, tokens);
+        }
+    }
+}
+
+/// Stands in the queue until dropped.
+struct Waiter<'a>(&'a AtomicUsize);
+
+impl<'a> Waiter<'a> {
+    fn enter(waiting: &'a AtomicUsize, most: usize) -> Result<Self, Full> {
+        let before = waiting.fetch_add(1, Ordering::Relaxed);
+        let waiter = Self(waiting);
+        if before >= most {
+            return Err(Full::Queue { waiting: before });
+        }
+        Ok(waiter)
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admission(change: impl FnOnce(&mut Limits)) -> Arc<Admission> {
+        let mut limits = Limits::default();
+        change(&mut limits);
+        Arc::new(Admission::new(limits))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn places_are_handed_on_in_order_and_the_queue_is_bounded() {
+        let admission = admission(|limits| {
+            limits.concurrent_requests = 1;
+            limits.waiting_requests = 2;
+        });
+        let held = admission.enter(0).await.unwrap();
+        assert!(admission.try_enter(0).is_none());
+        let queue = |admission: &Arc<Admission>| {
+            let admission = admission.clone();
+            tokio::spawn(async move { admission.enter(0).await })
+        };
+        let (first, second) = (queue(&admission), queue(&admission));
+        tokio::task::yield_now().await;
+        let refused = admission.enter(0).await.unwrap_err();
+        assert_eq!(refused, Full::Queue { waiting: 2 });
+        drop(held);
+        let first = first.await.unwrap().unwrap();
+        assert!(!second.is_finished());
+        drop(first);
+        second.await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_waits_too_long_is_refused() {
+        let admission = admission(|limits| {
+            limits.concurrent_requests = 1;
+            limits.queue_timeout = Duration::from_secs(3);
+        });
+        let _held = admission.enter(0).await.unwrap();
+        let started = Instant::now();
+        let refused = admission.enter(0).await.unwrap_err();
+        assert_eq!(refused, Full::Timeout { wait: None });
+        assert_eq!(started.elapsed(), Duration::from_secs(3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_minutes_requests_are_spread_over_minutes() {
+        let admission = admission(|limits| limits.requests_per_minute = 2);
+        let started = Instant::now();
+        let mut at = Vec::new();
+        for _ in 0..5 {
+            drop(admission.enter(0).await.unwrap());
+            at.push(started.elapsed().as_secs());
+        }
+        assert_eq!(at, [0, 0, 60, 60, 120]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_cannot_come_in_time_is_refused_at_once() {
+        let admission = admission(|limits| {
+            limits.tokens_per_minute = 100;
+            limits.queue_timeout = Duration::from_secs(30);
+        });
+        let place = admission.enter(90).await.unwrap();
+        let started = Instant::now();
+        let refused = admission.enter(20).await.unwrap_err();
+        assert_eq!(
+            refused,
+            Full::Timeout {
+                wait: Some(Duration::from_mins(1))
+            }
+        );
+        assert_eq!(started.elapsed(), Duration::ZERO);
+        // The answer was shorter than it might have been.
+        admission.settle(&place, 30);
+        admission.enter(20).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_leaves_the_queue_has_taken_nothing() {
+        let admission = admission(|limits| {
+            limits.concurrent_requests = 1;
+            limits.requests_per_minute = 2;
+        });
+        let held = admission.enter(0).await.unwrap();
+        for _ in 0..10 {
+            let leaves = tokio::time::timeout(Duration::from_secs(1), admission.enter(0)).await;
+            assert!(leaves.is_err());
+        }
+        assert_eq!(admission.waiting.load(Ordering::Relaxed), 0);
+        drop(held);
+        assert!(admission.try_enter(0).is_some());
+    }
+}

@@ -1,0 +1,282 @@
+//! A circuit breaker: an endpoint that keeps failing is left alone for a while, and then tried once.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::later;
+
+/// When an endpoint counts as failing, and for how long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BreakerPolicy {
+    /// The circuit opens when so many of the last twice as many calls failed within `window`: half of
+    /// them, so that one in a hundred never opens it however many calls there are. 0: never.
+    pub failures: u32,
+    pub window: Duration,
+    /// How long the circuit stays open before one call tries the endpoint.
+    pub rest: Duration,
+}
+
+impl Default for BreakerPolicy {
+    /// Five, because a restart of a server spoils the calls that were in flight and is no reason to leave
+    /// it alone; ten seconds, because it loads a model for longer than that.
+    fn default() -> Self {
+        Self {
+            failures: 5,
+            window: Duration::from_secs(30),
+            rest: Duration::from_secs(10),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Breaker {
+    policy: BreakerPolicy,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+enum State {
+    /// The last calls: when they ended, and whether they failed.
+    Closed(VecDeque<(Instant, bool)>),
+    Open {
+        until: Instant,
+    },
+    /// One call tries the endpoint.
+    HalfOpen,
+}
+
+/// How a call ended, as far as the endpoint's health is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Healthy,
+    Failed,
+    /// The endpoint works, and refused this request.
+    Refused,
+}
+
+/// What a call's outcome changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    Opened { failures: u32, rest: Duration },
+    Closed,
+}
+
+/// The right to make one call. Dropped without an outcome, the call never happened.
+#[derive(Debug)]
+pub(super) struct Passage<'a> {
+    breaker: &'a Breaker,
+    pub is_trial: bool,
+}
+
+impl Breaker {
+    pub fn new(policy: BreakerPolicy) -> Self {
+        Self {
+            policy,
+            state: Mutex::new(State::Closed(VecDeque::new())),
+        }
+    }
+
+    /// Lets a call through.
+    ///
+    /// # Errors
+    /// How long the endpoint is still left alone; zero while another call tries it.
+    pub fn pass(&self) -> Result<Passage<'_>, Duration> {
+        let mut state = self.lock();
+        state.check()?;
+        let is_trial = matches!(*state, State::Open { .. });
+        if is_trial {
+            *state = State::HalfOpen;
+        }
+        Ok(Passage {
+            breaker: self,
+            is_trial,
+        })
+    }
+
+    /// Whether a call would be let through.
+    ///
+    /// # Errors
+    /// As [`Self::pass`].
+    pub fn check(&self) -> Result<(), Duration> {
+        self.lock().check()
+    }
+
+    fn opened(&self, failures: u32) -> (State, Change) {
+        let rest = self.policy.rest;
+        let until = later(rest);
+        (State::Open { until }, Change::Opened { failures, rest })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn check(&self) -> Result<(), Duration> {
+        match self {
+            Self::Closed(_) => Ok(()),
+            Self::HalfOpen => Err(Duration::ZERO),
+            Self::Open { until } => match until.saturating_duration_since(Instant::now()) {
+                Duration::ZERO => Ok(()),
+                left => Err(left),
+            },
+        }
+    }
+}
+
+impl Passage<'_> {
+    pub fn report(mut self, outcome: Outcome) -> Option<Change> {
+        let breaker = self.breaker;
+        let mut state = breaker.lock();
+        if self.is_trial {
+            self.is_trial = false;
+            let (next, change) = match outcome {
+                Outcome::Failed => breaker.opened(1),
+                Outcome::Healthy | Outcome::Refused => {
+                    (State::Closed(VecDeque::new()), Change::Closed)
+                }
+            };
+            *state = next;
+            return Some(change);
+        }
+        // A call that began before the circuit opened says nothing about how the endpoint is now.
+        let State::Closed(recent) = &mut *state else {
+            return None;
+        };
+        if outcome == Outcome::Refused || breaker.policy.failures == 0 {
+            return None;
+        }
+        let now = Instant::now();
+        recent.push_back((now, outcome == Outcome::Failed));
+        let kept = breaker.policy.failures.saturating_mul(2) as usize;
+        while recent.len() > kept
+            || recent
+                .front()
+                .is_some_and(|(at, _)| now.duration_since(*at) > breaker.policy.window)
+        {
+            recent.pop_front();
+        }
+        let failures = recent.iter().filter(|(_, failed)| *failed).count() as u32;
+        if failures < breaker.policy.failures {
+            return None;
+        }
+        let (next, change) = breaker.opened(failures);
+        *state = next;
+        Some(change)
+    }
+}
+
+impl Drop for Passage<'_> {
+    fn drop(&mut self) {
+        // The trial was cancelled: the next call is one.
+        if self.is_trial {
+            *self.breaker.lock() = State::Open {
+                until: Instant::now(),
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::Outcome::{Failed, Healthy, Refused};
+    use super::*;
+
+    const REST: Duration = Duration::from_secs(10);
+
+    fn breaker() -> Breaker {
+        Breaker::new(BreakerPolicy {
+            failures: 3,
+            window: Duration::from_secs(30),
+            rest: REST,
+        })
+    }
+
+    fn calls(breaker: &Breaker, outcomes: &[Outcome]) -> Option<Change> {
+        let report = |outcome| breaker.pass().unwrap().report(outcome);
+        outcomes.iter().copied().filter_map(report).last()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_opens_when_half_of_the_last_calls_failed() {
+        for (outcomes, opens) in [
+            (vec![Failed; 3], true),
+            (vec![Failed; 2], false),
+            (vec![Failed, Healthy, Failed, Healthy, Failed], true),
+            // Never three of six.
+            ([Failed, Healthy, Healthy].repeat(20), false),
+            (vec![Refused; 50], false),
+            (vec![Failed, Refused, Failed, Refused, Failed], true),
+        ] {
+            let breaker = breaker();
+            let mut changes = Vec::new();
+            for outcome in &outcomes {
+                let Ok(passage) = breaker.pass() else { break };
+                changes.extend(passage.report(*outcome));
+            }
+            assert_eq!(!changes.is_empty(), opens, "{outcomes:?}");
+            assert_eq!(breaker.pass().is_err(), opens);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn old_failures_are_forgotten() {
+        let breaker = breaker();
+        calls(&breaker, &[Failed, Failed]);
+        advance(Duration::from_secs(31)).await;
+        assert_eq!(calls(&breaker, &[Failed, Failed]), None);
+        assert!(calls(&breaker, &[Failed]).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_call_tries_the_endpoint_and_decides() {
+        let breaker = breaker();
+        let opened = Change::Opened {
+            failures: 3,
+            rest: REST,
+        };
+        assert_eq!(calls(&breaker, &[Failed; 3]), Some(opened));
+        advance(Duration::from_secs(4)).await;
+        assert_eq!(breaker.pass().unwrap_err(), Duration::from_secs(6));
+        advance(Duration::from_secs(6)).await;
+        let trial = breaker.pass().unwrap();
+        assert!(trial.is_trial);
+        assert_eq!(breaker.pass().unwrap_err(), Duration::ZERO);
+        let again = Change::Opened {
+            failures: 1,
+            rest: REST,
+        };
+        assert_eq!(trial.report(Failed), Some(again));
+        assert_eq!(breaker.pass().unwrap_err(), REST);
+        advance(REST).await;
+        assert_eq!(
+            breaker.pass().unwrap().report(Healthy),
+            Some(Change::Closed)
+        );
+        assert!(!breaker.pass().unwrap().is_trial);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_trial_that_was_cancelled_leaves_the_next_call_to_try() {
+        let breaker = breaker();
+        calls(&breaker, &[Failed; 3]);
+        advance(REST).await;
+        drop(breaker.pass().unwrap());
+        assert!(breaker.pass().unwrap().is_trial);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_began_before_it_opened_changes_nothing() {
+        let breaker = breaker();
+        let early = breaker.pass().unwrap();
+        calls(&breaker, &[Failed; 3]);
+        assert_eq!(early.report(Healthy), None);
+        assert!(breaker.pass().is_err());
+    }
+}

@@ -1,0 +1,185 @@
+//! Asks again when that may help: with growing, jittered waits, within bounds, and never after a piece of
+//! an answer was given out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::time::sleep;
+
+use super::Unavailable;
+use super::endpoint::{Endpoint, millis};
+use super::listening::Listening;
+use crate::error::ErrorClass;
+use crate::model::{ChatRequest, Completion, Model, ModelError, Routing, Watch};
+
+/// The shortest wait, whatever was configured: what refuses at once must not be asked in a hot loop.
+const SHORTEST: Duration = Duration::from_millis(10);
+
+/// How often, and after which waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Attempts in all, the first included. Those that no endpoint saw do not count: only
+    /// `total_wait` bounds them.
+    pub attempts: u32,
+    /// The wait after the first attempt, which doubles with each. Half of it is chance, so that runs that
+    /// failed together do not come back together.
+    pub backoff: Duration,
+    pub max_backoff: Duration,
+    /// The longest Retry-After that is waited out; an endpoint that asks for more is given up.
+    pub max_retry_after: Duration,
+    /// All waits of one request together.
+    pub total_wait: Duration,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            attempts: 4,
+            backoff: Duration::from_millis(500),
+            max_backoff: Duration::from_secs(10),
+            max_retry_after: Duration::from_mins(1),
+            total_wait: Duration::from_mins(2),
+        }
+    }
+}
+
+impl RetryPolicy {
+    /// The wait after the `n`th failure (1, 2, 3…); `chance` is between 0 and 1.
+    fn wait(&self, n: u32, chance: f64) -> Duration {
+        let doubled = 2_u32.saturating_pow(n.saturating_sub(1));
+        let most = self.backoff.saturating_mul(doubled).min(self.max_backoff);
+        most.mul_f64(0.5 + chance.clamp(0.0, 1.0) / 2.0)
+            .max(SHORTEST)
+    }
+}
+
+/// One endpoint, asked again.
+#[derive(Clone, Debug)]
+pub struct Retry {
+    endpoint: Arc<Endpoint>,
+    policy: RetryPolicy,
+}
+
+impl Retry {
+    pub fn new(endpoint: Arc<Endpoint>, policy: RetryPolicy) -> Self {
+        Self { endpoint, policy }
+    }
+}
+
+impl Model for Retry {
+    fn name(&self) -> &str {
+        self.endpoint.name()
+    }
+
+    fn complete<'a>(
+        &'a self,
+        request: &'a ChatRequest,
+        watch: &'a mut dyn Watch,
+    ) -> BoxFuture<'a, Result<Completion, ModelError>> {
+        let once = Once {
+            endpoint: &self.endpoint,
+            request,
+        };
+        retry(self.endpoint.label(), &self.policy, once, watch).boxed()
+    }
+}
+
+/// What is tried once, or again.
+pub(super) trait Attempt: Send {
+    fn attempt<'a>(
+        &'a mut self,
+        watch: &'a mut Listening<'_>,
+    ) -> BoxFuture<'a, Result<Completion, ModelError>>;
+}
+
+struct Once<'a> {
+    endpoint: &'a Endpoint,
+    request: &'a ChatRequest,
+}
+
+impl Attempt for Once<'_> {
+    fn attempt<'a>(
+        &'a mut self,
+        watch: &'a mut Listening<'_>,
+    ) -> BoxFuture<'a, Result<Completion, ModelError>> {
+        self.endpoint.complete(self.request, watch)
+    }
+}
+
+/// Tries until there is an answer, a reason why trying again is no use, or no patience left.
+pub(super) async fn retry(
+    name: &str,
+    policy: &RetryPolicy,
+    mut tried: impl Attempt,
+    watch: &mut dyn Watch,
+) -> Result<Completion, ModelError> {
+    let mut watch = Listening::new(watch);
+    let (mut attempts, mut failures) = (0_u32, 0_u32);
+    let mut waited = Duration::ZERO;
+    loop {
+        let error = match tried.attempt(&mut watch).await {
+            Ok(completion) => return Ok(completion),
+            Err(error) => error,
+        };
+        if watch.has_spoken || !may_pass(&error) {
+            return Err(error);
+        }
+        failures = failures.saturating_add(1);
+        attempts = attempts.saturating_add(u32::from(was_sent(&error)));
+        let chance = fastrand::f64();
+        let wait = match error.retry_after() {
+            // Not before it, and not all at the same moment.
+            Some(asked) if !asked.is_zero() => asked.saturating_add(policy.wait(1, chance)),
+            _ => policy.wait(failures, chance),
+        };
+        let asks_too_much = error
+            .retry_after()
+            .is_some_and(|asked| asked > policy.max_retry_after);
+        if asks_too_much
+            || attempts >= policy.attempts
+            || waited.saturating_add(wait) > policy.total_wait
+        {
+            // One attempt says all that there is to say.
+            if attempts < 2 && waited.is_zero() && !asks_too_much {
+                return Err(error);
+            }
+            watch.routing(Routing::GaveUp {
+                endpoint: name.to_owned(),
+                attempts,
+                waited_ms: millis(waited),
+                reason: error.to_string(),
+            });
+            return Err(ModelError::GaveUp {
+                attempts,
+                waited,
+                source: Box::new(error),
+            });
+        }
+        watch.routing(Routing::Retry {
+            endpoint: name.to_owned(),
+            attempt: failures,
+            wait_ms: millis(wait),
+            reason: error.to_string(),
+        });
+        sleep(wait).await;
+        waited = waited.saturating_add(wait);
+    }
+}
+
+/// Whether trying again may help. Whoever waited in a queue for as long as it may has waited.
+fn may_pass(error: &ModelError) -> bool {
+    !matches!(
+        error,
+        ModelError::Unavailable(Unavailable::QueueFull { .. } | Unavailable::QueueTimeout { .. })
+    ) && error.class() == ErrorClass::Retryable
+}
+
+fn was_sent(error: &ModelError) -> bool {
+    !matches!(error, ModelError::Unavailable(_))
+}
+
+#[cfg(test)]
+#[path = "retry_tests.rs"]
+mod tests;

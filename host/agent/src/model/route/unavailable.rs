@@ -1,0 +1,50 @@
+//! Why a request was not sent: our own refusal, before any endpoint saw it.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// A request that was not sent. Each passes by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Unavailable {
+    /// The circuit breaker is open.
+    #[error(
+        "{endpoint} failed too often and is left alone for another {wait:.1?}; its log may say why, and \
+         `toolhold doctor` checks it"
+    )]
+    Open { endpoint: String, wait: Duration },
+
+    /// It asked to be left alone (Retry-After).
+    #[error("{endpoint} asked not to be called for another {wait:.1?}")]
+    Resting { endpoint: String, wait: Duration },
+
+    /// The queue before it is full.
+    #[error(
+        "{waiting} requests wait for {endpoint} already; raise its concurrent_requests if it can do more, or \
+         its waiting_requests"
+    )]
+    QueueFull { endpoint: String, waiting: usize },
+
+    /// No place became free in time, or none of this minute's requests or tokens will.
+    #[error(
+        "no place became free at {endpoint} within {after:.1?}: raise its concurrent_requests, \
+         requests_per_minute or tokens_per_minute if it can do more, its queue_timeout_ms if that is normal"
+    )]
+    QueueTimeout {
+        endpoint: String,
+        after: Duration,
+        /// How long it would have been, where that is known.
+        wait: Option<Duration>,
+    },
+}
+
+impl Unavailable {
+    /// How long until it may be otherwise, where that is known.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Open { wait, .. } | Self::Resting { wait, .. } => Some(*wait),
+            Self::QueueFull { .. } => None,
+            Self::QueueTimeout { wait, .. } => *wait,
+        }
+    }
+}

@@ -1,0 +1,527 @@
+//! `[endpoints.NAME]`, `[pools.NAME]` and `[router]`: where requests go, and what is done when they fail.
+//!
+//! What is wrong is found here, before anything is asked: the rules for names, members and contracts hold
+//! for all of it, whether a run uses it or not.
+
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use toolhold_agent::Contract;
+use toolhold_agent::model::route::{
+    BreakerPolicy, EndpointPolicy, Limits, PoolPolicy, Relief, RetryPolicy, RouterPolicy, Rules,
+};
+
+/// What the router is called where an endpoint is named.
+pub const ROUTER: &str = "router";
+
+/// A model behind an OpenAI-compatible server.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Endpoint {
+    /// Up to and including `/v1`.
+    pub base_url: String,
+    /// Empty: the first that the endpoint lists.
+    pub model: String,
+    pub api_key_env: String,
+    pub contract: Contract,
+    pub connect_timeout_ms: u64,
+    pub first_token_timeout_ms: u64,
+    pub idle_timeout_ms: u64,
+    /// Tokens of prompt and answer together; 0: not known.
+    window: u64,
+    /// Its share of a pool's runs.
+    pub weight: u32,
+    attempts: u32,
+    backoff_ms: u64,
+    max_backoff_ms: u64,
+    max_retry_after_ms: u64,
+    retry_wait_ms: u64,
+    breaker_failures: u32,
+    breaker_window_ms: u64,
+    breaker_rest_ms: u64,
+    concurrent_requests: usize,
+    waiting_requests: usize,
+    queue_timeout_ms: u64,
+    requests_per_minute: u64,
+    tokens_per_minute: u64,
+}
+
+impl Endpoint {
+    pub fn policy(&self) -> EndpointPolicy {
+        EndpointPolicy {
+            limits: Limits {
+                concurrent_requests: self.concurrent_requests,
+                requests_per_minute: self.requests_per_minute,
+                tokens_per_minute: self.tokens_per_minute,
+                waiting_requests: self.waiting_requests,
+                queue_timeout: Duration::from_millis(self.queue_timeout_ms),
+            },
+            breaker: BreakerPolicy {
+                failures: self.breaker_failures,
+                window: Duration::from_millis(self.breaker_window_ms),
+                rest: Duration::from_millis(self.breaker_rest_ms),
+            },
+            window: Some(self.window).filter(|tokens| *tokens > 0),
+        }
+    }
+
+    pub fn retry(&self) -> RetryPolicy {
+        RetryPolicy {
+            attempts: self.attempts,
+            backoff: Duration::from_millis(self.backoff_ms),
+            max_backoff: Duration::from_millis(self.max_backoff_ms),
+            max_retry_after: Duration::from_millis(self.max_retry_after_ms),
+            total_wait: Duration::from_millis(self.retry_wait_ms),
+        }
+    }
+
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        if self.attempts == 0 {
+            return Err(("attempts", "must be at least 1; 1 is no retry".into()));
+        }
+        if self.weight == 0 {
+            let reason = "must be at least 1; what should get nothing is taken out of its pools";
+            return Err(("weight", reason.into()));
+        }
+        Ok(())
+    }
+}
+
+/// Endpoints that can answer for each other.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct PoolTable {
+    members: Vec<String>,
+    attempts: Option<u32>,
+    backoff_ms: Option<u64>,
+    max_backoff_ms: Option<u64>,
+    max_retry_after_ms: Option<u64>,
+    retry_wait_ms: Option<u64>,
+    left_out_ms: Option<u64>,
+    overload: Vec<ReliefName>,
+    fewer_tokens: Option<u32>,
+    /// An endpoint or a pool.
+    pub smaller: Option<String>,
+}
+
+/// The keys of `[pools.NAME]`.
+pub const POOL: [&str; 10] = [
+    "members",
+    "attempts",
+    "backoff_ms",
+    "max_backoff_ms",
+    "max_retry_after_ms",
+    "retry_wait_ms",
+    "left_out_ms",
+    "overload",
+    "fewer_tokens",
+    "smaller",
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ReliefName {
+    FewerTokens,
+    ShortWindow,
+    SmallerModel,
+}
+
+impl From<ReliefName> for Relief {
+    fn from(name: ReliefName) -> Self {
+        match name {
+            ReliefName::FewerTokens => Self::FewerTokens,
+            ReliefName::ShortWindow => Self::ShortWindow,
+            ReliefName::SmallerModel => Self::SmallerModel,
+        }
+    }
+}
+
+impl PoolTable {
+    /// Without the smaller model, which is not built yet.
+    pub fn policy(&self) -> PoolPolicy {
+        let default = PoolPolicy::default();
+        let retry = default.retry;
+        let time = |ms: Option<u64>, default| ms.map_or(default, Duration::from_millis);
+        PoolPolicy {
+            retry: RetryPolicy {
+                attempts: self.attempts.unwrap_or(retry.attempts),
+                backoff: time(self.backoff_ms, retry.backoff),
+                max_backoff: time(self.max_backoff_ms, retry.max_backoff),
+                max_retry_after: time(self.max_retry_after_ms, retry.max_retry_after),
+                total_wait: time(self.retry_wait_ms, retry.total_wait),
+            },
+            left_out: time(self.left_out_ms, default.left_out),
+            overload: self.overload.iter().copied().map(Relief::from).collect(),
+            fewer_tokens: self.fewer_tokens.unwrap_or(default.fewer_tokens),
+            smaller: None,
+        }
+    }
+
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        for (key, is_zero) in [
+            ("attempts", self.attempts == Some(0)),
+            ("fewer_tokens", self.fewer_tokens == Some(0)),
+        ] {
+            if is_zero {
+                return Err((key, "must be at least 1".into()));
+            }
+        }
+        let asks_smaller = self.overload.contains(&ReliefName::SmallerModel);
+        if asks_smaller && self.smaller.is_none() {
+            let reason =
+                "\"smaller-model\" needs `smaller`, the endpoint or pool that is asked then";
+            return Err(("overload", reason.into()));
+        }
+        if !asks_smaller && self.smaller.is_some() {
+            let reason = "is asked only if `overload` has \"smaller-model\"";
+            return Err(("smaller", reason.into()));
+        }
+        Ok(())
+    }
+}
+
+/// Where a run goes by its task.
+#[derive(Debug, Clone, Deserialize)]
+pub struct RouterTable {
+    /// The endpoint or pool that decides where no rule does; empty: none.
+    pub model: String,
+    default: String,
+    timeout_ms: u64,
+    #[serde(default)]
+    pub classes: BTreeMap<String, ClassTable>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct ClassTable {
+    pub description: String,
+    /// An endpoint or a pool.
+    pub to: String,
+    keywords: Vec<String>,
+    min_chars: Option<usize>,
+    max_chars: Option<usize>,
+}
+
+/// The keys of `[router.classes.NAME]`.
+pub const CLASS: [&str; 5] = ["description", "to", "keywords", "min_chars", "max_chars"];
+
+impl RouterTable {
+    /// Without the model that decides, which is not built yet.
+    pub fn policy(&self) -> RouterPolicy {
+        let place = self.classes.keys().position(|name| *name == self.default);
+        RouterPolicy {
+            picker: None,
+            timeout: Duration::from_millis(self.timeout_ms),
+            // Validated.
+            default: place.unwrap_or_default(),
+        }
+    }
+}
+
+impl ClassTable {
+    pub fn rules(&self) -> Rules {
+        Rules {
+            keywords: self.keywords.clone(),
+            min_chars: self.min_chars,
+            max_chars: self.max_chars,
+        }
+    }
+
+    fn check(&self, is_asked: bool) -> Result<(), (&'static str, String)> {
+        if self.keywords.iter().any(|word| word.trim().is_empty()) {
+            return Err(("keywords", "an empty word is in every task".into()));
+        }
+        if let (Some(least), Some(most)) = (self.min_chars, self.max_chars)
+            && least > most
+        {
+            return Err(("min_chars", format!("is more than max_chars ({most})")));
+        }
+        if is_asked && self.description.trim().is_empty() {
+            let reason = "is what router.model decides by: say which tasks are of this class";
+            return Err(("description", reason.into()));
+        }
+        Ok(())
+    }
+}
+
+/// What a name stands for.
+#[derive(Debug, Clone, Copy)]
+pub enum Target<'a> {
+    Endpoint(&'a Endpoint),
+    Pool(&'a PoolTable),
+    Router,
+}
+
+/// All that requests can be sent to.
+#[derive(Debug, Clone, Copy)]
+pub struct Routes<'a> {
+    pub endpoints: &'a BTreeMap<String, Endpoint>,
+    pub pools: &'a BTreeMap<String, PoolTable>,
+    pub router: &'a RouterTable,
+}
+
+type Wrong = (String, String);
+
+impl<'a> Routes<'a> {
+    /// What is called so.
+    pub fn target(self, name: &str) -> Option<Target<'a>> {
+        if name == ROUTER && !self.router.classes.is_empty() {
+            return Some(Target::Router);
+        }
+        let endpoint = self.endpoints.get(name).map(Target::Endpoint);
+        endpoint.or_else(|| self.pools.get(name).map(Target::Pool))
+    }
+
+    /// The largest window of those that may answer; nothing if one of them is not known.
+    pub fn window(self, name: &str) -> Option<u64> {
+        let windows = self.endpoints_of(name).into_iter();
+        let windows: Option<Vec<u64>> = windows
+            .map(|(_, endpoint)| Some(endpoint.window).filter(|tokens| *tokens > 0))
+            .collect();
+        windows?.into_iter().max()
+    }
+
+    /// The endpoints that requests to `name` may come to, for answering and not for deciding where to;
+    /// those of a pool in its order, its smaller model last. Each once.
+    pub fn endpoints_of(self, name: &str) -> Vec<(&'a str, &'a Endpoint)> {
+        let mut found: Vec<(&str, &Endpoint)> = Vec::new();
+        let mut seen = BTreeSet::new();
+        // A stack: what comes first is pushed last.
+        let mut rest = vec![name.to_owned()];
+        while let Some(name) = rest.pop() {
+            if !seen.insert(name.clone()) {
+                continue;
+            }
+            match self.target(&name) {
+                Some(Target::Endpoint(_)) => found.extend(
+                    self.endpoints
+                        .get_key_value(&name)
+                        .map(|(name, endpoint)| (name.as_str(), endpoint)),
+                ),
+                Some(Target::Pool(pool)) => {
+                    rest.extend(pool.smaller.iter().cloned());
+                    rest.extend(pool.members.iter().rev().cloned());
+                }
+                Some(Target::Router) => {
+                    let classes = self.router.classes.values().rev();
+                    rest.extend(classes.map(|class| class.to.clone()));
+                }
+                None => {}
+            }
+        }
+        found
+    }
+
+    /// All endpoints that a run with `name` may ask anything, the router's own model too.
+    pub fn reached(self, name: &str) -> Vec<(&'a str, &'a Endpoint)> {
+        let mut found = self.endpoints_of(name);
+        if let Some(Target::Router) = self.target(name) {
+            for (name, endpoint) in self.endpoints_of(&self.router.model) {
+                if found.iter().all(|(known, _)| *known != name) {
+                    found.push((name, endpoint));
+                }
+            }
+        }
+        found
+    }
+
+    /// The members of a pool, where a pool among them stands for its own.
+    pub fn members(self, pool: &str) -> Vec<(&'a str, &'a Endpoint)> {
+        self.flat(pool).0
+    }
+
+    /// As [`Self::members`], with the first name that is met twice. Each pool is gone through once.
+    fn flat(self, pool: &str) -> (Vec<(&'a str, &'a Endpoint)>, Option<String>) {
+        let (mut found, mut twice) = (Vec::new(), None);
+        let mut seen = BTreeSet::new();
+        let mut rest = vec![pool.to_owned()];
+        while let Some(name) = rest.pop() {
+            if !seen.insert(name.clone()) {
+                twice.get_or_insert(name);
+                continue;
+            }
+            match self.pools.get(&name) {
+                Some(pool) => rest.extend(pool.members.iter().rev().cloned()),
+                None => {
+                    let own = self.endpoints.get_key_value(&name);
+                    found.extend(own.map(|(name, endpoint)| (name.as_str(), endpoint)));
+                }
+            }
+        }
+        (found, twice)
+    }
+
+    /// # Errors
+    /// The key and what is wrong with it.
+    pub fn check(self) -> Result<(), Wrong> {
+        // The default first: what is wrong with it is wrong with those that took it over.
+        let default = self.endpoints.get_key_value("default");
+        for (name, endpoint) in default.into_iter().chain(self.endpoints) {
+            endpoint.check().map_err(at(&format!("endpoints.{name}")))?;
+        }
+        for name in self.endpoints.keys().chain(self.pools.keys()) {
+            if name == ROUTER && !self.router.classes.is_empty() {
+                let reason = "\"router\" is the router's own name; call this something else";
+                return Err((format!("{}.{name}", self.kind(name)), reason.into()));
+            }
+        }
+        for (name, pool) in self.pools {
+            let key = format!("pools.{name}");
+            if self.endpoints.contains_key(name) {
+                let reason = "is the name of an endpoint too; a pool needs another";
+                return Err((key, reason.into()));
+            }
+            pool.check().map_err(at(&key))?;
+            self.check_members(name, pool)?;
+        }
+        self.check_router()
+    }
+
+    fn check_members(self, name: &str, pool: &PoolTable) -> Result<(), Wrong> {
+        let key = |leaf: &str| format!("pools.{name}.{leaf}");
+        if pool.members.is_empty() {
+            return Err((key("members"), "a pool needs at least one member".into()));
+        }
+        for member in &pool.members {
+            self.known(&key("members"), member)?;
+        }
+        if let Some(smaller) = &pool.smaller {
+            self.known(&key("smaller"), smaller)?;
+        }
+        if let Some(way) = self.cycle(name) {
+            let reason = format!("is a member of itself: {}", way.join(" → "));
+            return Err((key("members"), reason));
+        }
+        let (members, twice) = self.flat(name);
+        if let Some(twice) = twice {
+            let reason = format!("has {twice:?} twice; weights say how much a member gets");
+            return Err((key("members"), reason));
+        }
+        for (member, endpoint) in members {
+            // It is not asked for its models: another member may answer while this one is down.
+            if endpoint.model.is_empty() {
+                return Err((
+                    format!("endpoints.{member}.model"),
+                    format!("must be named, because {member} is a member of the pool {name}"),
+                ));
+            }
+        }
+        self.one_contract(&key("members"), name)
+    }
+
+    /// What is asked of a model is written in its contract before it is known which one answers.
+    fn one_contract(self, key: &str, name: &str) -> Result<(), Wrong> {
+        let endpoints = self.endpoints_of(name);
+        let Some(((first, one), rest)) = endpoints.split_first() else {
+            return Ok(());
+        };
+        match rest.iter().find(|(_, own)| own.contract != one.contract) {
+            Some((other, own)) => Err((
+                key.to_owned(),
+                format!(
+                    "{first} has the contract {:?} and {other} {:?}; all that may answer one run need the same",
+                    contract(one.contract),
+                    contract(own.contract)
+                ),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn check_router(self) -> Result<(), Wrong> {
+        let router = self.router;
+        if router.classes.is_empty() {
+            for (leaf, value) in [("model", &router.model), ("default", &router.default)] {
+                if !value.is_empty() {
+                    let reason = "the router has no classes; add [router.classes.NAME]";
+                    return Err((format!("router.{leaf}"), reason.into()));
+                }
+            }
+            return Ok(());
+        }
+        if !router.classes.contains_key(&router.default) {
+            let names: Vec<_> = router.classes.keys().map(String::as_str).collect();
+            let reason = format!("must be one of the classes: {}", names.join(", "));
+            return Err(("router.default".into(), reason));
+        }
+        if router.timeout_ms == 0 {
+            return Err(("router.timeout_ms".into(), "must be at least 1".into()));
+        }
+        if !router.model.is_empty() {
+            self.known("router.model", &router.model)?;
+        }
+        for (name, class) in &router.classes {
+            let key = format!("router.classes.{name}");
+            self.known(&format!("{key}.to"), &class.to)?;
+            class.check(!router.model.is_empty()).map_err(at(&key))?;
+        }
+        self.one_contract("router.classes", ROUTER)
+    }
+
+    fn known(self, key: &str, name: &str) -> Result<(), Wrong> {
+        if self.endpoints.contains_key(name) || self.pools.contains_key(name) {
+            return Ok(());
+        }
+        Err((key.to_owned(), self.unknown(name)))
+    }
+
+    /// What to say of a name that nothing has.
+    pub fn unknown(self, name: &str) -> String {
+        let names: Vec<&str> = self
+            .endpoints
+            .keys()
+            .chain(self.pools.keys())
+            .map(String::as_str)
+            .collect();
+        format!(
+            "there is no [endpoints.{name}] or [pools.{name}]; there are {}",
+            names.join(", ")
+        )
+    }
+
+    /// A way from the pool back to itself.
+    fn cycle(self, pool: &str) -> Option<Vec<String>> {
+        // Each pool is gone through once, so this ends whatever names what.
+        let mut seen = BTreeSet::new();
+        let mut rest = vec![vec![pool.to_owned()]];
+        while let Some(way) = rest.pop() {
+            let Some(table) = way.last().and_then(|last| self.pools.get(last)) else {
+                continue;
+            };
+            for next in table.members.iter().chain(&table.smaller) {
+                let mut longer = way.clone();
+                longer.push(next.clone());
+                if next == pool {
+                    return Some(longer);
+                }
+                if seen.insert(next.clone()) {
+                    rest.push(longer);
+                }
+            }
+        }
+        None
+    }
+
+    fn kind(self, name: &str) -> &'static str {
+        if self.pools.contains_key(name) {
+            "pools"
+        } else {
+            "endpoints"
+        }
+    }
+}
+
+fn at(table: &str) -> impl Fn((&'static str, String)) -> Wrong {
+    let table = table.to_owned();
+    move |(leaf, reason)| (format!("{table}.{leaf}"), reason)
+}
+
+fn contract(contract: Contract) -> String {
+    serde_json::to_value(contract)
+        .ok()
+        .and_then(|value| value.as_str().map(str::to_owned))
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+#[path = "routes_tests.rs"]
+mod tests;

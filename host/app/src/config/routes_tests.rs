@@ -1,0 +1,236 @@
+use crate::config::layers::{self, Flags};
+use crate::config::{Config, types};
+use std::io::Write as _;
+
+/// Endpoints a, b and c.
+const ENDPOINTS: &str = r#"
+[endpoints.a]
+base_url = "http://a/v1"
+model = "m"
+[endpoints.b]
+base_url = "http://b/v1"
+model = "m"
+[endpoints.c]
+base_url = "http://c/v1"
+model = "m"
+"#;
+
+fn load(text: &str) -> Result<Config, String> {
+    load_with(text, &Flags::default())
+}
+
+fn load_with(text: &str, flags: &Flags) -> Result<Config, String> {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    writeln!(file, "{text}\n{ENDPOINTS}").unwrap();
+    let merged = layers::merge(Some(file.path()), None, flags, std::iter::empty());
+    let config = merged.and_then(|merged| types::validate(&merged));
+    config.map_err(|error| error.to_string())
+}
+
+fn names<'a>(endpoints: Vec<(&'a str, &super::Endpoint)>) -> Vec<&'a str> {
+    endpoints.into_iter().map(|(name, _)| name).collect()
+}
+
+#[test]
+fn a_pool_in_a_pool_stands_for_its_members() {
+    let config = load(
+        r#"
+        endpoint = "all"
+        [pools.two]
+        members = ["c", "a"]
+        [pools.all]
+        members = ["b", "two"]
+        overload = ["fewer-tokens", "smaller-model"]
+        smaller = "default"
+        "#,
+    )
+    .unwrap();
+    let routes = config.routes();
+    assert_eq!(names(routes.members("all")), ["b", "c", "a"]);
+    assert_eq!(
+        names(routes.endpoints_of("all")),
+        ["b", "c", "a", "default"]
+    );
+    assert_eq!(names(routes.reached("a")), ["a"]);
+}
+
+#[test]
+fn a_router_reaches_its_classes_and_its_own_model() {
+    let config = load(
+        r#"
+        endpoint = "router"
+        [router]
+        model = "c"
+        default = "hard"
+        [router.classes.hard]
+        description = "all else"
+        to = "a"
+        [router.classes.easy]
+        description = "little things"
+        to = "b"
+        keywords = ["add"]
+        "#,
+    )
+    .unwrap();
+    let routes = config.routes();
+    assert_eq!(names(routes.endpoints_of("router")), ["b", "a"]);
+    assert_eq!(names(routes.reached("router")), ["b", "a", "c"]);
+    // "easy" comes before "hard".
+    assert_eq!(routes.router.policy().default, 1);
+}
+
+#[test]
+fn what_cannot_work_is_named_with_its_key_and_the_remedy() {
+    let router = "[router]\ndefault = \"x\"\n[router.classes.x]\nto = \"a\"\n";
+    for (text, key, reason) in [
+        (
+            "endpoint = \"nobody\"",
+            "\"endpoint\"",
+            "there is no [endpoints.nobody]",
+        ),
+        ("[pools.p]\nmembers = []", "pools.p.members", "at least one"),
+        (
+            "[pools.p]\nmembers = [\"a\", \"d\"]",
+            "pools.p.members",
+            "there are a, b, c, default, p",
+        ),
+        (
+            "[pools.p]\nmembers = [\"a\", \"a\"]",
+            "pools.p.members",
+            "\"a\" twice",
+        ),
+        (
+            "[pools.p]\nmembers = [\"a\", \"q\"]\n[pools.q]\nmembers = [\"b\", \"a\"]",
+            "pools.p.members",
+            "\"a\" twice",
+        ),
+        ("[pools.p]\nmembers = [\"p\"]", "pools.p.members", "p → p"),
+        (
+            "[pools.p]\nmembers = [\"q\"]\n[pools.q]\nmembers = [\"a\", \"p\"]",
+            "pools.p.members",
+            "p → q → p",
+        ),
+        (
+            "[pools.p]\nmembers = [\"a\"]\noverload = [\"smaller-model\"]\nsmaller = \"q\"\n[pools.q]\nmembers = [\"p\"]",
+            "pools.p.members",
+            "p → q → p",
+        ),
+        (
+            "[pools.p]\nmembers = [\"a\"]\nsmaller = \"b\"",
+            "pools.p.smaller",
+            "only if `overload`",
+        ),
+        (
+            "[pools.p]\nmembers = [\"a\"]\noverload = [\"smaller-model\"]",
+            "pools.p.overload",
+            "needs `smaller`",
+        ),
+        (
+            "[pools.p]\nmembers = [\"a\"]\noverload = [\"less\"]",
+            "pools.p.overload",
+            "unknown variant",
+        ),
+        (
+            "[pools.p]\nmembers = [\"a\"]\nattempts = 0",
+            "pools.p.attempts",
+            "at least 1",
+        ),
+        (
+            "[pools.p]\nmembers = [\"a\"]\nfewer_tokens = 0",
+            "pools.p.fewer_tokens",
+            "at least 1",
+        ),
+        (
+            "[pools.p]\nmember = [\"a\"]",
+            "pools.p.member",
+            "has no meaning",
+        ),
+        (
+            "[pools.a]\nmembers = [\"b\"]",
+            "pools.a",
+            "name of an endpoint too",
+        ),
+        (
+            "[pools.p]\nmembers = [\"default\"]",
+            "endpoints.default.model",
+            "member of the pool p",
+        ),
+        (
+            "[endpoints.default]\nweight = 0",
+            "endpoints.default.weight",
+            "at least 1",
+        ),
+        (
+            "[endpoints.default]\nattempts = 0",
+            "endpoints.default.attempts",
+            "at least 1",
+        ),
+        (
+            "[endpoints.d]\nbase_url = \"http://d/v1\"\nmodel = \"m\"\ncontract = \"tools\"\n[pools.p]\nmembers = [\"a\", \"d\"]",
+            "pools.p.members",
+            "a has the contract \"schema\" and d \"tools\"",
+        ),
+        ("[router]\nmodel = \"a\"", "router.model", "has no classes"),
+        (
+            &router.replace("default = \"x\"", "default = \"y\""),
+            "router.default",
+            "must be one of the classes: x",
+        ),
+        (
+            &router.replace("\"a\"", "\"d\""),
+            "router.classes.x.to",
+            "there is no [endpoints.d]",
+        ),
+        (
+            &router.replace("[router]", "[router]\nmodel = \"a\""),
+            "router.classes.x.description",
+            "decides by",
+        ),
+        (
+            &router.replace("[router]", "[router]\ntimeout_ms = 0"),
+            "router.timeout_ms",
+            "at least 1",
+        ),
+        (
+            &format!("{router}keywords = [\" \"]"),
+            "router.classes.x.keywords",
+            "empty word",
+        ),
+        (
+            &format!("{router}min_chars = 3\nmax_chars = 2"),
+            "router.classes.x.min_chars",
+            "more than max_chars",
+        ),
+        (
+            &format!("{router}[pools.router]\nmembers = [\"a\"]"),
+            "pools.router",
+            "the router's own name",
+        ),
+    ] {
+        let error = load(text).unwrap_err();
+        assert!(
+            error.contains(key) && error.contains(reason),
+            "{text}\n{error}"
+        );
+    }
+}
+
+#[test]
+fn what_is_one_endpoints_is_not_set_for_a_pool() {
+    let mut flags = Flags::default();
+    flags.set("--endpoint", "endpoint", Some("p"));
+    flags.set("--model", "endpoints.{endpoint}.model", Some("other"));
+    let error = load_with("[pools.p]\nmembers = [\"a\"]", &flags).unwrap_err();
+    assert!(
+        error.contains("flag --model") && error.contains("p is a pool"),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_endpoint_has_its_own_window_and_weight_and_the_defaults_of_the_rest() {
+    let config = load("[endpoints.default]\nwindow = 8000\nweight = 7\nattempts = 2").unwrap();
+    let a = &config.routes().endpoints["a"];
+    assert_eq!((a.policy().window, a.weight), (None, 1));
+    assert_eq!(a.retry().attempts, 2);
+}
