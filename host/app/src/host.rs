@@ -6,7 +6,9 @@ use anyhow::{Context as _, Result};
 use futures_util::stream::{self, StreamExt as _};
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold_agent::model::{HttpTransport, ModelError, OpenAiModel, Timeouts, Transport};
+use toolhold_agent::model::{
+    Delivery, HttpTransport, ModelError, OpenAiModel, Timeouts, Transport,
+};
 use toolhold_sandbox::cache::Cache;
 use toolhold_sandbox::{Engine, LoadError, LoadEvent, Policy, Registry, Trust};
 
@@ -157,6 +159,11 @@ pub async fn model(
     let model = |name: &str| {
         OpenAiModel::new(transport.clone(), name, timeouts(endpoint, total))
             .with_key_variable(&endpoint.api_key_env)
+            .with_extra(endpoint.extra.clone())
+            .with_delivery(match endpoint.stream {
+                true => Delivery::Stream,
+                false => Delivery::Whole,
+            })
     };
     if !endpoint.model.is_empty() {
         return Ok(model(&endpoint.model));

@@ -1,6 +1,7 @@
 //! `toolhold doctor`: what works, what does not, and what to do about it.
 
 use crate::cli::Exit;
+use crate::cli::probe;
 use crate::cli::progress::Loading;
 use crate::cli::style::{bad, dim, good, plain, warn};
 use crate::config::{self, Config, Flags};
@@ -12,7 +13,7 @@ use toolhold_agent::model::OpenAiModel;
 use toolhold_sandbox::LoadError;
 
 /// What one check found.
-enum Finding {
+pub(super) enum Finding {
     Fine(String),
     /// Works without, but less well.
     Lacking(String, String),
@@ -66,6 +67,9 @@ pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> 
         }
     };
     report("endpoint", endpoint(&config).await);
+    if let Some(finding) = probe::remembered(&config).await {
+        report("dialect", finding);
+    }
     for finding in modules(&config).await {
         report("modules", finding);
     }

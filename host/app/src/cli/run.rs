@@ -5,6 +5,7 @@ use crate::cli::progress::Loading;
 use crate::cli::view::View;
 use crate::cli::{Exit, plan, style};
 use crate::config::{Config, Flags};
+use crate::dialect;
 use crate::host;
 use crate::mcp::Servers;
 use crate::requests::{self, Requests};
@@ -17,7 +18,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold_agent::model::{Model, RecordingTransport, Transport};
+use toolhold_agent::model::{Dialect, Model, RecordingTransport, Transport};
 use toolhold_agent::protocol::{Execution, Message};
 use toolhold_agent::run::Runner;
 use toolhold_agent::run::replay::replay;
@@ -72,7 +73,7 @@ pub struct Options {
     /// Which of the configured endpoints to use.
     #[arg(long, value_name = "NAME")]
     endpoint: Option<String>,
-    /// How the model is asked to call tools: schema, tools or simple.
+    /// How the model is asked to call tools: auto, schema, tools or simple.
     #[arg(long, value_name = "NAME")]
     contract: Option<String>,
     /// exclusive: a reply holds calls or an answer; both: it may hold both.
@@ -235,7 +236,9 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
         plan::driver(config, request, args.options.json).await?
     } else {
         let timeout = request.settings.timeout;
-        driver(config, &args.options, timeout, request.own_tools_only).await?
+        let own = request.own_tools_only;
+        let (driver, servers, _) = driver(config, &args.options, timeout, own).await?;
+        (driver, servers)
     };
     // What was loaded because a tool named it, by path or by reference, is loaded again.
     for bound in replayed.tools() {
@@ -266,7 +269,11 @@ async fn start(
     *most = max_steps.unwrap_or(*most).min(*most);
     request.settings.dry_run = options.dry_run;
     let timeout = request.settings.timeout;
-    let (driver, servers) = driver(config, &options, timeout, request.own_tools_only).await?;
+    let own = request.own_tools_only;
+    let (driver, servers, dialect) = driver(config, &options, timeout, own).await?;
+    if let Some(dialect) = dialect {
+        dialect::adapt(&mut request.settings, config.selected(), &dialect);
+    }
     let id = request.id;
     let exit = launch(config, &driver, request, options.json).await;
     servers.close().await;
@@ -304,13 +311,13 @@ pub async fn launch(
     Ok(exit)
 }
 
-/// A model, the modules, the MCP servers and whoever approves.
+/// A model, the modules, the MCP servers and whoever approves; and what is known of the endpoint.
 async fn driver(
     config: &Config,
     options: &Options,
     timeout: Duration,
     own_tools_only: bool,
-) -> Result<(Driver, Servers)> {
+) -> Result<(Driver, Servers, Option<Dialect>)> {
     let has_modules = config.modules_folder().exists() || config.sources().next().is_some();
     let toolbox = if own_tools_only && !has_modules {
         let requests = Requests::new(config.requests_folder());
@@ -330,13 +337,15 @@ async fn driver(
             .with_context(|| format!("--record {}", path.display()))?;
         transport = Arc::new(recorder);
     }
-    let model: Arc<dyn Model> = Arc::new(host::model(endpoint, transport, timeout).await?);
+    let model = host::model(endpoint, transport, timeout).await?;
+    let (model, dialect) = dialect::known(config, model).await;
+    let model: Arc<dyn Model> = Arc::new(model);
     let driver = Driver {
         approver: Arc::new(AppApprover::new(config.state_folder(), !options.json)),
         activities: servers.activities(Activities::default()),
         ..Driver::new(model, Arc::new(toolbox))
     };
-    Ok((driver, servers))
+    Ok((driver, servers, dialect))
 }
 
 /// The loaded modules, or those that `allowed` names.

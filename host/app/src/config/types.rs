@@ -58,10 +58,37 @@ pub struct Endpoint {
     /// Empty: the first that the endpoint lists.
     pub model: String,
     pub api_key_env: String,
-    pub contract: Contract,
+    pub contract: ContractChoice,
+    /// Whether answers are asked for as streams.
+    pub stream: bool,
+    /// Fields beside the API's own, for every request.
+    pub extra: serde_json::Map<String, serde_json::Value>,
     pub connect_timeout_ms: u64,
     pub first_token_timeout_ms: u64,
     pub idle_timeout_ms: u64,
+}
+
+/// How the model is asked for calls and answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ContractChoice {
+    /// What `toolhold doctor --probe` found to work here; the schema where nothing was probed.
+    Auto,
+    Schema,
+    Tools,
+    Simple,
+}
+
+impl ContractChoice {
+    /// The contract that somebody chose; `None` if it is to be found out.
+    pub fn fixed(self) -> Option<Contract> {
+        match self {
+            Self::Auto => None,
+            Self::Schema => Some(Contract::Schema),
+            Self::Tools => Some(Contract::Tools),
+            Self::Simple => Some(Contract::Simple),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -260,7 +287,7 @@ impl Config {
     pub fn settings(&self) -> Settings {
         let run = &self.run;
         Settings {
-            contract: self.selected().contract,
+            contract: self.selected().contract.fixed().unwrap_or_default(),
             shape: run.shape,
             max_steps: run.max_steps,
             max_tokens: run.max_tokens,
