@@ -4,6 +4,13 @@ use serde_json::{Value, json};
 use support::endpoint::{Endpoint, Expect, Order, Reply, Scenario, TokenForm};
 use support::host::{Finished, Host};
 
+/// A place with a module, which runs want.
+fn host() -> Host {
+    let host = Host::new();
+    host.ship("calculator");
+    host
+}
+
 /// A reply to requests with this kind of response format.
 fn with_format(format: &str, reply: Reply) -> Reply {
     reply.expecting(Expect {
@@ -82,7 +89,7 @@ fn verdict<'a>(found: &'a Value, what: &str) -> &'a str {
 
 #[test]
 fn a_server_that_does_what_it_is_asked_has_it_all() {
-    let (host, endpoint) = (Host::new(), Endpoint::start(good()));
+    let (host, endpoint) = (host(), Endpoint::start(good()));
     let found = probe(&host, &endpoint);
     assert_eq!(found["contract"], "schema");
     for what in [
@@ -132,7 +139,7 @@ fn a_server_that_does_what_it_is_asked_has_it_all() {
 #[test]
 fn a_schema_that_is_accepted_and_ignored_is_found_out() {
     let (host, endpoint) = (
-        Host::new(),
+        host(),
         Endpoint::start(scenario([
             with_format(
                 "json_schema",
@@ -162,7 +169,7 @@ fn a_server_that_refuses_everything_gets_plain_text() {
     let refusal =
         |message: &str| Reply::error(400, json!({"error": {"message": message, "code": 400}}));
     let (host, endpoint) = (
-        Host::new(),
+        host(),
         Endpoint::start(scenario([
             with_format("json_schema", refusal("response_format is not supported")),
             any_tools(refusal("tools need --enable-auto-tool-choice")),
@@ -210,7 +217,7 @@ fn how_answers_are_delivered_is_found_out_and_used() {
         (streamed, "whole", false),
     ] {
         let (host, endpoint) = (
-            Host::new(),
+            host(),
             Endpoint::start(scenario([
                 first,
                 Reply::solution(json!({"calls": [], "output": "done"}))
@@ -245,7 +252,7 @@ fn tools_that_are_not_streamed_are_asked_for_whole() {
         ..Expect::default()
     });
     let (host, endpoint) = (
-        Host::new(),
+        host(),
         Endpoint::start(scenario([
             streamed,
             any_tools(calling(&["weather_of"])),
@@ -260,7 +267,7 @@ fn tools_that_are_not_streamed_are_asked_for_whole() {
 
 #[test]
 fn runs_use_what_was_found_unless_they_are_told_otherwise() {
-    let host = Host::new();
+    let host = host();
     let endpoint = Endpoint::start(
         scenario([
             with_tools(json!("auto"), "Paris", calling(&["weather_of"])),
@@ -331,7 +338,7 @@ fn a_server_of_another_version_is_another_endpoint() {
             Step::KeepAlive,
         ]
     };
-    let host = Host::new();
+    let host = host();
     let models = || answer(json!({"data": [{"id": "m", "max_model_len": 600}]}));
     let version = |version: &str| answer(json!({"version": version}));
     let chat = |content: &str| {
@@ -369,7 +376,7 @@ fn a_server_of_another_version_is_another_endpoint() {
 
 #[test]
 fn an_endpoint_that_cannot_be_probed_says_why() {
-    let host = Host::new();
+    let host = host();
     let endpoint = Endpoint::start(good().with_key("sk-right"));
     let refused = doctor(&host, &endpoint, &["--probe"]);
     assert_eq!(refused.code, Some(3), "{refused:?}");

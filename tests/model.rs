@@ -402,7 +402,7 @@ fn extras_of_the_configuration_are_in_every_request_and_replace_nothing() {
     let endpoint = Endpoint::start(Scenario::new([Reply::solution(
         json!({"calls": [], "output": "done"}),
     )]));
-    host.write(
+    host.ship("calculator").write(
         "toolhold.toml",
         format!(
             "[endpoints.default]\nbase_url = {:?}\nmodel = \"m\"\nstream = false\n\
@@ -425,6 +425,7 @@ fn extras_of_the_configuration_are_in_every_request_and_replace_nothing() {
 #[test]
 fn ctrl_c_during_a_stream_leaves_no_connection_open() {
     let host = Host::new();
+    host.ship("calculator");
     let endpoint = Endpoint::start(Scenario::new([Reply::endless().delayed_ms(0, 20)]));
     let url = endpoint.base_url();
     let mut command = host.command(&["run", "hello", "--base-url", &url, "--model", "m"]);
