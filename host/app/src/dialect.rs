@@ -29,10 +29,12 @@ pub async fn known(config: &Config, model: OpenAiModel) -> (OpenAiModel, Option<
         }
         dialect.server = server;
     }
-    let model = match config.selected().stream {
-        true => model.with_delivery(dialect.delivery),
-        false => model.with_delivery(Delivery::Whole),
+    let delivery = if config.selected().stream {
+        dialect.delivery
+    } else {
+        Delivery::Whole
     };
+    let model = model.with_delivery(delivery);
     (model, Some(dialect))
 }
 

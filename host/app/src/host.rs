@@ -160,9 +160,10 @@ pub async fn model(
         OpenAiModel::new(transport.clone(), name, timeouts(endpoint, total))
             .with_key_variable(&endpoint.api_key_env)
             .with_extra(endpoint.extra.clone())
-            .with_delivery(match endpoint.stream {
-                true => Delivery::Stream,
-                false => Delivery::Whole,
+            .with_delivery(if endpoint.stream {
+                Delivery::Stream
+            } else {
+                Delivery::Whole
             })
     };
     if !endpoint.model.is_empty() {

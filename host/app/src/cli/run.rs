@@ -237,7 +237,7 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
     } else {
         let timeout = request.settings.timeout;
         let own = request.own_tools_only;
-        let (driver, servers, _) = driver(config, &args.options, timeout, own).await?;
+        let (driver, servers, _) = Box::pin(driver(config, &args.options, timeout, own)).await?;
         (driver, servers)
     };
     // What was loaded because a tool named it, by path or by reference, is loaded again.
@@ -338,7 +338,7 @@ async fn driver(
         transport = Arc::new(recorder);
     }
     let model = host::model(endpoint, transport, timeout).await?;
-    let (model, dialect) = dialect::known(config, model).await;
+    let (model, dialect) = Box::pin(dialect::known(config, model)).await;
     let model: Arc<dyn Model> = Arc::new(model);
     let driver = Driver {
         approver: Arc::new(AppApprover::new(config.state_folder(), !options.json)),

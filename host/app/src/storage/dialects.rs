@@ -14,7 +14,7 @@ pub struct Probed {
     pub base_url: String,
     pub model: String,
     /// Seconds since 1970.
-    pub probed_at_s: u64,
+    pub found_at_s: u64,
     pub dialect: Dialect,
 }
 
@@ -24,7 +24,7 @@ impl Probed {
         Self {
             base_url: base_url.to_owned(),
             model: model.to_owned(),
-            probed_at_s: now.unwrap_or_default().as_secs(),
+            found_at_s: now.unwrap_or_default().as_secs(),
             dialect,
         }
     }
@@ -32,7 +32,7 @@ impl Probed {
     /// When it was, for people.
     pub fn date(&self) -> String {
         // A file that somebody edited may name any moment; what no date can hold is none.
-        let date = UNIX_EPOCH.checked_add(Duration::from_secs(self.probed_at_s.min(LAST_DATE_S)));
+        let date = UNIX_EPOCH.checked_add(Duration::from_secs(self.found_at_s.min(LAST_DATE_S)));
         date.map_or_else(String::new, httpdate::fmt_http_date)
     }
 }
@@ -74,8 +74,12 @@ impl Dialects {
 
     fn file(&self, base_url: &str, model: &str) -> PathBuf {
         let digest = Sha256::digest(format!("{base_url}\n{model}"));
-        let name: String = digest.iter().take(16).map(|b| format!("{b:02x}")).collect();
-        self.folder.join(format!("{name}.json"))
+        // Half of it is enough to tell endpoints apart.
+        let key = digest
+            .iter()
+            .take(16)
+            .fold(0_u128, |key, byte| key << 8 | u128::from(*byte));
+        self.folder.join(format!("{key:032x}.json"))
     }
 }
 
@@ -123,7 +127,7 @@ mod tests {
             (u64::MAX, "Fri, 31 Dec 9999 23:59:59 GMT"),
         ] {
             let probed = Probed {
-                probed_at_s: seconds,
+                found_at_s: seconds,
                 ..Probed::now("", "", dialect())
             };
             assert_eq!(probed.date(), date);
