@@ -17,14 +17,13 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::error::{ContextOverflow, ErrorDetail};
+use super::error_words::{overflow, wait, wait_in};
 
 /// How much of an endpoint's own words goes into a message, in characters: enough for a sentence or
 /// two, too little for a page.
 const EXCERPT_CHARS: usize = 200;
 /// An error message that the endpoint meant to be read may be longer, in characters.
 const MESSAGE_CHARS: usize = 1000;
-/// A wait that is asked for in words is not believed beyond a day.
-const LONGEST_WAIT: Duration = Duration::from_hours(24);
 
 /// The error in a body that came with an error status. Never fails: what cannot be read is quoted.
 pub(super) fn from_status(status: u16, body: &[u8], key_variable: Option<&str>) -> ErrorDetail {
@@ -141,9 +140,7 @@ fn detail(message: String, source: &Object, body: &Object) -> ErrorDetail {
     ErrorDetail {
         advice: overflow.map(advice_for_overflow),
         code,
-        retry_after: wait_in(&message)
-            .or_else(|| Duration::try_from_secs_f64(estimate?).ok())
-            .map(|wait| wait.min(LONGEST_WAIT)),
+        retry_after: wait_in(&message).or_else(|| wait(estimate?)),
         message: clip(&message, MESSAGE_CHARS),
         overflow,
     }
@@ -226,96 +223,6 @@ fn listed(errors: &[Value]) -> String {
         })
         .collect();
     lines.join("; ")
-}
-
-/// The wait that a message names: "Please try again in 1m2.5s".
-fn wait_in(message: &str) -> Option<Duration> {
-    let start = message.find("try again in ")? + "try again in ".len();
-    let mut rest = &message[start..];
-    let mut seconds = None;
-    // Hours, minutes, seconds: no message has more parts.
-    for _ in 0..4 {
-        let digits = rest.len()
-            - rest
-                .trim_start_matches(|c: char| c.is_ascii_digit() || c == '.')
-                .len();
-        let number = rest[..digits].trim_end_matches('.').parse::<f64>();
-        let Ok(number) = number else {
-            break;
-        };
-        rest = rest[digits..].trim_start();
-        let unit = rest.len()
-            - rest
-                .trim_start_matches(|c: char| c.is_ascii_alphabetic())
-                .len();
-        let scale = match &rest[..unit] {
-            "ms" | "milliseconds" => 0.001,
-            "" | "s" | "sec" | "second" | "seconds" => 1.0,
-            "m" | "min" | "minute" | "minutes" => 60.0,
-            "h" | "hour" | "hours" => 3600.0,
-            _ => break,
-        };
-        *seconds.get_or_insert(0.0) += number * scale;
-        rest = &rest[unit..];
-    }
-    Duration::try_from_secs_f64(seconds?).ok()
-}
-
-/// The texts before the size of the window and before that of the request, for servers that say them in
-/// words only: OpenAI, vLLM, SGLang, TGI, TensorRT-LLM, LM Studio, hosted services.
-const WINDOW_AFTER: [&str; 9] = [
-    "maximum context length is ",
-    "maximum context length of ",
-    "maximum model length of ",
-    "context length (",
-    "context length of only ",
-    "`max_new_tokens` must be <= ",
-    "maximum number of tokens allowed (",
-    "exceeds maximum input length (",
-    "should not exceed max_num_tokens (",
-];
-const PROMPT_AFTER: [&str; 10] = [
-    "The input (",
-    "you requested a total of ",
-    "You requested a total of ",
-    "you requested ",
-    "your request has ",
-    "resulted in ",
-    "prompt (length ",
-    "keep the first ",
-    "input token count (",
-    "rompt length (",
-];
-
-fn overflow(
-    message: &str,
-    code: Option<&str>,
-    kind: Option<&str>,
-    source: &serde_json::Map<String, Value>,
-) -> Option<ContextOverflow> {
-    let count = |key: &str| source.get(key).and_then(Value::as_u64);
-    let named = [code, kind].into_iter().flatten().any(|word| {
-        matches!(
-            word,
-            "exceed_context_size_error" | "context_length_exceeded"
-        )
-    });
-    let after = |markers: &[&str]| {
-        markers
-            .iter()
-            .find_map(|marker| number_after(message, marker))
-    };
-    let window = count("n_ctx").or_else(|| after(&WINDOW_AFTER));
-    (named || window.is_some()).then(|| ContextOverflow {
-        prompt_tokens: count("n_prompt_tokens").or_else(|| after(&PROMPT_AFTER)),
-        window,
-    })
-}
-
-fn number_after(text: &str, marker: &str) -> Option<u64> {
-    let start = text.find(marker)? + marker.len();
-    let digits = text[start..].split(|c: char| !c.is_ascii_digit()).next()?;
-    digits.parse().ok()
 }
 
 fn advice_for_overflow(overflow: ContextOverflow) -> String {
@@ -537,25 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_read_from_words() {
-        for (message, ms) in [
-            (
-                "Rate limit reached. Please try again in 1.2s. Visit",
-                Some(1_200),
-            ),
-            ("try again in 20 seconds", Some(20_000)),
-            ("try again in 1m2.5s.", Some(62_500)),
-            ("try again in 250ms", Some(250)),
-            ("try again in 2h", Some(7_200_000)),
-            ("try again in 1e300s", None),
-            ("try again in 99999999999999999999h", Some(86_400_000)),
-            ("try again in a moment", None),
-            ("try again later", None),
-        ] {
-            let body = serde_json::json!({"error": {"message": message}});
-            let wait = from_value(&body).and_then(|detail| detail.retry_after);
-            assert_eq!(wait.map(|wait| wait.as_millis()), ms, "{message}");
-        }
+    fn a_model_that_loads_says_how_long() {
         let loading = br#"{"error":"Model is loading","estimated_time":20.0}"#;
         let detail = from_status(503, loading, None);
         assert_eq!(detail.retry_after, Some(Duration::from_secs(20)));

@@ -21,6 +21,7 @@ mod decode;
 pub mod dialect;
 pub mod embed;
 mod error_body;
+mod error_words;
 mod extras;
 mod json;
 pub mod probe;
