@@ -12,8 +12,6 @@
 //! | NIM | problem details: `{"type": URI, "title", "status", "detail"}` |
 //! | load balancers | an HTML page, plain text, nothing |
 
-use std::time::Duration;
-
 use serde_json::Value;
 
 use super::error::{ContextOverflow, ErrorDetail};
@@ -447,7 +445,7 @@ mod tests {
     fn a_model_that_loads_says_how_long() {
         let loading = br#"{"error":"Model is loading","estimated_time":20.0}"#;
         let detail = from_status(503, loading, None);
-        assert_eq!(detail.retry_after, Some(Duration::from_secs(20)));
+        assert_eq!(detail.retry_after, Some(std::time::Duration::from_secs(20)));
     }
 
     #[test]
