@@ -186,7 +186,13 @@ impl Transport for HttpTransport {
             let response = match attempt().await {
                 // The server closed a kept connection just as the request was written. No answer had
                 // begun, and asking twice changes nothing there.
-                Err(error) if was_closed(&error) => attempt().await,
+                Err(error) if was_closed(&error) => {
+                    tracing::debug!(
+                        path = request.path,
+                        "the connection was closed under a request, which is sent again"
+                    );
+                    attempt().await
+                }
                 response => response,
             };
             let response = response.map_err(|error| self.classify(error))?;
