@@ -1,14 +1,17 @@
 //! The model client over real HTTP, against an endpoint that misbehaves as servers do.
 
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use support::endpoint::{Endpoint, Order, Reply, Scenario};
+use support::endpoint::{Endpoint, Expect, Order, Reply, Scenario, TokenForm};
+use support::host::{Host, finish};
 use toolhold_agent::model::record::MemorySink;
 use toolhold_agent::model::{
-    ChatMessage, ChatRequest, Completion, Delta, Health, HttpTransport, Model, ModelError,
-    OpenAiModel, RecordingTransport, ReplayTransport, TimeoutPhase, Timeouts, Transport,
+    ChatMessage, ChatRequest, Completion, Delivery, Delta, Health, HttpTransport, Model,
+    ModelError, OpenAiModel, RecordingTransport, ReplayTransport, TimeoutPhase, Timeouts,
+    Transport,
 };
 
 const SOON: Duration = Duration::from_secs(5);
@@ -251,4 +254,202 @@ async fn two_hundred_completions_at_once() {
         assert_eq!(result.unwrap().content, "some words");
     }
     assert_eq!(endpoint.disconnects(), 0);
+}
+
+#[tokio::test]
+async fn an_answer_comes_as_it_was_asked_for() {
+    for (delivery, stream) in [
+        (Delivery::Stream, true),
+        (Delivery::UncountedStream, true),
+        (Delivery::Whole, false),
+    ] {
+        let reply = Reply {
+            reasoning: Some("hm".into()),
+            content: Some("hi".into()),
+            usage: Some((9, 2)),
+            ..Reply::tool_calls([("add", json!({"a": 1}))])
+        };
+        let endpoint = Endpoint::start(Scenario::new([reply.expecting(Expect {
+            stream: Some(stream),
+            ..Expect::default()
+        })]));
+        let completion = complete(&model(&endpoint).with_delivery(delivery))
+            .await
+            .unwrap();
+        assert_eq!((&*completion.content, &*completion.reasoning), ("hi", "hm"));
+        assert_eq!(completion.tool_calls[0].arguments, r#"{"a":1}"#);
+        assert_eq!(completion.usage.unwrap().completion_tokens, 2);
+    }
+}
+
+/// The first token of an answer that is not streamed comes with its last.
+#[tokio::test]
+async fn a_whole_answer_has_the_time_of_a_whole_answer() {
+    let late = timeouts().first_token + Duration::from_millis(300);
+    let late = u64::try_from(late.as_millis()).unwrap();
+    let reply = || Reply::content("hi").delayed_ms(late, 0);
+    let endpoint = Endpoint::start(Scenario::new([reply(), reply()]));
+    let whole = model(&endpoint).with_delivery(Delivery::Whole);
+    assert_eq!(complete(&whole).await.unwrap().content, "hi");
+    let streamed = complete(&model(&endpoint)).await;
+    assert!(
+        matches!(streamed, Err(ModelError::Timeout { .. })),
+        "{streamed:?}"
+    );
+}
+
+#[tokio::test]
+async fn texts_are_embedded_in_their_order_batch_by_batch() {
+    let scenario = Scenario {
+        embeds: true,
+        ..Scenario::default()
+    };
+    let endpoint = Endpoint::start(scenario);
+    let texts: Vec<String> = (0..70).map(|n| "word ".repeat(n)).collect();
+    let embedded = model(&endpoint).embed(&texts).await.unwrap();
+    assert_eq!(embedded.vectors.len(), 70);
+    assert_eq!(embedded.vectors[0], [0.0, 0.0]);
+    assert_eq!(embedded.vectors[69], [345.0, 69.0]);
+    assert_eq!(embedded.usage.unwrap().prompt_tokens, 70);
+    let sizes: Vec<usize> = endpoint
+        .others()
+        .iter()
+        .map(|(_, body)| body["input"].as_array().unwrap().len())
+        .collect();
+    assert_eq!(sizes, [32, 32, 6]);
+    assert_eq!(model(&endpoint).embed(&[]).await.unwrap().vectors.len(), 0);
+
+    let without = Endpoint::start(Scenario::default());
+    let refused = model(&without).embed(&texts).await.unwrap_err();
+    assert!(
+        refused.to_string().contains("there is no /v1/embeddings"),
+        "{refused}"
+    );
+    let odd =
+        Scenario::default().with_route("/v1/embeddings", json!({"data": [{"embedding": [1]}]}));
+    let odd = model(&Endpoint::start(odd))
+        .embed(&texts)
+        .await
+        .unwrap_err();
+    assert!(matches!(odd, ModelError::Decode { .. }), "{odd}");
+}
+
+#[tokio::test]
+async fn tokens_are_counted_in_whatever_form_the_server_has() {
+    for form in [TokenForm::Prompt, TokenForm::Content, TokenForm::Inputs] {
+        let endpoint = Endpoint::start(Scenario {
+            tokenize: Some(form),
+            ..Scenario::default()
+        });
+        let model = model(&endpoint);
+        let tokenizer = model.find_tokenizer().await.unwrap().expect("a tokenizer");
+        assert_eq!(
+            model.count_tokens(tokenizer, "a b c").await.unwrap(),
+            3,
+            "{form:?}"
+        );
+    }
+    let without = Endpoint::start(Scenario::default());
+    assert_eq!(model(&without).find_tokenizer().await.unwrap(), None);
+    // Answers, but counts nothing.
+    let constant = Scenario::default().with_route("/tokenize", json!({"tokens": [1, 2]}));
+    let constant = Endpoint::start(constant);
+    assert_eq!(model(&constant).find_tokenizer().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_server_says_who_it_is_and_how_much_fits() {
+    let vllm = json!({"data": [{"id": "other", "max_model_len": 1}, {"id": "small", "owned_by": "vllm", "max_model_len": 4096}]});
+    let llama =
+        json!({"data": [{"id": "small", "owned_by": "llamacpp", "meta": {"n_ctx_train": 32768}}]});
+    let props = json!({"build_info": "b7000", "default_generation_settings": {"n_ctx": 2048}});
+    for (scenario, name, version, length) in [
+        (
+            Scenario::default()
+                .with_route("/v1/models", vllm)
+                .with_route("/version", json!({"version": "0.20"})),
+            Some("vllm"),
+            Some("0.20"),
+            Some(4096),
+        ),
+        (
+            Scenario::default()
+                .with_route("/v1/models", llama.clone())
+                .with_route("/props", props),
+            Some("llamacpp"),
+            Some("b7000"),
+            Some(2048),
+        ),
+        (
+            Scenario::default().with_route("/v1/models", llama),
+            Some("llamacpp"),
+            None,
+            Some(32768),
+        ),
+        (Scenario::default(), Some("tests"), None, None),
+    ] {
+        let endpoint = Endpoint::start(scenario);
+        let server = model(&endpoint).server().await.unwrap();
+        assert_eq!(server.name.as_deref(), name);
+        assert_eq!(server.version.as_deref(), version);
+        assert_eq!(server.context_length, length);
+    }
+}
+
+#[test]
+fn extras_of_the_configuration_are_in_every_request_and_replace_nothing() {
+    let host = Host::new();
+    let endpoint = Endpoint::start(Scenario::new([Reply::solution(
+        json!({"calls": [], "output": "done"}),
+    )]));
+    host.ship("calculator").write(
+        "toolhold.toml",
+        format!(
+            "[endpoints.default]\nbase_url = {:?}\nmodel = \"m\"\nstream = false\n\
+             extra = {{ min_p = 0.1, temperature = 2.0, chat_template_kwargs = {{ enable_thinking = false }} }}\n",
+            endpoint.base_url()
+        ),
+    );
+    let done = host.run(&["run", "hello"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let request = &endpoint.requests()[0];
+    assert_eq!(request["min_p"], 0.1);
+    assert_eq!(
+        request["chat_template_kwargs"],
+        json!({"enable_thinking": false})
+    );
+    assert_eq!(request["temperature"], 0.0);
+    assert_eq!(request["stream"], false);
+}
+
+#[test]
+fn ctrl_c_during_a_stream_leaves_no_connection_open() {
+    let host = Host::new();
+    host.ship("calculator");
+    let endpoint = Endpoint::start(Scenario::new([Reply::endless().delayed_ms(0, 20)]));
+    let url = endpoint.base_url();
+    let mut command = host.command(&["run", "hello", "--base-url", &url, "--model", "m"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let is_streaming = endpoint.wait_until(Duration::from_secs(30), |e| e.open_streams() == 1);
+    assert!(
+        is_streaming,
+        "{:?}",
+        finish(child.wait_with_output().unwrap())
+    );
+    let interrupt = |id: u32| {
+        let id = id.to_string();
+        let sent = Command::new("kill").args(["-INT", &id]).status().unwrap();
+        assert!(sent.success());
+    };
+    // Some of the answer has been read.
+    std::thread::sleep(Duration::from_millis(200));
+    let start = Instant::now();
+    interrupt(child.id());
+    assert!(endpoint.wait_until(SOON, |e| e.open_streams() == 0));
+    let code = child.wait().unwrap().code();
+    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+    assert_eq!(code, Some(130));
+    assert!(endpoint.wait_until(SOON, |e| e.open_connections() == 0));
+    assert_eq!(endpoint.disconnects(), 1);
 }

@@ -5,6 +5,7 @@
 //! binary alike, and dropping it closes every connection at once.
 
 mod connections;
+pub mod raw;
 mod scenario;
 mod server;
 mod wire;
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-pub use scenario::{ErrorReply, Expect, Order, Reply, Scenario, ToolCall};
+pub use scenario::{ErrorReply, Expect, Order, Reply, Scenario, TokenForm, ToolCall};
 use server::Shared;
 
 /// A running endpoint; stops when dropped.
@@ -71,6 +72,11 @@ impl Endpoint {
     /// The bodies of all chat requests so far, in order.
     pub fn requests(&self) -> Vec<Value> {
         self.shared.requests()
+    }
+
+    /// Paths and bodies of all requests that were not for a chat completion, in order.
+    pub fn others(&self) -> Vec<(String, Value)> {
+        self.shared.others()
     }
 
     /// The `Authorization` header of each chat request.

@@ -7,7 +7,9 @@ use anyhow::{Context as _, Result};
 use futures_util::stream::{self, StreamExt as _};
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold_agent::model::{HttpTransport, ModelError, OpenAiModel, Timeouts, Transport};
+use toolhold_agent::model::{
+    Delivery, HttpTransport, ModelError, OpenAiModel, Timeouts, Transport,
+};
 use toolhold_sandbox::cache::Cache;
 use toolhold_sandbox::{Engine, LoadError, LoadEvent, Policy, Registry, Trust};
 
@@ -170,6 +172,12 @@ pub async fn model(
     let model = |name: &str| {
         OpenAiModel::new(transport.clone(), name, timeouts(endpoint, total))
             .with_key_variable(&endpoint.api_key_env)
+            .with_extra(endpoint.extra.clone())
+            .with_delivery(if endpoint.stream {
+                Delivery::Stream
+            } else {
+                Delivery::Whole
+            })
     };
     if !endpoint.model.is_empty() {
         return Ok(model(&endpoint.model));

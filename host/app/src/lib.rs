@@ -40,6 +40,7 @@ mod cli;
 mod components;
 mod config;
 mod demo;
+mod dialect;
 mod fetch;
 mod host;
 mod mcp;

@@ -1,6 +1,7 @@
 //! Builds what answers a run's requests: an endpoint, a pool, or the router, as the configuration says.
 
 use crate::config::{Config, Endpoint as EndpointTable, ROUTER, Routes, Target};
+use crate::dialect::{self, Known};
 use crate::host;
 use anyhow::{Context as _, Result, anyhow};
 use futures_util::FutureExt as _;
@@ -24,6 +25,8 @@ pub struct Selected {
     pub model: Arc<dyn Model>,
     /// The models that `[fallback]` lists, by their names there.
     pub candidates: BTreeMap<String, Arc<dyn Model>>,
+    /// What was probed of the endpoints.
+    pub known: Known,
 }
 
 /// The models that runs use. Each endpoint is built once, whatever names it, so that its limits hold for
@@ -31,11 +34,13 @@ pub struct Selected {
 pub async fn selected(config: &Config, total: Duration, record: Option<&Path>) -> Result<Selected> {
     let recording = record.map(Recording::create).transpose()?;
     let mut models = Models {
+        config,
         routes: config.routes(),
         total,
         recording,
         endpoints: BTreeMap::new(),
         pools: BTreeMap::new(),
+        known: Known::default(),
     };
     let model = match models.routes.target(&config.endpoint) {
         Some(Target::Router) => Arc::new(models.router().await?),
@@ -43,16 +48,19 @@ pub async fn selected(config: &Config, total: Duration, record: Option<&Path>) -
     };
     Ok(Selected {
         model,
-        candidates: models.candidates(config)?,
+        candidates: models.candidates()?,
+        known: models.known,
     })
 }
 
 struct Models<'a> {
+    config: &'a Config,
     routes: Routes<'a>,
     total: Duration,
     recording: Option<Recording>,
     endpoints: BTreeMap<String, Arc<Endpoint>>,
     pools: BTreeMap<String, Arc<Pool>>,
+    known: Known,
 }
 
 impl Models<'_> {
@@ -82,6 +90,10 @@ impl Models<'_> {
         let model = host::model(table, self.transport(table)?, self.total)
             .await
             .with_context(|| format!("the endpoint {name:?}"))?;
+        let (model, dialect) = Box::pin(dialect::known(self.config, table, model)).await;
+        if let Some(dialect) = dialect {
+            self.known.add(name, dialect);
+        }
         let endpoint = Arc::new(Endpoint::new(name, model, table.policy()));
         self.endpoints.insert(name.to_owned(), endpoint.clone());
         Ok(endpoint)
@@ -95,10 +107,10 @@ impl Models<'_> {
         })
     }
 
-    fn candidates(&mut self, config: &Config) -> Result<BTreeMap<String, Arc<dyn Model>>> {
+    fn candidates(&mut self) -> Result<BTreeMap<String, Arc<dyn Model>>> {
         let mut candidates: BTreeMap<String, Arc<dyn Model>> = BTreeMap::new();
-        for name in config.candidates() {
-            let Some((table, model)) = config.candidate(name) else {
+        for name in self.config.candidates() {
+            let Some((table, model)) = self.config.candidate(name) else {
                 continue;
             };
             let mut table = table.clone();

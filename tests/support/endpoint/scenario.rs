@@ -18,6 +18,21 @@ pub struct Scenario {
     pub key: Option<String>,
     pub order: Order,
     pub replies: Vec<Reply>,
+    /// What other paths answer, such as `/props` or `/v1/models`, with 200.
+    pub routes: BTreeMap<String, Value>,
+    /// The form in which `/tokenize` counts words; without it there is no such route.
+    pub tokenize: Option<TokenForm>,
+    /// Whether `/v1/embeddings` embeds: as the numbers of characters and of words.
+    pub embeds: bool,
+}
+
+/// The field of a request to `/tokenize` that is counted. As of real servers, other fields are ignored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenForm {
+    Prompt,
+    Content,
+    Inputs,
 }
 
 /// Which reply a request gets.
@@ -45,6 +60,12 @@ impl Scenario {
 
     pub fn in_order(mut self, order: Order) -> Self {
         self.order = order;
+        self
+    }
+
+    /// Answers a path with this JSON.
+    pub fn with_route(mut self, path: &str, body: Value) -> Self {
+        self.routes.insert(path.into(), body);
         self
     }
 
@@ -90,6 +111,8 @@ pub struct Reply {
     pub tool_calls: Vec<ToolCall>,
     /// Any JSON, sent as content.
     pub solution: Option<Value>,
+    /// An instance of the schema that the request holds, as a server writes that enforces it.
+    pub obeys: bool,
     pub error: Option<ErrorReply>,
     /// The body as it is, as `text/event-stream` unless `content_type` says otherwise.
     pub raw: Option<String>,
@@ -148,6 +171,14 @@ impl Reply {
     pub fn solution(value: Value) -> Self {
         Self {
             solution: Some(value),
+            ..Self::default()
+        }
+    }
+
+    /// Does what the request's schema says.
+    pub fn obedient() -> Self {
+        Self {
+            obeys: true,
             ..Self::default()
         }
     }
@@ -243,6 +274,7 @@ impl Reply {
         let kinds = [
             says,
             self.solution.is_some(),
+            self.obeys,
             self.error.is_some(),
             self.raw.is_some(),
             self.html,
@@ -251,7 +283,7 @@ impl Reply {
         ];
         match kinds.into_iter().filter(|is_set| *is_set).count() {
             0 => Some(
-                "says nothing: set content, tool_calls, solution, error, raw, html, never or endless",
+                "says nothing: set content, tool_calls, solution, obeys, error, raw, html, never or endless",
             ),
             1 => None,
             _ => Some("says two things that exclude each other"),
@@ -307,6 +339,11 @@ pub struct Expect {
     pub tools: Vec<String>,
     /// The type of the response format.
     pub response_format: Option<String>,
+    pub tool_choice: Option<Value>,
+    /// Whether a stream is asked for.
+    pub stream: Option<bool>,
+    /// Fields with their values.
+    pub fields: BTreeMap<String, Value>,
 }
 
 impl Expect {
@@ -335,6 +372,18 @@ impl Expect {
             &self.response_format,
             &request["response_format"]["type"],
         );
+        let mut fields = self.fields.clone();
+        fields.extend(
+            self.tool_choice
+                .clone()
+                .map(|choice| ("tool_choice".into(), choice)),
+        );
+        fields.extend(self.stream.map(|stream| ("stream".into(), stream.into())));
+        for (name, expected) in &fields {
+            if request[name] != *expected {
+                found.push(format!("{name} is {}, expected {expected}", request[name]));
+            }
+        }
         let text = message_text(request);
         for expected in self
             .contains

@@ -11,7 +11,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures_util::stream;
@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use super::connections::{CountedListener, Gauge, Place};
-use super::scenario::{ErrorReply, Order, Reply, Scenario};
+use super::scenario::{ErrorReply, Order, Reply, Scenario, TokenForm};
 use super::wire;
 
 /// What the server and the test see of each other.
@@ -38,6 +38,7 @@ pub(super) struct Shared {
 struct Seen {
     requests: Vec<Value>,
     authorizations: Vec<Option<String>>,
+    others: Vec<(String, Value)>,
     mismatches: Vec<String>,
     /// The reply that comes next.
     next: usize,
@@ -60,6 +61,10 @@ impl Shared {
 
     pub(super) fn authorizations(&self) -> Vec<Option<String>> {
         self.seen().authorizations.clone()
+    }
+
+    pub(super) fn others(&self) -> Vec<(String, Value)> {
+        self.seen().others.clone()
     }
 
     pub(super) fn mismatches(&self) -> Vec<String> {
@@ -157,6 +162,7 @@ pub(super) fn run(
             )
             .route("/v1/models", get(models))
             .route("/v1/chat/completions", post(chat))
+            .fallback(other)
             .with_state(shared);
         tokio::select! {
             _ = axum::serve(listener, app) => {}
@@ -171,6 +177,9 @@ async fn models(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Respon
     if let Err(refusal) = authorize(&shared, &headers) {
         return refusal.into_response();
     }
+    if let Some(answer) = shared.scenario.routes.get("/v1/models") {
+        return axum::Json(answer.clone()).into_response();
+    }
     let names = if shared.scenario.models.is_empty() {
         vec![shared.model().to_owned()]
     } else {
@@ -181,6 +190,66 @@ async fn models(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Respon
         .map(|name| json!({"id": name, "object": "model", "created": 1, "owned_by": "tests"}))
         .collect();
     axum::Json(json!({"object": "list", "data": data})).into_response()
+}
+
+/// Whatever is not a chat: what the scenario says for the path, and what servers have beside it.
+async fn other(
+    State(shared): State<Arc<Shared>>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    if let Err(refusal) = authorize(&shared, &headers) {
+        return refusal.into_response();
+    }
+    let path = uri.path().to_owned();
+    let request: Value = serde_json::from_slice(&body).unwrap_or_default();
+    shared.seen().others.push((path.clone(), request.clone()));
+    let answer = match (path.as_str(), shared.scenario.tokenize) {
+        (path, _) if shared.scenario.routes.contains_key(path) => {
+            shared.scenario.routes[path].clone()
+        }
+        ("/tokenize", Some(form)) => tokenized(form, &request),
+        ("/v1/embeddings", _) if shared.scenario.embeds => embedded(&request),
+        _ => {
+            return Refusal {
+                status: StatusCode::NOT_FOUND,
+                code: "not_found",
+                message: format!("there is no {path}"),
+            }
+            .into_response();
+        }
+    };
+    axum::Json(answer).into_response()
+}
+
+/// A word a token, in the shape that goes with the form.
+fn tokenized(form: TokenForm, request: &Value) -> Value {
+    let words = |field: &str| {
+        let text = request[field].as_str().unwrap_or_default();
+        (0..text.split_whitespace().count()).collect::<Vec<_>>()
+    };
+    match form {
+        TokenForm::Prompt => {
+            let tokens = words("prompt");
+            json!({"count": tokens.len(), "max_model_len": 4096, "tokens": tokens})
+        }
+        // No error for a form that it does not know: an empty text.
+        TokenForm::Content => json!({"tokens": words("content")}),
+        TokenForm::Inputs => json!(words("inputs")),
+    }
+}
+
+/// The last text first, as the standard allows.
+fn embedded(request: &Value) -> Value {
+    let texts = request["input"].as_array().cloned().unwrap_or_default();
+    let data = texts.iter().enumerate().rev().map(|(index, text)| {
+        let text = text.as_str().unwrap_or_default();
+        let vector = [text.chars().count(), text.split_whitespace().count()];
+        json!({"object": "embedding", "index": index, "embedding": vector})
+    });
+    let data: Vec<Value> = data.collect();
+    json!({"object": "list", "data": data, "usage": {"prompt_tokens": texts.len(), "total_tokens": texts.len()}})
 }
 
 async fn chat(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
@@ -209,10 +278,15 @@ async fn chat(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes
     if let Err(refusal) = authorize(&shared, &headers) {
         return stream.end(refusal.into_response());
     }
-    let reply = match shared.choose(&request) {
+    let mut reply = match shared.choose(&request) {
         Ok(reply) => reply,
         Err(refusal) => return stream.end(refusal.into_response()),
     };
+    if reply.obeys {
+        reply.solution = Some(wire::instance(
+            &request["response_format"]["json_schema"]["schema"],
+        ));
+    }
     if reply.never {
         std::future::pending::<()>().await;
     }

@@ -91,6 +91,34 @@ pub(super) fn answer(reply: &Reply, model: &str) -> Value {
     })
 }
 
+/// The first instance of a schema of constants, alternatives, objects, arrays and `null`: what a
+/// constrained model writes where it has no choice.
+pub(super) fn instance(schema: &Value) -> Value {
+    if let Some(only) = schema.get("const") {
+        return only.clone();
+    }
+    if let Some(first) = schema["enum"].get(0) {
+        return first.clone();
+    }
+    if let Some(first) = schema["anyOf"].get(0) {
+        return instance(first);
+    }
+    match schema["type"].as_str() {
+        Some("object") => {
+            let properties = schema["properties"].as_object().into_iter().flatten();
+            properties
+                .map(|(name, schema)| (name.clone(), instance(schema)))
+                .collect()
+        }
+        Some("array") => {
+            let count = schema["minItems"].as_u64().unwrap_or(0);
+            (0..count).map(|_| instance(&schema["items"])).collect()
+        }
+        Some("string") => "".into(),
+        _ => Value::Null,
+    }
+}
+
 fn id_of(call: &ToolCall, index: usize) -> String {
     call.id.clone().unwrap_or_else(|| format!("call_{index}"))
 }

@@ -33,11 +33,16 @@ impl ChatRequest {
         }
     }
 
-    /// The JSON body of a streaming request.
+    /// The JSON body of a streaming request: [`Self::body_for`] the usual [`Delivery`].
+    pub fn body(&self) -> Value {
+        self.body_for(Delivery::default())
+    }
+
+    /// The JSON body of a request whose answer is to come in this way.
     ///
     /// The order of keys is fixed and `messages` comes after everything that stays the same within a
     /// run, so that equal prefixes of two requests are equal bytes.
-    pub fn body(&self) -> Value {
+    pub fn body_for(&self, delivery: Delivery) -> Value {
         let mut body = Map::new();
         body.insert("model".into(), self.model.as_str().into());
         if !self.tools.is_empty() {
@@ -56,14 +61,29 @@ impl ChatRequest {
         if let Some(temperature) = self.temperature {
             body.insert("temperature".into(), shortest_decimal(temperature));
         }
-        body.insert("stream".into(), true.into());
-        body.insert("stream_options".into(), json!({"include_usage": true}));
+        body.insert("stream".into(), (delivery != Delivery::Whole).into());
+        if delivery == Delivery::Stream {
+            body.insert("stream_options".into(), json!({"include_usage": true}));
+        }
         body.insert("messages".into(), json!(self.messages));
         for (key, value) in &self.extra {
             body.entry(key.clone()).or_insert_with(|| value.clone());
         }
         Value::Object(body)
     }
+}
+
+/// How an answer is asked to come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Delivery {
+    /// As a stream, with the token counts at its end.
+    #[default]
+    Stream,
+    /// As a stream without token counts: some servers refuse `stream_options`.
+    UncountedStream,
+    /// As one JSON object: some servers cannot stream, or not together with tools.
+    Whole,
 }
 
 /// `0.7_f32` as `0.7`: widening it bit by bit would send 0.699999988079071.
@@ -269,20 +289,50 @@ pub struct Usage {
 impl Usage {
     /// Reads a `usage` object; `None` when it holds no counts (some servers send `{}` or `null`).
     pub(super) fn from_wire(usage: &Value) -> Option<Self> {
-        let count = |key: &str| usage.get(key).and_then(Value::as_u64);
-        let prompt = count("prompt_tokens");
-        let completion = count("completion_tokens");
+        let first = |paths: &[&str]| paths.iter().find_map(|path| count(usage.pointer(path)?));
+        let prompt = first(&["/prompt_tokens", "/input_tokens"]);
+        let completion = first(&["/completion_tokens", "/output_tokens"]);
         if prompt.is_none() && completion.is_none() {
             return None;
         }
         Some(Self {
             prompt_tokens: prompt.unwrap_or(0),
             completion_tokens: completion.unwrap_or(0),
-            cached_prompt_tokens: usage
-                .pointer("/prompt_tokens_details/cached_tokens")
-                .and_then(Value::as_u64),
+            cached_prompt_tokens: first(&[
+                "/prompt_tokens_details/cached_tokens",
+                "/input_tokens_details/cached_tokens",
+                "/prompt_cache_hit_tokens",
+                "/cached_tokens",
+            ]),
         })
     }
+
+    /// Reads the `timings` that llama.cpp sends with or without usage. `prompt_n` leaves out what the
+    /// cache held.
+    pub(super) fn from_timings(timings: &Value) -> Option<Self> {
+        let cached = timings.get("cache_n").and_then(count);
+        let prompt = count(timings.get("prompt_n")?)?;
+        Some(Self {
+            prompt_tokens: prompt.saturating_add(cached.unwrap_or(0)),
+            completion_tokens: count(timings.get("predicted_n")?)?,
+            cached_prompt_tokens: cached,
+        })
+    }
+}
+
+/// A count as servers write it; gateways in languages without integers send `12.0`.
+fn count(value: &Value) -> Option<u64> {
+    /// Beyond it floats leave integers out; and no prompt is that long.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a whole number between 0 and 2^53"
+    )]
+    let whole = |float: f64| {
+        ((0.0..EXACT).contains(&float) && float.fract() == 0.0).then_some(float as u64)
+    };
+    value.as_u64().or_else(|| whole(value.as_f64()?))
 }
 
 #[cfg(test)]
@@ -317,6 +367,48 @@ mod tests {
                 "min_p": 0.1,
             })
         );
+    }
+
+    #[test]
+    fn an_answer_is_asked_for_as_the_endpoint_can_give_it() {
+        let request = ChatRequest::new("m", vec![]);
+        for (delivery, stream, options) in [
+            (Delivery::Stream, true, json!({"include_usage": true})),
+            (Delivery::UncountedStream, true, Value::Null),
+            (Delivery::Whole, false, Value::Null),
+        ] {
+            let body = request.body_for(delivery);
+            assert_eq!(body["stream"], stream, "{delivery:?}");
+            assert_eq!(body["stream_options"], options, "{delivery:?}");
+        }
+    }
+
+    #[test]
+    fn multimodal_parts_pass_through_untouched() {
+        let parts = json!([
+            {"type": "text", "text": "What is this?"},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA==", "detail": "low"}},
+            {"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}},
+        ]);
+        let message: ChatMessage =
+            serde_json::from_value(json!({"role": "user", "content": parts})).unwrap();
+        let body = ChatRequest::new("m", vec![message]).body();
+        assert_eq!(body["messages"][0]["content"], parts);
+    }
+
+    #[test]
+    fn every_tool_choice_has_its_form() {
+        for (choice, form) in [
+            (ToolChoice::Auto, json!("auto")),
+            (ToolChoice::Required, json!("required")),
+            (ToolChoice::None, json!("none")),
+            (
+                ToolChoice::Named("add".into()),
+                json!({"type": "function", "function": {"name": "add"}}),
+            ),
+        ] {
+            assert_eq!(json!(choice), form);
+        }
     }
 
     #[test]
@@ -363,6 +455,42 @@ mod tests {
                 cached_prompt_tokens: Some(8)
             })
         );
-        assert_eq!(Usage::from_wire(&json!({})), None);
+        for none in [
+            json!({}),
+            json!(null),
+            json!({"prompt_tokens": -1}),
+            json!([]),
+        ] {
+            assert_eq!(Usage::from_wire(&none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn usage_has_many_names() {
+        let usage = |prompt_tokens, completion_tokens, cached_prompt_tokens| Usage {
+            prompt_tokens,
+            completion_tokens,
+            cached_prompt_tokens,
+        };
+        for (wire, expected) in [
+            (
+                json!({"input_tokens": 9, "output_tokens": 2}),
+                usage(9, 2, None),
+            ),
+            (
+                json!({"prompt_tokens": 9.0, "completion_tokens": 2.0}),
+                usage(9, 2, None),
+            ),
+            (
+                json!({"prompt_tokens": 9, "completion_tokens": 2, "prompt_cache_hit_tokens": 4}),
+                usage(9, 2, Some(4)),
+            ),
+            (json!({"completion_tokens": 2}), usage(0, 2, None)),
+        ] {
+            assert_eq!(Usage::from_wire(&wire), Some(expected), "{wire}");
+        }
+        let timings = json!({"cache_n": 6, "prompt_n": 3, "predicted_n": 2, "predicted_ms": 41.2});
+        assert_eq!(Usage::from_timings(&timings), Some(usage(9, 2, Some(6))));
+        assert_eq!(Usage::from_timings(&json!({"prompt_n": 3})), None);
     }
 }

@@ -7,19 +7,17 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::decode::Decoder;
 use super::error::{ModelError, TimeoutPhase};
-use super::error_body::{excerpt, from_status, from_value};
+use super::error_body::from_status;
 use super::transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};
-use super::{ChatRequest, Completion, Model, Watch};
+use super::{ChatRequest, Completion, Delivery, Model, Watch};
 
 /// The most bytes of an answer by default: some two million tokens, far beyond any honest one.
 pub const DEFAULT_MAX_ANSWER_BYTES: usize = 8 << 20;
-/// How long a question about the endpoint itself may take: a person or a health check waits for it.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of an error's body that are read: all that is shown of it, many times over.
 const MAX_ERROR_BYTES: usize = 64 << 10;
 /// How long the rest of an error's body is waited for: the status says most of it already.
@@ -64,6 +62,9 @@ pub struct OpenAiModel {
     model: String,
     timeouts: Timeouts,
     max_answer_bytes: usize,
+    delivery: Delivery,
+    /// Fields that every request has, unless it says something else there.
+    extra: Map<String, Value>,
     /// The environment variable that the key came from, for messages.
     key_variable: Option<String>,
 }
@@ -80,6 +81,8 @@ impl OpenAiModel {
             model: model.into(),
             timeouts,
             max_answer_bytes: DEFAULT_MAX_ANSWER_BYTES,
+            delivery: Delivery::default(),
+            extra: Map::new(),
             key_variable: None,
         }
     }
@@ -98,6 +101,21 @@ impl OpenAiModel {
         self
     }
 
+    /// How answers are asked to come, for endpoints that cannot do the usual.
+    #[must_use]
+    pub fn with_delivery(mut self, delivery: Delivery) -> Self {
+        self.delivery = delivery;
+        self
+    }
+
+    /// Vendor extras for every request: fields beside those that a [`ChatRequest`] has, none of which
+    /// they replace.
+    #[must_use]
+    pub fn with_extra(mut self, extra: Map<String, Value>) -> Self {
+        self.extra = extra;
+        self
+    }
+
     /// Names the environment variable that holds the key, so that a refusal can point to it.
     #[must_use]
     pub fn with_key_variable(mut self, name: impl Into<String>) -> Self {
@@ -110,61 +128,53 @@ impl OpenAiModel {
         self.transport.target()
     }
 
-    /// Names of the models that the endpoint serves, in its order. Waits 5 seconds at most.
-    pub async fn list_models(&self) -> Result<Vec<String>, ModelError> {
-        let (status, body) = self.probe("models").await?;
-        let answer = serde_json::from_slice::<Value>(&body);
-        let is_error = answer
-            .as_ref()
-            .is_ok_and(|answer| from_value(answer).is_some());
-        if status != 200 || is_error {
-            return Err(self.refused(status, None, &body));
-        }
-        // A bare array is what some hosted services send.
-        let models = answer
-            .as_ref()
-            .ok()
-            .map(|answer| answer.get("data").unwrap_or(answer));
-        let Some(models) = models.and_then(Value::as_array) else {
-            return Err(ModelError::NotAnEndpoint {
-                url: self.target().to_owned(),
-                content_type: "something else than a list of models".into(),
-                excerpt: excerpt(&body),
-            });
-        };
-        let names = models.iter().filter_map(|model| model.get("id")?.as_str());
-        Ok(names.map(str::to_owned).collect())
+    pub(super) fn timeouts(&self) -> &Timeouts {
+        &self.timeouts
     }
 
-    /// Whether the endpoint is ready. Waits 5 seconds at most.
-    pub async fn health(&self) -> Result<Health, ModelError> {
-        let (status, body) = self.probe("../health").await?;
-        match status {
-            200..=299 => Ok(Health::Ready),
-            503 => Ok(Health::Loading(from_status(status, &body, None).message)),
-            404 | 405 => Ok(Health::Unsupported),
-            _ => Err(self.refused(status, None, &body)),
-        }
-    }
-
-    async fn probe(&self, path: &str) -> Result<(u16, Vec<u8>), ModelError> {
-        let request = HttpRequest {
-            method: Method::Get,
-            path: path.into(),
-            body: None,
-        };
+    /// One exchange beside chat: the whole answer, whatever its status, within the time and the bound
+    /// of an answer's bytes.
+    pub(super) async fn ask(
+        &self,
+        request: HttpRequest,
+        within: Duration,
+    ) -> Result<Answer, ModelError> {
         let exchange = async {
             let response = self.transport.send(request).await?;
+            let (status, retry_after) = (response.status, response.retry_after());
             let mut body = Vec::new();
             read_into(&mut body, response.body, self.max_answer_bytes).await?;
-            Ok((response.status, body))
+            if body.len() == self.max_answer_bytes {
+                return Err(ModelError::TooLarge {
+                    limit: self.max_answer_bytes,
+                    unit: "bytes",
+                });
+            }
+            Ok(Answer {
+                status,
+                retry_after,
+                body,
+            })
         };
-        timeout(PROBE_TIMEOUT, exchange)
+        timeout(within, exchange)
             .await
             .unwrap_or(Err(ModelError::Timeout {
                 phase: TimeoutPhase::Total,
-                after: PROBE_TIMEOUT,
+                after: within,
             }))
+    }
+
+    /// The error that an answer with this status is.
+    pub(super) fn refused(&self, answer: &Answer) -> ModelError {
+        ModelError::Status {
+            status: answer.status,
+            retry_after: answer.retry_after,
+            detail: Box::new(from_status(
+                answer.status,
+                &answer.body,
+                self.key_variable.as_deref(),
+            )),
+        }
     }
 
     async fn run(
@@ -172,14 +182,25 @@ impl OpenAiModel {
         request: &ChatRequest,
         watch: &mut dyn Watch,
     ) -> Result<Completion, ModelError> {
-        let mut clock = Clock::start(&self.timeouts);
+        let mut timeouts = self.timeouts.clone();
+        if self.delivery == Delivery::Whole {
+            // The first token comes with the last.
+            timeouts.first_token = timeouts.total;
+        }
+        let mut clock = Clock::start(&timeouts);
         let sending = self.transport.send(self.http_request(request));
         let response = clock.bound(false, sending).await??;
         if !(200..=299).contains(&response.status) {
             return Err(self.refusal(response).await);
         }
         let url = self.transport.target();
-        let mut decoder = Decoder::new(self.max_answer_bytes, response.header("content-type"));
+        let encoding = response
+            .header("content-encoding")
+            .filter(|encoding| *encoding != "identity");
+        let content_type = encoding
+            .map(|encoding| format!("{encoding}, a compression that was not asked for,"))
+            .or_else(|| response.header("content-type").map(str::to_owned));
+        let mut decoder = Decoder::new(self.max_answer_bytes, content_type.as_deref());
         let mut body = response.body;
         while !decoder.is_done() {
             match clock.bound(decoder.is_whole(), body.next()).await {
@@ -218,9 +239,14 @@ impl OpenAiModel {
     }
 
     fn http_request(&self, request: &ChatRequest) -> HttpRequest {
-        let mut body = request.body();
+        let mut body = request.body_for(self.delivery);
         if request.model.is_empty() {
             body["model"] = self.model.as_str().into();
+        }
+        if let Value::Object(fields) = &mut body {
+            for (key, value) in &self.extra {
+                fields.entry(key).or_insert_with(|| value.clone());
+            }
         }
         HttpRequest {
             method: Method::Post,
@@ -239,15 +265,34 @@ impl OpenAiModel {
         if let Some(location) = location.filter(|_| body.is_empty()) {
             body = format!("redirect to {location}").into_bytes();
         }
-        self.refused(status, retry_after, &body)
-    }
-
-    fn refused(&self, status: u16, retry_after: Option<Duration>, body: &[u8]) -> ModelError {
-        ModelError::Status {
+        self.refused(&Answer {
             status,
             retry_after,
-            detail: Box::new(from_status(status, body, self.key_variable.as_deref())),
-        }
+            body,
+        })
+    }
+}
+
+/// A whole answer to something else than a chat.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) retry_after: Option<Duration>,
+    pub(super) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(super) fn is_success(&self) -> bool {
+        (200..=299).contains(&self.status)
+    }
+
+    /// There is no such route.
+    pub(super) fn is_unsupported(&self) -> bool {
+        matches!(self.status, 404 | 405 | 501)
+    }
+
+    pub(super) fn json(&self) -> Option<Value> {
+        serde_json::from_slice(&self.body).ok()
     }
 }
 
@@ -263,16 +308,6 @@ impl Model for OpenAiModel {
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         self.run(request, watch).boxed()
     }
-}
-
-/// What an endpoint says about itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Health {
-    Ready,
-    /// Up, but not answering yet; with its own words.
-    Loading(String),
-    /// It has no health route, which says nothing.
-    Unsupported,
 }
 
 /// Reads until the end or the limit, in bytes; what was read stays in `buffer` either way.

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::super::Delta;
 use super::*;
 use crate::error::ErrorClass;
-use crate::model::ChatMessage;
+use crate::model::{ChatMessage, Health};
 
 const CONTENT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
 const STOP: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";

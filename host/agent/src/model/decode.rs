@@ -9,6 +9,8 @@ use serde_json::Value;
 
 use super::error::ModelError;
 use super::error_body::{excerpt, from_value};
+use super::extras::Extras;
+use super::json;
 use super::sse::{SseDecoder, SseEvent};
 use super::tool_calls::ToolCalls;
 use super::{Completion, Delta, Usage};
@@ -25,8 +27,11 @@ pub(super) struct Decoder {
     body: Body,
     /// `[DONE]` was seen; what follows is not part of the answer.
     done: bool,
+    /// Something was said in answer, were it nothing.
+    has_choice: bool,
     completion: Completion,
     calls: ToolCalls,
+    extras: Extras,
 }
 
 #[derive(Debug)]
@@ -38,7 +43,7 @@ enum Body {
         content_type: String,
     },
     Events(SseDecoder),
-    /// One JSON object: an error, or a server that does not stream.
+    /// JSON: an error, a server that does not stream, or one that streams JSON lines.
     Json(Vec<u8>),
 }
 
@@ -55,8 +60,10 @@ impl Decoder {
                 content_type: content_type.to_owned(),
             },
             done: false,
+            has_choice: false,
             completion: Completion::default(),
             calls: ToolCalls::default(),
+            extras: Extras::default(),
         }
     }
 
@@ -67,7 +74,8 @@ impl Decoder {
 
     /// The answer itself is complete; only its formal end may still come.
     pub(super) fn is_whole(&self) -> bool {
-        self.done || self.completion.finish_reason.is_some()
+        // A bare `[DONE]` ends an answer that never began.
+        self.done && self.has_choice || self.completion.finish_reason.is_some()
     }
 
     /// Takes the next bytes. `url` is where they come from, for messages.
@@ -135,6 +143,7 @@ impl Decoder {
     /// What came so far.
     pub(super) fn into_completion(mut self) -> Completion {
         self.completion.tool_calls = self.calls.finish();
+        self.completion.extra = self.extras.finish();
         self.completion
     }
 
@@ -165,14 +174,15 @@ impl Decoder {
             .strip_prefix(b"\xef\xbb\xbf")
             .unwrap_or(head)
             .trim_ascii_start();
-        if start.len() < SNIFF_BYTES && !at_end && !start.starts_with(b"{") {
+        let is_json = start.starts_with(b"{") || start.starts_with(b"[");
+        if start.len() < SNIFF_BYTES && !at_end && !is_json {
             return Ok(());
         }
         let is_page = start.starts_with(b"<");
         let has_field = [&b"data:"[..], b"event:", b"id:", b"retry:", b":"]
             .iter()
             .any(|field| start.starts_with(field));
-        if start.starts_with(b"{") {
+        if is_json {
             self.body = Body::Json(start.to_vec());
             Ok(())
         } else if !is_page && (*is_event_stream || has_field) {
@@ -220,12 +230,12 @@ impl Decoder {
             return Ok(());
         }
         let is_error = event.name.as_deref() == Some("error");
-        match serde_json::from_str::<Value>(data) {
+        match json::parse(data) {
             // The event's name says that it is an error, whatever its data look like.
             Ok(chunk) if is_error && from_value(&chunk).is_none() => {
-                Err(self.in_stream(&serde_json::json!({ "error": chunk })))
+                self.fail(&serde_json::json!({ "error": chunk }))
             }
-            Err(_) if is_error => Err(self.in_stream(&serde_json::json!({ "error": data }))),
+            Err(_) if is_error => self.fail(&serde_json::json!({ "error": data })),
             Ok(chunk) => self.take_chunk(&chunk, emit),
             Err(source) => Err(ModelError::Decode {
                 what: "an event",
@@ -237,38 +247,42 @@ impl Decoder {
 
     fn take_json(&mut self, bytes: &[u8], emit: &mut dyn FnMut(Delta)) -> Result<(), ModelError> {
         let text = String::from_utf8_lossy(bytes);
-        let answer: Value = match serde_json::from_str(&text) {
-            Ok(answer) => answer,
+        let (answers, is_whole) = match json::parse(&text) {
+            // Some gateways wrap what they pass on into a list.
+            Ok(Value::Array(answers)) => (answers, true),
+            Ok(answer) => (vec![answer], true),
             // Cut off by a clean end.
             Err(error) if error.is_eof() => return Ok(()),
-            Err(source) => {
-                return Err(ModelError::Decode {
-                    what: "an answer",
-                    excerpt: excerpt(bytes),
-                    source: Some(source),
-                });
-            }
+            Err(source) => match json_lines(&text) {
+                Some(chunks) => (chunks, false),
+                None => {
+                    return Err(ModelError::Decode {
+                        what: "an answer",
+                        excerpt: excerpt(bytes),
+                        source: Some(source),
+                    });
+                }
+            },
         };
-        self.take_chunk(&answer, emit)?;
-        if answer
-            .get("choices")
-            .is_none_or(|choices| choices.get(0).is_none())
-        {
+        for answer in &answers {
+            self.take_chunk(answer, emit)?;
+        }
+        if !self.has_choice {
             return Err(ModelError::Decode {
                 what: "an answer without choices",
                 excerpt: excerpt(bytes),
                 source: None,
             });
         }
-        // It parsed, so it is whole.
-        self.done = true;
+        self.done = is_whole;
         Ok(())
     }
 
     fn take_chunk(&mut self, chunk: &Value, emit: &mut dyn FnMut(Delta)) -> Result<(), ModelError> {
         if from_value(chunk).is_some() {
-            return Err(self.in_stream(chunk));
+            return self.fail(chunk);
         }
+        self.extras.keep(chunk, &KNOWN_IN_CHUNK);
         if let Some(model) = chunk.get("model").and_then(Value::as_str)
             && self.completion.model.is_none()
             && !model.is_empty()
@@ -276,7 +290,8 @@ impl Decoder {
             self.completion.model = Some(model.to_owned());
         }
         // The last one counts: some servers send a running count with every chunk.
-        if let Some(usage) = chunk.get("usage").and_then(Usage::from_wire) {
+        let usage = chunk.get("usage").and_then(Usage::from_wire);
+        if let Some(usage) = usage.or_else(|| Usage::from_timings(chunk.get("timings")?)) {
             self.completion.usage = Some(usage);
         }
         let choices = chunk.get("choices").and_then(Value::as_array);
@@ -290,6 +305,14 @@ impl Decoder {
         let Some(choice) = first else {
             return Ok(());
         };
+        self.has_choice = true;
+        if let Some(error) = choice.get("error").filter(|error| !error.is_null()) {
+            return self.fail(&serde_json::json!({ "error": error }));
+        }
+        self.extras.keep(choice, &KNOWN_IN_CHOICE);
+        if let Some(usage) = choice.get("usage").and_then(Usage::from_wire) {
+            self.completion.usage = Some(usage);
+        }
         if let Some(delta) = choice.get("delta").filter(|delta| delta.is_object()) {
             self.take_delta(delta, emit)?;
         } else if let Some(message) = choice.get("message") {
@@ -298,22 +321,37 @@ impl Decoder {
                 self.take_delta(message, emit)?;
             }
         }
-        if let Some(reason) = choice.get("finish_reason").and_then(Value::as_str) {
-            self.completion.finish_reason = Some(reason.to_owned());
+        match choice.get("finish_reason").and_then(Value::as_str) {
+            // Not the end of an answer, but of the generation.
+            Some(reason @ ("error" | "abort")) => self.fail(&serde_json::json!({"error": {
+                "message": format!("the server gave the generation up (finish_reason {reason:?})"),
+                "code": "generation_ended",
+            }})),
+            // Proxies fill the field in every chunk.
+            Some("" | "null" | "None") | None => Ok(()),
+            Some(reason) => {
+                self.completion.finish_reason = Some(reason.to_owned());
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     fn take_delta(&mut self, delta: &Value, emit: &mut dyn FnMut(Delta)) -> Result<(), ModelError> {
         // Some vLLM versions send the same text under both names.
-        let reasoning = ["reasoning", "reasoning_content"]
+        let reasoning = ["reasoning", "reasoning_content", "thinking"]
             .into_iter()
-            .find_map(|key| delta.get(key).map(text_of).filter(|text| !text.is_empty()));
+            .find_map(|key| delta.get(key).map(text_of).filter(|text| !text.is_empty()))
+            .or_else(|| delta.get("content").and_then(thought));
         if let Some(text) = reasoning {
             self.completion.reasoning.push_str(&text);
             emit(Delta::Reasoning(text));
         }
-        let content = delta.get("content").map(text_of).unwrap_or_default();
+        self.extras.keep(delta, &KNOWN_IN_DELTA);
+        let mut content = delta.get("content").map(text_of).unwrap_or_default();
+        if content.is_empty() {
+            // A model that refuses says so in a field of its own, and nothing else.
+            content = delta.get("refusal").map(text_of).unwrap_or_default();
+        }
         if !content.is_empty() {
             self.completion.content.push_str(&content);
             emit(Delta::Content(content));
@@ -340,14 +378,65 @@ impl Decoder {
             && self.calls.is_empty()
     }
 
-    fn in_stream(&mut self, value: &Value) -> ModelError {
+    /// The endpoint reports an error. An answer that was whole before is not lost to it.
+    fn fail(&mut self, value: &Value) -> Result<(), ModelError> {
+        if self.completion.finish_reason.is_some() {
+            self.done = true;
+            return Ok(());
+        }
         let mut received = mem::take(&mut self.completion);
         received.tool_calls = mem::take(&mut self.calls).finish();
-        ModelError::InStream {
+        Err(ModelError::InStream {
             detail: Box::new(from_value(value).unwrap_or_default()),
             received: Box::new(received),
+        })
+    }
+}
+
+/// What is read of an answer, or says nothing about it; other fields are extras.
+const KNOWN_IN_CHUNK: [&str; 7] = [
+    "id", "object", "created", "model", "choices", "usage", "error",
+];
+const KNOWN_IN_CHOICE: [&str; 6] = [
+    "index",
+    "delta",
+    "message",
+    "finish_reason",
+    "usage",
+    "error",
+];
+const KNOWN_IN_DELTA: [&str; 8] = [
+    "role",
+    "content",
+    "refusal",
+    "reasoning",
+    "reasoning_content",
+    "thinking",
+    "tool_calls",
+    "function_call",
+];
+
+/// Chunks that come one a line, without the form of an event stream; the last one may be cut.
+fn json_lines(text: &str) -> Option<Vec<Value>> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let mut chunks = Vec::new();
+    for line in lines {
+        match json::parse(line) {
+            Ok(chunk) => chunks.push(chunk),
+            Err(error) if error.is_eof() => break,
+            Err(_) => return None,
         }
     }
+    let is_chunk = |chunk: &Value| chunk.get("choices").is_some() || chunk.get("error").is_some();
+    chunks.first().is_some_and(is_chunk).then_some(chunks)
+}
+
+/// What a list of content parts holds of the model's thinking.
+fn thought(content: &Value) -> Option<String> {
+    let parts = content.as_array()?.iter();
+    let thoughts = parts.filter_map(|part| part.get("thinking").or_else(|| part.get("reasoning")));
+    let text: String = thoughts.map(text_of).collect();
+    (!text.is_empty()).then_some(text)
 }
 
 /// Text, or the text among a list of content parts.

@@ -129,7 +129,12 @@ impl ModelError {
     /// How long the endpoint asked to wait before the next attempt.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Status { retry_after, .. } => *retry_after,
+            Self::Status {
+                retry_after,
+                detail,
+                ..
+            } => retry_after.or(detail.retry_after),
+            Self::InStream { detail, .. } => detail.retry_after,
             Self::Unavailable(unavailable) => unavailable.retry_after(),
             Self::GaveUp { source, .. } => source.retry_after(),
             _ => None,
@@ -220,6 +225,8 @@ pub struct ErrorDetail {
     pub advice: Option<String>,
     /// Set when the prompt did not fit.
     pub overflow: Option<ContextOverflow>,
+    /// How long to wait before the next attempt, where the message says it.
+    pub retry_after: Option<Duration>,
 }
 
 impl ErrorDetail {
@@ -230,15 +237,15 @@ impl ErrorDetail {
         if self.overflow.is_some() {
             return ErrorClass::Correctable;
         }
-        // Answered with 429, but waiting does not fill an account.
-        if code == "insufficient_quota" {
+        // Whatever the status: waiting fills no account, and rewording finds no model.
+        if is_final(code) {
             return ErrorClass::Fatal;
         }
         match status.or_else(|| code.parse().ok()) {
             // 424 is how TGI says that a generation failed.
             Some(408 | 409 | 424 | 425 | 429) => ErrorClass::Retryable,
             // A redirect is not followed, so it is a wrong URL.
-            Some(300..=399 | 401..=405 | 501) => ErrorClass::Fatal,
+            Some(300..=399 | 401..=405 | 407 | 410 | 451 | 501) => ErrorClass::Fatal,
             Some(400..=499) => ErrorClass::Correctable,
             Some(_) => ErrorClass::Retryable,
             None => Self::class_of_name(code),
@@ -255,6 +262,19 @@ impl ErrorDetail {
             ErrorClass::Retryable
         }
     }
+}
+
+/// Codes that say more than the status they come with.
+fn is_final(code: &str) -> bool {
+    matches!(
+        code,
+        "insufficient_quota"
+            | "billing_hard_limit_reached"
+            | "account_deactivated"
+            | "invalid_api_key"
+            | "incorrect_api_key"
+            | "model_not_found"
+    )
 }
 
 impl fmt::Display for ErrorDetail {
@@ -326,6 +346,9 @@ mod tests {
             (in_stream("overloaded_error"), Retryable),
             (in_stream("invalid_request_error"), Correctable),
             (in_stream("authentication_error"), Fatal),
+            (in_stream("invalid_api_key"), Fatal),
+            (status(400, Some("model_not_found")), Fatal),
+            (status(410, None), Fatal),
         ] {
             assert_eq!(error.class(), class, "{error:?}");
         }

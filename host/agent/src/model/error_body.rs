@@ -6,12 +6,16 @@
 //! | SGLang, older vLLM | `{"object": "error", "message", "type", "code"}` |
 //! | TGI | `{"error": "…", "error_type": "…"}` |
 //! | Ollama, proxies | `{"error": "…"}` |
-//! | FastAPI | `{"detail": "…"}` or `{"detail": [{"loc", "msg"}]}` |
+//! | FastAPI | `{"detail": "…"}`, `{"detail": [{"loc", "msg"}]}` or `{"detail": {…}}` |
+//! | Gemini | `[{"error": {…}}]` |
+//! | gateways | `{"errors": [{"code", "message"}]}`, `{"fault": {"faultstring"}}`, `{"statusCode", "message"}` |
+//! | NIM | problem details: `{"type": URI, "title", "status", "detail"}` |
 //! | load balancers | an HTML page, plain text, nothing |
 
 use serde_json::Value;
 
 use super::error::{ContextOverflow, ErrorDetail};
+use super::error_words::{overflow, wait, wait_in};
 
 /// How much of an endpoint's own words goes into a message, in characters: enough for a sentence or
 /// two, too little for a page.
@@ -22,7 +26,9 @@ const MESSAGE_CHARS: usize = 1000;
 /// The error in a body that came with an error status. Never fails: what cannot be read is quoted.
 pub(super) fn from_status(status: u16, body: &[u8], key_variable: Option<&str>) -> ErrorDetail {
     let mut detail = match serde_json::from_slice::<Value>(body) {
-        Ok(value) => from_value(&value).unwrap_or_else(|| message_only(body)),
+        Ok(value) => from_value(&value)
+            .or_else(|| spoken(&value))
+            .unwrap_or_else(|| message_only(body)),
         Err(_) => message_only(body),
     };
     if detail.message.is_empty() {
@@ -37,47 +43,105 @@ pub(super) fn from_status(status: u16, body: &[u8], key_variable: Option<&str>) 
 /// The error that an answer holds instead of, or beside, what was asked for; `None` if it holds
 /// none.
 pub(super) fn from_value(value: &Value) -> Option<ErrorDetail> {
-    let body = value.as_object()?;
+    let body = match value {
+        Value::Array(list) => list.first()?.as_object()?,
+        value => value.as_object()?,
+    };
+    let (message, source) = message_of(body)?;
+    Some(detail(message, source, body))
+}
+
+type Object = serde_json::Map<String, Value>;
+
+/// What the error says, and the object that says more about it.
+fn message_of(body: &Object) -> Option<(String, &Object)> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
-    let (message, source) = match body.get("error") {
+    match body.get("error") {
         Some(Value::Object(error)) => {
             let message = ["message", "error", "detail"]
                 .into_iter()
                 .find_map(|key| error.get(key).and_then(text));
             let message = message.unwrap_or_else(|| body["error"].to_string());
-            (message, error)
+            return Some((message, error));
         }
-        Some(Value::String(error)) if !error.is_empty() => (error.clone(), body),
-        Some(Value::Array(errors)) if !errors.is_empty() => (body["error"].to_string(), body),
+        Some(Value::String(error)) if !error.is_empty() => return Some((error.clone(), body)),
+        Some(Value::Array(errors)) if !errors.is_empty() => {
+            return Some((listed(errors), body));
+        }
         _ if body.contains_key("choices") => return None,
-        _ => match (body.get("message").and_then(text), body.get("detail")) {
-            (Some(message), _) if is_flat_error(body) => (message, body),
-            (None, Some(Value::String(detail))) => (detail.clone(), body),
-            (None, Some(detail @ Value::Array(_))) => (validation_messages(detail), body),
-            _ => return None,
+        _ => {}
+    }
+    if let Some(Value::Array(errors)) = body.get("errors").filter(|list| list.get(0).is_some()) {
+        let source = errors[0].as_object().unwrap_or(body);
+        return Some((listed(errors), source));
+    }
+    match (body.get("message"), body.get("detail")) {
+        (Some(Value::String(message)), _) if is_flat_error(body) => Some((message.clone(), body)),
+        // A message that is a list of faults itself.
+        (Some(Value::Object(message)), _) if is_flat_error(body) => match message.get("detail") {
+            Some(Value::Array(faults)) => Some((listed(faults), body)),
+            _ => Some((body["message"].to_string(), body)),
         },
-    };
-    let code = ["code", "error_type", "type", "status"]
+        (None, Some(Value::String(detail))) => Some((detail.clone(), body)),
+        (None, Some(Value::Array(faults))) => Some((listed(faults), body)),
+        // Frameworks wrap whatever error was raised.
+        (None, Some(Value::Object(inner))) => {
+            let message = ["error", "message"].into_iter().find_map(|key| {
+                let value = inner.get(key)?;
+                let nested = value.get("message").and_then(Value::as_str);
+                nested.or_else(|| value.as_str()).map(str::to_owned)
+            });
+            let source = inner.get("error").and_then(Value::as_object);
+            let message = message.unwrap_or_else(|| body["detail"].to_string());
+            Some((message, source.unwrap_or(inner)))
+        }
+        _ => None,
+    }
+}
+
+/// With an error status, whatever looks like a message is one: gateways have their own names for it.
+fn spoken(value: &Value) -> Option<ErrorDetail> {
+    let body = value.as_object()?;
+    let places = [
+        "/message",
+        "/Message",
+        "/fault/faultstring",
+        "/msg",
+        "/title",
+        "/reason",
+    ];
+    let message = places
+        .into_iter()
+        .find_map(|place| value.pointer(place)?.as_str())?;
+    Some(detail(message.to_owned(), body, body))
+}
+
+fn detail(message: String, source: &Object, body: &Object) -> ErrorDetail {
+    let code = ["code", "error_type", "type", "status", "statusCode"]
         .into_iter()
         .filter_map(|key| source.get(key).or_else(|| body.get(key)))
         .find_map(|code| match code {
-            Value::String(code) if !code.is_empty() => Some(code.clone()),
+            // Problem details (RFC 9457) have a URI for a type, which tells nobody anything.
+            Value::String(code) if !code.is_empty() && !code.contains(':') => Some(code.clone()),
             Value::Number(code) => Some(code.to_string()),
             _ => None,
         });
     // llama.cpp puts the status into `code` and the useful word into `type`.
     let kind = source.get("type").and_then(Value::as_str);
     let overflow = overflow(&message, code.as_deref(), kind, source);
-    Some(ErrorDetail {
+    let code = match overflow {
+        Some(_) => kind.map(Into::into).or(code),
+        None => code,
+    };
+    // Seconds until a model is loaded, as hosted inference says it.
+    let estimate = body.get("estimated_time").and_then(Value::as_f64);
+    ErrorDetail {
         advice: overflow.map(advice_for_overflow),
-        code: if overflow.is_some() {
-            kind.map(Into::into).or(code)
-        } else {
-            code
-        },
+        code,
+        retry_after: wait_in(&message).or_else(|| wait(estimate?)),
         message: clip(&message, MESSAGE_CHARS),
         overflow,
-    })
+    }
 }
 
 /// The beginning of a text on one line, at most 200 characters, without control characters.
@@ -134,54 +198,29 @@ fn is_flat_error(body: &serde_json::Map<String, Value>) -> bool {
     let kind = body.get("type").and_then(Value::as_str).unwrap_or_default();
     body.get("object").and_then(Value::as_str) == Some("error")
         || body.contains_key("code")
+        || body.contains_key("statusCode")
         || kind.to_ascii_lowercase().contains("error")
         || body.len() == 1
 }
 
-/// FastAPI's list of what is wrong with a request, as one line.
-fn validation_messages(detail: &Value) -> String {
-    let faults = detail.as_array().map(Vec::as_slice).unwrap_or_default();
-    let lines: Vec<String> = faults
+/// A list of errors as one line.
+fn listed(errors: &[Value]) -> String {
+    let lines: Vec<String> = errors
         .iter()
-        .map(|fault| match (fault.get("msg"), fault.get("loc")) {
-            (Some(Value::String(message)), Some(place)) => format!("{message} at {place}"),
-            _ => fault.to_string(),
+        .map(|error| {
+            let message = ["msg", "message"]
+                .into_iter()
+                .find_map(|key| error.get(key));
+            match (message, error.get("loc")) {
+                (Some(Value::String(message)), Some(place)) => format!("{message} at {place}"),
+                (Some(Value::String(message)), None) => message.clone(),
+                _ => error
+                    .as_str()
+                    .map_or_else(|| error.to_string(), str::to_owned),
+            }
         })
         .collect();
     lines.join("; ")
-}
-
-fn overflow(
-    message: &str,
-    code: Option<&str>,
-    kind: Option<&str>,
-    source: &serde_json::Map<String, Value>,
-) -> Option<ContextOverflow> {
-    let count = |key: &str| source.get(key).and_then(Value::as_u64);
-    let named = [code, kind].into_iter().flatten().any(|word| {
-        matches!(
-            word,
-            "exceed_context_size_error" | "context_length_exceeded"
-        )
-    });
-    // vLLM, SGLang and TGI say it in words only.
-    let window = count("n_ctx")
-        .or_else(|| number_after(message, "maximum context length is "))
-        .or_else(|| number_after(message, "context length ("))
-        .or_else(|| number_after(message, "`max_new_tokens` must be <= "));
-    (named || window.is_some()).then(|| ContextOverflow {
-        prompt_tokens: count("n_prompt_tokens")
-            .or_else(|| number_after(message, "The input ("))
-            .or_else(|| number_after(message, "you requested "))
-            .or_else(|| number_after(message, "your request has ")),
-        window,
-    })
-}
-
-fn number_after(text: &str, marker: &str) -> Option<u64> {
-    let start = text.find(marker)? + marker.len();
-    let digits = text[start..].split(|c: char| !c.is_ascii_digit()).next()?;
-    digits.parse().ok()
 }
 
 fn advice_for_overflow(overflow: ContextOverflow) -> String {
@@ -266,6 +305,49 @@ mod tests {
                 "upstream request timeout",
                 None,
             ),
+            (
+                r#"[{"error":{"code":429,"message":"Quota exceeded","status":"RESOURCE_EXHAUSTED"}}]"#,
+                "Quota exceeded",
+                Some("429"),
+            ),
+            (
+                r#"{"success":false,"errors":[{"code":10000,"message":"Authentication error"}]}"#,
+                "Authentication error",
+                Some("10000"),
+            ),
+            (r#"{"errors":["one","two"]}"#, "one; two", None),
+            (
+                r#"{"type":"urn:nim:problem-details:forbidden","title":"Forbidden","status":403,"detail":"Authorization failed"}"#,
+                "Authorization failed",
+                Some("403"),
+            ),
+            (
+                r#"{"detail":{"error":{"message":"budget exceeded","type":"budget_exceeded","code":"400"}}}"#,
+                "budget exceeded",
+                Some("400"),
+            ),
+            (r#"{"detail":{"error":"not allowed"}}"#, "not allowed", None),
+            (r#"{"detail":{"odd":1}}"#, r#"{"odd":1}"#, None),
+            (
+                r#"{"object":"error","message":{"detail":[{"loc":["body","n"],"msg":"Field required"}]},"type":"invalid_request_error"}"#,
+                r#"Field required at ["body","n"]"#,
+                Some("invalid_request_error"),
+            ),
+            (
+                r#"{"statusCode":401,"message":"Access denied due to invalid subscription key"}"#,
+                "Access denied due to invalid subscription key",
+                Some("401"),
+            ),
+            (
+                r#"{"message":"no Route matched with those values","request_id":"7"}"#,
+                "no Route matched with those values",
+                None,
+            ),
+            (
+                r#"{"fault":{"faultstring":"Spike arrest violation","detail":{"errorcode":"x"}}}"#,
+                "Spike arrest violation",
+                None,
+            ),
             ("", "no explanation", None),
             (r#"{"error":{"odd":1}}"#, r#"{"odd":1}"#, None),
             ("[1,2]", "[1,2]", None),
@@ -283,6 +365,9 @@ mod tests {
             r#"{"choices":[{"delta":{"content":"x"}}],"message":"m","code":1}"#,
             r#"{"choices":[],"error":""}"#,
             r#"{"type":"ping"}"#,
+            r#"{"message":"m","request_id":"7"}"#,
+            r#"{"errors":[],"choices":[]}"#,
+            "[]",
             "{}",
             "7",
         ] {
@@ -317,6 +402,30 @@ mod tests {
                 r#"{"error":{"message":"too long","code":"context_length_exceeded"}}"#,
                 (None, None),
             ),
+            (
+                r#"{"error":{"message":"This model's maximum context length is 4096 tokens. However, your messages resulted in 5000 tokens."}}"#,
+                (Some(5000), Some(4096)),
+            ),
+            (
+                r#"{"error":{"message":"The decoder prompt (length 5000) is longer than the maximum model length of 4096."}}"#,
+                (Some(5000), Some(4096)),
+            ),
+            (
+                r#"{"object":"error","message":"Requested token count exceeds the model's maximum context length of 4096 tokens. You requested a total of 5000 tokens"}"#,
+                (Some(5000), Some(4096)),
+            ),
+            (
+                r#"{"error":"Trying to keep the first 5000 tokens when context the overflows. However, the model is loaded with context length of only 4096 tokens"}"#,
+                (Some(5000), Some(4096)),
+            ),
+            (
+                r#"{"error":{"message":"Prompt length (5000) exceeds maximum input length (4096)."}}"#,
+                (Some(5000), Some(4096)),
+            ),
+            (
+                r#"[{"error":{"code":400,"message":"The input token count (5000) exceeds the maximum number of tokens allowed (4096)."}}]"#,
+                (Some(5000), Some(4096)),
+            ),
         ];
         for (body, (prompt_tokens, window)) in cases {
             let detail = from_status(400, body.as_bytes(), None);
@@ -330,6 +439,13 @@ mod tests {
             );
             assert!(detail.to_string().contains("n_ctx"), "{detail}");
         }
+    }
+
+    #[test]
+    fn a_model_that_loads_says_how_long() {
+        let loading = br#"{"error":"Model is loading","estimated_time":20.0}"#;
+        let detail = from_status(503, loading, None);
+        assert_eq!(detail.retry_after, Some(std::time::Duration::from_secs(20)));
     }
 
     #[test]

@@ -2,8 +2,10 @@
 
 use std::error::Error;
 use std::fmt;
+use std::io;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -164,16 +166,36 @@ impl Transport for HttpTransport {
     fn send(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpResponse, TransportError>> {
         async move {
             let url = self.url(&request.path)?;
-            let mut builder = match request.method {
-                Method::Get => self.client.get(url),
-                Method::Post => self.client.post(url),
+            let body = request
+                .body
+                .as_ref()
+                .map(|body| Bytes::from(body.to_string()));
+            let attempt = || {
+                let builder = match request.method {
+                    Method::Get => self.client.get(url.clone()),
+                    Method::Post => self.client.post(url.clone()),
+                };
+                let builder = match &body {
+                    Some(body) => builder
+                        .header(CONTENT_TYPE, "application/json")
+                        .body(body.clone()),
+                    None => builder,
+                };
+                builder.send()
             };
-            if let Some(body) = &request.body {
-                builder = builder
-                    .header(CONTENT_TYPE, "application/json")
-                    .body(body.to_string());
-            }
-            let response = builder.send().await.map_err(|error| self.classify(error))?;
+            let response = match attempt().await {
+                // The server closed a kept connection just as the request was written. No answer had
+                // begun, and asking twice changes nothing there.
+                Err(error) if was_closed(&error) => {
+                    tracing::debug!(
+                        path = request.path,
+                        "the connection was closed under a request, which is sent again"
+                    );
+                    attempt().await
+                }
+                response => response,
+            };
+            let response = response.map_err(|error| self.classify(error))?;
             let headers = response.headers().iter().map(|(name, value)| {
                 let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
                 (name.as_str().to_owned(), value)
@@ -189,6 +211,31 @@ impl Transport for HttpTransport {
             })
         }
         .boxed()
+    }
+}
+
+/// Whether the connection was closed before an answer began.
+fn was_closed(error: &reqwest::Error) -> bool {
+    if error.is_connect() {
+        return false;
+    }
+    let mut cause: &dyn Error = error;
+    loop {
+        if let Some(error) = cause.downcast_ref::<io::Error>()
+            && matches!(
+                error.kind(),
+                io::ErrorKind::ConnectionReset
+                    | io::ErrorKind::ConnectionAborted
+                    | io::ErrorKind::BrokenPipe
+            )
+        {
+            return true;
+        }
+        match cause.source() {
+            Some(next) => cause = next,
+            // HTTP's own error for it has no public type here.
+            None => return cause.to_string() == "connection closed before message completed",
+        }
     }
 }
 

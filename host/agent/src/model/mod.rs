@@ -19,8 +19,16 @@ pub mod routing;
 pub mod transport;
 
 mod decode;
+pub mod dialect;
+pub mod embed;
 mod error_body;
+mod error_words;
+mod extras;
+mod json;
+pub mod probe;
+pub mod server;
 pub mod sse;
+pub mod tokenize;
 mod tool_calls;
 
 use std::fmt::Debug;
@@ -29,16 +37,21 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 pub use chat::{
-    ChatMessage, ChatRequest, ChatTool, ChatToolCall, Content, Role, ToolChoice, Usage,
+    ChatMessage, ChatRequest, ChatTool, ChatToolCall, Content, Delivery, Role, ToolChoice, Usage,
 };
-pub use client::{Health, OpenAiModel, Timeouts};
+pub use client::{OpenAiModel, Timeouts};
+pub use dialect::{Dialect, Verdict};
+pub use embed::Embeddings;
 pub use error::{ContextOverflow, ErrorDetail, ModelError, TimeoutPhase};
 pub use http::{ApiKey, HttpSettings, HttpTransport};
 pub use record::RecordingTransport;
 pub use replay::ReplayTransport;
 pub use routing::{Classifier, Degradation, Routing};
+pub use server::{Health, ModelInfo, Server};
+pub use tokenize::Tokenizer;
 pub use transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};
 
 /// A language model: something that completes a chat.
@@ -118,6 +131,10 @@ pub struct Completion {
     pub usage: Option<Usage>,
     /// The model that the endpoint says it used.
     pub model: Option<String>,
+    /// Fields that this client has no meaning for (`system_fingerprint`, `timings`, `logprobs`, …) with
+    /// their last values, as far as they are small: 32 fields, 4 KiB each.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub extra: Map<String, Value>,
     /// From sending the request to the first delta.
     pub time_to_first_token: Option<Duration>,
     /// From sending the request to the end of the answer.

@@ -3,6 +3,7 @@
 mod servers;
 
 use crate::cli::Exit;
+use crate::cli::probe;
 use crate::cli::progress::Loading;
 use crate::cli::style::{bad, dim, good, plain, warn};
 use crate::config::{self, Config, Endpoint, Flags};
@@ -14,7 +15,7 @@ use toolhold_agent::model::OpenAiModel;
 use toolhold_sandbox::LoadError;
 
 /// What one check found.
-enum Finding {
+pub(super) enum Finding {
     Fine(String),
     /// Works without, but less well.
     Lacking(String, String),
@@ -74,6 +75,9 @@ pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> 
             _ => format!("endpoint {name}"),
         };
         report(&area, answers(endpoint).await);
+        if let Some(finding) = probe::remembered(&config, endpoint).await {
+            report("dialect", finding);
+        }
     }
     for finding in modules(&config).await {
         report("modules", finding);

@@ -14,6 +14,7 @@ mod mcp;
 mod modules;
 mod pipe;
 mod plan;
+mod probe;
 mod progress;
 mod pull;
 mod record;
@@ -154,7 +155,7 @@ enum Command {
     /// Replay a recorded exchange of a real model against the live sandbox.
     Demo(demo::DemoArgs),
     /// Check endpoint, modules, MCP servers, cache and toolchains, and say what to do.
-    Doctor,
+    Doctor(probe::DoctorArgs),
     /// The compiler's own process: started by this program, not by people.
     #[command(name = COMPILER_COMMAND, hide = true)]
     CompileComponent,
@@ -290,7 +291,14 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Demo(args) => demo::demo(&load(&flags)?.0, args).await,
         // Handled before there is a runtime: it needs none.
         Command::CompileComponent => Ok(Exit::Ok),
-        Command::Doctor => doctor::doctor(file.as_deref(), &flags).await,
+        Command::Doctor(args) => {
+            args.put(&mut flags);
+            if args.probe {
+                probe::probe(&load(&flags)?.0, args.json).await
+            } else {
+                doctor::doctor(file.as_deref(), &flags).await
+            }
+        }
         Command::Selftest(args) => selftest::selftest(&load(&flags)?.0, args).await,
         Command::Config { json } => config::show(&load(&flags)?.1, json),
     }

@@ -5,6 +5,7 @@ use crate::cli::progress::Loading;
 use crate::cli::view::View;
 use crate::cli::{Exit, plan, style};
 use crate::config::{Config, Flags};
+use crate::dialect::Known;
 use crate::host;
 use crate::mcp::Servers;
 use crate::models;
@@ -85,7 +86,7 @@ pub struct Means {
 pub struct Options {
     #[command(flatten)]
     pub means: Means,
-    /// How the model is asked to call tools: schema, tools or simple.
+    /// How the model is asked to call tools: auto, schema, tools or simple.
     #[arg(long, value_name = "NAME")]
     contract: Option<String>,
     /// exclusive: a reply holds calls or an answer; both: it may hold both.
@@ -289,9 +290,10 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
         plan::driver(config, request, means.json).await?
     } else {
         let timeout = request.settings.timeout;
-        let made = driver(config, means, None, timeout, request.own_tools_only).await?;
-        warn_of_change(&events, made.0.model.name());
-        made
+        let own = request.own_tools_only;
+        let (driver, servers, _) = Box::pin(driver(config, means, None, timeout, own)).await?;
+        warn_of_change(&events, driver.model.name());
+        (driver, servers)
     };
     // What was loaded because a tool named it, by path or by reference, is loaded again.
     for bound in replayed.tools() {
@@ -334,7 +336,9 @@ async fn start(
     request.settings.dry_run = options.dry_run;
     let timeout = request.settings.timeout;
     let (means, tools) = (&options.means, options.tools.as_deref());
-    let (driver, servers) = driver(config, means, tools, timeout, request.own_tools_only).await?;
+    let own = request.own_tools_only;
+    let (driver, servers, dialects) = Box::pin(driver(config, means, tools, timeout, own)).await?;
+    dialects.adapt(&mut request.settings, config);
     let id = request.id;
     let exit = launch(config, &driver, request, means.json).await;
     servers.close().await;
@@ -372,14 +376,14 @@ pub async fn launch(
     Ok(exit)
 }
 
-/// A model, the modules, the MCP servers and whoever approves.
+/// A model, the modules, the MCP servers and whoever approves; and what is known of the endpoints.
 async fn driver(
     config: &Config,
     means: &Means,
     tools: Option<&[String]>,
     timeout: Duration,
     own_tools_only: bool,
-) -> Result<(Driver, Servers)> {
+) -> Result<(Driver, Servers, Known)> {
     let has_modules = config.modules_folder().exists() || config.sources().next().is_some();
     let toolbox = if own_tools_only && !has_modules {
         SandboxTools::new(host::registry(config)?)
@@ -400,7 +404,7 @@ async fn driver(
         candidates: selected.candidates,
         ..Driver::new(selected.model, Arc::new(toolbox))
     };
-    Ok((driver, servers))
+    Ok((driver, servers, selected.known))
 }
 
 /// The loaded modules, or those that `allowed` names.

@@ -58,7 +58,7 @@ impl FallbackTable {
                 let candidate = Candidate {
                     name: name.clone(),
                     model,
-                    contract: endpoint.contract,
+                    contract: endpoint.contract.fixed().unwrap_or_default(),
                     missing: missing(endpoint),
                 };
                 Some((is_elsewhere, candidate))
@@ -109,7 +109,7 @@ mod tests {
 
     fn endpoint(base_url: &str, key: &str) -> Endpoint {
         let table = format!(
-            "base_url = {base_url:?}\nmodel = \"usual\"\napi_key_env = {key:?}\ncontract = \"tools\"\n\
+            "base_url = {base_url:?}\nmodel = \"usual\"\napi_key_env = {key:?}\ncontract = \"tools\"\nstream = true\nextra = {{}}\n\
              connect_timeout_ms = 1\nfirst_token_timeout_ms = 1\nidle_timeout_ms = 1\nwindow = 0\nweight = 1\n\
              attempts = 1\nbackoff_ms = 1\nmax_backoff_ms = 1\nmax_retry_after_ms = 1\nretry_wait_ms = 1\n\
              breaker_failures = 0\nbreaker_window_ms = 1\nbreaker_rest_ms = 1\nconcurrent_requests = 0\n\

@@ -391,7 +391,7 @@ fn flatten(table: &Table) -> Vec<(String, Value)> {
                 ["module", _, leaf] if MODULE.contains(leaf)
             ) || matches!(
                 key.split('.').collect::<Vec<_>>().as_slice(),
-                ["mcp", _, "env"]
+                ["mcp", _, "env"] | ["endpoints", _, "extra"]
             );
             match value {
                 Value::Table(inner) if !free => walk(&key, inner, out),

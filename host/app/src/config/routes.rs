@@ -22,7 +22,11 @@ pub struct Endpoint {
     /// Empty: the first that the endpoint lists.
     pub model: String,
     pub api_key_env: String,
-    pub contract: Contract,
+    pub contract: ContractChoice,
+    /// Whether answers are asked for as streams.
+    pub stream: bool,
+    /// Fields beside the API's own, for every request.
+    pub extra: serde_json::Map<String, serde_json::Value>,
     pub connect_timeout_ms: u64,
     pub first_token_timeout_ms: u64,
     pub idle_timeout_ms: u64,
@@ -43,6 +47,29 @@ pub struct Endpoint {
     queue_timeout_ms: u64,
     requests_per_minute: u64,
     tokens_per_minute: u64,
+}
+
+/// How the model is asked for calls and answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ContractChoice {
+    /// What `toolhold doctor --probe` found to work here; the schema where nothing was probed.
+    Auto,
+    Schema,
+    Tools,
+    Simple,
+}
+
+impl ContractChoice {
+    /// The contract that somebody chose; `None` if it is to be found out.
+    pub fn fixed(self) -> Option<Contract> {
+        match self {
+            Self::Auto => None,
+            Self::Schema => Some(Contract::Schema),
+            Self::Tools => Some(Contract::Tools),
+            Self::Simple => Some(Contract::Simple),
+        }
+    }
 }
 
 impl Endpoint {
@@ -271,6 +298,17 @@ impl<'a> Routes<'a> {
         endpoint.or_else(|| self.pools.get(name).map(Target::Pool))
     }
 
+    /// The contract of those that may answer, if somebody chose one for any of them.
+    pub fn chosen_contract(self, name: &str) -> Option<Contract> {
+        let mut endpoints = self.endpoints_of(name).into_iter();
+        endpoints.find_map(|(_, endpoint)| endpoint.contract.fixed())
+    }
+
+    /// The same, and the schema where nothing is known.
+    pub fn contract(self, name: &str) -> Contract {
+        self.chosen_contract(name).unwrap_or_default()
+    }
+
     /// The largest window of those that may answer; nothing if one of them is not known.
     pub fn window(self, name: &str) -> Option<u64> {
         let windows = self.endpoints_of(name).into_iter();
@@ -414,7 +452,11 @@ impl<'a> Routes<'a> {
         let Some(((first, one), rest)) = endpoints.split_first() else {
             return Ok(());
         };
-        match rest.iter().find(|(_, own)| own.contract != one.contract) {
+        let is_other = |own: &Endpoint| match (own.contract.fixed(), one.contract.fixed()) {
+            (Some(own), Some(one)) => own != one,
+            _ => false,
+        };
+        match rest.iter().find(|(_, own)| is_other(own)) {
             Some((other, own)) => Err((
                 key.to_owned(),
                 format!(
@@ -515,11 +557,8 @@ fn at(table: &str) -> impl Fn((&'static str, String)) -> Wrong {
     move |(leaf, reason)| (format!("{table}.{leaf}"), reason)
 }
 
-fn contract(contract: Contract) -> String {
-    serde_json::to_value(contract)
-        .ok()
-        .and_then(|value| value.as_str().map(str::to_owned))
-        .unwrap_or_default()
+fn contract(choice: ContractChoice) -> &'static str {
+    choice.fixed().map_or("auto", Contract::name)
 }
 
 #[cfg(test)]

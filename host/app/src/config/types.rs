@@ -265,13 +265,7 @@ impl Config {
     pub fn settings(&self) -> Settings {
         let run = &self.run;
         Settings {
-            // The same for all that may answer, which was validated.
-            contract: self
-                .routes()
-                .endpoints_of(&self.endpoint)
-                .first()
-                .map(|(_, endpoint)| endpoint.contract)
-                .unwrap_or_default(),
+            contract: self.routes().contract(&self.endpoint),
             shape: run.shape,
             max_steps: run.max_steps,
             max_tokens: run.max_tokens,

@@ -1,0 +1,112 @@
+//! Counting tokens where the endpoint can. It is no part of the OpenAI API: each server has a route and a
+//! form of its own, so the form is looked for once and kept in the [`Dialect`](super::Dialect).
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::Model as _;
+use super::client::{Answer, OpenAiModel};
+use super::error::ModelError;
+use super::error_body::excerpt;
+use super::transport::{HttpRequest, Method};
+
+/// Tokenizing a whole window takes milliseconds; a server that is busy generating may let it wait.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Where an endpoint counts tokens, and how it is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tokenizer {
+    pub place: Place,
+    pub form: Form,
+}
+
+/// The route, seen from the base URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// `/tokenize`
+    Root,
+    /// `/v1/tokenize`
+    Base,
+}
+
+/// The name that the text has in the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    /// vLLM and SGLang; with the model's name.
+    Prompt,
+    /// llama.cpp.
+    Content,
+    /// TGI.
+    Inputs,
+}
+
+impl OpenAiModel {
+    /// How this endpoint counts tokens; `None` if it does not.
+    ///
+    /// A route that answers is not believed before it counts more for more: llama.cpp answers vLLM's form
+    /// with 200 and no tokens.
+    pub async fn find_tokenizer(&self) -> Result<Option<Tokenizer>, ModelError> {
+        for place in [Place::Root, Place::Base] {
+            for form in [Form::Prompt, Form::Content, Form::Inputs] {
+                let tokenizer = Tokenizer { place, form };
+                let answer = self.tokenized(tokenizer, "one").await?;
+                if answer.is_unsupported() {
+                    break;
+                }
+                let more = "one two three four five six seven eight";
+                let Some(few) = count(&answer).filter(|few| *few > 0) else {
+                    continue;
+                };
+                if count(&self.tokenized(tokenizer, more).await?) > Some(few) {
+                    return Ok(Some(tokenizer));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// How many tokens the model reads `text` as. Waits 10 seconds at most.
+    pub async fn count_tokens(&self, with: Tokenizer, text: &str) -> Result<u64, ModelError> {
+        let answer = self.tokenized(with, text).await?;
+        if !answer.is_success() {
+            return Err(self.refused(&answer));
+        }
+        count(&answer).ok_or_else(|| ModelError::Decode {
+            what: "a count of tokens",
+            excerpt: excerpt(&answer.body),
+            source: None,
+        })
+    }
+
+    async fn tokenized(&self, with: Tokenizer, text: &str) -> Result<Answer, ModelError> {
+        let path = match with.place {
+            Place::Root => "../tokenize",
+            Place::Base => "tokenize",
+        };
+        let body = match with.form {
+            Form::Prompt => json!({"model": self.name(), "prompt": text}),
+            Form::Content => json!({"content": text}),
+            Form::Inputs => json!({"inputs": text}),
+        };
+        let request = HttpRequest {
+            method: Method::Post,
+            path: path.into(),
+            body: Some(body),
+        };
+        self.ask(request, TIMEOUT).await
+    }
+}
+
+/// `{"count": 3}`, `{"tokens": […]}` or a bare list of tokens.
+fn count(answer: &Answer) -> Option<u64> {
+    let value = answer.is_success().then(|| answer.json())??;
+    let listed = |tokens: &Value| u64::try_from(tokens.as_array()?.len()).ok();
+    let counted = value.get("count").and_then(Value::as_u64);
+    counted
+        .or_else(|| listed(value.get("tokens")?))
+        .or_else(|| listed(&value))
+}

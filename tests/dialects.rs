@@ -1,0 +1,389 @@
+//! `toolhold doctor --probe` against endpoints of each kind, and the runs that follow it.
+
+use serde_json::{Value, json};
+use support::endpoint::{Endpoint, Expect, Order, Reply, Scenario, TokenForm};
+use support::host::{Finished, Host};
+
+/// A place with a module, which runs want.
+fn host() -> Host {
+    let host = Host::new();
+    host.ship("calculator");
+    host
+}
+
+/// A reply to requests with this kind of response format.
+fn with_format(format: &str, reply: Reply) -> Reply {
+    reply.expecting(Expect {
+        response_format: Some(format.into()),
+        ..Expect::default()
+    })
+}
+
+/// A reply to requests that offer the probe's tools, chosen in this way.
+fn with_tools(choice: Value, text: &str, reply: Reply) -> Reply {
+    reply.expecting(Expect {
+        tools: vec!["weather_of".into()],
+        tool_choice: Some(choice),
+        contains: vec![text.into()],
+        ..Expect::default()
+    })
+}
+
+fn calling(names: &[&str]) -> Reply {
+    Reply::tool_calls(names.iter().map(|name| (*name, json!({"city": "Paris"}))))
+}
+
+fn any_tools(reply: Reply) -> Reply {
+    reply.expecting(Expect {
+        tools: vec!["weather_of".into()],
+        ..Expect::default()
+    })
+}
+
+fn scenario(replies: impl IntoIterator<Item = Reply>) -> Scenario {
+    Scenario::new(replies).in_order(Order::FirstMatch)
+}
+
+/// A server that does all that is asked.
+fn good() -> Scenario {
+    let time = json!({"type": "function", "function": {"name": "time_in"}});
+    let mut scenario = scenario([
+        with_format("json_schema", Reply::obedient()),
+        with_tools(
+            json!("auto"),
+            "Rome",
+            calling(&["weather_of", "weather_of"]),
+        ),
+        with_tools(json!("auto"), "Paris", calling(&["weather_of"])),
+        with_tools(json!("required"), "hello", calling(&["time_in"])),
+        with_tools(time, "Paris", calling(&["time_in"])),
+        Reply::content("Hello!"),
+    ])
+    .with_route("/version", json!({"version": "0.20"}));
+    scenario.tokenize = Some(TokenForm::Prompt);
+    scenario.with_route(
+        "/v1/models",
+        json!({"data": [{"id": "m", "owned_by": "vllm", "max_model_len": 600}]}),
+    )
+}
+
+fn probe(host: &Host, endpoint: &Endpoint) -> Value {
+    let done = doctor(host, endpoint, &["--probe", "--json"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    serde_json::from_str(&done.stdout).expect("one JSON object")
+}
+
+fn doctor(host: &Host, endpoint: &Endpoint, more: &[&str]) -> Finished {
+    let url = endpoint.base_url();
+    let mut arguments = vec!["doctor", "--base-url", &url, "--model", "m"];
+    arguments.extend(more);
+    host.run(&arguments)
+}
+
+fn verdict<'a>(found: &'a Value, what: &str) -> &'a str {
+    let verdict = found["dialect"]
+        .pointer(what)
+        .and_then(|found| found["verdict"].as_str());
+    verdict.unwrap_or_else(|| panic!("no verdict about {what}: {found}"))
+}
+
+#[test]
+fn a_server_that_does_what_it_is_asked_has_it_all() {
+    let (host, endpoint) = (host(), Endpoint::start(good()));
+    let found = probe(&host, &endpoint);
+    assert_eq!(found["contract"], "schema");
+    for what in [
+        "/schema",
+        "/tools/auto",
+        "/tools/required",
+        "/tools/named",
+        "/tools/parallel",
+    ] {
+        assert_eq!(verdict(&found, what), "works", "{found}");
+    }
+    let dialect = &found["dialect"];
+    assert_eq!(
+        dialect["server"],
+        json!({"name": "vllm", "version": "0.20", "context_length": 600})
+    );
+    assert_eq!(dialect["usage"], true);
+    assert_eq!(dialect["delivery"], "stream");
+    assert_eq!(
+        dialect["tokenizer"],
+        json!({"place": "root", "form": "prompt"})
+    );
+    // What the canary wants is in its schema alone, and new each time.
+    let canaries: Vec<Value> = endpoint
+        .requests()
+        .into_iter()
+        .filter(|request| request["response_format"].is_object())
+        .collect();
+    let nonce = |canary: &Value| {
+        let schema = &canary["response_format"]["json_schema"]["schema"];
+        let only = schema.pointer("/properties/calls/items/anyOf/0/properties/_tool/const");
+        only.and_then(Value::as_str).expect("a constant").to_owned()
+    };
+    assert!(
+        !canaries[0]["messages"]
+            .to_string()
+            .contains(&nonce(&canaries[0]))
+    );
+    probe(&host, &endpoint);
+    let again = endpoint
+        .requests()
+        .into_iter()
+        .rfind(|r| r["response_format"].is_object());
+    assert_ne!(nonce(&again.expect("a canary")), nonce(&canaries[0]));
+}
+
+#[test]
+fn a_schema_that_is_accepted_and_ignored_is_found_out() {
+    let (host, endpoint) = (
+        host(),
+        Endpoint::start(scenario([
+            with_format(
+                "json_schema",
+                Reply::content(r#"{"calls":[{"_tool":"search"}],"output":null}"#),
+            ),
+            with_tools(json!("auto"), "Rome", calling(&["weather_of"])),
+            any_tools(calling(&["weather_of"])),
+            Reply::content("Hello!"),
+        ])),
+    );
+    let found = probe(&host, &endpoint);
+    assert_eq!(verdict(&found, "/schema"), "ignored");
+    assert!(
+        found["dialect"]["schema"]["answer"]
+            .as_str()
+            .is_some_and(|a| a.contains("search"))
+    );
+    assert_eq!(verdict(&found, "/tools/auto"), "works");
+    // It called the tool that the task needs, and not the one that was named.
+    assert_eq!(verdict(&found, "/tools/named"), "ignored");
+    assert_eq!(verdict(&found, "/tools/parallel"), "ignored");
+    assert_eq!(found["contract"], "tools");
+}
+
+#[test]
+fn a_server_that_refuses_everything_gets_plain_text() {
+    let refusal =
+        |message: &str| Reply::error(400, json!({"error": {"message": message, "code": 400}}));
+    let (host, endpoint) = (
+        host(),
+        Endpoint::start(scenario([
+            with_format("json_schema", refusal("response_format is not supported")),
+            any_tools(refusal("tools need --enable-auto-tool-choice")),
+            Reply::content("Hello!"),
+        ])),
+    );
+    let found = probe(&host, &endpoint);
+    assert_eq!(verdict(&found, "/schema"), "refused");
+    let reason = found["dialect"]["schema"]["reason"]
+        .as_str()
+        .unwrap_or_default();
+    assert!(
+        reason.contains("response_format is not supported"),
+        "{reason}"
+    );
+    assert_eq!(verdict(&found, "/tools/auto"), "refused");
+    assert_eq!(verdict(&found, "/tools/parallel"), "unknown");
+    assert_eq!(found["contract"], "simple");
+    let shown = doctor(&host, &endpoint, &["--probe"]);
+    for part in [
+        "is refused",
+        "enable-auto-tool-choice",
+        "the simple contract",
+    ] {
+        assert!(shown.stdout.contains(part), "{shown:?}");
+    }
+}
+
+/// Some accept streams without counts only, some no streams.
+#[test]
+fn how_answers_are_delivered_is_found_out_and_used() {
+    let options = |options: Value| Expect {
+        fields: [("stream_options".to_owned(), options)].into(),
+        ..Expect::default()
+    };
+    let refusal = |message: &str| Reply::error(422, json!({"detail": message}));
+    let counted = refusal("stream_options: extra fields not permitted")
+        .expecting(options(json!({"include_usage": true})));
+    let streamed = refusal("stream must be false").expecting(Expect {
+        stream: Some(true),
+        ..Expect::default()
+    });
+    for (first, delivery, stream) in [
+        (counted, "uncounted_stream", true),
+        (streamed, "whole", false),
+    ] {
+        let (host, endpoint) = (
+            host(),
+            Endpoint::start(scenario([
+                first,
+                Reply::solution(json!({"calls": [], "output": "done"}))
+                    .expecting(Expect::text("a task of a run")),
+                with_format("json_schema", Reply::obedient()),
+                Reply::content("Hello!"),
+            ])),
+        );
+        let found = probe(&host, &endpoint);
+        assert_eq!(found["dialect"]["delivery"], delivery);
+        let url = endpoint.base_url();
+        let run = host.run(&["run", "a task of a run", "--base-url", &url, "--model", "m"]);
+        assert_eq!(run.code, Some(0), "{run:?}");
+        let requests = endpoint.requests();
+        let last = requests.last().expect("a request");
+        assert_eq!(
+            (&last["stream"], last.get("stream_options")),
+            (&json!(stream), None)
+        );
+    }
+}
+
+#[test]
+fn tools_that_are_not_streamed_are_asked_for_whole() {
+    let refusal = Reply::error(
+        500,
+        json!({"error": {"message": "Cannot use tools with stream"}}),
+    );
+    let streamed = refusal.expecting(Expect {
+        tools: vec!["weather_of".into()],
+        stream: Some(true),
+        ..Expect::default()
+    });
+    let (host, endpoint) = (
+        host(),
+        Endpoint::start(scenario([
+            streamed,
+            any_tools(calling(&["weather_of"])),
+            Reply::content("Hello!"),
+        ])),
+    );
+    let found = probe(&host, &endpoint);
+    assert_eq!(verdict(&found, "/tools/auto"), "works");
+    assert_eq!(found["dialect"]["delivery"], "whole");
+    assert_eq!(found["contract"], "tools");
+}
+
+#[test]
+fn runs_use_what_was_found_unless_they_are_told_otherwise() {
+    let host = host();
+    let endpoint = Endpoint::start(
+        scenario([
+            with_tools(json!("auto"), "Paris", calling(&["weather_of"])),
+            with_format(
+                "json_schema",
+                Reply::solution(json!({"calls": [], "output": "done"})),
+            )
+            .expecting(Expect {
+                response_format: Some("json_schema".into()),
+                contains: vec!["a task of a run".into()],
+                ..Expect::default()
+            }),
+            Reply::content("Hello!"),
+        ])
+        .with_route(
+            "/v1/models",
+            json!({"data": [{"id": "m", "max_model_len": 600}]}),
+        ),
+    );
+    let url = endpoint.base_url();
+    let run = |more: &[&str]| {
+        let mut arguments = vec!["run", "a task of a run", "--base-url", &url, "--model", "m"];
+        arguments.extend(more);
+        let done = host.run(&arguments);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        endpoint.requests().pop().expect("a request")
+    };
+    // Nothing was probed.
+    let first = run(&[]);
+    assert_eq!(first["response_format"]["type"], "json_schema");
+    assert_eq!(first["max_tokens"], 1_024);
+    let lacking = doctor(&host, &endpoint, &[]);
+    assert!(
+        lacking.stdout.contains("toolhold doctor --probe"),
+        "{lacking:?}"
+    );
+
+    assert_eq!(probe(&host, &endpoint)["contract"], "tools");
+    let second = run(&[]);
+    assert_eq!(second.get("response_format"), None);
+    // Half of the window.
+    assert_eq!(second["max_tokens"], 300);
+    let told = doctor(&host, &endpoint, &[]);
+    assert!(
+        told.stdout
+            .contains("the tools contract works, as found on "),
+        "{told:?}"
+    );
+    let third = run(&["--contract", "schema"]);
+    assert_eq!(third["response_format"]["type"], "json_schema");
+}
+
+/// Whatever was found of another version says nothing.
+#[test]
+fn a_server_of_another_version_is_another_endpoint() {
+    use support::endpoint::raw::{RawEndpoint, Step};
+    // The only request that finds its version is the second of each pair.
+    let answer = |body: Value| {
+        let body = body.to_string();
+        vec![
+            Step::Send(
+                format!(
+                    "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}",
+                    body.len()
+                )
+                .into(),
+            ),
+            Step::KeepAlive,
+        ]
+    };
+    let host = host();
+    let models = || answer(json!({"data": [{"id": "m", "max_model_len": 600}]}));
+    let version = |version: &str| answer(json!({"version": version}));
+    let chat = |content: &str| {
+        answer(json!({"choices": [{"message": {"content": content}, "finish_reason": "stop"}]}))
+    };
+    let nothing = || answer(json!({}));
+    let done = json!({"calls": [], "output": "done"}).to_string();
+    let mut wires = vec![models(), version("1")];
+    // Hello, schema, three ways to call a tool; then six forms of tokenizing.
+    wires.extend((0..5).map(|_| chat("Hello!")));
+    wires.extend((0..6).map(|_| nothing()));
+    wires.extend([models(), version("2"), chat(&done)]);
+    let endpoint = RawEndpoint::start(wires);
+    let url = endpoint.base_url();
+    let probed = host.run(&[
+        "doctor",
+        "--probe",
+        "--json",
+        "--base-url",
+        &url,
+        "--model",
+        "m",
+    ]);
+    assert_eq!(probed.code, Some(0), "{probed:?}");
+    assert!(
+        probed.stdout.contains(r#""contract":"simple""#),
+        "{probed:?}"
+    );
+    let run = host.run(&["run", "a task", "--base-url", &url, "--model", "m"]);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert!(run.stderr.contains("toolhold doctor --probe"), "{run:?}");
+    // The schema contract, as if nothing had been probed.
+    assert!(!run.stderr.contains("simple contract"), "{run:?}");
+}
+
+#[test]
+fn an_endpoint_that_cannot_be_probed_says_why() {
+    let host = host();
+    let endpoint = Endpoint::start(good().with_key("sk-right"));
+    let refused = doctor(&host, &endpoint, &["--probe"]);
+    assert_eq!(refused.code, Some(3), "{refused:?}");
+    assert!(refused.stderr.contains("TOOLHOLD_API_KEY"), "{refused:?}");
+    let url = endpoint.base_url();
+    drop(endpoint);
+    let nobody = host.run(&["doctor", "--probe", "--base-url", &url, "--model", "m"]);
+    assert_eq!(nobody.code, Some(3), "{nobody:?}");
+    assert!(nobody.stderr.contains("cannot reach"), "{nobody:?}");
+}
