@@ -2,6 +2,7 @@
 
 use crate::error::{ErrorClass, RunError};
 use crate::event::{Event, EventKind, Journal, RunFailure, Seal};
+use crate::guard::shield::{Screened, Shields};
 use crate::model::{Delta, Model, Routing, Watch};
 use crate::protocol::context::Context;
 use crate::run::approval::{Approver, Decision, Nobody, Pending, Verdict};
@@ -9,6 +10,7 @@ use crate::run::bind;
 use crate::run::machine::{Action, Effects, Input, Machine, Work};
 use crate::run::purse::Purse;
 use crate::run::replay::Replayed;
+use crate::run::screening::{admit, released, screen};
 use crate::run::sub_agent::{self, Ended, Left};
 use crate::run::{RunRequest, Runner};
 use crate::toolbox::{Activities, ToolFailure, ToolResult, Toolbox};
@@ -31,6 +33,7 @@ pub struct Driver {
     pub toolbox: Arc<dyn Toolbox>,
     pub activities: Activities,
     pub approver: Arc<dyn Approver>,
+    pub shields: Shields,
 }
 
 /// A run in progress.
@@ -67,13 +70,14 @@ impl Drop for Run {
 }
 
 impl Driver {
-    /// Without activities, and with nobody to approve anything.
+    /// Without activities and shields, and with nobody to approve anything.
     pub fn new(model: Arc<dyn Model>, toolbox: Arc<dyn Toolbox>) -> Self {
         Self {
             model,
             toolbox,
             activities: Activities::default(),
             approver: Arc::new(Nobody),
+            shields: Shields::default(),
         }
     }
 
@@ -145,7 +149,8 @@ impl Driver {
     }
 
     /// Everything that can be wrong about a request is found here.
-    pub(super) async fn machine(&self, request: RunRequest) -> Result<Machine, RunError> {
+    pub(super) async fn machine(&self, mut request: RunRequest) -> Result<Machine, RunError> {
+        request.policy = self.shields.policy(&request.settings, request.depth);
         let context = Context::new(request.context.clone())?;
         let offered = if request.own_tools_only {
             Vec::new()
@@ -167,7 +172,7 @@ impl Driver {
         cancel: CancellationToken,
     ) -> BoxFuture<'static, Result<Ended, RunError>> {
         Box::pin(async move {
-            let (events, sub_events) = mpsc::channel(EVENT_QUEUE);
+            let (events, call_events) = mpsc::channel(EVENT_QUEUE);
             let performer = Performer {
                 deadline: Instant::now() + begin.time_left,
                 purse,
@@ -179,7 +184,7 @@ impl Driver {
                 work: JoinSet::new(),
                 doing: HashMap::new(),
             };
-            performer.perform(machine, begin, sub_events, cancel).await
+            performer.perform(machine, begin, call_events, cancel).await
         })
     }
 }
@@ -224,8 +229,8 @@ struct Performer {
     deadline: Instant,
     purse: Arc<Purse>,
     sink: Sink,
-    /// For sub-agents: the call and what happened in it.
-    events: mpsc::Sender<(String, EventKind)>,
+    /// For calls: what happens in them.
+    events: mpsc::Sender<EventKind>,
     subs: BTreeMap<String, Replayed>,
     /// Each on its own task: a guest that computes holds up neither another guest nor the model's
     /// stream. Dropping the set stops them all.
@@ -238,6 +243,7 @@ enum Doing {
     Ask,
     Call(String),
     Decide(Box<Pending>),
+    Screen,
 }
 
 impl Performer {
@@ -245,7 +251,7 @@ impl Performer {
         mut self,
         mut machine: Machine,
         begin: Begin,
-        mut sub_events: mpsc::Receiver<(String, EventKind)>,
+        mut call_events: mpsc::Receiver<EventKind>,
         cancel: CancellationToken,
     ) -> Result<Ended, RunError> {
         let started = Instant::now();
@@ -270,8 +276,8 @@ impl Performer {
                 biased;
                 () = cancel.cancelled() => Input::Cancelled,
                 () = tokio::time::sleep_until(deadline) => Input::TimedOut,
-                Some((call, event)) = sub_events.recv() => {
-                    self.sink.publish(EventKind::Sub { call, what: Box::new(event) }).await?;
+                Some(event) = call_events.recv() => {
+                    self.sink.publish(event).await?;
                     effects = Effects::default();
                     continue;
                 }
@@ -285,10 +291,9 @@ impl Performer {
                 },
                 Some(done) = self.work.join_next_with_id() => self.input(done),
             };
-            // Before the result of a sub-agent, all that happened in it.
-            while let Ok((call, event)) = sub_events.try_recv() {
-                let what = Box::new(event);
-                self.sink.publish(EventKind::Sub { call, what }).await?;
+            // Before the result of a call, all that happened in it.
+            while let Ok(event) = call_events.try_recv() {
+                self.sink.publish(event).await?;
             }
             if matches!(input, Input::Replied(_) | Input::ModelFailed(_)) {
                 while let Ok(heard_last) = hearing.try_recv() {
@@ -331,6 +336,10 @@ impl Performer {
                         by: None,
                     },
                 },
+                Some(Doing::Screen) => Input::Screened(Screened::Blocked {
+                    shield: "host".into(),
+                    reason: "its code that asks the shields crashed".into(),
+                }),
                 Some(Doing::Ask) | None => Input::ModelFailed(RunFailure {
                     class: ErrorClass::Fatal,
                     message: "the host's code that asks the model crashed".into(),
@@ -402,6 +411,12 @@ impl Performer {
                         }
                     });
                 }
+                Action::Screen(screening) => {
+                    let (shields, events) = (self.driver.shields.clone(), self.events.clone());
+                    self.spawn(Doing::Screen, async move {
+                        Input::Screened(screen(&shields, *screening, &events).await)
+                    });
+                }
                 // Said by the event `done`, which was published before.
                 Action::Finish => {}
             }
@@ -409,14 +424,20 @@ impl Performer {
         Ok(None)
     }
 
-    fn call(&mut self, work: Work) -> BoxFuture<'static, Input> {
+    fn call(&mut self, mut work: Work) -> BoxFuture<'static, Input> {
         let begun = self.subs.remove(&work.call.id);
         let driver = self.driver.clone();
         let (parent, events) = (self.parent.clone(), self.events.clone());
         let (deadline, purse) = (self.deadline, self.purse.clone());
         Box::pin(async move {
             let id = work.call.id.clone();
-            let result = match &work.runner {
+            let admitted = admit(&driver.shields, &mut work, &events).await;
+            if let Err(failure) = admitted {
+                let result = ToolResult::failed(failure);
+                return Input::Called { id, result };
+            }
+            let (shields, told) = (driver.shields.clone(), events.clone());
+            let mut result = match &work.runner {
                 Runner::Module(_) => driver.toolbox.call(&work.call).await,
                 Runner::Activity(name) => match driver.activities.named(name) {
                     Some(activity) => activity.call(&work.call).await,
@@ -433,6 +454,7 @@ impl Performer {
                     sub_agent::run(driver, &work, begun, &parent, left, events).await
                 }
             };
+            result.outcome = released(&shields, &work, result.outcome, &told).await;
             Input::Called { id, result }
         })
     }
@@ -461,7 +483,7 @@ pub(super) enum Sink {
     /// A sub-agent's are events of the run that called it.
     Parent {
         call: String,
-        events: mpsc::Sender<(String, EventKind)>,
+        events: mpsc::Sender<EventKind>,
     },
 }
 
@@ -471,7 +493,8 @@ impl Sink {
             Self::Journal(publisher) => publisher.publish(kind).await,
             Self::Parent { call, events } => {
                 // A parent that is gone drops this run as well.
-                let _ = events.send((call.clone(), kind)).await;
+                let (call, what) = (call.clone(), Box::new(kind));
+                let _ = events.send(EventKind::Sub { call, what }).await;
                 Ok(())
             }
         }

@@ -10,6 +10,7 @@ mod machine;
 mod purse;
 pub mod replay;
 mod schedule;
+mod screening;
 mod settings;
 mod sub_agent;
 

@@ -32,7 +32,7 @@ pub(super) fn is_issued(digits: &[u32]) -> bool {
         (_, 51..=55, ..) | (_, _, _, 2221..=2720) => length == 16,
         (_, 34 | 37, ..) => length == 15,
         (_, 36 | 38 | 39, ..) | (_, _, 300..=305, _) => length == 14,
-        (_, _, _, 3528..=3589) | (_, _, _, 6011) | (_, 62 | 65, ..) | (_, _, 644..=649, _) => {
+        (_, _, _, 3528..=3589 | 6011) | (_, 62 | 65, ..) | (_, _, 644..=649, _) => {
             (16..=19).contains(&length)
         }
         (_, 50 | 56..=58 | 60 | 61 | 63 | 64 | 66..=69, ..) => (13..=19).contains(&length),
@@ -174,12 +174,16 @@ pub(super) fn verhoeff(digits: &[u32]) -> bool {
         (false, true) => 5 + (a - 5 + 5 - b) % 5,
         (false, false) => (a + 5 - b) % 5,
     };
-    let sum = digits.iter().rev().enumerate().fold(0, |sum, (place, digit)| {
-        let turned = (0..place % 8).fold(*digit, |digit, _| {
-            TURN.get(digit as usize).copied().unwrap_or_default()
+    let sum = digits
+        .iter()
+        .rev()
+        .enumerate()
+        .fold(0, |sum, (place, digit)| {
+            let turned = (0..place % 8).fold(*digit, |digit, _| {
+                TURN.get(digit as usize).copied().unwrap_or_default()
+            });
+            join(sum, turned)
         });
-        join(sum, turned)
-    });
     sum == 0
 }
 

@@ -20,9 +20,7 @@ pub use vault::{Masked, Vault};
 use serde::{Deserialize, Serialize};
 
 /// A kind of data that is nobody else's business.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     Email,

@@ -64,6 +64,15 @@ struct Known {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Masked(BTreeMap<String, String>);
 
+/// In whose data a value is seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner<'a> {
+    /// It is shown, which makes it nobody else's.
+    Unknown,
+    All,
+    Instance(&'a str),
+}
+
 /// A piece of a text that is hidden.
 #[derive(Debug, Clone, Copy)]
 struct Span {
@@ -77,7 +86,7 @@ struct Scope<'a> {
     kinds: &'a dyn Fn(Kind) -> bool,
     /// Whether placeholders of this vault mean what they stand for: in text that the model wrote.
     keeps: bool,
-    owner: Option<Option<&'a str>>,
+    owner: Owner<'a>,
 }
 
 impl Vault {
@@ -107,35 +116,35 @@ impl Vault {
 
     /// Remembers whose data this is, before it is shown.
     pub fn note(&mut self, data: &Value, instance: Option<&str>) {
-        self.value(data, Some(instance), false, &|_| true);
+        self.value(data, Owner::of(instance), false, &|_| true);
     }
 
     pub fn note_text(&mut self, text: &str, instance: Option<&str>) {
-        self.text(text, Some(instance), false, &|_| true);
+        self.text(text, Owner::of(instance), false, &|_| true);
     }
 
     /// For the model.
     pub fn hide(&mut self, text: &str) -> String {
-        self.text(text, None, false, &|_| true)
+        self.text(text, Owner::Unknown, false, &|_| true)
     }
 
     /// For the model, of what the model wrote.
     pub fn hide_again(&mut self, text: &str) -> String {
-        self.text(text, None, true, &|_| true)
+        self.text(text, Owner::Unknown, true, &|_| true)
     }
 
     pub fn hide_value(&mut self, data: &Value) -> Value {
-        self.value(data, None, false, &|_| true)
+        self.value(data, Owner::Unknown, false, &|_| true)
     }
 
     /// For a tool: kinds that it is not let to see.
     pub fn mask(&mut self, data: &Value, hides: &dyn Fn(Kind) -> bool) -> Value {
-        self.value(data, None, false, hides)
+        self.value(data, Owner::Unknown, false, hides)
     }
 
     /// For the user: secrets stay hidden. Doing it twice does no more than doing it once.
     pub fn conceal(&mut self, output: &Value) -> Value {
-        self.value(output, None, true, &Kind::is_secret)
+        self.value(output, Owner::Unknown, true, &Kind::is_secret)
     }
 
     /// Text that the model wrote, as it is meant. What belongs to other instances than `instance`
@@ -187,7 +196,7 @@ impl Vault {
         let scope = Scope {
             kinds: &|_| true,
             keeps: true,
-            owner: None,
+            owner: Owner::Unknown,
         };
         let spans = self.spans(text, &scope);
         let cut = spans.iter().find(|span| span.start < end && end < span.end);
@@ -205,7 +214,7 @@ impl Vault {
     fn value(
         &mut self,
         data: &Value,
-        owner: Option<Option<&str>>,
+        owner: Owner<'_>,
         keeps: bool,
         kinds: &dyn Fn(Kind) -> bool,
     ) -> Value {
@@ -220,7 +229,7 @@ impl Vault {
     fn text(
         &mut self,
         text: &str,
-        owner: Option<Option<&str>>,
+        owner: Owner<'_>,
         keeps: bool,
         kinds: &dyn Fn(Kind) -> bool,
     ) -> String {
@@ -367,18 +376,13 @@ impl Vault {
     }
 
     /// What stands for `value`.
-    fn placeholder(
-        &mut self,
-        kind: Option<Kind>,
-        value: &str,
-        owner: Option<Option<&str>>,
-    ) -> String {
+    fn placeholder(&mut self, kind: Option<Kind>, value: &str, owner: Owner<'_>) -> String {
         let label = kind.map_or(TEXT, Kind::name);
         if let Some(index) = self.by_value.get(value).copied()
             && let Some(entry) = self.entries.get_mut(index)
         {
-            if let Some(owner) = owner {
-                entry.owners.insert(owner.map(str::to_owned));
+            if owner != Owner::Unknown {
+                entry.owners.insert(owner.instance());
             }
             return entry.placeholder.clone();
         }
@@ -398,9 +402,22 @@ impl Vault {
             kind,
             value: value.to_owned(),
             placeholder: placeholder.clone(),
-            owners: BTreeSet::from([owner.flatten().map(str::to_owned)]),
+            owners: BTreeSet::from([owner.instance()]),
         });
         placeholder
+    }
+}
+
+impl<'a> Owner<'a> {
+    fn of(instance: Option<&'a str>) -> Self {
+        instance.map_or(Self::All, Self::Instance)
+    }
+
+    fn instance(self) -> Option<String> {
+        match self {
+            Self::Instance(instance) => Some(instance.to_owned()),
+            Self::All | Self::Unknown => None,
+        }
     }
 }
 
@@ -448,7 +465,8 @@ fn escaped(value: &str) -> Option<String> {
 fn placeholders(text: &str) -> impl Iterator<Item = (usize, usize)> {
     text.match_indices('<').filter_map(|(start, _)| {
         let rest = text.get(start + 1..)?;
-        let is_part = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'_';
+        let is_part =
+            |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'_';
         let longest = Kind::NationalId.name().len() + Kind::Authorization.name().len() + MAX_DIGITS;
         let length = rest.bytes().take(longest).take_while(is_part).count();
         let (label, number) = rest.get(..length)?.rsplit_once('_')?;

@@ -10,6 +10,8 @@ use regex::Regex;
 use reqwest::Url;
 use std::sync::LazyLock;
 
+/// Characters of a URL that are looked at: its host is at the beginning.
+const MAX_URL: usize = 2_000;
 /// Hosts that one reason names.
 const MAX_NAMED: usize = 5;
 
@@ -23,10 +25,13 @@ pub struct Domains {
 /// they know; with two after any other, or after none.
 static URLS: LazyLock<Regex> = LazyLock::new(pattern);
 
-#[expect(clippy::expect_used, reason = "the pattern is a constant, and tests use it")]
+#[expect(
+    clippy::expect_used,
+    reason = "the pattern is a constant, and tests use it"
+)]
 fn pattern() -> Regex {
     Regex::new(
-        r#"(?i)(?:\b(?:https?|wss?|ftp):[/\\]*|\b[a-z][a-z0-9+.-]*://|(?:^|[\s"'(=,])//|\bwww\.)[^\s"'<>`{}|]*"#,
+        r#"(?i)\b(?:https?|wss?|ftp):[/\\]*|\b[a-z][a-z0-9+.-]*://|(?:^|[\s"'(=,])//|\bwww\."#,
     )
     .expect("a pattern")
 }
@@ -43,7 +48,9 @@ impl Domains {
             let known = parsed.as_ref().and_then(Url::host_str);
             match known {
                 Some(known) if known.eq_ignore_ascii_case(name) => Ok(host.to_ascii_lowercase()),
-                _ => Err(format!("{host:?} is no host; write example.com or *.example.com")),
+                _ => Err(format!(
+                    "{host:?} is no host; write example.com or *.example.com"
+                )),
             }
         });
         Ok(Self {
@@ -53,17 +60,29 @@ impl Domains {
 
     fn allows(&self, host: &str) -> bool {
         let host = host.trim_end_matches('.');
-        self.allow.iter().any(|allowed| match allowed.strip_prefix('*') {
-            Some(below) => host.len() > below.len() && host.ends_with(below),
-            None => host == allowed,
-        })
+        self.allow
+            .iter()
+            .any(|allowed| match allowed.strip_prefix('*') {
+                Some(below) => host.len() > below.len() && host.ends_with(below),
+                None => host == allowed,
+            })
     }
 
     /// Hosts in a text that are not allowed. A URL without a host that can be read is one, too.
     fn strangers(&self, text: &str, found: &mut Vec<String>) {
         for candidate in URLS.find_iter(text) {
-            let candidate = candidate.as_str();
-            let url = candidate.trim_start_matches(|c: char| c.is_whitespace() || "\"'(=,".contains(c));
+            let rest = text.get(candidate.start()..).unwrap_or_default();
+            let prefix = candidate.len();
+            let ends = |(at, c): (usize, char)| {
+                (at >= prefix && (c.is_whitespace() || "\"'<>`{}|".contains(c))).then_some(at)
+            };
+            let most = rest.char_indices().nth(MAX_URL);
+            let most = most.map_or(rest.len(), |(at, _)| at);
+            let near = rest.get(..most).unwrap_or_default();
+            let end = near.char_indices().find_map(ends).unwrap_or(most);
+            let candidate = near.get(..end).unwrap_or_default();
+            let url =
+                candidate.trim_start_matches(|c: char| c.is_whitespace() || "\"'(=,".contains(c));
             let url = match url.get(..4) {
                 _ if url.starts_with("//") => format!("https:{url}"),
                 Some(start) if start.eq_ignore_ascii_case("www.") => format!("https://{url}"),
@@ -71,7 +90,8 @@ impl Domains {
             };
             let host = Url::parse(&url).ok();
             let host = host.as_ref().and_then(Url::host_str).unwrap_or(&url);
-            if !self.allows(&host.to_ascii_lowercase()) && !found.iter().any(|known| known == host) {
+            if !self.allows(&host.to_ascii_lowercase()) && !found.iter().any(|known| known == host)
+            {
                 found.push(host.chars().take(80).collect());
             }
         }

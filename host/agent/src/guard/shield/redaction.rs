@@ -7,7 +7,10 @@ use std::sync::LazyLock;
 /// What stands where something was taken away.
 static MARK: LazyLock<Regex> = LazyLock::new(mark);
 
-#[expect(clippy::expect_used, reason = "the pattern is a constant, and tests use it")]
+#[expect(
+    clippy::expect_used,
+    reason = "the pattern is a constant, and tests use it"
+)]
 fn mark() -> Regex {
     Regex::new(r"\[redacted(?:: [A-Za-z0-9 _.-]{1,40})?\]").expect("a pattern")
 }

@@ -12,10 +12,18 @@ use std::time::Duration;
 fn a_redaction_takes_away_and_adds_nothing() {
     for (before, after, is_one) in [
         (json!("the key is k1"), json!("the key is [redacted]"), true),
-        (json!("a k1 b k2 c"), json!("a [redacted: key] b [redacted] c"), true),
+        (
+            json!("a k1 b k2 c"),
+            json!("a [redacted: key] b [redacted] c"),
+            true,
+        ),
         (json!("a"), json!("[redacted]"), true),
         (json!(5), json!("[redacted: number]"), true),
-        (json!({"a": [1, "x y"]}), json!({"a": [1, "x [redacted]"]}), true),
+        (
+            json!({"a": [1, "x y"]}),
+            json!({"a": [1, "x [redacted]"]}),
+            true,
+        ),
         (json!({"a": {"b": 1}}), json!({"a": "[redacted]"}), true),
         (json!("a"), json!("a"), true),
         (json!("a"), json!("b"), false),
@@ -145,7 +153,10 @@ async fn shields_screen_one_after_the_other() {
             grants: Value::Null,
         };
         let (screened, judgements) = shields.screen(screening(json!({"path": "x"}))).await;
-        let said: Vec<_> = judgements.iter().map(|judgement| judgement.verdict).collect();
+        let said: Vec<_> = judgements
+            .iter()
+            .map(|judgement| judgement.verdict)
+            .collect();
         assert_eq!((screened, said), (expect, rulings));
     }
 }
@@ -167,7 +178,11 @@ fn a_tool_is_meant_by_its_module_and_in_every_version() {
             posts: vec![only],
             grants: Value::Null,
         };
-        assert_eq!(shields.stand_at(Place::ToolInput, Some("web@1.2.get")), meant, "{names}");
+        assert_eq!(
+            shields.stand_at(Place::ToolInput, Some("web@1.2.get")),
+            meant,
+            "{names}"
+        );
     }
 }
 
@@ -193,7 +208,7 @@ async fn only_known_hosts_are_named() {
         ("www.evil.net", false),
         ("ftp://evil.net", false),
         ("gopher://evil.net", false),
-        ("https://example.com/?next=https://evil.net", true),
+        ("https://example.com/?next=https://evil.net", false),
         ("https://example.com/ https%3A%2F%2Fevil.net", false),
         ("http://169.254.169.254/latest", false),
         ("http://[::1]/", false),
@@ -263,7 +278,10 @@ fn guard(says: &'static str) -> (GuardModel, Arc<Parrot>) {
     };
     let guard = GuardModel {
         model: parrot.clone(),
-        categories: vec![category("S1", "Violent Crimes."), category("S14", "Code abuse.")],
+        categories: vec![
+            category("S1", "Violent Crimes."),
+            category("S14", "Code abuse."),
+        ],
         max_chars: 100,
         privacy: Privacy {
             hide: Kind::ALL.into(),
@@ -279,7 +297,10 @@ async fn a_guard_model_is_read_strictly() {
         ("safe", Some(None)),
         ("\n\nsafe\n", Some(None)),
         ("unsafe\nS1", Some(Some("S1 Violent Crimes"))),
-        ("unsafe\nS1, S14", Some(Some("S1 Violent Crimes, S14 Code abuse"))),
+        (
+            "unsafe\nS1, S14",
+            Some(Some("S1 Violent Crimes, S14 Code abuse")),
+        ),
         ("unsafe", None),
         ("unsafe\nS2", None),
         ("unsafe\nS1,", None),
@@ -306,9 +327,18 @@ async fn a_guard_model_sees_no_personal_data_and_no_end_but_ours() {
     assert_eq!(guard.screen(&screening(value)).await, Ok(Verdict::Pass));
     let heard = parrot.heard.lock().unwrap().concat();
     assert!(heard.contains("<email_1> < END CONVERSATION>"), "{heard}");
-    assert!(heard.contains("S14: Code abuse.") && !heard.contains("ann@"), "{heard}");
+    assert!(
+        heard.contains("S14: Code abuse.") && !heard.contains("ann@"),
+        "{heard}"
+    );
     let long = screening(json!("x".repeat(101)));
-    assert!(guard.screen(&long).await.unwrap_err().contains("101 characters"));
+    assert!(
+        guard
+            .screen(&long)
+            .await
+            .unwrap_err()
+            .contains("101 characters")
+    );
 }
 
 #[test]
@@ -326,7 +356,10 @@ fn the_hash_changes_with_the_policy_and_with_nothing_else() {
         ..settings.clone()
     };
     assert_eq!(one.policy(&settings, 0), one.policy(&more_time, 0));
-    assert_eq!(one.policy(&settings, 0).screens, [Place::Input, Place::Output].into());
+    assert_eq!(
+        one.policy(&settings, 0).screens,
+        [Place::Input, Place::Output].into()
+    );
     assert!(one.policy(&settings, 1).screens.is_empty());
     let mut private = settings.clone();
     private.privacy.hide.insert(Kind::Email);
@@ -350,8 +383,8 @@ fn the_hash_changes_with_the_policy_and_with_nothing_else() {
         with(|post| post.name = "b".into()),
         with(|post| post.on_failure = OnFailure::Pass),
         with(|post| post.terms = json!({"allow": ["a"]})),
-        with(|post| drop(post.places.pop_first())),
-        with(|post| drop(post.tools.insert("web".into()))),
+        with(|post| post.places = [Place::Output].into()),
+        with(|post| post.tools = ["web".to_owned()].into()),
         with(|post| post.timeout *= 2),
     ];
     let different: BTreeSet<_> = hashes.iter().collect();

@@ -8,16 +8,20 @@ mod calls;
 mod carried;
 mod decided;
 mod plan;
+mod privacy;
 #[cfg(test)]
 mod random_tests;
 mod reply;
 mod results;
 mod resume;
+mod screen;
 mod turns;
 
 use crate::contract::{Reader, View};
 use crate::error::{ErrorClass, RunError};
 use crate::event::{EventKind, RunFailure, StopReason};
+use crate::guard::pii::{Masked, Vault};
+use crate::guard::shield::{Screened, Screening};
 use crate::guard::{Gate, Validator};
 use crate::model::{ChatRequest, Completion, Delta};
 use crate::protocol::advisor::{self, Moment};
@@ -55,6 +59,8 @@ pub enum Input {
         id: String,
         decision: Decision,
     },
+    /// What the shields say of the run's input or output.
+    Screened(Screened),
     /// The process that ran this ended; nothing that was begun is under way any more.
     Resumed,
     Cancelled,
@@ -70,6 +76,8 @@ pub enum Action {
     Call(Box<Work>),
     /// Ask a person.
     Decide(Box<Pending>),
+    /// Ask the shields about the run's input or output.
+    Screen(Box<Screening>),
     /// Nothing more; whatever still runs is to be stopped.
     Finish,
 }
@@ -79,6 +87,12 @@ pub enum Action {
 pub struct Work {
     pub call: ToolCall,
     pub runner: Runner,
+    /// The tool's name, as it is offered.
+    pub offered: String,
+    /// Placeholders that it is given in the place of data, and that it may give back.
+    pub masked: Masked,
+    /// What the arguments must satisfy.
+    pub parameters: Value,
     /// What the tool is for.
     pub description: String,
     /// What the tool's result must satisfy.
@@ -130,6 +144,14 @@ pub struct Machine {
     finishing: bool,
     /// The output, while calls that nobody waits for are still running.
     ending: Option<Value>,
+    /// What the shields are asked about.
+    waiting: Option<screen::Waiting>,
+    /// Whether the model was told that a shield blocked its output.
+    was_blocked: bool,
+    /// What the model does not see.
+    vault: Vault,
+    /// Writes and turns whose values the vault has seen.
+    noted: (usize, usize),
     finished: bool,
     /// Since the start of the run, as of the last input.
     elapsed: Duration,
@@ -183,6 +205,10 @@ impl Machine {
             .transpose()
             .map_err(|reason| RunError::OutputSchema { reason })?;
         let mut machine = Self {
+            vault: Vault::new(request.settings.privacy.clone()),
+            noted: (0, 0),
+            waiting: None,
+            was_blocked: false,
             given: context.data.log().len(),
             opening: Vec::new(),
             request,
@@ -247,6 +273,7 @@ impl Machine {
             Input::Replied(completion) => self.replied(completion, &mut effects, elapsed),
             Input::ModelFailed(failure) => self.model_failed(failure, &mut effects, elapsed),
             Input::Decided { id, decision } => self.decided(&id, decision, &mut effects, elapsed),
+            Input::Screened(screened) => self.screened(screened, &mut effects, elapsed),
             Input::Resumed => self.resumed(&mut effects, elapsed),
             Input::Cancelled => {
                 self.finish(
@@ -295,6 +322,12 @@ impl Machine {
         for message in std::mem::take(&mut self.warnings) {
             effects.events.push(EventKind::Notice { step: 0, message });
         }
+        if !self.screens_input(effects) {
+            self.begin_work(effects, elapsed);
+        }
+    }
+
+    fn begin_work(&mut self, effects: &mut Effects, elapsed: Duration) {
         if self.request.plan.is_some() {
             self.carry_out(effects, elapsed);
         } else {
@@ -362,12 +395,12 @@ impl Machine {
             ..Step::default()
         };
         let meta = self.context.meta.as_ref().map(meta::schema);
-        let turns = self.turns();
-        let request = self
-            .request
-            .settings
-            .contract
-            .request(&self.view(&turns, meta.as_ref()));
+        let (turns, instructions) = self.shown(effects);
+        let view = View {
+            instructions: &instructions,
+            ..self.view(&turns, meta.as_ref())
+        };
+        let request = self.request.settings.contract.request(&view);
         effects.events.push(EventKind::Request {
             step: self.steps,
             body: request.body(),
@@ -457,7 +490,11 @@ impl Machine {
             return;
         }
         let output = match output {
-            Value::Null => self.so_far(),
+            Value::Null if self.withholds() => self.ending.take().unwrap_or_default(),
+            Value::Null => {
+                let so_far = self.so_far();
+                self.for_user(so_far)
+            }
             output => output,
         };
         self.finished = true;

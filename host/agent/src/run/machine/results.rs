@@ -122,8 +122,8 @@ impl Machine {
         let (outcome, written) = self.write(index, checked);
         let max = self.request.settings.result_chars;
         let (result, failed) = match &outcome {
-            Ok(value) => (shorten(&value.to_string(), max), false),
-            Err(failure) => (shorten(&failure.message, max), true),
+            Ok(value) => (self.cut(&value.to_string(), max), false),
+            Err(failure) => (self.cut(&failure.message, max), true),
         };
         if let (true, Some(open)) = (ran, self.step.open.get(index)) {
             self.gate.ran(&call, &open.arguments, &result);
@@ -154,6 +154,11 @@ impl Machine {
             printed: ending.printed,
             by_host: ending.by_host,
         });
+    }
+
+    /// A result, shortened at a place where that leaves no half of something that is hidden.
+    fn cut(&self, text: &str, max: usize) -> String {
+        shorten(text, max.min(self.vault.clear(text, max)))
     }
 
     /// Writes a result to its places. A result that cannot be written is a failure of the call, and a
@@ -222,7 +227,7 @@ impl Machine {
 
     /// When the reply is complete and every call of the step is answered: the next Request, or the end.
     pub(super) fn proceed(&mut self, effects: &mut Effects, elapsed: Duration) {
-        if !self.step.is_over || self.finished {
+        if !self.step.is_over || self.finished || self.waiting.is_some() {
             return;
         }
         while !self.step.schedule.is_running() {

@@ -1,0 +1,129 @@
+//! The borders at which data is hidden and revealed: to and from the model, to tools, to the user.
+
+use super::{Effects, Machine};
+use crate::event::EventKind;
+use crate::guard::pii::Vault;
+use crate::protocol::context::Message;
+use crate::protocol::{Call, Exchange, Turn};
+use serde_json::Value;
+
+impl Machine {
+    /// What the model is shown, with everything hidden that it must not see; the instructions likewise.
+    pub(super) fn shown(&mut self, effects: &mut Effects) -> (Vec<Turn>, String) {
+        let turns = self.turns();
+        let instructions = self.request.instructions.clone();
+        if self.vault.is_off() {
+            return (turns, instructions);
+        }
+        let before = self.vault.counts();
+        self.note_owners();
+        let turns = turns.into_iter().map(|turn| hidden(&mut self.vault, turn));
+        let turns = turns.collect();
+        let instructions = self.vault.hide(&instructions);
+        let counts = self.vault.counts();
+        if counts != before {
+            effects.events.push(EventKind::Hidden {
+                step: self.steps,
+                counts,
+            });
+        }
+        (turns, instructions)
+    }
+
+    /// Whose each value is: in the texts that the model is shown, the instances are no longer apart.
+    fn note_owners(&mut self) {
+        let (seen_writes, seen_turns) = self.noted;
+        if self.noted == (0, 0) {
+            for message in &self.context.messages {
+                if let Message::Text(text) = message {
+                    self.vault.note_text(&text.text, None);
+                }
+            }
+        }
+        let log = self.context.data.log();
+        for write in log.iter().skip(seen_writes) {
+            self.vault.note(&write.value, write.instance.as_deref());
+        }
+        for turn in self.history.iter().skip(seen_turns) {
+            let Turn::Exchange(exchange) = turn else {
+                continue;
+            };
+            for answered in &exchange.calls {
+                let instance = answered.call.instance.as_deref();
+                self.vault.note_text(&answered.text, instance);
+            }
+        }
+        self.noted = (log.len(), self.history.len());
+    }
+
+    /// A call as the model means it.
+    pub(super) fn meant(&self, mut call: Call) -> Call {
+        if self.vault.is_off() {
+            return call;
+        }
+        let (vault, instance) = (&self.vault, call.instance.clone());
+        let instance = instance.as_deref();
+        call.arguments = vault.reveal_value(&call.arguments, instance);
+        call.output = call
+            .output
+            .map(|output| vault.reveal_value(&output, instance));
+        call.reason = call.reason.map(|reason| vault.reveal(&reason, instance));
+        call
+    }
+
+    /// What the tool is let to see of `value`.
+    pub(super) fn for_tool(&mut self, tool: &str, value: &Value) -> Value {
+        let bound = self.tools.iter().find(|bound| bound.tool.name == tool);
+        match bound.filter(|_| !self.vault.is_off()) {
+            Some(bound) => {
+                let privacy = self.vault.privacy().clone();
+                let hides = |kind| !privacy.lets(bound, kind);
+                if privacy.hide.iter().any(|kind| hides(*kind)) {
+                    self.vault.mask(value, &hides)
+                } else {
+                    value.clone()
+                }
+            }
+            None => value.clone(),
+        }
+    }
+
+    /// The output as it leaves the run. A sub-agent's stays inside of this host.
+    pub(super) fn for_user(&mut self, output: Value) -> Value {
+        if self.vault.is_off() || self.request.depth > 0 {
+            return output;
+        }
+        self.vault.conceal(&output)
+    }
+}
+
+fn hidden(vault: &mut Vault, turn: Turn) -> Turn {
+    match turn {
+        Turn::Text { role, text } => Turn::Text {
+            role,
+            text: vault.hide(&text),
+        },
+        Turn::Exchange(Exchange { calls }) => {
+            let calls = calls.into_iter().map(|mut answered| {
+                let call = &mut answered.call;
+                call.arguments = vault.hide_value(&call.arguments);
+                call.output = call.output.as_ref().map(|output| vault.hide_value(output));
+                let reason = call.reason.as_deref();
+                call.reason = reason.map(|reason| vault.hide(reason));
+                for value in call.unknown.values_mut() {
+                    *value = vault.hide_value(value);
+                }
+                answered.text = vault.hide(&answered.text);
+                answered
+            });
+            Turn::Exchange(Exchange {
+                calls: calls.collect(),
+            })
+        }
+        // The model's own words, and what is wrong with them.
+        Turn::Rejected { reply, reason } => Turn::Rejected {
+            reply: vault.hide_again(&reply),
+            reason: vault.hide_again(&reason),
+        },
+    }
+}
