@@ -26,6 +26,7 @@ mod protocol;
 mod real_model;
 mod requests;
 mod run;
+mod shields;
 mod typed;
 mod typed_docs;
 mod wordcount;

@@ -14,6 +14,7 @@ mod scheduling;
 mod schema;
 mod script;
 mod scripted;
+mod shields;
 mod sub_agents;
 mod support;
 mod tools;

@@ -16,6 +16,7 @@ mod host;
 mod mcp;
 mod requests;
 mod scaffold;
+mod shields;
 mod storage;
 mod tools;
 mod watch;

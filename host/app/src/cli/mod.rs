@@ -40,6 +40,8 @@ pub enum Exit {
     Limit,
     /// The tool said no, or hit a limit of its own.
     Tool,
+    /// A shield blocked the input or the output.
+    Blocked,
     Interrupted,
 }
 
@@ -52,6 +54,7 @@ impl From<Exit> for ExitCode {
             Exit::Endpoint => 3,
             Exit::Limit => 4,
             Exit::Tool => 5,
+            Exit::Blocked => 6,
             Exit::Interrupted => 130,
         })
     }

@@ -8,6 +8,7 @@ use crate::config::{Config, Flags};
 use crate::host;
 use crate::mcp::Servers;
 use crate::requests::{self, Requests};
+use crate::shields::shields;
 use crate::storage::{FileJournal, journal};
 use crate::tools::SandboxTools;
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -237,6 +238,11 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
         let timeout = request.settings.timeout;
         driver(config, &args.options, timeout, request.own_tools_only).await?
     };
+    let policy = driver.shields.policy(&request.settings, request.depth);
+    if policy.hash != request.policy.hash {
+        let text = "the policy is another than the one that this run began under; the present one holds for its calls";
+        eprintln!("{} {text}", style::warn("policy:"));
+    }
     // What was loaded because a tool named it, by path or by reference, is loaded again.
     for bound in replayed.tools() {
         if let (Execution::Module(name), Runner::Module(_)) = (&bound.tool.execution, &bound.runner)
@@ -318,7 +324,9 @@ async fn driver(
     } else {
         toolbox(config, options.tools.as_deref()).await?
     };
-    let servers = Servers::new(config.servers(), &config.pins(), options.tools.as_deref());
+    let allowed = options.tools.as_deref();
+    let shields = Box::pin(shields(config, toolbox.components(), allowed)).await?;
+    let servers = Servers::new(config.servers(), &config.pins(), allowed);
     let (toolbox, notes) = servers.offered(toolbox).await;
     for note in notes {
         eprintln!("{} {}", style::warn("left out:"), style::plain(&note));
@@ -334,6 +342,7 @@ async fn driver(
     let driver = Driver {
         approver: Arc::new(AppApprover::new(config.state_folder(), !options.json)),
         activities: servers.activities(Activities::default()),
+        shields,
         ..Driver::new(model, Arc::new(toolbox))
     };
     Ok((driver, servers))
@@ -401,6 +410,7 @@ fn exit_of(reason: StopReason) -> Exit {
         StopReason::Model => Exit::Endpoint,
         StopReason::Cancelled => Exit::Interrupted,
         StopReason::Incomplete => Exit::Tool,
+        StopReason::Blocked => Exit::Blocked,
         StopReason::MaxSteps
         | StopReason::TokenBudget
         | StopReason::Timeout

@@ -5,9 +5,11 @@
 
 mod layers;
 mod mcp;
+mod shields;
 mod types;
 
 pub use layers::{ConfigError, Flags, Setting};
+pub use shields::{ShieldSettings, ShieldWhat};
 pub use types::{COMPILER_COMMAND, Config, Endpoint};
 
 /// Merges the layers and validates the result.

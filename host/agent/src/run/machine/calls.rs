@@ -352,7 +352,7 @@ impl Machine {
         }
         let given = context.iter().map(|(_, value)| value).chain([arguments]);
         Ok(Work {
-            masked: self.vault.masked(given),
+            masked: self.masked(&call.tool, given),
             offered: call.tool.clone(),
             parameters: bound.tool.parameters.clone(),
             call: ToolCall {

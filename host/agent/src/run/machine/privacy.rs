@@ -2,10 +2,11 @@
 
 use super::{Effects, Machine};
 use crate::event::EventKind;
-use crate::guard::pii::Vault;
+use crate::guard::pii::{Kind, Masked, Vault};
 use crate::protocol::context::Message;
 use crate::protocol::{Call, Exchange, Turn};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 impl Machine {
     /// What the model is shown, with everything hidden that it must not see; the instructions likewise.
@@ -73,19 +74,27 @@ impl Machine {
 
     /// What the tool is let to see of `value`.
     pub(super) fn for_tool(&mut self, tool: &str, value: &Value) -> Value {
-        let bound = self.tools.iter().find(|bound| bound.tool.name == tool);
-        match bound.filter(|_| !self.vault.is_off()) {
-            Some(bound) => {
-                let privacy = self.vault.privacy().clone();
-                let hides = |kind| !privacy.lets(bound, kind);
-                if privacy.hide.iter().any(|kind| hides(*kind)) {
-                    self.vault.mask(value, &hides)
-                } else {
-                    value.clone()
-                }
-            }
-            None => value.clone(),
+        let Some(hidden) = self.hidden_from(tool) else {
+            return value.clone();
+        };
+        self.vault.mask(value, &|kind| hidden.contains(&kind))
+    }
+
+    /// The placeholders that the tool is given in the place of data. A tool that gets data as it is has
+    /// none: what looks like one to it is text.
+    pub(super) fn masked<'a>(&self, tool: &str, given: impl Iterator<Item = &'a Value>) -> Masked {
+        match self.hidden_from(tool) {
+            Some(_) => self.vault.masked(given),
+            None => Masked::default(),
         }
+    }
+
+    fn hidden_from(&self, tool: &str) -> Option<BTreeSet<Kind>> {
+        let bound = self.tool(tool).filter(|_| !self.vault.is_off())?;
+        let privacy = self.vault.privacy();
+        let kinds = privacy.hide.iter().copied();
+        let hidden: BTreeSet<Kind> = kinds.filter(|kind| !privacy.lets(bound, *kind)).collect();
+        (!hidden.is_empty()).then_some(hidden)
     }
 
     /// The output as it leaves the run. A sub-agent's stays inside of this host.
