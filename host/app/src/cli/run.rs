@@ -148,7 +148,7 @@ pub async fn run(config: &Config, args: RunArgs) -> Result<Exit> {
         request.instructions = instructions;
     }
     request.output_schema = args.output_schema.as_deref().map(json_file).transpose()?;
-    start(config, request, None, args.options).await
+    Box::pin(start(config, request, None, args.options)).await
 }
 
 /// Runs a saved Request (PROTOCOL.md, 6).
@@ -190,7 +190,7 @@ pub async fn request(config: &Config, args: RequestArgs) -> Result<Exit> {
         request.instructions = instructions;
     }
     request.output_schema = saved.schema;
-    start(config, request, saved.max_steps, args.options).await
+    Box::pin(start(config, request, saved.max_steps, args.options)).await
 }
 
 /// The saved Requests of the requests folder.
@@ -236,7 +236,13 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
         plan::driver(config, request, args.options.json).await?
     } else {
         let timeout = request.settings.timeout;
-        driver(config, &args.options, timeout, request.own_tools_only).await?
+        Box::pin(driver(
+            config,
+            &args.options,
+            timeout,
+            request.own_tools_only,
+        ))
+        .await?
     };
     let policy = driver.shields.policy(&request.settings, request.depth);
     if policy.hash != request.policy.hash {
@@ -325,7 +331,7 @@ async fn driver(
         toolbox(config, options.tools.as_deref()).await?
     };
     let allowed = options.tools.as_deref();
-    let shields = Box::pin(shields(config, toolbox.components(), allowed)).await?;
+    let shields = shields(config, toolbox.components(), allowed).await?;
     let servers = Servers::new(config.servers(), &config.pins(), allowed);
     let (toolbox, notes) = servers.offered(toolbox).await;
     for note in notes {

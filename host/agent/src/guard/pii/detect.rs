@@ -225,15 +225,24 @@ fn is_alone(text: &str, range: &Range<usize>) -> bool {
     !before(text, range.start).0.is_some_and(is_word) && !next.is_some_and(is_word)
 }
 
-/// The same, and it is no part of a longer number with separators.
-fn is_whole_number(text: &str, range: &Range<usize>) -> bool {
-    let joins = |c: char| ".-/".contains(c);
-    let (last, other) = before(text, range.start);
+/// What joins the groups of one number.
+fn joins(c: char) -> bool {
+    ".-/".contains(c)
+}
+
+/// Whether no number goes on at `start` that began before.
+fn begins_number(text: &str, start: usize) -> bool {
+    let (last, other) = before(text, start);
     let goes_before = last.is_some_and(joins) && other.is_some_and(|c| c.is_ascii_digit());
+    !goes_before && !last.is_some_and(|c| c.is_alphanumeric() || c == '_')
+}
+
+/// The same as [`is_alone`], and it is no part of a longer number with separators.
+fn is_whole_number(text: &str, range: &Range<usize>) -> bool {
     let mut next = slice(text, range.end..text.len()).chars();
     let (first, second) = (next.next(), next.next());
     let goes_on = first.is_some_and(joins) && second.is_some_and(|c| c.is_ascii_digit());
-    is_alone(text, range) && !goes_before && !goes_on
+    begins_number(text, range.start) && is_alone(text, range) && !goes_on
 }
 
 #[expect(
@@ -313,6 +322,9 @@ fn iban(text: &str, range: Range<usize>) -> Option<Range<usize>> {
 /// The longest part of a row of digits that is a card's number, written in one piece or in the groups
 /// that are printed on cards.
 fn card(text: &str, range: Range<usize>) -> Option<Range<usize>> {
+    if !begins_number(text, range.start) {
+        return None;
+    }
     let found = slice(text, range.clone());
     let ends = found
         .char_indices()

@@ -305,6 +305,10 @@ fn instances_do_not_get_each_others_values() {
     vault.note(&json!({"mail": "ann@a.org"}), Some("a"));
     vault.note(&json!(["bob@b.org"]), Some("b"));
     vault.note_text("from eve@e.org", None);
+    // A result that is wired to a tool before the model sees it.
+    vault.mask(&json!("dan@d.org"), Some("a"), &|_| true);
+    assert_eq!(vault.reveal("<email_4>", Some("b")), "<email_4>");
+    assert_eq!(vault.reveal("<email_4>", Some("a")), "dan@d.org");
     let text = "<email_1> <email_2> <email_3>";
     for (instance, expect) in [
         (Some("a"), "ann@a.org <email_2> eve@e.org"),
@@ -351,7 +355,11 @@ fn a_key_in_json_text_is_the_one_that_was_seen_before() {
 fn a_tool_gives_back_what_it_was_given() {
     let mut vault = vault();
     vault.hide("ann@a.org bob@b.org");
-    let given = vault.mask(&json!({"to": "ann@a.org", "says": "<email_2>"}), &|_| true);
+    let given = vault.mask(
+        &json!({"to": "ann@a.org", "says": "<email_2>"}),
+        None,
+        &|_| true,
+    );
     assert_eq!(given, json!({"to": "<email_1>", "says": "<text_1>"}));
     let masked = vault.masked([&given]);
     // It was not given the second.
@@ -359,7 +367,11 @@ fn a_tool_gives_back_what_it_was_given() {
         masked.reveal_value(&json!("<email_1> <email_2> <text_1>")),
         "ann@a.org <email_2> <email_2>"
     );
-    let some = vault.mask(&json!("ann@a.org AKIAIOSFODNN7EXAMPLE"), &Kind::is_secret);
+    let some = vault.mask(
+        &json!("ann@a.org AKIAIOSFODNN7EXAMPLE"),
+        None,
+        &Kind::is_secret,
+    );
     assert_eq!(some, "ann@a.org <api_key_1>");
 }
 

@@ -137,9 +137,14 @@ impl Vault {
         self.value(data, Owner::Unknown, false, &|_| true)
     }
 
-    /// For a tool: kinds that it is not let to see.
-    pub fn mask(&mut self, data: &Value, hides: &dyn Fn(Kind) -> bool) -> Value {
-        self.value(data, Owner::Unknown, false, hides)
+    /// For a tool that works on `instance`: kinds that it is not let to see.
+    pub fn mask(
+        &mut self,
+        data: &Value,
+        instance: Option<&str>,
+        hides: &dyn Fn(Kind) -> bool,
+    ) -> Value {
+        self.value(data, Owner::of(instance), false, hides)
     }
 
     /// For the user: secrets stay hidden. Doing it twice does no more than doing it once.

@@ -3,7 +3,7 @@
 //! What a module may really reach is its grant's to say. This one speaks earlier and about every tool,
 //! also those that no sandbox holds: a server that fetches whatever URL it is given.
 
-use super::personal::every_text;
+use super::personal::{aside, every_text};
 use super::{Screening, Shield, Verdict};
 use futures_util::future::BoxFuture;
 use regex::Regex;
@@ -71,6 +71,9 @@ impl Domains {
     /// Hosts in a text that are not allowed. A URL without a host that can be read is one, too.
     fn strangers(&self, text: &str, found: &mut Vec<String>) {
         for candidate in URLS.find_iter(text) {
+            if found.len() == MAX_NAMED {
+                return;
+            }
             let rest = text.get(candidate.start()..).unwrap_or_default();
             let prefix = candidate.len();
             let ends = |(at, c): (usize, char)| {
@@ -100,6 +103,13 @@ impl Domains {
 
 impl Shield for Domains {
     fn screen<'a>(&'a self, screening: &'a Screening) -> BoxFuture<'a, Result<Verdict, String>> {
+        let shield = self.clone();
+        aside(screening, move |screening| shield.judge(screening))
+    }
+}
+
+impl Domains {
+    fn judge(&self, screening: &Screening) -> Verdict {
         let mut found = Vec::new();
         let context = screening.context.iter().map(|(_, value)| value);
         for value in std::iter::once(&screening.value).chain(context) {
@@ -111,19 +121,16 @@ impl Shield for Domains {
                 }
             });
         }
-        found.truncate(MAX_NAMED);
-        let verdict = if found.is_empty() {
-            Verdict::Pass
-        } else {
-            Verdict::Block {
-                reason: format!(
-                    "{} is not among the allowed hosts ({})",
-                    found.join(", "),
-                    self.allow.join(", ")
-                ),
-            }
-        };
-        Box::pin(std::future::ready(Ok(verdict)))
+        if found.is_empty() {
+            return Verdict::Pass;
+        }
+        Verdict::Block {
+            reason: format!(
+                "{} is not among the allowed hosts ({})",
+                found.join(", "),
+                self.allow.join(", ")
+            ),
+        }
     }
 }
 

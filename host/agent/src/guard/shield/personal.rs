@@ -14,6 +14,13 @@ pub struct PersonalData {
 
 impl Shield for PersonalData {
     fn screen<'a>(&'a self, screening: &'a Screening) -> BoxFuture<'a, Result<Verdict, String>> {
+        let shield = self.clone();
+        aside(screening, move |screening| shield.judge(screening))
+    }
+}
+
+impl PersonalData {
+    fn judge(&self, screening: &Screening) -> Verdict {
         let mut found = BTreeSet::new();
         let context = screening.context.iter().map(|(_, value)| value);
         for value in std::iter::once(&screening.value).chain(context) {
@@ -23,15 +30,23 @@ impl Shield for PersonalData {
             });
         }
         let names: Vec<_> = found.into_iter().collect();
-        let verdict = if names.is_empty() {
-            Verdict::Pass
-        } else {
-            Verdict::Block {
-                reason: format!("it holds {}, which may not be there", names.join(", ")),
-            }
-        };
-        Box::pin(std::future::ready(Ok(verdict)))
+        if names.is_empty() {
+            return Verdict::Pass;
+        }
+        Verdict::Block {
+            reason: format!("it holds {}, which may not be there", names.join(", ")),
+        }
     }
+}
+
+/// Judges where a large value holds nobody up.
+pub(super) fn aside(
+    screening: &Screening,
+    judge: impl FnOnce(&Screening) -> Verdict + Send + 'static,
+) -> BoxFuture<'static, Result<Verdict, String>> {
+    let screening = screening.clone();
+    let judged = tokio::task::spawn_blocking(move || judge(&screening));
+    Box::pin(async move { judged.await.map_err(|_| "its code crashed".to_owned()) })
 }
 
 /// Every text in a value: strings, keys, and numbers as they are written. Recursion goes as deep as

@@ -249,7 +249,7 @@ impl Machine {
             .fill(&call.arguments, call.instance.as_deref());
         let arguments =
             arguments.map_err(|error| ToolFailure::correctable("reference", error.to_string()))?;
-        let arguments = self.for_tool(&call.tool, &arguments);
+        let arguments = self.for_tool(&call, &arguments);
         let (arguments, repairs) = self.gate.put_right(&call.tool, arguments);
         if !repairs.is_empty() {
             effects.events.push(EventKind::Notice {
@@ -348,7 +348,7 @@ impl Machine {
         let bound = bound.clone();
         let call = call.clone();
         for (_, value) in &mut context {
-            *value = self.for_tool(&call.tool, value);
+            *value = self.for_tool(&call, value);
         }
         let given = context.iter().map(|(_, value)| value).chain([arguments]);
         Ok(Work {

@@ -73,11 +73,13 @@ impl Machine {
     }
 
     /// What the tool is let to see of `value`.
-    pub(super) fn for_tool(&mut self, tool: &str, value: &Value) -> Value {
-        let Some(hidden) = self.hidden_from(tool) else {
+    pub(super) fn for_tool(&mut self, call: &Call, value: &Value) -> Value {
+        let Some(hidden) = self.hidden_from(&call.tool) else {
             return value.clone();
         };
-        self.vault.mask(value, &|kind| hidden.contains(&kind))
+        let instance = call.instance.as_deref();
+        self.vault
+            .mask(value, instance, &|kind| hidden.contains(&kind))
     }
 
     /// The placeholders that the tool is given in the place of data. A tool that gets data as it is has
