@@ -179,13 +179,13 @@ fn a_hostile_shield_is_a_failure_that_is_told() {
             (Some(0), "went on"),
             "{does}: {done:?}"
         );
-        assert!(started.elapsed() < Duration::from_secs(60), "{does}");
+        assert!(started.elapsed() < Duration::from_mins(1), "{does}");
         let told = told(&endpoint);
         assert!(
             told.contains(expect) && !told.contains("cba"),
             "{does}: {told}"
         );
-        assert_eq!(told.contains("seen 2"), false, "{does}");
+        assert!(!told.contains("seen 2"), "{does}");
     }
 }
 
