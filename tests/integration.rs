@@ -30,6 +30,7 @@ mod real_model;
 mod requests;
 mod routes;
 mod run;
+mod shields;
 mod terminal;
 mod typed;
 mod typed_docs;

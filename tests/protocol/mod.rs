@@ -15,6 +15,7 @@ mod scheduling;
 mod schema;
 mod script;
 mod scripted;
+mod shields;
 mod sub_agents;
 mod support;
 mod tools;

@@ -7,6 +7,8 @@ pub use bodies::{Bodies, BodyError, Shared};
 
 use crate::context::Parts;
 use crate::error::ErrorClass;
+use crate::guard::pii::Kind;
+use crate::guard::shield::{Judgement, Place, Screened};
 use crate::model::{Completion, ContextOverflow, Delta, Routing};
 use crate::protocol::Call;
 use crate::protocol::advisor::{Council, Dissent, Tally};
@@ -20,6 +22,7 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
+use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
 use std::io;
 use uuid::Uuid;
@@ -81,7 +84,7 @@ impl Event {
 /// On the wire: `{"event": "tool_start", …}`.
 ///
 /// What the run was told from outside is in `run`, `delta`, `reply`, `model_failed`, `decided`,
-/// `resumed` and `tool_result`, whole: from these alone the loop can be run again and comes to the same events.
+/// `screened`, `resumed` and `tool_result`, whole: from these alone the loop can be run again and comes to the same events.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum EventKind {
@@ -93,6 +96,20 @@ pub enum EventKind {
         request: Box<RunRequest>,
         tools: Vec<Bound>,
         host: String,
+    },
+    /// What one shield said. It changes nothing of the run by itself.
+    Shield(Judgement),
+    /// What came of all shields for the run's input or output.
+    Screened {
+        step: u32,
+        place: Place,
+        #[serde(flatten)]
+        screened: Screened,
+    },
+    /// How many values the model is not shown, of the whole run so far.
+    Hidden {
+        step: u32,
+        counts: BTreeMap<Kind, usize>,
     },
     /// A Request goes to the model: the chat completion body, so that it can be sent again, without
     /// what it shares with the Request before it. [`Bodies`] makes it whole.
@@ -249,6 +266,8 @@ pub enum StopReason {
     Model,
     /// The model kept giving replies that could not be used.
     Unusable,
+    /// A shield blocked the input or the output.
+    Blocked,
 }
 
 /// What ended a run that has no output.

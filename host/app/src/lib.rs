@@ -47,6 +47,7 @@ mod mcp;
 mod models;
 mod requests;
 mod scaffold;
+mod shields;
 mod storage;
 mod tools;
 mod watch;

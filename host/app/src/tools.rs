@@ -76,6 +76,11 @@ impl SandboxTools {
         self
     }
 
+    /// Where the modules are.
+    pub fn components(&self) -> &Components {
+        &self.components
+    }
+
     /// Names in the allow-list that no loaded tool or module has.
     pub fn unknown(&self) -> Vec<&str> {
         let registry = self.components.registry();

@@ -14,3 +14,18 @@ wasmtime::component::bindgen!({
 pub use self::toolhold::module::{
     current_call, key_value, log, other_tools, progress, secrets, types,
 };
+
+/// The world of a shield, with the types of the tool world.
+pub mod shield {
+    wasmtime::component::bindgen!({
+        path: "../../wit",
+        world: "shield",
+        with: {
+            "toolhold:module/types": crate::bindings::toolhold::module::types,
+            "toolhold:module/log": crate::bindings::toolhold::module::log,
+        },
+        exports: { default: async },
+    });
+
+    pub use self::exports::toolhold::module::shields;
+}

@@ -7,6 +7,7 @@
 //! fiber, the store, the instance and the place.
 
 use crate::admission::{Lane, Refusal};
+use crate::bindings::shield::{ShieldPre, shields};
 use crate::bindings::{ToolModulePre, types};
 use crate::capture::{Captured, LogLine};
 use crate::current::CurrentCall;
@@ -166,6 +167,7 @@ pub(crate) enum Errand<'a> {
     ListTools(&'a ToolModulePre<State>),
     World(&'a ToolModulePre<State>, types::Invocation),
     Typed(&'a InstancePre<State>, &'a TypedFunction, Vec<Val>),
+    Screen(&'a ShieldPre<State>, shields::Screening),
 }
 
 /// What came of an errand that the guest finished.
@@ -173,6 +175,7 @@ pub(crate) enum Answer {
     Tools(Vec<types::Tool>),
     World(Result<types::Output, types::ToolError>),
     Typed(Option<Val>),
+    Verdict(Result<shields::Verdict, String>),
 }
 
 /// The outcome of an errand with all that was measured.
@@ -398,6 +401,15 @@ async fn perform(store: &mut Store<State>, errand: Errand<'_>) -> wasmtime::Resu
             func.call_async(&mut *store, &arguments, &mut results)
                 .await?;
             Answer::Typed(results.pop())
+        }
+        Errand::Screen(pre, screening) => {
+            let instance = pre.instantiate_async(&mut *store).await?;
+            Answer::Verdict(
+                instance
+                    .toolhold_module_shields()
+                    .call_screen(store, &screening)
+                    .await?,
+            )
         }
     })
 }

@@ -1,6 +1,7 @@
 //! Bytes → a verified, compiled, linked module and the tools it offers.
 
 use crate::approval::Standing;
+use crate::bindings::shield::ShieldPre;
 use crate::bindings::{ToolModulePre, types};
 use crate::cache::Cache;
 use crate::call::Terms;
@@ -18,6 +19,7 @@ use crate::limits::Limits;
 use crate::manifest::Manifest;
 use crate::peers::Peers;
 use crate::rate::Rate;
+use crate::shield::{self, Screening, Verdict};
 use crate::state::State;
 use crate::typed::{self, TypedFunction};
 use crate::{value, world};
@@ -33,6 +35,8 @@ use wasmtime::component::InstancePre;
 
 /// The export that makes a component a module of the tool world, up to its patch version.
 const TOOL_WORLD: &str = "toolhold:module/tools@0.1.";
+/// The same for a shield.
+const SHIELD_WORLD: &str = "toolhold:module/shields@0.1.";
 /// More tools than this in one module would drown a model, and the registry.
 pub(crate) const MAX_TOOLS: usize = 256;
 
@@ -112,6 +116,8 @@ pub enum ModuleKind {
     ToolWorld,
     /// Its exported functions are the tools; schemas come from their types.
     TypedExports,
+    /// It exports `toolhold:module/shields`: it has no tools, and screens what passes.
+    Shield,
 }
 
 /// What a component is loaded from.
@@ -170,6 +176,7 @@ enum Code {
         pre: InstancePre<State>,
         functions: HashMap<String, TypedFunction>,
     },
+    Shield(ShieldPre<State>),
 }
 
 impl fmt::Debug for Module {
@@ -220,9 +227,11 @@ impl Module {
             .imports(engine.wasmtime())
             .map(|(name, _)| name.to_owned())
             .collect();
-        let speaks_our_world = ty
-            .exports(engine.wasmtime())
-            .any(|(name, _)| name.starts_with(TOOL_WORLD));
+        let exports = |world: &str| {
+            ty.exports(engine.wasmtime())
+                .any(|(name, _)| name.starts_with(world))
+        };
+        let (speaks_our_world, is_shield) = (exports(TOOL_WORLD), exports(SHIELD_WORLD));
         let pre = engine
             .linker()
             .instantiate_pre(&component)
@@ -236,6 +245,16 @@ impl Module {
             })?;
             let tools = world::list_tools(engine, &name, &limits, &pre).await?;
             (ModuleKind::ToolWorld, tools, Vec::new(), Code::World(pre))
+        } else if is_shield {
+            let pre = ShieldPre::new(pre).map_err(|error| LoadError::Link {
+                reason: format!("{error:#}"),
+            })?;
+            (
+                ModuleKind::Shield,
+                Vec::new(),
+                Vec::new(),
+                Code::Shield(pre),
+            )
         } else {
             let texts = manifest.tools.clone();
             // Parsing what the author wrote takes its time, like compiling.
@@ -367,6 +386,58 @@ impl Module {
         })
     }
 
+    /// Has a shield screen something, in a fresh instance.
+    pub(crate) async fn screen(
+        self: &Arc<Self>,
+        screening: &Screening<'_>,
+    ) -> Result<Verdict, CallError> {
+        let Code::Shield(pre) = &self.code else {
+            return Err(CallError::UnknownTool {
+                tool: self.name.clone(),
+                available: "the module exports no shield".into(),
+            });
+        };
+        let invocation = Invocation {
+            context: screening.context,
+            timeout: screening.timeout,
+            ..Invocation::new("", "", screening.value)
+        };
+        let mut report: CallReport = match self.admit(&invocation) {
+            Ok(()) => {
+                let terms = self.terms("", &invocation, Peers::default());
+                let ran = call::run(terms, Errand::Screen(pre, screening.for_guest())).await;
+                ran.and_then(|answer| match answer {
+                    Answer::Verdict(answer) => shield::output(answer, &self.limits),
+                    _ => Err(mismatched()),
+                })
+                .into()
+            }
+            Err(error) => CallReport::refused(error),
+        };
+        self.granted.egress.redactor().clean_report(&mut report);
+        self.tally.add(&report);
+        shield::verdict(report)
+    }
+
+    fn terms<'a>(
+        self: &'a Arc<Self>,
+        tool: &'a str,
+        invocation: &Invocation<'a>,
+        peers: Peers,
+    ) -> Terms<'a> {
+        let own = self.limits.timeout();
+        Terms {
+            engine: &self.engine,
+            limits: &self.limits,
+            granted: &self.granted,
+            module: self.number,
+            caller: invocation.caller,
+            peers,
+            current: CurrentCall::new(self, tool, invocation),
+            timeout: invocation.timeout.map_or(own, |timeout| timeout.min(own)),
+        }
+    }
+
     async fn perform(
         self: &Arc<Self>,
         tool: &str,
@@ -381,17 +452,7 @@ impl Module {
                 available,
             })
         };
-        let own = self.limits.timeout();
-        let terms = Terms {
-            engine: &self.engine,
-            limits: &self.limits,
-            granted: &self.granted,
-            module: self.number,
-            caller: invocation.caller,
-            peers,
-            current: CurrentCall::new(self, tool, invocation),
-            timeout: invocation.timeout.map_or(own, |timeout| timeout.min(own)),
-        };
+        let terms = self.terms(tool, invocation, peers);
         match &self.code {
             Code::World(pre) => {
                 let guest = types::Invocation {
@@ -410,10 +471,11 @@ impl Module {
                 let ran = call::run(terms, Errand::World(pre, guest)).await;
                 ran.and_then(|answer| match answer {
                     Answer::World(answer) => call::world_output(answer, &self.limits),
-                    Answer::Tools(_) | Answer::Typed(_) => Err(mismatched()),
+                    _ => Err(mismatched()),
                 })
                 .into()
             }
+            Code::Shield(_) => unknown(),
             Code::Typed { pre, functions } => {
                 let Some(function) = functions.get(tool) else {
                     return unknown();
@@ -425,7 +487,7 @@ impl Module {
                 let ran = call::run(terms, Errand::Typed(pre, function, arguments)).await;
                 ran.and_then(|answer| match answer {
                     Answer::Typed(answer) => typed::output(answer, function, &self.limits),
-                    Answer::Tools(_) | Answer::World(_) => Err(mismatched()),
+                    _ => Err(mismatched()),
                 })
                 .into()
             }

@@ -16,6 +16,7 @@ use crate::module::{Module, Source, ToolSpec};
 use crate::peers::Peers;
 use crate::policy::Policy;
 use crate::shelf::{FailedModule, Shelf, Slot};
+use crate::shield::{Screening, Verdict};
 use futures_util::stream::{self, StreamExt as _};
 use std::io;
 use std::path::Path;
@@ -331,6 +332,21 @@ impl Registry {
     /// the future stops the guest.
     pub async fn call(&self, invocation: &Invocation<'_>) -> CallReport {
         self.shared.call(invocation, 0).await
+    }
+
+    /// Has a shield screen something. Returns within the deadline, whatever the shield does.
+    ///
+    /// # Errors
+    /// Why there is no verdict: it may not run, it is no shield, a limit, its own words.
+    pub async fn screen(
+        &self,
+        module: &Arc<Module>,
+        screening: &Screening<'_>,
+    ) -> Result<Verdict, CallError> {
+        if !module.may_run() {
+            self.shared.judge(vec![module.clone()]).await;
+        }
+        module.screen(screening).await
     }
 
     /// Approves a module as it is now, and returns what that changed. It may run from now on.

@@ -38,7 +38,7 @@ pub(crate) async fn list_tools(
     let ran = call::run(terms, Errand::ListTools(pre)).await;
     let listed = ran.and_then(|answer| match answer {
         Answer::Tools(tools) => Ok(tools),
-        Answer::World(_) | Answer::Typed(_) => Err(mismatched()),
+        _ => Err(mismatched()),
     });
     let tools = listed
         .result

@@ -42,11 +42,17 @@ impl Stored {
         found.map(|(_, text)| text.as_str())
     }
 
-    /// Answers a call of [`READ_RESULT`] with at most `max` characters.
+    /// Answers a call of [`READ_RESULT`] with at most `max` characters of what is wanted, as `shown`
+    /// makes it.
     ///
     /// # Errors
     /// There is no such result, or it has no such part; in words that the model can act on.
-    pub fn read(&self, arguments: &Value, max: usize) -> Result<Value, String> {
+    pub fn read(
+        &self,
+        arguments: &Value,
+        max: usize,
+        shown: impl FnOnce(&str) -> String,
+    ) -> Result<Value, String> {
         let key = arguments["key"].as_str().unwrap_or_default();
         let Some(whole) = self.find(key) else {
             let mut known: Vec<_> = self.results.iter().map(|(key, _)| key.as_str()).collect();
@@ -61,6 +67,7 @@ impl Stored {
             None => whole.to_owned(),
             Some(path) => part(whole, path)?,
         };
+        let part = shown(&part);
         let characters = part.chars().count();
         let from = match arguments["find"].as_str().filter(|text| !text.is_empty()) {
             Some(text) => place(&part, text).ok_or_else(|| {
@@ -145,7 +152,7 @@ mod tests {
         let mut stored = Stored::default();
         let value = json!({"items": [{"name": "ä"}, {"name": "second"}], "note": "x".repeat(50)});
         stored.keep("call_1", value.to_string());
-        let read = |arguments: Value| stored.read(&arguments, 10);
+        let read = |arguments: Value| stored.read(&arguments, 10, str::to_owned);
         let whole = value.to_string().chars().count();
         for (arguments, expected) in [
             (

@@ -9,8 +9,6 @@ use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// How the text of a summary begins.
-pub const HEADING: &str = "# Earlier in this run";
 /// Characters of a value that is kept as it is; longer ones are prose.
 const MAX_VALUE: usize = 120;
 /// Characters of a call's arguments, of an error, of a note.
@@ -52,7 +50,7 @@ impl Summary {
                 });
             }
             // What could not be used says nothing that is needed.
-            Turn::Rejected { .. } => {}
+            Turn::Rejected { .. } | Turn::Summary(_) => {}
         }
     }
 
@@ -116,7 +114,9 @@ impl Summary {
                 }
             }
         }
-        let mut head = format!("{HEADING}\nThe calls that were made and what they told, in short.");
+        let mut head =
+            "# Earlier in this run\nThe calls that were made and what they told, in short."
+                .to_owned();
         if left_out_heads > 0 {
             let _ = write!(head, " The oldest {left_out_heads} calls are left out");
             let _ = match left_out_facts {

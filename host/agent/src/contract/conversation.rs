@@ -59,6 +59,7 @@ fn render(turn: &Turn, voice: &dyn Voice, out: &mut Vec<ChatMessage>) {
             Role::User => ChatMessage::user(text.clone()),
             Role::Assistant => voice.answer(text),
         }),
+        Turn::Summary(text) => out.push(ChatMessage::user(text.clone())),
         Turn::Exchange(exchange) => voice.exchange(exchange, out),
         Turn::Rejected { reply, reason } => voice.rejected(reply, reason, out),
     }

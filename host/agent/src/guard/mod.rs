@@ -3,7 +3,9 @@
 pub mod coerce;
 pub mod gate;
 pub mod mend;
+pub mod pii;
 pub mod repeats;
+pub mod shield;
 pub mod validate;
 
 pub use gate::Gate;

@@ -10,6 +10,8 @@ pub enum Turn {
     Text { role: Role, text: String },
     /// Calls of one step with what came of them.
     Exchange(Exchange),
+    /// What took the place of dropped history.
+    Summary(String),
     /// A reply that could not be used, and why: the model sees both and tries again.
     Rejected { reply: String, reason: String },
 }

@@ -2,6 +2,7 @@
 
 use crate::error::{ErrorClass, RunError};
 use crate::event::{Event, EventKind, Journal, RunFailure, Seal};
+use crate::guard::shield::{Screened, Shields};
 use crate::model::{Delta, Model, Routing, Session, Watch};
 use crate::protocol::context::Context;
 use crate::run::approval::{Approver, Decision, Nobody, Pending, Verdict};
@@ -9,6 +10,7 @@ use crate::run::bind;
 use crate::run::machine::{Action, Effects, Input, Machine, Work};
 use crate::run::purse::Purse;
 use crate::run::replay::Replayed;
+use crate::run::screening::{admit, released, screen};
 use crate::run::sub_agent::{self, Ended, Left};
 use crate::run::{RunRequest, Runner};
 use crate::toolbox::{Activities, ToolFailure, ToolResult, Toolbox};
@@ -33,6 +35,7 @@ pub struct Driver {
     pub approver: Arc<dyn Approver>,
     /// Models that may be asked to make a call, by the names under which [`Fallback`] lists them.
     pub candidates: BTreeMap<String, Arc<dyn Model>>,
+    pub shields: Shields,
 }
 
 /// A run in progress.
@@ -69,7 +72,7 @@ impl Drop for Run {
 }
 
 impl Driver {
-    /// Without activities, and with nobody to approve anything.
+    /// Without activities and shields, and with nobody to approve anything.
     pub fn new(model: Arc<dyn Model>, toolbox: Arc<dyn Toolbox>) -> Self {
         Self {
             model,
@@ -77,6 +80,7 @@ impl Driver {
             activities: Activities::default(),
             approver: Arc::new(Nobody),
             candidates: BTreeMap::new(),
+            shields: Shields::default(),
         }
     }
 
@@ -148,7 +152,8 @@ impl Driver {
     }
 
     /// Everything that can be wrong about a request is found here.
-    pub(super) async fn machine(&self, request: RunRequest) -> Result<Machine, RunError> {
+    pub(super) async fn machine(&self, mut request: RunRequest) -> Result<Machine, RunError> {
+        request.policy = self.shields.policy(&request.settings, request.depth);
         let context = Context::new(request.context.clone())?;
         let offered = if request.own_tools_only {
             Vec::new()
@@ -175,7 +180,7 @@ impl Driver {
                 class: begin.class.as_deref(),
             };
             let model = self.model.session(&session).unwrap_or(self.model);
-            let (events, sub_events) = mpsc::channel(EVENT_QUEUE);
+            let (events, call_events) = mpsc::channel(EVENT_QUEUE);
             let performer = Performer {
                 deadline: Instant::now() + begin.time_left,
                 purse,
@@ -187,7 +192,7 @@ impl Driver {
                 work: JoinSet::new(),
                 doing: HashMap::new(),
             };
-            performer.perform(machine, begin, sub_events, cancel).await
+            performer.perform(machine, begin, call_events, cancel).await
         })
     }
 }
@@ -236,8 +241,8 @@ struct Performer {
     deadline: Instant,
     purse: Arc<Purse>,
     sink: Sink,
-    /// For sub-agents: the call and what happened in it.
-    events: mpsc::Sender<(String, EventKind)>,
+    /// For calls: what happens in them.
+    events: mpsc::Sender<EventKind>,
     subs: BTreeMap<String, Replayed>,
     /// Each on its own task: a guest that computes holds up neither another guest nor the model's
     /// stream. Dropping the set stops them all.
@@ -250,6 +255,7 @@ enum Doing {
     Ask,
     Call(String),
     Decide(Box<Pending>),
+    Screen,
 }
 
 impl Performer {
@@ -257,7 +263,7 @@ impl Performer {
         mut self,
         mut machine: Machine,
         begin: Begin,
-        mut sub_events: mpsc::Receiver<(String, EventKind)>,
+        mut call_events: mpsc::Receiver<EventKind>,
         cancel: CancellationToken,
     ) -> Result<Ended, RunError> {
         let started = Instant::now();
@@ -282,8 +288,8 @@ impl Performer {
                 biased;
                 () = cancel.cancelled() => Input::Cancelled,
                 () = tokio::time::sleep_until(deadline) => Input::TimedOut,
-                Some((call, event)) = sub_events.recv() => {
-                    self.sink.publish(EventKind::Sub { call, what: Box::new(event) }).await?;
+                Some(event) = call_events.recv() => {
+                    self.sink.publish(event).await?;
                     effects = Effects::default();
                     continue;
                 }
@@ -297,10 +303,9 @@ impl Performer {
                 },
                 Some(done) = self.work.join_next_with_id() => self.input(done),
             };
-            // Before the result of a sub-agent, all that happened in it.
-            while let Ok((call, event)) = sub_events.try_recv() {
-                let what = Box::new(event);
-                self.sink.publish(EventKind::Sub { call, what }).await?;
+            // Before the result of a call, all that happened in it.
+            while let Ok(event) = call_events.try_recv() {
+                self.sink.publish(event).await?;
             }
             if matches!(input, Input::Replied(_) | Input::ModelFailed(_)) {
                 while let Ok(heard_last) = hearing.try_recv() {
@@ -343,6 +348,10 @@ impl Performer {
                         by: None,
                     },
                 },
+                Some(Doing::Screen) => Input::Screened(Screened::Blocked {
+                    shield: "host".into(),
+                    reason: "its code that asks the shields crashed".into(),
+                }),
                 Some(Doing::Ask) | None => Input::ModelFailed(RunFailure::new(
                     ErrorClass::Fatal,
                     "the host's code that asks the model crashed",
@@ -427,6 +436,12 @@ impl Performer {
                         }
                     });
                 }
+                Action::Screen(screening) => {
+                    let (shields, events) = (self.driver.shields.clone(), self.events.clone());
+                    self.spawn(Doing::Screen, async move {
+                        Input::Screened(screen(&shields, *screening, &events).await)
+                    });
+                }
                 // Said by the event `done`, which was published before.
                 Action::Finish => {}
             }
@@ -434,14 +449,20 @@ impl Performer {
         Ok(None)
     }
 
-    fn call(&mut self, work: Work) -> BoxFuture<'static, Input> {
+    fn call(&mut self, mut work: Work) -> BoxFuture<'static, Input> {
         let begun = self.subs.remove(&work.call.id);
         let driver = self.driver.clone();
         let (parent, events) = (self.parent.clone(), self.events.clone());
         let (deadline, purse) = (self.deadline, self.purse.clone());
         Box::pin(async move {
             let id = work.call.id.clone();
-            let result = match &work.runner {
+            let admitted = admit(&driver.shields, &mut work, &events).await;
+            if let Err(failure) = admitted {
+                let result = ToolResult::failed(failure);
+                return Input::Called { id, result };
+            }
+            let (shields, told) = (driver.shields.clone(), events.clone());
+            let mut result = match &work.runner {
                 Runner::Module(_) => driver.toolbox.call(&work.call).await,
                 Runner::Activity(name) => match driver.activities.named(name) {
                     Some(activity) => activity.call(&work.call).await,
@@ -455,9 +476,10 @@ impl Performer {
                         time: deadline.saturating_duration_since(Instant::now()),
                         purse,
                     };
-                    sub_agent::run(driver, &work, begun, &parent, left, events).await
+                    Box::pin(sub_agent::run(driver, &work, begun, &parent, left, events)).await
                 }
             };
+            result.outcome = released(&shields, &work, result.outcome, &told).await;
             Input::Called { id, result }
         })
     }
@@ -486,7 +508,7 @@ pub(super) enum Sink {
     /// A sub-agent's are events of the run that called it.
     Parent {
         call: String,
-        events: mpsc::Sender<(String, EventKind)>,
+        events: mpsc::Sender<EventKind>,
     },
 }
 
@@ -496,7 +518,8 @@ impl Sink {
             Self::Journal(publisher) => publisher.publish(kind).await,
             Self::Parent { call, events } => {
                 // A parent that is gone drops this run as well.
-                let _ = events.send((call.clone(), kind)).await;
+                let (call, what) = (call.clone(), Box::new(kind));
+                let _ = events.send(EventKind::Sub { call, what }).await;
                 Ok(())
             }
         }

@@ -11,6 +11,7 @@ mod machine;
 mod purse;
 pub mod replay;
 mod schedule;
+mod screening;
 mod settings;
 mod sub_agent;
 

@@ -167,7 +167,10 @@ fn rebuild(events: &[Event]) -> Result<Replayed, ReplayError> {
             since = (Duration::from_millis(active_ms), event.at_ms);
         }
         elapsed = since.0 + Duration::from_millis(event.at_ms.saturating_sub(since.1));
-        if matches!(event.kind, EventKind::Sub { .. } | EventKind::Routing(_)) {
+        if matches!(
+            event.kind,
+            EventKind::Sub { .. } | EventKind::Routing(_) | EventKind::Shield(_)
+        ) {
             continue;
         }
         if player.came_to.is_empty() {
@@ -224,6 +227,7 @@ fn input(event: &EventKind) -> Option<Input> {
             id: id.clone(),
             decision: decision.clone(),
         },
+        EventKind::Screened { screened, .. } => Input::Screened(screened.clone()),
         EventKind::Resumed { .. } => Input::Resumed,
         EventKind::ToolResult {
             id,

@@ -2,6 +2,8 @@
 
 use crate::context::Window;
 use crate::contract::Contract;
+use crate::guard::pii::Privacy;
+use crate::guard::shield::Policy;
 use crate::protocol::Shape;
 use crate::protocol::context::Message;
 use crate::run::approval::Approvals;
@@ -32,6 +34,9 @@ pub struct RunRequest {
     /// write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Vec<Value>>,
+    /// What the host holds the run to, as it says when the run begins.
+    #[serde(default, skip_serializing_if = "Policy::is_none")]
+    pub policy: Policy,
     /// How many runs this one is inside of.
     #[serde(default)]
     pub depth: u32,
@@ -50,6 +55,7 @@ impl RunRequest {
             output_schema: None,
             settings: Settings::default(),
             plan: None,
+            policy: Policy::default(),
             depth: 0,
             own_tools_only: false,
         }
@@ -80,6 +86,9 @@ pub struct Settings {
     pub wiring: Wiring,
     /// Which calls wait for a person.
     pub approval: Approvals,
+    /// What the model does not see.
+    #[serde(skip_serializing_if = "Privacy::is_off")]
+    pub privacy: Privacy,
     /// A lazy plan is checked and returned, and not run.
     pub dry_run: bool,
     /// How deep sub-agents may call sub-agents.
@@ -113,6 +122,7 @@ impl Default for Settings {
             max_calls: 8,
             wiring: Wiring::Auto,
             approval: Approvals::default(),
+            privacy: Privacy::default(),
             dry_run: false,
             max_depth: 3,
             examples: 2,

@@ -8,6 +8,7 @@
 
 use crate::error::{ErrorClass, RunError};
 use crate::event::{EventKind, RunFailure, StopReason};
+use crate::guard::shield::Policy;
 use crate::protocol::Saved;
 use crate::protocol::context::{DataMessage, Hidden, Input, Message};
 use crate::protocol::reference::Path;
@@ -63,7 +64,7 @@ pub(super) async fn run(
     begun: Option<Replayed>,
     parent: &RunRequest,
     left: Left,
-    events: mpsc::Sender<(String, EventKind)>,
+    events: mpsc::Sender<EventKind>,
 ) -> ToolResult {
     let started = Instant::now();
     let before = begun
@@ -183,6 +184,7 @@ fn request(
         output_schema: saved.schema.clone().or_else(|| work.output.clone()),
         settings,
         plan: None,
+        policy: Policy::default(),
         depth,
         own_tools_only: true,
     })

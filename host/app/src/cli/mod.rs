@@ -43,6 +43,8 @@ pub enum Exit {
     Limit,
     /// The tool said no, or hit a limit of its own.
     Tool,
+    /// A shield blocked the input or the output.
+    Blocked,
     Interrupted,
 }
 
@@ -55,6 +57,7 @@ impl From<Exit> for ExitCode {
             Exit::Endpoint => 3,
             Exit::Limit => 4,
             Exit::Tool => 5,
+            Exit::Blocked => 6,
             Exit::Interrupted => 130,
         })
     }
@@ -265,7 +268,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Run(args) => run::run(&load(&flags)?.0, *args).await,
         Command::Request(RequestCommand::Run(args)) => run::request(&load(&flags)?.0, *args).await,
         Command::Request(RequestCommand::List) => Ok(run::requests(&load(&flags)?.0)),
-        Command::Resume(args) => run::resume(&load(&flags)?.0, *args).await,
+        Command::Resume(args) => Box::pin(run::resume(&load(&flags)?.0, *args)).await,
         Command::Runs => {
             record::runs(&load(&flags)?.0);
             Ok(Exit::Ok)

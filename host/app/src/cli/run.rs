@@ -10,6 +10,7 @@ use crate::host;
 use crate::mcp::Servers;
 use crate::models;
 use crate::requests::{self, Requests};
+use crate::shields::shields;
 use crate::storage::{FileJournal, journal};
 use crate::tools::SandboxTools;
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -198,7 +199,7 @@ pub async fn run(config: &Config, args: RunArgs) -> Result<Exit> {
         request.instructions = instructions;
     }
     request.output_schema = args.output_schema.as_deref().map(json_file).transpose()?;
-    start(config, request, None, args.options).await
+    Box::pin(start(config, request, None, args.options)).await
 }
 
 /// Runs a saved Request (PROTOCOL.md, 6).
@@ -240,7 +241,7 @@ pub async fn request(config: &Config, args: RequestArgs) -> Result<Exit> {
         request.instructions = instructions;
     }
     request.output_schema = saved.schema;
-    start(config, request, saved.max_steps, args.options).await
+    Box::pin(start(config, request, saved.max_steps, args.options)).await
 }
 
 /// The saved Requests of the requests folder.
@@ -295,6 +296,11 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
         warn_of_change(&events, driver.model.name());
         (driver, servers)
     };
+    let policy = driver.shields.policy(&request.settings, request.depth);
+    if policy.hash != request.policy.hash {
+        let text = "the policy is another than the one that this run began under; the present one holds for its calls";
+        eprintln!("{} {text}", style::warn("policy:"));
+    }
     // What was loaded because a tool named it, by path or by reference, is loaded again.
     for bound in replayed.tools() {
         if let (Execution::Module(name), Runner::Module(_)) = (&bound.tool.execution, &bound.runner)
@@ -392,6 +398,7 @@ async fn driver(
     } else {
         toolbox(config, tools).await?
     };
+    let shields = shields(config, toolbox.components(), tools).await?;
     let servers = Servers::new(config.servers(), &config.pins(), tools);
     let (toolbox, notes) = servers.offered(toolbox).await;
     for note in notes {
@@ -401,6 +408,7 @@ async fn driver(
     let driver = Driver {
         approver: Arc::new(AppApprover::new(config.state_folder(), !means.json)),
         activities: servers.activities(Activities::default()),
+        shields,
         candidates: selected.candidates,
         ..Driver::new(selected.model, Arc::new(toolbox))
     };
@@ -472,6 +480,7 @@ fn exit_of(reason: StopReason) -> Exit {
         StopReason::Model => Exit::Endpoint,
         StopReason::Cancelled => Exit::Interrupted,
         StopReason::Incomplete => Exit::Tool,
+        StopReason::Blocked => Exit::Blocked,
         StopReason::MaxSteps
         | StopReason::TokenBudget
         | StopReason::Timeout

@@ -7,6 +7,7 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 use toolhold_agent::event::{RunFailure, ToolOutcome};
+use toolhold_agent::guard::shield::{Judgement, Ruling};
 use toolhold_agent::model::Delta;
 use toolhold_agent::protocol::Call;
 use toolhold_agent::protocol::advisor::{Council, Outcome};
@@ -70,8 +71,8 @@ impl View {
                 delta: Delta::Content(text) | Delta::Reasoning(text),
                 ..
             } => self.model_text(text),
-            // A native call is shown when it is made.
-            EventKind::Delta { .. } | EventKind::Budget { .. } => {}
+            // A native call is shown when it is made; what shields say was shown one by one.
+            EventKind::Delta { .. } | EventKind::Budget { .. } | EventKind::Screened { .. } => {}
             EventKind::Reply { .. } | EventKind::Plan { .. } => self.end_line(),
             EventKind::ModelFailed { failure, .. } => {
                 self.line(&format!("  {} {}", bad("✗"), plain(&failure.message)));
@@ -141,6 +142,17 @@ impl View {
             }
             EventKind::Notice { message, .. } => {
                 self.line(&format!("  {} {}", warn("!"), line(message)));
+            }
+            EventKind::Shield(judgement) => self.judged(judgement),
+            EventKind::Hidden { counts, .. } => {
+                let counts: Vec<String> = counts
+                    .iter()
+                    .map(|(kind, count)| format!("{count} {}", kind.name()))
+                    .collect();
+                self.line(&dim(&format!(
+                    "  hidden from the model: {}",
+                    counts.join(", ")
+                )));
             }
             EventKind::Fallback { tool, stage, .. } => {
                 let text = line(&format!("{tool}: {stage}"));
@@ -222,10 +234,29 @@ impl View {
                 };
                 self.line(&dim(&format!("    ← {} {text}", plain(tool))));
             }
-            EventKind::Approval { .. } => self.show_kind(event),
+            EventKind::Approval { .. } | EventKind::Shield(_) => self.show_kind(event),
             EventKind::Sub { what, .. } => self.sub(what),
             _ => {}
         }
+    }
+
+    /// A shield that lets something pass is no news.
+    fn judged(&mut self, judgement: &Judgement) {
+        let said = match judgement.verdict {
+            Ruling::Pass => return,
+            Ruling::Redact => "redacted",
+            Ruling::Block => "blocked",
+            Ruling::FailedPass => "gave no verdict and let pass",
+            Ruling::FailedBlock => "gave no verdict and so blocked",
+        };
+        let place = judgement.place.name().replace('_', " ");
+        let tool = judgement.tool.as_deref();
+        let of = tool.map_or(String::new(), |tool| format!(" of {tool}"));
+        let text = format!(
+            "shield {} {said} the {place}{of}: {}",
+            judgement.shield, judgement.reason
+        );
+        self.line(&format!("  {} {}", warn("⛨"), cut(&line(&text))));
     }
 
     /// Each advisor with its votes and its words, then what comes of them.
@@ -415,6 +446,7 @@ pub fn name(reason: StopReason) -> &'static str {
         StopReason::Cancelled => "cancelled",
         StopReason::Model => "endpoint failure",
         StopReason::Unusable => "unusable replies",
+        StopReason::Blocked => "blocked by a shield",
     }
 }
 

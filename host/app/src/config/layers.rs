@@ -38,6 +38,25 @@ const MCP: [&str; 9] = [
     "tools",
     "offer",
 ];
+/// What `[shields.NAME]` holds.
+const SHIELD: [&str; 16] = [
+    "kind",
+    "order",
+    "places",
+    "tools",
+    "timeout_ms",
+    "on_failure",
+    "hide",
+    "reveal",
+    "reveal_secrets",
+    "block",
+    "allow",
+    "module",
+    "settings",
+    "endpoint",
+    "categories",
+    "max_chars",
+];
 /// The file that is read because it lies here.
 const FOUND: &str = "toolhold.toml";
 const NOT_SETTINGS: [&str; 7] = [
@@ -227,6 +246,7 @@ impl Merged {
             ["router", "classes", _, leaf] => CLASS.contains(leaf),
             ["module", _, leaf] => MODULE.contains(leaf),
             ["mcp", _, leaf] => MCP.contains(leaf),
+            ["shields", _, leaf] => SHIELD.contains(leaf),
             ["module", _, "limits", leaf] => self.order.contains(&format!("limits.{leaf}")),
             _ => false,
         }
@@ -391,7 +411,7 @@ fn flatten(table: &Table) -> Vec<(String, Value)> {
                 ["module", _, leaf] if MODULE.contains(leaf)
             ) || matches!(
                 key.split('.').collect::<Vec<_>>().as_slice(),
-                ["mcp", _, "env"] | ["endpoints", _, "extra"]
+                ["mcp", _, "env"] | ["endpoints", _, "extra"] | ["shields", _, "settings"]
             );
             match value {
                 Value::Table(inner) if !free => walk(&key, inner, out),

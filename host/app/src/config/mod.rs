@@ -7,10 +7,12 @@ mod fallback;
 mod layers;
 mod mcp;
 mod routes;
+mod shields;
 mod types;
 
 pub use layers::{ConfigError, Flags, Setting};
 pub use routes::{Endpoint, ROUTER, Routes, Target};
+pub use shields::{ShieldSettings, ShieldWhat};
 pub use types::{COMPILER_COMMAND, Config};
 
 /// Merges the layers and validates the result.

@@ -4,15 +4,18 @@ use crate::config::fallback::{self, FallbackTable};
 use crate::config::layers::{ConfigError, Merged};
 use crate::config::mcp::McpTable;
 use crate::config::routes::{Endpoint, PoolTable, RouterTable, Routes};
+use crate::config::shields::{ShieldSettings, ShieldTable, ShieldWhat};
 use crate::fetch;
 use crate::mcp;
 use etcetera::BaseStrategy as _;
 use secrecy::SecretString;
 use serde::Deserialize;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toolhold_agent::context::Window;
+use toolhold_agent::guard::pii::Privacy;
 use toolhold_agent::run::Wiring;
 use toolhold_agent::run::approval::{Approvals as CallApprovals, When};
 use toolhold_agent::{Settings, Shape};
@@ -45,6 +48,8 @@ pub struct Config {
     module: BTreeMap<String, ModuleTable>,
     #[serde(default)]
     mcp: BTreeMap<String, McpTable>,
+    #[serde(default)]
+    shields: BTreeMap<String, ShieldTable>,
     compiler: CompilerTable,
     oci: OciTable,
     paths: PathsTable,
@@ -53,6 +58,9 @@ pub struct Config {
     one_off: BTreeSet<String>,
     #[serde(skip)]
     servers: Vec<mcp::Settings>,
+    /// In the order in which they screen.
+    #[serde(skip)]
+    screening: Vec<ShieldSettings>,
     #[serde(skip)]
     pub(super) given: super::Given,
 }
@@ -198,6 +206,13 @@ pub fn validate(merged: &Merged) -> Result<Config, ConfigError> {
             settings.map_err(|(leaf, reason)| value(&format!("{key}.{leaf}"), reason))?;
         config.servers.push(settings);
     }
+    for (name, table) in &config.shields {
+        let settings = table
+            .settings(name)
+            .map_err(|(leaf, reason)| value(&format!("shields.{name}.{leaf}"), reason))?;
+        config.screening.push(settings);
+    }
+    config.screening.sort_by_key(|shield| shield.order);
     let routes = config.routes();
     routes
         .check()
@@ -286,8 +301,51 @@ impl Config {
                 tokens: self.routes().window(&self.endpoint),
                 max_tools: self.run.max_tools,
             },
+            privacy: self.privacy(),
             ..Settings::default()
         }
+    }
+
+    pub fn endpoint_named(&self, name: &str) -> Option<&Endpoint> {
+        self.endpoints.get(name)
+    }
+
+    /// What screens, in its order.
+    pub fn shields(&self) -> &[ShieldSettings] {
+        &self.screening
+    }
+
+    /// What the model is not shown: all that any shield hides, revealed to whom all of them reveal it.
+    pub fn privacy(&self) -> Privacy {
+        let mut all = self
+            .screening
+            .iter()
+            .filter_map(|shield| match &shield.what {
+                ShieldWhat::Pii { privacy, .. } if !privacy.is_off() => Some(privacy),
+                _ => None,
+            });
+        let first = all.next().cloned().unwrap_or_default();
+        all.fold(first, |one, other| Privacy {
+            hide: &one.hide | &other.hide,
+            reveal: &one.reveal & &other.reveal,
+            reveal_secrets: &one.reveal_secrets & &other.reveal_secrets,
+        })
+    }
+
+    /// What modules and servers are given, without the values of secrets.
+    pub fn granted(&self) -> Value {
+        let modules = self.module.iter().map(|(name, table)| {
+            let grant = table.grant().ok();
+            (name.clone(), json!(grant))
+        });
+        let servers = self.servers.iter().map(|server| {
+            let given = json!({"launch": server.launch, "tools": server.tools});
+            (server.name.clone(), given)
+        });
+        json!({
+            "modules": modules.collect::<serde_json::Map<_, _>>(),
+            "mcp": servers.collect::<serde_json::Map<_, _>>(),
+        })
     }
 
     /// Where saved Requests are.

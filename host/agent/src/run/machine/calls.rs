@@ -50,6 +50,7 @@ pub struct Background {
 impl Machine {
     /// Takes the next call of the reply.
     pub(super) fn accept(&mut self, call: Call, effects: &mut Effects) {
+        let call = self.meant(call);
         if self.step.open.len() + self.step.planned.len() >= self.max_calls() {
             self.step.ignored += 1;
             return;
@@ -257,6 +258,7 @@ impl Machine {
             .fill(&call.arguments, call.instance.as_deref());
         let arguments =
             arguments.map_err(|error| ToolFailure::correctable("reference", error.to_string()))?;
+        let arguments = self.for_tool(&call, &arguments);
         let (arguments, repairs) = self.gate.put_right(&call.tool, arguments);
         if !repairs.is_empty() {
             effects.events.push(EventKind::Notice {
@@ -314,14 +316,14 @@ impl Machine {
         let Some(open) = self.step.open.get(index) else {
             return Ok(());
         };
-        let (call, arguments) = (open.call.clone(), &open.arguments);
+        let (call, arguments) = (open.call.clone(), open.arguments.clone());
         let is_background = self.tool(&call.tool).is_some_and(|bound| {
             bound.tool.annotations.fire_and_forget && open.wiring.target.is_none()
         });
-        let work = self.prepared(index, arguments)?;
+        let work = self.prepared(index, &arguments)?;
         effects.events.push(EventKind::ToolStart {
             step: self.steps,
-            filled: (*arguments != call.arguments).then(|| arguments.clone()),
+            filled: (arguments != call.arguments).then_some(arguments),
             call: call.clone(),
         });
         self.calls += 1;
@@ -337,7 +339,7 @@ impl Machine {
     }
 
     /// What is needed to make the call at `index` with `arguments`.
-    fn prepared(&self, index: usize, arguments: &Value) -> Result<Work, ToolFailure> {
+    fn prepared(&mut self, index: usize, arguments: &Value) -> Result<Work, ToolFailure> {
         let gone = || ToolFailure::correctable("unknown_tool", "the tool is not there any more");
         let open = self.step.open.get(index).ok_or_else(gone)?;
         let call = &open.call;
@@ -352,7 +354,21 @@ impl Machine {
             }
             runner => runner.clone(),
         };
+        let bound = bound.clone();
+        let call = call.clone();
+        let mut reserved = reserved(&bound.tool, &call, &open.wiring);
+        for value in context
+            .iter_mut()
+            .map(|(_, value)| value)
+            .chain(reserved.values_mut())
+        {
+            *value = self.for_tool(&call, value);
+        }
+        let given = context.iter().map(|(_, value)| value).chain([arguments]);
         Ok(Work {
+            masked: self.masked(&call.tool, given),
+            offered: call.tool.clone(),
+            parameters: bound.tool.parameters.clone(),
             call: ToolCall {
                 id: call.id.clone(),
                 tool: match &runner {
@@ -362,7 +378,7 @@ impl Machine {
                 arguments: arguments.clone(),
                 instance: call.instance.clone(),
                 context,
-                reserved: reserved(&bound.tool, call, &open.wiring),
+                reserved,
                 schema: self.schema(&call.tool),
                 timeout: self.request.settings.call_timeout,
             },
@@ -395,9 +411,9 @@ impl Machine {
     }
 
     /// The work of a call that was begun, again.
-    pub(super) fn work(&self, index: usize) -> Option<Work> {
-        let arguments = &self.step.open.get(index)?.arguments;
-        self.prepared(index, arguments).ok()
+    pub(super) fn work(&mut self, index: usize) -> Option<Work> {
+        let arguments = self.step.open.get(index)?.arguments.clone();
+        self.prepared(index, &arguments).ok()
     }
 
     /// Ends a call that will not be made, or not again.

@@ -9,17 +9,21 @@ mod carried;
 mod decided;
 mod fallback;
 mod plan;
+mod privacy;
 #[cfg(test)]
 mod random_tests;
 mod reply;
 mod results;
 mod resume;
+mod screen;
 mod turns;
 mod window;
 
 use crate::contract::{Reader, View};
 use crate::error::{ErrorClass, RunError};
 use crate::event::{EventKind, RunFailure, Shared, StopReason};
+use crate::guard::pii::{Masked, Vault};
+use crate::guard::shield::{Screened, Screening};
 use crate::guard::{Gate, Validator};
 use crate::model::{ChatRequest, Completion, Delta};
 use crate::protocol::advisor::{self, Moment};
@@ -60,6 +64,8 @@ pub enum Input {
         id: String,
         decision: Decision,
     },
+    /// What the shields say of the run's input or output.
+    Screened(Screened),
     /// The process that ran this ended; nothing that was begun is under way any more.
     Resumed,
     Cancelled,
@@ -80,6 +86,8 @@ pub enum Action {
     Call(Box<Work>),
     /// Ask a person.
     Decide(Box<Pending>),
+    /// Ask the shields about the run's input or output.
+    Screen(Box<Screening>),
     /// Nothing more; whatever still runs is to be stopped.
     Finish,
 }
@@ -89,6 +97,12 @@ pub enum Action {
 pub struct Work {
     pub call: ToolCall,
     pub runner: Runner,
+    /// The tool's name, as it is offered.
+    pub offered: String,
+    /// Placeholders that it is given in the place of data, and that it may give back.
+    pub masked: Masked,
+    /// What the arguments must satisfy.
+    pub parameters: Value,
     /// What the tool is for.
     pub description: String,
     /// What the tool's result must satisfy.
@@ -148,6 +162,14 @@ pub struct Machine {
     finishing: bool,
     /// The output, while calls that nobody waits for are still running.
     ending: Option<Value>,
+    /// What the shields are asked about.
+    waiting: Option<screen::Waiting>,
+    /// Whether the model was told that a shield blocked its output.
+    was_blocked: bool,
+    /// What the model does not see.
+    vault: Vault,
+    /// Writes and turns whose values the vault has seen.
+    noted: (usize, usize),
     finished: bool,
     /// Since the start of the run, as of the last input.
     elapsed: Duration,
@@ -203,6 +225,10 @@ impl Machine {
             .transpose()
             .map_err(|reason| RunError::OutputSchema { reason })?;
         let mut machine = Self {
+            vault: Vault::new(request.settings.privacy.clone()),
+            noted: (0, 0),
+            waiting: None,
+            was_blocked: false,
             given: context.data.log().len(),
             opening: Vec::new(),
             request,
@@ -273,6 +299,7 @@ impl Machine {
             Input::Replied(completion) => self.replied(completion, &mut effects, elapsed),
             Input::ModelFailed(failure) => self.model_failed(failure, &mut effects, elapsed),
             Input::Decided { id, decision } => self.decided(&id, decision, &mut effects, elapsed),
+            Input::Screened(screened) => self.screened(screened, &mut effects, elapsed),
             Input::Resumed => self.resumed(&mut effects, elapsed),
             Input::Cancelled => {
                 self.finish(
@@ -321,6 +348,12 @@ impl Machine {
         for message in std::mem::take(&mut self.warnings) {
             effects.events.push(EventKind::Notice { step: 0, message });
         }
+        if !self.screens_input(effects) {
+            self.begin_work(effects, elapsed);
+        }
+    }
+
+    fn begin_work(&mut self, effects: &mut Effects, elapsed: Duration) {
         if self.request.plan.is_some() {
             self.carry_out(effects, elapsed);
         } else {
@@ -415,10 +448,14 @@ impl Machine {
     }
 
     /// The next Request as it would be now.
-    fn compose(&self) -> ChatRequest {
+    fn compose(&mut self, effects: &mut Effects) -> ChatRequest {
+        let (turns, instructions) = self.shown(effects);
         let meta = self.needed_meta().map(meta::schema);
-        let turns = self.turns();
-        self.contract().request(&self.view(&turns, meta.as_ref()))
+        let view = View {
+            instructions: &instructions,
+            ..self.view(&turns, meta.as_ref())
+        };
+        self.contract().request(&view)
     }
 
     fn view<'a>(&'a self, turns: &'a [Turn], meta: Option<&'a Value>) -> View<'a> {
@@ -453,7 +490,7 @@ impl Machine {
             let at = all.iter().position(|tool| tool.name == name)?;
             all.get(at..=at)
         });
-        forced.unwrap_or_else(|| self.shown())
+        forced.unwrap_or_else(|| self.toolset())
     }
 
     /// What the reply's `meta` moves on from, if it needs one.
@@ -531,7 +568,11 @@ impl Machine {
             return;
         }
         let output = match output {
-            Value::Null => self.so_far(),
+            Value::Null if self.withholds() => self.ending.take().unwrap_or_default(),
+            Value::Null => {
+                let so_far = self.so_far();
+                self.for_user(so_far)
+            }
             output => output,
         };
         self.finished = true;

@@ -73,7 +73,7 @@ impl Machine {
         self.unusable = 0;
         self.solutions += 1;
         if let Some(output) = output {
-            return self.finish(StopReason::Planned, output, None, effects, elapsed);
+            return self.deliver(StopReason::Planned, output, None, effects, elapsed);
         }
         if self.request.settings.approval.plans {
             return self.decide_plan(effects);
@@ -113,7 +113,7 @@ impl Machine {
             })
             .collect();
         if failed.is_empty() {
-            return self.finish(StopReason::Output, output.into(), None, effects, elapsed);
+            return self.deliver(StopReason::Output, output.into(), None, effects, elapsed);
         }
         let more = failed.len().saturating_sub(FAULTS);
         let more = match more {
@@ -129,7 +129,7 @@ impl Machine {
                 shown.join("; ")
             ),
         );
-        self.finish(
+        self.deliver(
             StopReason::Incomplete,
             output.into(),
             Some(failure),

@@ -4,6 +4,7 @@
 use super::*;
 use crate::Contract;
 use crate::event::{Event, Seal};
+use crate::guard::shield::Screened;
 use crate::protocol::tool::Execution;
 use crate::run::approval::{Verdict, When};
 use crate::run::replay::replay;
@@ -186,6 +187,7 @@ impl World {
                         by: None,
                     },
                 }),
+                Action::Screen(_) => self.pending.push(Input::Screened(Screened::Pass)),
                 Action::Finish => {}
             }
         }

@@ -235,6 +235,8 @@ impl Machine {
         effects: &mut Effects,
         elapsed: Duration,
     ) {
+        let meant = |output: &Value| self.vault.reveal_all(output);
+        solution.output = solution.output.as_ref().map(meant);
         if let (Some(output), Some(validator)) = (&solution.output, &self.output)
             && let Err(reason) = validator.check(output)
         {
@@ -356,7 +358,7 @@ impl Machine {
             .map(|advisor| advisor.id.as_str())
             .collect();
         if self.finishing || waiting.is_empty() {
-            return self.finish(StopReason::Output, output, None, effects, elapsed);
+            return self.deliver(StopReason::Output, output, None, effects, elapsed);
         }
         if let Some((_, limit)) = self.exhausted() {
             // An output that nobody advised on is more than none.
@@ -364,7 +366,7 @@ impl Machine {
                 step: self.steps,
                 message: format!("{} could not be heard: {limit}", waiting.join(", ")),
             });
-            return self.finish(StopReason::Output, output, None, effects, elapsed);
+            return self.deliver(StopReason::Output, output, None, effects, elapsed);
         }
         self.finishing = true;
         self.history.push(Turn::assistant(text_of(&output)));
@@ -386,7 +388,7 @@ impl Machine {
 }
 
 /// A plain string as it is, anything else as JSON.
-fn text_of(output: &Value) -> String {
+pub(super) fn text_of(output: &Value) -> String {
     match output {
         Value::String(text) => text.clone(),
         other => other.to_string(),

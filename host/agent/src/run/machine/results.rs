@@ -235,7 +235,7 @@ impl Machine {
 
     /// When the reply is complete and every call of the step is answered: the next Request, or the end.
     pub(super) fn proceed(&mut self, effects: &mut Effects, elapsed: Duration) {
-        if !self.step.is_over || self.finished {
+        if !self.step.is_over || self.finished || self.waiting.is_some() {
             return;
         }
         while !self.step.schedule.is_running() {

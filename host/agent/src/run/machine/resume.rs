@@ -15,6 +15,9 @@ impl Machine {
             active_ms: millis(elapsed),
         });
         self.resume_calls(effects);
+        if self.waiting.is_some() {
+            return self.screen(effects);
+        }
         if self.ending.is_some() {
             return self.end_if_nothing_runs(effects, elapsed);
         }
@@ -61,7 +64,8 @@ impl Machine {
                 self.decide(pending, effects);
                 continue;
             }
-            let work = self.work(index).filter(|_| self.may_go_on(&open.call.tool));
+            let may_go_on = self.may_go_on(&open.call.tool);
+            let work = self.work(index).filter(|_| may_go_on);
             match work {
                 Some(work) => again.push(work),
                 None => lost.push(index),

@@ -180,7 +180,10 @@ impl Machine {
         let max = self.request.settings.result_chars;
         text.push('\n');
         match value {
-            Some(value) => text.push_str(&part(&value.to_string(), max)),
+            Some(value) => {
+                let value = value.to_string();
+                text.push_str(&part(&value, self.vault.clear(&value, max)));
+            }
             None => text.push_str("(nothing yet)"),
         }
         if let Some(schema) = schema {

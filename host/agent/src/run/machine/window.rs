@@ -3,7 +3,7 @@
 
 use super::results::Ending;
 use super::{Effects, Machine};
-use crate::context::{Meter, Part, Parts, Stored, Summary, Toolbook, stored, summary, toolbook};
+use crate::context::{Meter, Part, Parts, Stored, Summary, Toolbook, stored, toolbook};
 use crate::event::EventKind;
 use crate::guard::validate::cut;
 use crate::model::{ChatRequest, ContextOverflow};
@@ -92,7 +92,7 @@ impl Machine {
     }
 
     /// The tools that a reply may call, as they are shown.
-    pub(super) fn shown(&self) -> &[Tool] {
+    pub(super) fn toolset(&self) -> &[Tool] {
         self.window.shown.as_deref().unwrap_or(&self.offered)
     }
 
@@ -100,7 +100,7 @@ impl Machine {
     pub(super) fn is_own(&self, tool: &str) -> bool {
         [stored::READ_RESULT, toolbook::FIND_TOOLS].contains(&tool)
             && self.tool(tool).is_none()
-            && self.shown().iter().any(|own| own.name == tool)
+            && self.toolset().iter().any(|own| own.name == tool)
     }
 
     /// Answers a call of one of the loop's own tools.
@@ -113,7 +113,10 @@ impl Machine {
         let answer = if call.tool == stored::READ_RESULT {
             // Half of what is shown of a result: what is read is never cut again.
             let max = self.request.settings.result_chars / 2;
-            let read = self.window.stored.read(&call.arguments, max);
+            // Before it is cut: half of something would not be known for what it is.
+            let vault = &mut self.vault;
+            let hide = |text: &str| vault.hide(text);
+            let read = self.window.stored.read(&call.arguments, max, hide);
             read.map_err(|reason| ToolFailure::correctable("arguments", reason))?
         } else {
             let book = &self.window.book;
@@ -155,15 +158,18 @@ impl Machine {
         }
     }
 
-    /// At most `max` characters of a result, saying what is missing and how to get it.
-    pub(super) fn shortened(&self, id: &str, text: &str, max: usize) -> String {
+    /// At most `max` characters of a result, saying what is missing and how to get it. It ends where
+    /// that leaves no half of something that is hidden.
+    pub(super) fn shortened(&mut self, id: &str, text: &str, max: usize) -> String {
         let length = text.chars().count();
         if length <= max {
             return text.to_owned();
         }
+        let max = max.min(self.vault.clear(text, max));
         let kept: String = text.chars().take(max).collect();
         let rest = if self.window.stored.contains(id) {
-            format!("call read_result with \"key\": \"{id}\" and \"from\": {max} to see more")
+            let from = self.vault.hide(&kept).chars().count();
+            format!("call read_result with \"key\": \"{id}\" and \"from\": {from} to see more")
         } else {
             "ask the tool for a smaller part to see the rest".to_owned()
         };
@@ -194,7 +200,7 @@ impl Machine {
                     "\nread_result reads the whole of what a call returned: its key is what stands in brackets.",
                 );
             }
-            turns.push(Turn::user(text));
+            turns.push(Turn::Summary(text));
         }
         let mut seen: BTreeSet<&str> = BTreeSet::new();
         for turn in self.history.iter().skip(self.window.dropped) {
@@ -229,12 +235,12 @@ impl Machine {
 
     /// Drops the oldest history until the Request fits, if it does not and the window is known.
     pub(super) fn fit(&mut self, effects: &mut Effects) -> ChatRequest {
-        let mut request = self.compose();
+        let mut request = self.compose(effects);
         let before = self.prompt_tokens(&request);
         let mut dropped = 0;
         while self.is_too_long(&request) && self.drop_oldest() {
             dropped += 1;
-            request = self.compose();
+            request = self.compose(effects);
         }
         if dropped > 0 {
             effects.events.push(EventKind::Summarized {
@@ -273,10 +279,12 @@ impl Machine {
             .iter()
             .skip(self.window.dropped + 1)
             .all(|turn| !matches!(turn, Turn::Exchange(_)));
-        let Some(turn) = self.history.get(self.window.dropped).filter(|_| !is_last) else {
+        let turn = self.history.get(self.window.dropped).cloned();
+        let Some(turn) = turn.filter(|_| !is_last) else {
             return false;
         };
-        self.window.summary.add(turn);
+        let turn = self.hidden(turn);
+        self.window.summary.add(&turn);
         self.window.dropped += 1;
         self.offer_reading();
         true
@@ -322,9 +330,7 @@ impl Machine {
                         known.push((Part::History, call));
                     }
                 }
-                Turn::Text { text, .. } if text.starts_with(summary::HEADING) => {
-                    known.push((Part::Summary, text.len()));
-                }
+                Turn::Summary(text) => known.push((Part::Summary, text.len())),
                 turn => known.push((Part::History, text_bytes(turn))),
             }
         }
@@ -365,7 +371,7 @@ fn user_bytes(message: &Message) -> usize {
 
 fn text_bytes(turn: &Turn) -> usize {
     match turn {
-        Turn::Text { text, .. } => text.len(),
+        Turn::Text { text, .. } | Turn::Summary(text) => text.len(),
         Turn::Rejected { reply, reason } => reply.len() + reason.len(),
         Turn::Exchange(_) => 0,
     }

@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::host;
 use crate::mcp::Servers;
 use crate::requests::Requests;
+use crate::shields::shields;
 use crate::tools::{SandboxTools, tool};
 use anyhow::Result;
 use clap::Args;
@@ -48,7 +49,7 @@ pub async fn run(config: &Config, args: PlanRunArgs) -> Result<Exit> {
     if !tools.faults.is_empty() {
         return Ok(refused(&tools.faults));
     }
-    let (driver, servers) = with(config, tools, args.json).await;
+    let (driver, servers) = with(config, tools, args.json).await?;
     let exit = launch(config, &driver, request, args.json).await;
     servers.close().await;
     exit
@@ -61,10 +62,11 @@ pub async fn driver(
     json: bool,
 ) -> Result<(Driver, Servers)> {
     let tools = tools(config, request).await?;
-    Ok(with(config, tools, json).await)
+    with(config, tools, json).await
 }
 
-async fn with(config: &Config, tools: PlanTools, json: bool) -> (Driver, Servers) {
+async fn with(config: &Config, tools: PlanTools, json: bool) -> Result<(Driver, Servers)> {
+    let shields = Box::pin(shields(config, tools.modules.components(), None)).await?;
     let servers = Servers::new(
         config.servers(),
         &config.pins(),
@@ -77,9 +79,10 @@ async fn with(config: &Config, tools: PlanTools, json: bool) -> (Driver, Servers
     let driver = Driver {
         approver: Arc::new(AppApprover::new(config.state_folder(), !json)),
         activities: servers.activities(Activities::default()),
+        shields,
         ..Driver::new(Arc::new(NoModel), Arc::new(tools))
     };
-    (driver, servers)
+    Ok((driver, servers))
 }
 
 /// Nothing was run: exit code 1.

@@ -1,0 +1,536 @@
+//! Placeholders in the place of data: what a run knows and its model does not.
+//!
+//! Inside of a run all data is real, so that references wire real values. On its way to the model it
+//! is hidden, and what the model writes is revealed; tools that the policy does not let see it get the
+//! placeholders as well, and what they give back is revealed for what they were given.
+//!
+//! - The same value always has the same placeholder, numbered by its first occurrence, so that a run
+//!   that is replayed comes to the same.
+//! - Text that looks like a placeholder is hidden like data. So nobody but this vault can write one:
+//!   a page that says `<email_1>` does not get an address into an answer or a call.
+//! - A value that occurs only in the data of some instances is revealed only to their calls: a model
+//!   that mixes instances up passes on a placeholder and no data (PROTOCOL.md, 9).
+//! - Values that are known are hidden wherever they occur, also where nothing around them says what
+//!   they are: a model cannot have one shown by writing its placeholder into a longer word.
+
+use super::detect::find;
+use super::{Kind, Privacy};
+use aho_corasick::{AhoCorasick, MatchKind};
+use serde_json::{Map, Number, Value};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::{self, Debug, Formatter};
+
+/// What stands for text that only looks like a placeholder.
+const TEXT: &str = "text";
+/// Values that are told apart. More are hidden for good.
+const MAX_VALUES: usize = 10_000;
+/// Digits of a placeholder's number.
+const MAX_DIGITS: usize = 6;
+/// How often the rest of a text is searched again: what is found may be the end of what hid it.
+const ROUNDS: usize = 6;
+/// As deep as a JSON text can be read.
+const MAX_DEPTH: usize = 128;
+
+/// The values that a run hides, and what stands for each.
+#[derive(Default)]
+pub struct Vault {
+    privacy: Privacy,
+    entries: Vec<Entry>,
+    /// Values, and the same as they are written in JSON text.
+    by_value: HashMap<String, usize>,
+    by_placeholder: HashMap<String, usize>,
+    numbers: BTreeMap<&'static str, usize>,
+    known: Option<Known>,
+}
+
+struct Entry {
+    /// Absent: text that looks like a placeholder.
+    kind: Option<Kind>,
+    value: String,
+    placeholder: String,
+    /// The instances in whose data it was seen; `None` is the data of all.
+    owners: BTreeSet<Option<String>>,
+}
+
+/// Finds the values of the first `entries`.
+struct Known {
+    entries: usize,
+    automaton: AhoCorasick,
+    /// By pattern.
+    of: Vec<usize>,
+}
+
+/// What a tool was given in the place of values.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Masked(BTreeMap<String, String>);
+
+/// In whose data a value is seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner<'a> {
+    /// It is shown, which makes it nobody else's.
+    Unknown,
+    All,
+    Instance(&'a str),
+}
+
+/// A piece of a text that is hidden.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    start: usize,
+    end: usize,
+    kind: Option<Kind>,
+}
+
+/// What is hidden.
+struct Scope<'a> {
+    kinds: &'a dyn Fn(Kind) -> bool,
+    /// Whether placeholders of this vault mean what they stand for: in text that the model wrote.
+    keeps: bool,
+    owner: Owner<'a>,
+}
+
+impl Vault {
+    pub fn new(privacy: Privacy) -> Self {
+        Self {
+            privacy,
+            ..Self::default()
+        }
+    }
+
+    pub fn is_off(&self) -> bool {
+        self.privacy.is_off()
+    }
+
+    pub fn privacy(&self) -> &Privacy {
+        &self.privacy
+    }
+
+    /// How many values are hidden, by kind.
+    pub fn counts(&self) -> BTreeMap<Kind, usize> {
+        let mut counts = BTreeMap::new();
+        for kind in self.entries.iter().filter_map(|entry| entry.kind) {
+            *counts.entry(kind).or_default() += 1;
+        }
+        counts
+    }
+
+    /// Remembers whose data this is, before it is shown.
+    pub fn note(&mut self, data: &Value, instance: Option<&str>) {
+        self.value(data, Owner::of(instance), false, &|_| true);
+    }
+
+    pub fn note_text(&mut self, text: &str, instance: Option<&str>) {
+        self.text(text, Owner::of(instance), false, &|_| true);
+    }
+
+    /// For the model.
+    pub fn hide(&mut self, text: &str) -> String {
+        self.text(text, Owner::Unknown, false, &|_| true)
+    }
+
+    /// For the model, of what the model wrote.
+    pub fn hide_again(&mut self, text: &str) -> String {
+        self.text(text, Owner::Unknown, true, &|_| true)
+    }
+
+    pub fn hide_value(&mut self, data: &Value) -> Value {
+        self.value(data, Owner::Unknown, false, &|_| true)
+    }
+
+    /// For a tool that works on `instance`: kinds that it is not let to see.
+    pub fn mask(
+        &mut self,
+        data: &Value,
+        instance: Option<&str>,
+        hides: &dyn Fn(Kind) -> bool,
+    ) -> Value {
+        self.value(data, Owner::of(instance), false, hides)
+    }
+
+    /// For the user: secrets stay hidden. Doing it twice does no more than doing it once.
+    pub fn conceal(&mut self, output: &Value) -> Value {
+        self.value(output, Owner::Unknown, true, &Kind::is_secret)
+    }
+
+    /// Text that the model wrote, as it is meant. What belongs to other instances than `instance`
+    /// stays as it is.
+    pub fn reveal(&self, text: &str, instance: Option<&str>) -> String {
+        replaced(text, |placeholder| {
+            let entry = self.entry_of(placeholder)?;
+            entry.is_seen_by(instance).then_some(entry.value.as_str())
+        })
+    }
+
+    pub fn reveal_value(&self, data: &Value, instance: Option<&str>) -> Value {
+        strings(data, 0, &mut |text| Some(self.reveal(text, instance)))
+    }
+
+    /// Everything, whoever it belongs to: for whom all instances belong to.
+    pub fn reveal_all(&self, data: &Value) -> Value {
+        strings(data, 0, &mut |text| {
+            Some(replaced(text, |placeholder| {
+                Some(self.entry_of(placeholder)?.value.as_str())
+            }))
+        })
+    }
+
+    /// The placeholders in what a tool is given.
+    pub fn masked<'a>(&self, given: impl IntoIterator<Item = &'a Value>) -> Masked {
+        let mut masked = Masked::default();
+        for value in given {
+            strings(value, 0, &mut |text| {
+                replaced(text, |placeholder| {
+                    let entry = self.entry_of(placeholder)?;
+                    masked
+                        .0
+                        .insert(entry.placeholder.clone(), entry.value.clone());
+                    None
+                });
+                None
+            });
+        }
+        masked
+    }
+
+    /// The most characters of `text`, of `max` at most, that do not end inside of something that is
+    /// hidden: half of it would not be recognised.
+    pub fn clear(&self, text: &str, max: usize) -> usize {
+        let Some((end, _)) = text.char_indices().nth(max).filter(|_| !self.is_off()) else {
+            return max;
+        };
+        let scope = Scope {
+            kinds: &|_| true,
+            keeps: true,
+            owner: Owner::Unknown,
+        };
+        let spans = self.spans(text, &scope);
+        let cut = spans.iter().find(|span| span.start < end && end < span.end);
+        cut.map_or(max, |span| {
+            let kept = text.get(..span.start).unwrap_or_default();
+            kept.chars().count()
+        })
+    }
+
+    fn entry_of(&self, placeholder: &str) -> Option<&Entry> {
+        let index = self.by_placeholder.get(placeholder)?;
+        self.entries.get(*index)
+    }
+
+    fn value(
+        &mut self,
+        data: &Value,
+        owner: Owner<'_>,
+        keeps: bool,
+        kinds: &dyn Fn(Kind) -> bool,
+    ) -> Value {
+        if self.is_off() {
+            return data.clone();
+        }
+        strings(data, 0, &mut |text| {
+            Some(self.text(text, owner, keeps, kinds))
+        })
+    }
+
+    fn text(
+        &mut self,
+        text: &str,
+        owner: Owner<'_>,
+        keeps: bool,
+        kinds: &dyn Fn(Kind) -> bool,
+    ) -> String {
+        if self.is_off() {
+            return text.to_owned();
+        }
+        self.learn();
+        let scope = Scope {
+            kinds,
+            keeps,
+            owner,
+        };
+        let spans = self.spans(text, &scope);
+        let mut hidden = String::with_capacity(text.len());
+        let mut end = 0;
+        for span in spans {
+            hidden.push_str(text.get(end..span.start).unwrap_or_default());
+            let value = text.get(span.start..span.end).unwrap_or_default();
+            hidden.push_str(&self.placeholder(span.kind, value, scope.owner));
+            end = span.end;
+        }
+        hidden.push_str(text.get(end..).unwrap_or_default());
+        hidden
+    }
+
+    /// Brings the search for values that are known up to date.
+    fn learn(&mut self) {
+        if self.known.as_ref().map_or(0, |known| known.entries) == self.entries.len() {
+            return;
+        }
+        let mut of = Vec::new();
+        let mut patterns = Vec::new();
+        for (index, entry) in self.entries.iter().enumerate() {
+            // What only looks like a placeholder is recognised by that.
+            if entry.kind.is_none() {
+                continue;
+            }
+            patterns.push(entry.value.clone());
+            of.push(index);
+            if let Some(escaped) = escaped(&entry.value) {
+                patterns.push(escaped);
+                of.push(index);
+            }
+        }
+        // It can only fail on more patterns than `MAX_VALUES` values have.
+        self.known = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .build(patterns)
+            .ok()
+            .map(|automaton| Known {
+                entries: self.entries.len(),
+                automaton,
+                of,
+            });
+    }
+
+    /// What is hidden of `text`, in its order and without overlaps.
+    fn spans(&self, text: &str, scope: &Scope<'_>) -> Vec<Span> {
+        let mut spans = Vec::new();
+        self.cover(text, 0, ROUNDS, scope, &mut spans);
+        spans.sort_by_key(|span| span.start);
+        spans
+    }
+
+    fn cover(
+        &self,
+        text: &str,
+        offset: usize,
+        rounds: usize,
+        scope: &Scope<'_>,
+        spans: &mut Vec<Span>,
+    ) {
+        let found = self.once(text, scope);
+        let Some(first) = found.first().copied() else {
+            return;
+        };
+        if rounds == 0 {
+            // Nobody writes such a text by accident.
+            spans.push(Span {
+                start: offset,
+                end: offset + text.len(),
+                ..first
+            });
+            return;
+        }
+        let mut end = 0;
+        for span in &found {
+            let gap = text.get(end..span.start).unwrap_or_default();
+            self.cover(gap, offset + end, rounds - 1, scope, spans);
+            spans.push(Span {
+                start: offset + span.start,
+                end: offset + span.end,
+                ..*span
+            });
+            end = span.end;
+        }
+        let rest = text.get(end..).unwrap_or_default();
+        self.cover(rest, offset + end, rounds - 1, scope, spans);
+    }
+
+    fn once(&self, text: &str, scope: &Scope<'_>) -> Vec<Span> {
+        let wanted = |kind: Kind| self.privacy.hide.contains(&kind) && (scope.kinds)(kind);
+        let mut found: Vec<Span> = find(text, wanted)
+            .into_iter()
+            .map(|finding| Span {
+                start: finding.start,
+                end: finding.end,
+                kind: Some(finding.kind),
+            })
+            .collect();
+        for (start, end) in placeholders(text) {
+            let placeholder = text.get(start..end).unwrap_or_default();
+            if !(scope.keeps && self.entry_of(placeholder).is_some()) {
+                found.push(Span {
+                    start,
+                    end,
+                    kind: None,
+                });
+            }
+        }
+        if let Some(known) = &self.known {
+            for occurrence in known.automaton.find_iter(text) {
+                let index = known.of.get(occurrence.pattern().as_usize()).copied();
+                let entry = index.and_then(|index| self.entries.get(index));
+                let kind = entry.and_then(|entry| entry.kind);
+                if kind.is_some_and(wanted) {
+                    found.push(Span {
+                        start: occurrence.start(),
+                        end: occurrence.end(),
+                        kind,
+                    });
+                }
+            }
+        }
+        found.sort_by_key(|span| (span.start, usize::MAX - span.end));
+        let mut merged: Vec<Span> = Vec::with_capacity(found.len());
+        for span in found {
+            match merged.last_mut() {
+                Some(last) if span.start < last.end => last.end = last.end.max(span.end),
+                _ => merged.push(span),
+            }
+        }
+        merged
+    }
+
+    /// What stands for `value`.
+    fn placeholder(&mut self, kind: Option<Kind>, value: &str, owner: Owner<'_>) -> String {
+        let label = kind.map_or(TEXT, Kind::name);
+        if let Some(index) = self.by_value.get(value).copied()
+            && let Some(entry) = self.entries.get_mut(index)
+        {
+            if owner != Owner::Unknown {
+                entry.owners.insert(owner.instance());
+            }
+            return entry.placeholder.clone();
+        }
+        if self.entries.len() >= MAX_VALUES {
+            return format!("<{label}_more>");
+        }
+        let number = self.numbers.entry(label).or_default();
+        *number += 1;
+        let placeholder = format!("<{label}_{number}>");
+        let index = self.entries.len();
+        self.by_value.insert(value.to_owned(), index);
+        if let Some(escaped) = escaped(value) {
+            self.by_value.entry(escaped).or_insert(index);
+        }
+        self.by_placeholder.insert(placeholder.clone(), index);
+        self.entries.push(Entry {
+            kind,
+            value: value.to_owned(),
+            placeholder: placeholder.clone(),
+            owners: BTreeSet::from([owner.instance()]),
+        });
+        placeholder
+    }
+}
+
+impl<'a> Owner<'a> {
+    fn of(instance: Option<&'a str>) -> Self {
+        instance.map_or(Self::All, Self::Instance)
+    }
+
+    fn instance(self) -> Option<String> {
+        match self {
+            Self::Instance(instance) => Some(instance.to_owned()),
+            Self::All | Self::Unknown => None,
+        }
+    }
+}
+
+impl Entry {
+    /// Whether the data of `instance`, or that of all, holds the value.
+    fn is_seen_by(&self, instance: Option<&str>) -> bool {
+        self.owners.contains(&None)
+            || instance.is_some_and(|own| self.owners.contains(&Some(own.to_owned())))
+    }
+}
+
+impl Masked {
+    /// What a tool gave back, with the values for what it was given.
+    pub fn reveal(&self, text: &str) -> String {
+        replaced(text, |placeholder| {
+            self.0.get(placeholder).map(String::as_str)
+        })
+    }
+
+    pub fn reveal_value(&self, data: &Value) -> Value {
+        if self.0.is_empty() {
+            return data.clone();
+        }
+        strings(data, 0, &mut |text| Some(self.reveal(text)))
+    }
+}
+
+/// Values are nobody's business, not even a log's.
+impl Debug for Vault {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Vault")
+            .field("hidden", &self.counts())
+            .finish_non_exhaustive()
+    }
+}
+
+/// `value` as JSON text has it, if that is something else.
+fn escaped(value: &str) -> Option<String> {
+    let json = Value::from(value).to_string();
+    let inner = json.get(1..json.len() - 1)?;
+    (inner != value).then(|| inner.to_owned())
+}
+
+/// Where a text has the form of a placeholder: `<email_1>`.
+fn placeholders(text: &str) -> impl Iterator<Item = (usize, usize)> {
+    text.match_indices('<').filter_map(|(start, _)| {
+        let rest = text.get(start + 1..)?;
+        let is_part =
+            |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'_';
+        let longest = Kind::NationalId.name().len() + Kind::Authorization.name().len() + MAX_DIGITS;
+        let length = rest.bytes().take(longest).take_while(is_part).count();
+        let (label, number) = rest.get(..length)?.rsplit_once('_')?;
+        let is_label = label == TEXT || Kind::ALL.iter().any(|kind| kind.name() == label);
+        let is_number = (1..=MAX_DIGITS).contains(&number.len())
+            && number.bytes().all(|byte| byte.is_ascii_digit());
+        let is_closed = rest.as_bytes().get(length) == Some(&b'>');
+        (is_label && is_number && is_closed).then_some((start, start + length + 2))
+    })
+}
+
+/// The text with placeholders replaced by what `by` says. What was put in is not looked at again.
+fn replaced<'a>(text: &str, mut by: impl FnMut(&str) -> Option<&'a str>) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut end = 0;
+    for (start, stop) in placeholders(text) {
+        if let Some(value) = text.get(start..stop).and_then(&mut by) {
+            out.push_str(text.get(end..start).unwrap_or_default());
+            out.push_str(value);
+            end = stop;
+        }
+    }
+    out.push_str(text.get(end..).unwrap_or_default());
+    out
+}
+
+/// The value with every string in it, and every key, replaced by what `by` makes of it. A number that
+/// is replaced as a whole becomes a string.
+fn strings(value: &Value, depth: usize, by: &mut dyn FnMut(&str) -> Option<String>) -> Value {
+    let mut changed = |text: &str| by(text).unwrap_or_else(|| text.to_owned());
+    match value {
+        Value::Null | Value::Bool(_) => value.clone(),
+        Value::String(text) => Value::String(changed(text)),
+        Value::Number(number) => in_number(number, &mut changed),
+        // Deeper than any reader goes: as a text, nothing in it is missed.
+        Value::Array(_) | Value::Object(_) if depth >= MAX_DEPTH => {
+            Value::String(changed(&value.to_string()))
+        }
+        Value::Array(items) => {
+            let items = items.iter().map(|item| strings(item, depth + 1, by));
+            Value::Array(items.collect())
+        }
+        Value::Object(members) => {
+            let mut out = Map::with_capacity(members.len());
+            for (key, member) in members {
+                let key = by(key).unwrap_or_else(|| key.clone());
+                out.insert(key, strings(member, depth + 1, by));
+            }
+            Value::Object(out)
+        }
+    }
+}
+
+fn in_number(number: &Number, changed: &mut dyn FnMut(&str) -> String) -> Value {
+    let text = number.to_string();
+    let hidden = changed(&text);
+    if hidden == text {
+        Value::Number(number.clone())
+    } else {
+        Value::String(hidden)
+    }
+}

@@ -1,0 +1,159 @@
+//! Lets only known hosts be named in what tools are given.
+//!
+//! What a module may really reach is its grant's to say. This one speaks earlier and about every tool,
+//! also those that no sandbox holds: a server that fetches whatever URL it is given.
+
+use super::personal::{aside, every_text};
+use super::{Screening, Shield, Verdict};
+use futures_util::future::BoxFuture;
+use regex::Regex;
+use reqwest::Url;
+use std::sync::LazyLock;
+
+/// Characters of a URL that are looked at: its host is at the beginning.
+const MAX_URL: usize = 2_000;
+/// Hosts that one reason names.
+const MAX_NAMED: usize = 5;
+
+/// Built in: URLs of these hosts pass.
+#[derive(Debug, Clone)]
+pub struct Domains {
+    allow: Vec<String>,
+}
+
+/// URLs as browsers and libraries take them: with slashes of either kind, or none, after a scheme that
+/// they know; with two after any other, or after none.
+static URLS: LazyLock<Regex> = LazyLock::new(pattern);
+
+#[expect(
+    clippy::expect_used,
+    reason = "the pattern is a constant, and tests use it"
+)]
+fn pattern() -> Regex {
+    Regex::new(
+        r#"(?i)\b(?:https?|wss?|ftp):[/\\]*|\b[a-z][a-z0-9+.-]*://|(?:^|[\s"'(=,])//|\bwww\."#,
+    )
+    .expect("a pattern")
+}
+
+impl Domains {
+    /// `example.com` is that host alone, `*.example.com` every host below it.
+    ///
+    /// # Errors
+    /// What is no host.
+    pub fn new(allow: impl IntoIterator<Item = String>) -> Result<Self, String> {
+        let allow = allow.into_iter().map(|host| {
+            let name = host.strip_prefix("*.").unwrap_or(&host);
+            let parsed = Url::parse(&format!("https://{name}/")).ok();
+            let known = parsed.as_ref().and_then(Url::host_str);
+            match known {
+                Some(known) if known.eq_ignore_ascii_case(name) => Ok(host.to_ascii_lowercase()),
+                _ => Err(format!(
+                    "{host:?} is no host; write example.com or *.example.com"
+                )),
+            }
+        });
+        Ok(Self {
+            allow: allow.collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn allows(&self, host: &str) -> bool {
+        let host = host.trim_end_matches('.');
+        self.allow
+            .iter()
+            .any(|allowed| match allowed.strip_prefix('*') {
+                Some(below) => host.len() > below.len() && host.ends_with(below),
+                None => host == allowed,
+            })
+    }
+
+    /// Hosts in a text that are not allowed. A URL without a host that can be read is one, too.
+    fn strangers(&self, text: &str, found: &mut Vec<String>) {
+        for candidate in URLS.find_iter(text) {
+            if found.len() == MAX_NAMED {
+                return;
+            }
+            let rest = text.get(candidate.start()..).unwrap_or_default();
+            let prefix = candidate.len();
+            let ends = |(at, c): (usize, char)| {
+                (at >= prefix && (c.is_whitespace() || "\"'<>`{}|".contains(c))).then_some(at)
+            };
+            let most = rest.char_indices().nth(MAX_URL);
+            let most = most.map_or(rest.len(), |(at, _)| at);
+            let near = rest.get(..most).unwrap_or_default();
+            let end = near.char_indices().find_map(ends).unwrap_or(most);
+            let candidate = near.get(..end).unwrap_or_default();
+            let url =
+                candidate.trim_start_matches(|c: char| c.is_whitespace() || "\"'(=,".contains(c));
+            let url = match url.get(..4) {
+                _ if url.starts_with("//") => format!("https:{url}"),
+                Some(start) if start.eq_ignore_ascii_case("www.") => format!("https://{url}"),
+                _ => url.to_owned(),
+            };
+            let host = Url::parse(&url).ok();
+            let host = host.as_ref().and_then(Url::host_str).unwrap_or(&url);
+            if !self.allows(&host.to_ascii_lowercase()) && !found.iter().any(|known| known == host)
+            {
+                found.push(host.chars().take(80).collect());
+            }
+        }
+    }
+}
+
+impl Shield for Domains {
+    fn screen<'a>(&'a self, screening: &'a Screening) -> BoxFuture<'a, Result<Verdict, String>> {
+        let shield = self.clone();
+        aside(screening, move |screening| shield.judge(screening))
+    }
+}
+
+impl Domains {
+    fn judge(&self, screening: &Screening) -> Verdict {
+        let mut found = Vec::new();
+        let context = screening.context.iter().map(|(_, value)| value);
+        for value in std::iter::once(&screening.value).chain(context) {
+            every_text(value, &mut |text| {
+                self.strangers(text, &mut found);
+                // A URL inside of a URL.
+                if let Some(decoded) = decoded(text) {
+                    self.strangers(&decoded, &mut found);
+                }
+            });
+        }
+        if found.is_empty() {
+            return Verdict::Pass;
+        }
+        Verdict::Block {
+            reason: format!(
+                "{} is not among the allowed hosts ({})",
+                found.join(", "),
+                self.allow.join(", ")
+            ),
+        }
+    }
+}
+
+/// The text with its percent-escapes read, if it has some.
+fn decoded(text: &str) -> Option<String> {
+    if !text.contains('%') {
+        return None;
+    }
+    let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        match (byte, digit(bytes.get(at + 1)), digit(bytes.get(at + 2))) {
+            (b'%', Some(high), Some(low)) => {
+                out.push((high * 16 + low) as u8);
+                at += 3;
+            }
+            _ => {
+                out.push(*byte);
+                at += 1;
+            }
+        }
+    }
+    Some(String::from_utf8_lossy(&out).into_owned())
+}

@@ -1,0 +1,126 @@
+//! Shields (PROTOCOL.md, 7): what screens the user's input, each tool's input and output, and the final
+//! output. A shield answers pass, redact or block, with a reason.
+//!
+//! A shield takes away and adds nothing: what it calls redacted is held against what it was shown, so
+//! that one that is mistaken, or hostile, cannot put words into a call or an answer. One that fails or
+//! takes too long is no verdict; the operator says what then holds, and it is told.
+
+mod domains;
+mod guard_model;
+mod personal;
+mod policy;
+mod redaction;
+
+#[cfg(test)]
+mod tests;
+
+pub use domains::Domains;
+pub use guard_model::{Category, GuardModel};
+pub use personal::PersonalData;
+pub use policy::{OnFailure, Policy, Post, Shields};
+
+use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::fmt::Debug;
+
+/// Where a shield stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// What the user says, before anything is sent.
+    Input,
+    /// A call's arguments, before it runs.
+    ToolInput,
+    /// What a call came to, before the run takes it.
+    ToolOutput,
+    /// The final output, before anybody gets it.
+    Output,
+}
+
+impl Place {
+    pub const ALL: [Self; 4] = [Self::Input, Self::ToolInput, Self::ToolOutput, Self::Output];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Input => "input",
+            Self::ToolInput => "tool_input",
+            Self::ToolOutput => "tool_output",
+            Self::Output => "output",
+        }
+    }
+}
+
+/// What a shield is shown.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Screening {
+    /// The call's id; empty where there is no call.
+    pub call: String,
+    pub place: Place,
+    /// The tool, by the name of what runs it.
+    pub tool: Option<String>,
+    /// By its place: the contents of the context's messages in their order, a call's arguments, what it
+    /// returned (or the message of its failure), or the final output.
+    pub value: Value,
+    /// What a call is shown of the context, by path. It can be reason to block a call, and is not
+    /// redacted.
+    pub context: Vec<(String, Value)>,
+}
+
+/// What a shield says.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    Pass,
+    /// The value with pieces of its texts replaced by `[redacted]` or `[redacted: WHAT]`.
+    Redact {
+        value: Value,
+        reason: String,
+    },
+    Block {
+        reason: String,
+    },
+}
+
+/// Something that screens. It is given a time by whoever asks, and dropped after that.
+pub trait Shield: Send + Sync + Debug {
+    /// # Errors
+    /// Why it cannot say.
+    fn screen<'a>(&'a self, screening: &'a Screening) -> BoxFuture<'a, Result<Verdict, String>>;
+}
+
+/// What one shield said, for the record. The value is not part of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Judgement {
+    pub shield: String,
+    pub place: Place,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub call: String,
+    pub verdict: Ruling,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    pub duration_us: u64,
+}
+
+/// What came of one shield.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ruling {
+    Pass,
+    Redact,
+    Block,
+    /// It failed, and what it was shown passed.
+    FailedPass,
+    /// It failed, and what it was shown was blocked.
+    FailedBlock,
+}
+
+/// What came of all shields of a place.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "screened", rename_all = "snake_case")]
+pub enum Screened {
+    Pass,
+    Redacted { value: Value },
+    Blocked { shield: String, reason: String },
+}

@@ -1,0 +1,67 @@
+//! Blocks what holds personal data or secrets that must not be there at all.
+
+use super::{Screening, Shield, Verdict};
+use crate::guard::pii::{Kind, find};
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Built in: data of these kinds does not pass.
+#[derive(Debug, Clone)]
+pub struct PersonalData {
+    pub block: BTreeSet<Kind>,
+}
+
+impl Shield for PersonalData {
+    fn screen<'a>(&'a self, screening: &'a Screening) -> BoxFuture<'a, Result<Verdict, String>> {
+        let shield = self.clone();
+        aside(screening, move |screening| shield.judge(screening))
+    }
+}
+
+impl PersonalData {
+    fn judge(&self, screening: &Screening) -> Verdict {
+        let mut found = BTreeSet::new();
+        let context = screening.context.iter().map(|(_, value)| value);
+        for value in std::iter::once(&screening.value).chain(context) {
+            every_text(value, &mut |text| {
+                let kinds = find(text, |kind| self.block.contains(&kind));
+                found.extend(kinds.into_iter().map(|finding| finding.kind.name()));
+            });
+        }
+        let names: Vec<_> = found.into_iter().collect();
+        if names.is_empty() {
+            return Verdict::Pass;
+        }
+        Verdict::Block {
+            reason: format!("it holds {}, which may not be there", names.join(", ")),
+        }
+    }
+}
+
+/// Judges where a large value holds nobody up.
+pub(super) fn aside(
+    screening: &Screening,
+    judge: impl FnOnce(&Screening) -> Verdict + Send + 'static,
+) -> BoxFuture<'static, Result<Verdict, String>> {
+    let screening = screening.clone();
+    let judged = tokio::task::spawn_blocking(move || judge(&screening));
+    Box::pin(async move { judged.await.map_err(|_| "its code crashed".to_owned()) })
+}
+
+/// Every text in a value: strings, keys, and numbers as they are written. Recursion goes as deep as
+/// JSON text can be read.
+pub(super) fn every_text(value: &Value, visit: &mut dyn FnMut(&str)) {
+    match value {
+        Value::Null | Value::Bool(_) => {}
+        Value::Number(number) => visit(&number.to_string()),
+        Value::String(text) => visit(text),
+        Value::Array(items) => items.iter().for_each(|item| every_text(item, visit)),
+        Value::Object(members) => {
+            for (key, member) in members {
+                visit(key);
+                every_text(member, visit);
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Which shields stand where, in which order, and what holds of all of it: the policy and its hash.
+
+use super::redaction::only_takes_away;
+use super::{Judgement, Place, Ruling, Screened, Screening, Shield, Verdict};
+use crate::run::Settings;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The most characters of a reason: it is a shield's text, and a model reads it.
+const MAX_REASON: usize = 300;
+
+/// A shield at its post.
+#[derive(Debug, Clone)]
+pub struct Post {
+    pub name: String,
+    pub places: BTreeSet<Place>,
+    /// The tools whose calls it screens, or modules for all of their tools. Empty: all.
+    pub tools: BTreeSet<String>,
+    /// The most time for one answer.
+    pub timeout: Duration,
+    pub on_failure: OnFailure,
+    /// Everything that decides what it says, for the policy's hash.
+    pub terms: Value,
+    pub shield: Arc<dyn Shield>,
+}
+
+/// What holds when a shield gives no verdict.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFailure {
+    #[default]
+    Block,
+    Pass,
+}
+
+/// The shields of a host, in the order in which they screen.
+#[derive(Debug, Clone, Default)]
+pub struct Shields {
+    pub posts: Vec<Post>,
+    /// What else the operator decided: which modules get what.
+    pub grants: Value,
+}
+
+/// What a run knows of the policy that it is under (PROTOCOL.md, 11).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Policy {
+    /// SHA-256 over shields, privacy, approvals and grants, in hex.
+    pub hash: String,
+    /// Where the run has to be screened as a whole: its input and its output.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub screens: BTreeSet<Place>,
+}
+
+impl Policy {
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Shields {
+    /// What a run with these settings is under. The input of a sub-agent is a call's input, and its
+    /// output a call's output: they are screened as such.
+    pub fn policy(&self, settings: &Settings, depth: u32) -> Policy {
+        let stands = |place: Place| self.posts.iter().any(|post| post.places.contains(&place));
+        let screens = [Place::Input, Place::Output].into_iter();
+        Policy {
+            hash: self.hash(settings),
+            screens: screens
+                .filter(|place| depth == 0 && stands(*place))
+                .collect(),
+        }
+    }
+
+    /// Everything that decides what is screened, hidden, asked about and given. No secret is in it.
+    pub fn effective(&self, settings: &Settings) -> Value {
+        let shields: Vec<Value> = self.posts.iter().map(Post::terms).collect();
+        json!({
+            "shields": shields,
+            "privacy": settings.privacy,
+            "approval": settings.approval,
+            "grants": self.grants,
+        })
+    }
+
+    fn hash(&self, settings: &Settings) -> String {
+        let mut effective = self.effective(settings);
+        effective.sort_all_objects();
+        let mut hex = String::new();
+        for byte in Sha256::digest(effective.to_string()) {
+            let _ = write!(hex, "{byte:02x}");
+        }
+        hex
+    }
+
+    /// Whether somebody stands at `place` for calls of the tool.
+    pub fn stand_at(&self, place: Place, tool: Option<&str>) -> bool {
+        self.posts.iter().any(|post| post.screens(place, tool))
+    }
+
+    /// Asks every shield that stands there, each about what the one before left. The first that
+    /// blocks ends it.
+    pub async fn screen(&self, mut screening: Screening) -> (Screened, Vec<Judgement>) {
+        let mut judgements = Vec::new();
+        let mut is_redacted = false;
+        let tool = screening.tool.clone();
+        let posts = self.posts.iter();
+        for post in posts.filter(|post| post.screens(screening.place, tool.as_deref())) {
+            let started = Instant::now();
+            let verdict = post.ask(&screening).await;
+            let (ruling, reason) = match &verdict {
+                Ok(Verdict::Pass) => (Ruling::Pass, ""),
+                Ok(Verdict::Redact { reason, .. }) => (Ruling::Redact, reason.as_str()),
+                Ok(Verdict::Block { reason }) => (Ruling::Block, reason.as_str()),
+                Err(reason) if post.on_failure == OnFailure::Pass => {
+                    (Ruling::FailedPass, reason.as_str())
+                }
+                Err(reason) => (Ruling::FailedBlock, reason.as_str()),
+            };
+            let reason = plain(reason);
+            judgements.push(Judgement {
+                shield: post.name.clone(),
+                place: screening.place,
+                tool: tool.clone(),
+                call: screening.call.clone(),
+                verdict: ruling,
+                reason: reason.clone(),
+                duration_us: u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX),
+            });
+            let blocked = |reason: String| Screened::Blocked {
+                shield: post.name.clone(),
+                reason,
+            };
+            match (ruling, verdict) {
+                (Ruling::Block, _) => return (blocked(reason), judgements),
+                (Ruling::FailedBlock, _) => {
+                    let reason = format!("it gave no verdict ({reason})");
+                    return (blocked(reason), judgements);
+                }
+                (_, Ok(Verdict::Redact { value, .. })) => {
+                    is_redacted = is_redacted || value != screening.value;
+                    screening.value = value;
+                }
+                _ => {}
+            }
+        }
+        let screened = if is_redacted {
+            Screened::Redacted {
+                value: screening.value,
+            }
+        } else {
+            Screened::Pass
+        };
+        (screened, judgements)
+    }
+}
+
+impl Post {
+    async fn ask(&self, screening: &Screening) -> Result<Verdict, String> {
+        let asked = tokio::time::timeout(self.timeout, self.shield.screen(screening));
+        let verdict = asked
+            .await
+            .map_err(|_| format!("no answer within {} ms", self.timeout.as_millis()))??;
+        match &verdict {
+            Verdict::Redact { value, .. } if !only_takes_away(&screening.value, value) => Err(
+                "it changed more than it may: a redaction puts [redacted] in the place of pieces of texts"
+                    .into(),
+            ),
+            _ => Ok(verdict),
+        }
+    }
+
+    fn screens(&self, place: Place, tool: Option<&str>) -> bool {
+        let is_meant = tool.is_none_or(|tool| self.tools.is_empty() || is_named(&self.tools, tool));
+        self.places.contains(&place) && is_meant
+    }
+
+    fn terms(&self) -> Value {
+        json!({
+            "name": self.name,
+            "places": self.places,
+            "tools": self.tools,
+            "timeout_ms": self.timeout.as_millis(),
+            "on_failure": self.on_failure,
+            "terms": self.terms,
+        })
+    }
+}
+
+/// Whether `names` has the tool, its module in whatever version, or its server.
+fn is_named(names: &BTreeSet<String>, tool: &str) -> bool {
+    let (module, own) = tool.rsplit_once('.').unwrap_or((tool, ""));
+    let module = module.split('@').next().unwrap_or_default();
+    let server = tool.split_once('/').map_or(tool, |(server, _)| server);
+    names.contains(tool)
+        || names.contains(module)
+        || names.contains(server)
+        || names.contains(&format!("{module}.{own}"))
+}
+
+/// One line of what somebody else says.
+fn plain(reason: &str) -> String {
+    let shown = reason.chars().map(|c| if c.is_control() { ' ' } else { c });
+    shown.take(MAX_REASON).collect()
+}

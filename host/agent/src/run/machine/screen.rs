@@ -1,0 +1,227 @@
+//! A run that waits for its shields: its input before anything is sent, its output before anybody gets
+//! it (PROTOCOL.md, 7). What they say is an event, so that the run is rebuilt without asking them again.
+
+use super::{Action, Effects, Machine, reply};
+use crate::error::ErrorClass;
+use crate::event::{EventKind, RunFailure, StopReason};
+use crate::guard::shield::{Place, Screened, Screening};
+use crate::protocol::Turn;
+use crate::protocol::context::{Context, ContextError, Message};
+use serde_json::Value;
+use std::time::Duration;
+
+/// What is being screened.
+#[derive(Debug)]
+pub(super) enum Waiting {
+    Input,
+    Output {
+        reason: StopReason,
+        output: Value,
+        error: Option<RunFailure>,
+    },
+}
+
+impl Machine {
+    /// Whether the input is screened first.
+    pub(super) fn screens_input(&mut self, effects: &mut Effects) -> bool {
+        if !self.request.policy.screens.contains(&Place::Input) {
+            return false;
+        }
+        self.waiting = Some(Waiting::Input);
+        self.screen(effects);
+        true
+    }
+
+    /// Ends the run with an output, once it was screened.
+    pub(super) fn deliver(
+        &mut self,
+        reason: StopReason,
+        output: Value,
+        error: Option<RunFailure>,
+        effects: &mut Effects,
+        elapsed: Duration,
+    ) {
+        let output = self.for_user(output);
+        if !self.request.policy.screens.contains(&Place::Output) {
+            return self.finish(reason, output, error, effects, elapsed);
+        }
+        self.waiting = Some(Waiting::Output {
+            reason,
+            output,
+            error,
+        });
+        self.screen(effects);
+    }
+
+    /// Asks the shields, also again where the process ended before they answered.
+    pub(super) fn screen(&self, effects: &mut Effects) {
+        let (place, value) = match &self.waiting {
+            Some(Waiting::Input) => (Place::Input, self.said()),
+            Some(Waiting::Output { output, .. }) => (Place::Output, output.clone()),
+            None => return,
+        };
+        effects.actions.push(Action::Screen(Box::new(Screening {
+            call: String::new(),
+            place,
+            tool: None,
+            value,
+            context: Vec::new(),
+        })));
+    }
+
+    /// The shields have spoken.
+    pub(super) fn screened(
+        &mut self,
+        screened: Screened,
+        effects: &mut Effects,
+        elapsed: Duration,
+    ) {
+        let Some(waiting) = self.waiting.take() else {
+            return;
+        };
+        let place = match &waiting {
+            Waiting::Input => Place::Input,
+            Waiting::Output { .. } => Place::Output,
+        };
+        effects.events.push(EventKind::Screened {
+            step: self.steps,
+            place,
+            screened: screened.clone(),
+        });
+        let (reason, output, error) = match (waiting, screened) {
+            (Waiting::Input, Screened::Pass) => return self.begin_work(effects, elapsed),
+            (Waiting::Input, Screened::Redacted { value }) => {
+                return match self.replace_said(value) {
+                    Ok(()) => self.begin_work(effects, elapsed),
+                    Err(error) => {
+                        let message =
+                            format!("what the shields left of the input cannot be used: {error}");
+                        self.stop(message, effects, elapsed);
+                    }
+                };
+            }
+            (Waiting::Input, Screened::Blocked { shield, reason }) => {
+                let message = format!("the shield {shield} blocked the input: {reason}");
+                return self.stop(message, effects, elapsed);
+            }
+            (
+                Waiting::Output {
+                    output,
+                    reason: end,
+                    ..
+                },
+                Screened::Blocked { shield, reason },
+            ) => {
+                return self.blocked_output(end, &output, &shield, &reason, effects, elapsed);
+            }
+            (Waiting::Output { reason, error, .. }, Screened::Redacted { value }) => {
+                let validator = self
+                    .output
+                    .as_ref()
+                    .filter(|_| reason == StopReason::Output);
+                if let Some(Err(fault)) = validator.map(|schema| schema.check(&value)) {
+                    let message = format!(
+                        "what the shields left of the output does not fit its schema: {fault}"
+                    );
+                    return self.stop(message, effects, elapsed);
+                }
+                (reason, value, error)
+            }
+            (
+                Waiting::Output {
+                    reason,
+                    output,
+                    error,
+                },
+                Screened::Pass,
+            ) => (reason, output, error),
+        };
+        self.finish(reason, output, error, effects, elapsed);
+    }
+
+    /// The model is told once, and may give another output.
+    fn blocked_output(
+        &mut self,
+        end: StopReason,
+        output: &Value,
+        shield: &str,
+        reason: &str,
+        effects: &mut Effects,
+        elapsed: Duration,
+    ) {
+        let is_models = end == StopReason::Output && self.request.plan.is_none();
+        if self.was_blocked || !is_models || self.exhausted().is_some() {
+            let message = format!("the shield {shield} blocked the output: {reason}");
+            return self.stop(message, effects, elapsed);
+        }
+        self.was_blocked = true;
+        self.history.push(Turn::assistant(reply::text_of(output)));
+        self.history.push(Turn::user(format!(
+            "Your output was not delivered. A shield ({shield}) blocked it: {reason}. Give another one that it can let \
+             pass, or say that you cannot answer."
+        )));
+        self.ask(effects, elapsed);
+    }
+
+    fn stop(&mut self, message: String, effects: &mut Effects, elapsed: Duration) {
+        self.fail(
+            StopReason::Blocked,
+            ErrorClass::Fatal,
+            message,
+            effects,
+            elapsed,
+        );
+    }
+
+    /// Whether what there is when a run is stopped goes to nobody: no shield saw it.
+    pub(super) fn withholds(&self) -> bool {
+        self.request.policy.screens.contains(&Place::Output)
+    }
+
+    /// The contents of the context's messages. What they define, such as tools and schemas, is no
+    /// content.
+    fn said(&self) -> Value {
+        let messages = self.request.context.iter();
+        messages
+            .filter_map(|message| match message {
+                Message::Text(text) => Some(Value::from(text.text.as_str())),
+                Message::Data(data) => Some(data.data.clone()),
+                Message::Input(input) => Some(input.input.clone()),
+                Message::State(state) => state.state.clone(),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn replace_said(&mut self, said: Value) -> Result<(), ContextError> {
+        let mut contents = match said {
+            Value::Array(contents) => contents.into_iter(),
+            _ => Vec::new().into_iter(),
+        };
+        for message in &mut self.request.context {
+            let place = match message {
+                Message::Text(text) => {
+                    if let Some(Value::String(left)) = contents.next() {
+                        text.text = left;
+                    }
+                    continue;
+                }
+                Message::Data(data) => &mut data.data,
+                Message::Input(input) => &mut input.input,
+                Message::State(state) => match &mut state.state {
+                    Some(state) => state,
+                    None => continue,
+                },
+                _ => continue,
+            };
+            if let Some(left) = contents.next() {
+                *place = left;
+            }
+        }
+        self.context = Context::new(self.request.context.clone())?;
+        self.context.check_input()?;
+        self.given = self.context.data.log().len();
+        self.opening = self.open_turns();
+        Ok(())
+    }
+}
