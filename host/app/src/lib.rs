@@ -45,6 +45,7 @@ mod host;
 mod mcp;
 mod requests;
 mod scaffold;
+mod stats;
 mod storage;
 mod tools;
 mod watch;

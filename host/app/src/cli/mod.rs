@@ -7,6 +7,7 @@
 
 pub mod approvals;
 mod build;
+mod columns;
 mod config;
 mod demo;
 mod doctor;
@@ -19,6 +20,7 @@ mod pull;
 mod record;
 mod run;
 mod selftest;
+mod stats;
 pub mod style;
 mod usage;
 mod view;
@@ -119,6 +121,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Say what runs took: tokens, time, tools, money.
+    Stats(stats::StatsArgs),
     /// Run a run's record again, without endpoint and tools, and compare.
     Replay { run: String },
     /// Say where two runs part.
@@ -270,6 +274,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
             Ok(Exit::Ok)
         }
         Command::Show { run, json } => record::show(&load(&flags)?.0, &run, json),
+        Command::Stats(args) => stats::stats(&load(&flags)?.0, &args),
         Command::Replay { run } => record::replayed(&load(&flags)?.0, &run),
         Command::Diff { left, right } => record::diff(&load(&flags)?.0, [&left, &right]),
         Command::Approvals(command) => approvals::approvals(&load(&flags)?.0, command),

@@ -30,8 +30,14 @@ impl FallbackTable {
         empty.then(|| ("models", "holds an empty name".into()))
     }
 
-    /// The candidates in the order in which they are asked: those of the run's own provider first.
-    pub fn settings(&self, endpoints: &BTreeMap<String, Endpoint>, own: &str) -> Fallback {
+    /// The candidates in the order in which they are asked: those of the run's own provider first. Where
+    /// the run's money is counted, one without a price is not asked.
+    pub fn settings(
+        &self,
+        endpoints: &BTreeMap<String, Endpoint>,
+        own: &str,
+        counts_money: bool,
+    ) -> Fallback {
         let mut candidates: Vec<(bool, Candidate)> = self
             .models
             .iter()
@@ -44,7 +50,11 @@ impl FallbackTable {
                     name: name.clone(),
                     model,
                     contract: endpoint.contract,
-                    missing: missing(endpoint),
+                    price: endpoint.price(),
+                    missing: missing(endpoint).or_else(|| {
+                        let is_unknown = counts_money && endpoint.price().is_none();
+                        is_unknown.then(|| "it has no price, and run.max_cost needs one".into())
+                    }),
                 };
                 Some((is_elsewhere, candidate))
             })
@@ -115,7 +125,7 @@ mod tests {
         )
         .unwrap();
         let found: Vec<_> = table
-            .settings(&endpoints, "here")
+            .settings(&endpoints, "here", false)
             .candidates
             .into_iter()
             .map(|candidate| (candidate.name, candidate.model, candidate.missing.is_some()))

@@ -201,6 +201,9 @@ impl Merged {
             let (value, origin) = match leaf {
                 "base_url" => continue,
                 "model" => (Value::String(String::new()), "default".to_owned()),
+                // What one endpoint costs says nothing of another.
+                "price_per_million" => (Value::Table(Table::new()), "default".to_owned()),
+                "gpu_hour" => (Value::Integer(0), "default".to_owned()),
                 _ => self.leaves[&format!("endpoints.default.{leaf}")].clone(),
             };
             for name in &names {
@@ -367,7 +370,7 @@ fn flatten(table: &Table) -> Vec<(String, Value)> {
                 ["module", _, leaf] if MODULE.contains(leaf)
             ) || matches!(
                 key.split('.').collect::<Vec<_>>().as_slice(),
-                ["mcp", _, "env"]
+                ["mcp", _, "env"] | ["endpoints", _, "price_per_million"]
             );
             match value {
                 Value::Table(inner) if !free => walk(&key, inner, out),

@@ -3,6 +3,7 @@
 use crate::config::fallback::{self, FallbackTable};
 use crate::config::layers::{ConfigError, Merged};
 use crate::config::mcp::McpTable;
+use crate::config::price::{Money, TokenPrices, one};
 use crate::fetch;
 use crate::mcp;
 use etcetera::BaseStrategy as _;
@@ -11,6 +12,7 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use toolhold_agent::cost::Amount;
 use toolhold_agent::run::Wiring;
 use toolhold_agent::run::approval::{Approvals as CallApprovals, When};
 use toolhold_agent::{Contract, Settings, Shape};
@@ -64,6 +66,15 @@ pub struct Endpoint {
     pub connect_timeout_ms: u64,
     pub first_token_timeout_ms: u64,
     pub idle_timeout_ms: u64,
+    #[serde(default)]
+    pub price_per_million: TokenPrices,
+    /// Zero: not given.
+    #[serde(default)]
+    pub gpu_hour: Money,
+    #[serde(default = "one")]
+    pub gpus: u32,
+    #[serde(default = "one")]
+    pub gpu_requests: u32,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -71,6 +82,9 @@ struct RunTable {
     max_steps: u32,
     max_tokens: u32,
     token_budget: u64,
+    currency: String,
+    max_cost: Money,
+    max_tool_calls: u32,
     timeout_ms: u64,
     call_timeout_ms: u64,
     parallel_calls: usize,
@@ -217,6 +231,9 @@ pub fn validate(merged: &Merged) -> Result<Config, ConfigError> {
             ),
         ));
     }
+    if let Some((key, reason)) = config.price_fault() {
+        return Err(value(&key, reason));
+    }
     for (key, zero) in [
         ("run.max_steps", config.run.max_steps == 0),
         ("run.max_tokens", config.run.max_tokens == 0),
@@ -268,6 +285,10 @@ impl Config {
             max_steps: run.max_steps,
             max_tokens: run.max_tokens,
             token_budget: Some(run.token_budget).filter(|budget| *budget > 0),
+            price: self.selected().price(),
+            currency: run.currency.clone(),
+            max_cost: self.max_cost(),
+            max_tool_calls: Some(run.max_tool_calls).filter(|most| *most > 0),
             timeout: Duration::from_millis(run.timeout_ms),
             call_timeout: Duration::from_millis(run.call_timeout_ms),
             parallel_calls: run.parallel_calls,
@@ -279,9 +300,46 @@ impl Config {
             wiring: run.wiring,
             max_depth: run.max_depth,
             approval: self.approval.rules(),
-            fallback: self.fallback.settings(&self.endpoints, &self.endpoint),
+            fallback: self.fallback.settings(
+                &self.endpoints,
+                &self.endpoint,
+                self.max_cost().is_some(),
+            ),
             ..Settings::default()
         }
+    }
+
+    /// In which prices are; empty if there are none.
+    pub fn currency(&self) -> &str {
+        &self.run.currency
+    }
+
+    fn max_cost(&self) -> Option<Amount> {
+        Some(self.run.max_cost.0).filter(|most| !most.is_zero())
+    }
+
+    /// What is wrong with prices, or with what depends on them: the key, and the reason.
+    fn price_fault(&self) -> Option<(String, String)> {
+        let faults = self.endpoints.iter().find_map(|(name, endpoint)| {
+            let (leaf, reason) = endpoint.price_fault()?;
+            Some((format!("endpoints.{name}.{leaf}"), reason))
+        });
+        if faults.is_some() {
+            return faults;
+        }
+        let is_priced = |endpoint: &Endpoint| endpoint.price().is_some();
+        if self.run.currency.trim().is_empty() && self.endpoints.values().any(is_priced) {
+            let reason = "endpoints have prices, so say in which currency, such as \"EUR\"";
+            return Some(("run.currency".into(), reason.into()));
+        }
+        if self.max_cost().is_some() && !is_priced(self.selected()) {
+            let reason = format!(
+                "nobody knows what a reply costs: set endpoints.{0}.price_per_million or endpoints.{0}.gpu_hour",
+                self.endpoint
+            );
+            return Some(("run.max_cost".into(), reason));
+        }
+        None
     }
 
     /// Where saved Requests are.

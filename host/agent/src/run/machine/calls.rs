@@ -2,6 +2,7 @@
 
 use super::results::{Ending, list, some_of};
 use super::{Action, Effects, Machine, Work};
+use crate::error::ErrorClass;
 use crate::event::EventKind;
 use crate::guard::validate::cut;
 use crate::protocol::advisor::Advisor;
@@ -10,7 +11,7 @@ use crate::protocol::reference::{self, Path, Source, Target};
 use crate::protocol::tool::{self, Scopes};
 use crate::protocol::{Call, Message, Saved, Tool};
 use crate::run::approval::Pending;
-use crate::run::{Bound, Runner};
+use crate::run::{Bound, Budgets, Runner};
 use crate::toolbox::{ToolCall, ToolFailure, ToolUsage};
 use serde_json::{Map, Value, json};
 
@@ -253,13 +254,10 @@ impl Machine {
             arguments.map_err(|error| ToolFailure::correctable("reference", error.to_string()))?;
         let (arguments, repairs) = self.gate.put_right(&call.tool, arguments);
         if !repairs.is_empty() {
-            effects.events.push(EventKind::Notice {
+            effects.events.push(EventKind::Repaired {
                 step: self.steps,
-                message: format!(
-                    "arguments of {} were put right: {}",
-                    call.tool,
-                    repairs.join("; ")
-                ),
+                tool: Some(call.tool.clone()),
+                repairs,
             });
         }
         self.gate.check(&call, &arguments)?;
@@ -313,6 +311,18 @@ impl Machine {
             bound.tool.annotations.fire_and_forget && open.wiring.target.is_none()
         });
         let work = self.prepared(index, arguments)?;
+        self.spent.calls = self.spent.calls.saturating_add(1);
+        if let Some(most) = self.request.settings.max_tool_calls
+            && self.spent.calls > most
+        {
+            return Err(ToolFailure {
+                kind: "calls".into(),
+                class: ErrorClass::Fatal,
+                message: format!(
+                    "a run may make {most} tool calls (run.max_tool_calls), and this is one more"
+                ),
+            });
+        }
         effects.events.push(EventKind::ToolStart {
             step: self.steps,
             filled: (*arguments != call.arguments).then(|| arguments.clone()),
@@ -363,11 +373,7 @@ impl Machine {
             description: bound.tool.description.clone(),
             output: bound.tool.output.clone(),
             runner,
-            tokens_left: self
-                .request
-                .settings
-                .token_budget
-                .map(|budget| budget.saturating_sub(self.tokens)),
+            left: Budgets::of(&self.request.settings).less(&self.spent),
             steps_left: self
                 .request
                 .settings
