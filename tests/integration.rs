@@ -27,6 +27,7 @@ mod protocol;
 mod real_model;
 mod requests;
 mod run;
+mod stats;
 mod terminal;
 mod typed;
 mod typed_docs;

@@ -36,6 +36,7 @@
 
 mod approver;
 mod build;
+mod capacity;
 mod cli;
 mod components;
 mod config;

@@ -15,6 +15,7 @@ mod mcp;
 mod modules;
 mod pipe;
 mod plan;
+mod plan_capacity;
 mod progress;
 mod pull;
 mod record;
@@ -159,6 +160,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Check endpoint, modules, MCP servers, cache and toolchains, and say what to do.
     Doctor,
+    /// Estimate latency, throughput, replicas and cost.
+    PlanCapacity(Box<plan_capacity::CapacityArgs>),
     /// The compiler's own process: started by this program, not by people.
     #[command(name = COMPILER_COMMAND, hide = true)]
     CompileComponent,
@@ -187,6 +190,7 @@ impl Command {
             Self::Run(args) => args.options.put(flags),
             Self::Request(RequestCommand::Run(args)) => args.options.put(flags),
             Self::Resume(args) => args.means.put(flags),
+            Self::PlanCapacity(args) => args.put(flags),
             _ => {}
         }
     }
@@ -293,6 +297,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
             Ok(Exit::Ok)
         }
         Command::Demo(args) => demo::demo(&load(&flags)?.0, args).await,
+        Command::PlanCapacity(args) => plan_capacity::plan_capacity(&load(&flags)?.0, *args).await,
         // Handled before there is a runtime: it needs none.
         Command::CompileComponent => Ok(Exit::Ok),
         Command::Doctor => doctor::doctor(file.as_deref(), &flags).await,

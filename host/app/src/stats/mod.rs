@@ -9,6 +9,6 @@ mod totals;
 
 pub use histogram::Histogram;
 pub use run::{RunStats, StepStats, Took};
-pub use since::{Since, SinceError};
+pub use since::Since;
 pub use tools::{ToolStats, Tools};
 pub use totals::{GroupStats, Totals};

@@ -310,7 +310,6 @@ impl Machine {
         let is_background = self.tool(&call.tool).is_some_and(|bound| {
             bound.tool.annotations.fire_and_forget && open.wiring.target.is_none()
         });
-        let work = self.prepared(index, arguments)?;
         self.spent.calls = self.spent.calls.saturating_add(1);
         if let Some(most) = self.request.settings.max_tool_calls
             && self.spent.calls > most
@@ -323,6 +322,8 @@ impl Machine {
                 ),
             });
         }
+        // A sub-agent is told what is left without this call.
+        let work = self.prepared(index, arguments)?;
         effects.events.push(EventKind::ToolStart {
             step: self.steps,
             filled: (*arguments != call.arguments).then(|| arguments.clone()),
