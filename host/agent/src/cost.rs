@@ -57,11 +57,7 @@ impl Amount {
         Self(self.0.saturating_sub(other.0))
     }
 
-    #[expect(
-        clippy::trivially_copy_pass_by_ref,
-        reason = "serde's skip_serializing_if asks so"
-    )]
-    pub const fn is_zero(&self) -> bool {
+    pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
 

@@ -4,7 +4,7 @@
 use crate::cost::Amount;
 use crate::event::{EventKind, StopReason};
 use crate::run::Settings;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 /// What a run took, sub-agents that are over included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -159,19 +159,13 @@ impl Purse {
 
     /// What is used up, if anything is.
     pub fn overdrawn(&self) -> Option<Budget> {
-        let spent = *self
-            .spent
-            .lock()
-            .unwrap_or_else(|broken| broken.into_inner());
+        let spent = *self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         let (budget, _) = self.budgets.overdrawn(&spent, "")?;
         Some(budget)
     }
 
     fn add(&self, more: Spent) {
-        let mut spent = self
-            .spent
-            .lock()
-            .unwrap_or_else(|broken| broken.into_inner());
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         *spent = spent.plus(more);
     }
 }

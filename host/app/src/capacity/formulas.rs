@@ -13,7 +13,8 @@ Latency of a run        R = S x L + T
   S: requests of a run, one after the other; T: time in tools between them.
 Requests/s of a replica q = N / L
   N: requests that it works on at the same time. Little's law, N = q x L (J. D. C. Little, \"A Proof for
-  the Queuing Formula: L = lambda W\", Operations Research 9(3), 1961). L is to be measured at that N.
+  the Queuing Formula: L = lambda W\", Operations Research 9(3), 1961). It is about means: read rates,
+  replicas and costs in the mean column. L is to be measured at that N.
 Runs/s of a replica     r = q / S
   A run in its tools holds no place at the endpoint.
 Tokens/s of a replica   t = q x C

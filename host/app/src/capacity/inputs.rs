@@ -4,9 +4,10 @@ use crate::capacity::Point;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// A number as it usually is, and as it is at its worst but for one time in twenty.
+/// A number on average, as it is in half of all cases, and as it is at its worst but for one in twenty.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
+    pub mean: f64,
     pub p50: f64,
     pub p95: f64,
 }
@@ -46,6 +47,7 @@ pub struct Inputs {
 impl Spread {
     pub fn of(number: f64) -> Self {
         Self {
+            mean: number,
             p50: number,
             p95: number,
         }
@@ -54,13 +56,14 @@ impl Spread {
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
         Self {
+            mean: self.mean * factor,
             p50: self.p50 * factor,
             p95: self.p95 * factor,
         }
     }
 }
 
-/// `120`, or `120,300` for p50 and p95.
+/// `120`, or `120,300` for p50 and p95; the mean is taken to be the p50 then.
 impl FromStr for Spread {
     type Err = SpreadError;
 
@@ -74,6 +77,7 @@ impl FromStr for Spread {
             return number(text).map(Self::of);
         };
         let spread = Self {
+            mean: number(p50)?,
             p50: number(p50)?,
             p95: number(p95)?,
         };
@@ -113,8 +117,8 @@ impl Inputs {
         }
     }
 
-    /// The points at p50 and at p95, or the flags of what is missing or cannot be.
-    pub fn points(&self) -> Result<[Point; 2], String> {
+    /// The points at the means, at p50 and at p95, or the flags of what is missing or cannot be.
+    pub fn points(&self) -> Result<[Point; 3], String> {
         let all = [
             ("--ttft-ms", &self.first_token),
             ("--itl-ms", &self.between_tokens),
@@ -159,7 +163,11 @@ impl Inputs {
             in_flight: which(in_flight),
             utilisation: which(utilisation),
         };
-        let points = [at(|spread| spread.p50), at(|spread| spread.p95)];
+        let points = [
+            at(|spread| spread.mean),
+            at(|spread| spread.p50),
+            at(|spread| spread.p95),
+        ];
         for point in &points {
             point.check()?;
         }
@@ -201,28 +209,31 @@ impl Point {
 mod tests {
     use super::*;
 
-    fn known(number: f64) -> Option<Sourced> {
-        Some(Sourced::new(Spread::of(number), "a test"))
+    fn known(number: f64) -> Sourced {
+        Sourced::new(Spread::of(number), "a test")
     }
+
+    type Change = fn(&mut Inputs);
 
     fn inputs() -> Inputs {
         Inputs {
-            first_token: known(0.1),
-            between_tokens: known(0.01),
-            prompt_tokens: known(100.0),
-            cached_tokens: known(0.0),
-            completion_tokens: known(10.0),
-            requests: known(1.0),
-            in_tools: known(0.0),
-            in_flight: known(1.0),
-            utilisation: known(0.7),
+            first_token: Some(known(0.1)),
+            between_tokens: Some(known(0.01)),
+            prompt_tokens: Some(known(100.0)),
+            cached_tokens: Some(known(0.0)),
+            completion_tokens: Some(known(10.0)),
+            requests: Some(known(1.0)),
+            in_tools: Some(known(0.0)),
+            in_flight: Some(known(1.0)),
+            utilisation: Some(known(0.7)),
         }
     }
 
     #[test]
     fn spreads_are_read() {
         for (text, p50, p95) in [("120", 120.0, 120.0), ("1.5, 3", 1.5, 3.0), ("0", 0.0, 0.0)] {
-            assert_eq!(text.parse(), Ok(Spread { p50, p95 }), "{text}");
+            let mean = p50;
+            assert_eq!(text.parse(), Ok(Spread { mean, p50, p95 }), "{text}");
         }
         for (text, part) in [
             ("", "no number"),
@@ -241,18 +252,17 @@ mod tests {
     #[test]
     fn what_is_missing_or_cannot_be_is_named() {
         assert!(inputs().points().is_ok());
-        type Change = fn(&mut Inputs);
         let cases: [(Change, &str); 6] = [
             (|i| i.first_token = None, "nothing says --ttft-ms:"),
-            (|i| i.first_token = known(0.0), "--ttft-ms is 0"),
+            (|i| i.first_token = Some(known(0.0)), "--ttft-ms is 0"),
             (
-                |i| i.completion_tokens = known(0.5),
+                |i| i.completion_tokens = Some(known(0.5)),
                 "--completion-tokens is 0.5",
             ),
-            (|i| i.utilisation = known(1.1), "--utilization is 1.1"),
-            (|i| i.utilisation = known(0.0), "--utilization is 0"),
+            (|i| i.utilisation = Some(known(1.1)), "--utilization is 1.1"),
+            (|i| i.utilisation = Some(known(0.0)), "--utilization is 0"),
             (
-                |i| i.cached_tokens = known(101.0),
+                |i| i.cached_tokens = Some(known(101.0)),
                 "more than the 100 tokens",
             ),
         ];

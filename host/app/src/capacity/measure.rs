@@ -185,7 +185,7 @@ impl Level {
     }
 }
 
-/// By nearest rank.
+/// Percentiles by nearest rank.
 fn spread(mut numbers: Vec<f64>) -> Option<Spread> {
     numbers.sort_by(f64::total_cmp);
     let at = |percent: usize| {
@@ -193,6 +193,7 @@ fn spread(mut numbers: Vec<f64>) -> Option<Spread> {
         numbers.get(rank - 1).copied()
     };
     Some(Spread {
+        mean: numbers.iter().sum::<f64>() / numbers.len() as f64,
         p50: at(50)?,
         p95: at(95)?,
     })
@@ -208,6 +209,7 @@ mod tests {
         assert_eq!(
             spread(numbers),
             Some(Spread {
+                mean: 10.5,
                 p50: 10.0,
                 p95: 19.0
             })
@@ -231,8 +233,22 @@ mod tests {
             4.0,
         );
         assert_eq!(level.requests, 3);
-        assert_eq!(level.between_tokens, Some(Spread { p50: 0.1, p95: 0.2 }));
-        assert_eq!(level.latency, Spread { p50: 1.5, p95: 2.5 });
+        assert_eq!(
+            level.between_tokens,
+            Some(Spread {
+                mean: f64::midpoint(0.1, 0.2),
+                p50: 0.1,
+                p95: 0.2
+            })
+        );
+        assert_eq!(
+            level.latency,
+            Spread {
+                mean: 1.5,
+                p50: 1.5,
+                p95: 2.5
+            }
+        );
         assert!((level.requests_rate - 0.75).abs() < 1e-9);
         assert!((level.completion_tokens_rate - 5.75).abs() < 1e-9);
         let silent = Level::of(1, &[sample(0.5, 0.0)], 1.0);

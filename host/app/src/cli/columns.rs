@@ -1,6 +1,7 @@
 //! Tables on a terminal: columns as wide as what is in them.
 
 use crate::cli::style;
+use std::fmt::Write as _;
 
 /// The rows under their headings. The first column begins at the left, numbers end at the right.
 pub fn columns<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> String {
@@ -27,7 +28,7 @@ pub fn columns<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> Str
     };
     let mut text = format!("  {}\n", style::dim(&line(&headings.map(str::to_owned))));
     for row in rows {
-        text.push_str(&format!("  {}\n", line(row)));
+        let _ = writeln!(text, "  {}", line(row));
     }
     text
 }

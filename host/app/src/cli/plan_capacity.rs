@@ -1,20 +1,17 @@
 //! `toolhold plan-capacity`: how much a deployment carries and costs, estimated from what is measured,
 //! recorded or given.
 
-use crate::capacity::{
-    EXPLANATION, Inputs, Level, Measured, Plan, Probe, Rate, Sourced, Spread, measure,
-};
-use crate::cli::columns::columns;
-use crate::cli::style::{self, count, line, plural};
-use crate::cli::{Exit, stats};
+mod shown;
+mod sources;
+
+use crate::capacity::{EXPLANATION, Inputs, Measured, Plan, Probe, Sourced, Spread, measure};
+use crate::cli::{Exit, style};
 use crate::config::{Config, Flags};
 use crate::host;
-use crate::stats::{GroupStats, Histogram, Since};
+use crate::stats::Since;
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use serde_json::{Value, json};
 use std::time::Duration;
-use toolhold_agent::cost::{Amount, Price};
 use toolhold_agent::model::Model as _;
 
 #[derive(Debug, Args)]
@@ -33,7 +30,7 @@ pub struct CapacityArgs {
     json: bool,
     /// Runs per second that are wanted.
     #[arg(long, value_name = "RATE")]
-    target_qps: Option<Spread>,
+    target_qps: Option<f64>,
     /// Of a replica's capacity that is planned for: waiting grows as 1 / (1 - U).
     #[arg(long, value_name = "U")]
     utilization: Option<Spread>,
@@ -86,8 +83,6 @@ pub struct CapacityArgs {
     endpoint: Option<String>,
 }
 
-/// Of a replica, where nobody says: waiting is threefold there.
-const UTILISATION: f64 = 0.7;
 /// What is asked where nobody knows how long prompts and replies are.
 const PROBE: (f64, f64) = (256.0, 64.0);
 /// A measurement is to be short.
@@ -126,13 +121,13 @@ pub async fn plan_capacity(config: &Config, args: CapacityArgs) -> Result<Exit> 
         print!("{EXPLANATION}");
         return Ok(Exit::Ok);
     }
-    let runs_wanted = args.target_qps.map(|wanted| wanted.p50);
-    if runs_wanted.is_some_and(|wanted| wanted <= 0.0) {
-        bail!("--target-qps must be above 0");
+    let runs_wanted = args.target_qps;
+    if runs_wanted.is_some_and(|wanted| !wanted.is_finite() || wanted <= 0.0) {
+        bail!("--target-qps must be a number above 0");
     }
     let mut inputs = args.inputs();
     let recorded = if args.from_runs {
-        of_runs(config, &args)?
+        sources::runs(config, args.since)?
     } else {
         Inputs::default()
     };
@@ -140,21 +135,21 @@ pub async fn plan_capacity(config: &Config, args: CapacityArgs) -> Result<Exit> 
     if args.measure {
         let known = inputs.clone().or(recorded.clone());
         measured = ask(config, &args, &known).await?;
-        inputs = inputs.or(of_level(&measured, &args)?);
+        inputs = inputs.or(sources::level(&measured, args.in_flight, args.from_runs)?);
     }
-    let (rate, rate_source) = rate(config);
-    let inputs = inputs.or(recorded).or(assumed(config));
+    let (rate, rate_source) = sources::rate(config);
+    let inputs = inputs.or(recorded).or(sources::assumed(config));
     let points = inputs.points().map_err(|reason| anyhow!(reason))?;
     let plans = points.map(|point| Plan::of(&point, rate, runs_wanted));
     if args.json {
-        let value = to_json(&inputs, &measured, &plans, config.currency(), &rate_source);
+        let value = shown::json(&inputs, &measured, &plans, config.currency(), &rate_source);
         println!("{value}");
     } else {
-        print!("{}", levels_text(&measured));
-        print!("{}", inputs_text(&inputs, &rate_source));
+        print!("{}", shown::levels(&measured));
+        print!("{}", shown::inputs(&inputs, &rate_source));
         print!(
             "{}",
-            plans_text(&plans, &args, config.currency(), rate.is_some())
+            shown::plans(&plans, runs_wanted, config.currency(), rate.is_some())
         );
     }
     Ok(Exit::Ok)
@@ -203,362 +198,4 @@ async fn ask(config: &Config, args: &CapacityArgs, known: &Inputs) -> Result<Mea
         );
     }
     Ok(measured)
-}
-
-/// The level that counts: the one that was asked for, or the one with the most tokens per second.
-fn of_level(measured: &Measured, args: &CapacityArgs) -> Result<Inputs> {
-    let levels = &measured.levels;
-    let level = match args.in_flight {
-        Some(wanted) => levels.iter().find(|level| level.in_flight == wanted),
-        None => levels.iter().max_by(|a, b| {
-            a.completion_tokens_rate
-                .total_cmp(&b.completion_tokens_rate)
-        }),
-    };
-    let Some(level) = level else {
-        let all = levels.iter().map(|level| level.in_flight.to_string());
-        bail!(
-            "nothing was measured at {} in flight, only at {}; measured are powers of two, with --up-to and within \
-             --measure-seconds",
-            args.in_flight
-                .map_or("any number".into(), |n| n.to_string()),
-            match all.collect::<Vec<_>>().join(", ") {
-                none if none.is_empty() => "none".into(),
-                some => some,
-            }
-        );
-    };
-    let source = format!(
-        "measured at {} in flight, {}",
-        level.in_flight,
-        plural(level.requests, "request")
-    );
-    let counted = if level.is_counted {
-        source.clone()
-    } else {
-        format!("{source}; the endpoint counts no tokens, pieces were counted")
-    };
-    let known = |spread: Spread, source: &str| Some(Sourced::new(spread, source));
-    let in_flight = match args.in_flight {
-        Some(_) => "flag --in-flight",
-        None => "measured: the most tokens per second",
-    };
-    // How long real requests are, runs know better.
-    let own = format!("{counted}: its own requests");
-    let size = |spread| known(spread, &own).filter(|_| !args.from_runs);
-    Ok(Inputs {
-        first_token: known(level.first_token, &source),
-        between_tokens: level
-            .between_tokens
-            .and_then(|spread| known(spread, &counted)),
-        prompt_tokens: size(level.prompt_tokens),
-        completion_tokens: size(level.completion_tokens),
-        in_flight: known(Spread::of(f64::from(level.in_flight)), in_flight),
-        ..Inputs::default()
-    })
-}
-
-/// What runs of the past took: of the configured model, or of the one that was asked most.
-fn of_runs(config: &Config, args: &CapacityArgs) -> Result<Inputs> {
-    let (totals, damaged) = stats::gather(&config.state_folder(), args.since);
-    for reason in damaged.iter().take(3) {
-        eprintln!("{} {}", style::warn("left out:"), style::plain(reason));
-    }
-    let wanted = config.selected().model.as_str();
-    let group = totals
-        .groups
-        .iter()
-        .filter(|((model, _), _)| wanted.is_empty() || model == wanted)
-        .max_by_key(|(_, group)| group.requests);
-    let Some(((model, contract), group)) = group else {
-        let what = if wanted.is_empty() {
-            ""
-        } else {
-            " of this model"
-        };
-        bail!(
-            "there are no runs{what} since then; give another --since, or --measure the endpoint"
-        );
-    };
-    let source = format!(
-        "{} of {} ({} contract)",
-        plural(group.requests, "recorded request"),
-        line(model),
-        line(contract)
-    );
-    let runs = plural(totals.run_ms.count(), "recorded run");
-    let known = |histogram: &Histogram, factor: f64, source: &str| {
-        let at = |percent| Some(histogram.percentile(percent)? as f64 * factor);
-        let spread = Spread {
-            p50: at(50)?,
-            p95: at(95)?,
-        };
-        Some(Sourced::new(spread, source))
-    };
-    Ok(Inputs {
-        first_token: known(&group.first_token_us, 1e-6, &source),
-        between_tokens: known(&group.between_tokens_us, 1e-6, &source),
-        prompt_tokens: known(&group.prompt, 1.0, &source),
-        cached_tokens: cached(group, &source),
-        completion_tokens: known(&group.completion, 1.0, &source),
-        requests: known(&totals.requests, 1.0, &runs),
-        in_tools: known(&totals.in_tools_us, 1e-6, &runs),
-        ..Inputs::default()
-    })
-}
-
-/// The mean share of the prompt that came from the cache, of a usual prompt.
-fn cached(group: &GroupStats, source: &str) -> Option<Sourced> {
-    let took = &group.took;
-    let share = took.cached as f64 / (took.prompt > 0).then_some(took.prompt)? as f64;
-    let usual = group.prompt.percentile(50)? as f64;
-    Some(Sourced::new(
-        Spread::of(usual * share.min(1.0)),
-        format!("{source}: their mean share"),
-    ))
-}
-
-/// What is taken where nothing says otherwise.
-fn assumed(config: &Config) -> Inputs {
-    let assumed = |number: f64| Some(Sourced::new(Spread::of(number), "assumed"));
-    let in_flight = match config.selected().price() {
-        Some(Price::Time { in_flight, .. }) if in_flight > 1 => Some(Sourced::new(
-            Spread::of(f64::from(in_flight)),
-            format!("setting endpoints.{}.gpu_requests", config.endpoint),
-        )),
-        _ => assumed(1.0),
-    };
-    Inputs {
-        cached_tokens: assumed(0.0),
-        requests: assumed(1.0),
-        in_tools: assumed(0.0),
-        in_flight,
-        utilisation: assumed(UTILISATION),
-        ..Inputs::default()
-    }
-}
-
-/// The endpoint's price, and where it is from.
-fn rate(config: &Config) -> (Option<Rate>, String) {
-    let units = |amount: Amount| amount.nano() as f64 / 1e9;
-    let name = &config.endpoint;
-    match config.selected().price() {
-        None => (
-            None,
-            format!(
-                "unknown: set endpoints.{name}.price_per_million, or endpoints.{name}.gpu_hour"
-            ),
-        ),
-        Some(Price::Tokens {
-            prompt,
-            cached,
-            completion,
-        }) => (
-            Some(Rate::Tokens {
-                prompt: units(prompt),
-                cached: units(cached),
-                completion: units(completion),
-            }),
-            format!(
-                "{prompt} prompt, {cached} cached, {completion} completion: setting endpoints.{name}.price_per_million"
-            ),
-        ),
-        Some(Price::Time { gpu_hour, gpus, .. }) => (
-            Some(Rate::Gpus {
-                hour: units(gpu_hour),
-                gpus: f64::from(gpus),
-            }),
-            format!(
-                "{gpu_hour} an hour, {}: settings endpoints.{name}.gpu_hour and gpus",
-                plural(gpus, "GPU")
-            ),
-        ),
-    }
-}
-
-fn levels_text(measured: &Measured) -> String {
-    if measured.levels.is_empty() {
-        return String::new();
-    }
-    let rows: Vec<[String; 8]> = measured
-        .levels
-        .iter()
-        .map(|level| {
-            let between = level.between_tokens;
-            [
-                level.in_flight.to_string(),
-                level.requests.to_string(),
-                seconds(level.first_token.p50),
-                seconds(level.first_token.p95),
-                between.map_or("-".into(), |spread| seconds(spread.p50)),
-                between.map_or("-".into(), |spread| seconds(spread.p95)),
-                number(level.requests_rate),
-                number(level.completion_tokens_rate),
-            ]
-        })
-        .collect();
-    let headings = [
-        "in flight",
-        "requests",
-        "first token p50",
-        "p95",
-        "between p50",
-        "p95",
-        "requests/s",
-        "tokens/s",
-    ];
-    format!("measured\n{}\n", columns(headings, &rows))
-}
-
-/// Name, how it is written, and the input.
-type Row<'a> = (&'static str, fn(f64) -> String, &'a Option<Sourced>);
-
-fn rows(inputs: &Inputs) -> [Row<'_>; 9] {
-    [
-        ("first token", seconds, &inputs.first_token),
-        ("between tokens", seconds, &inputs.between_tokens),
-        ("prompt tokens", number, &inputs.prompt_tokens),
-        ("cached prompt tokens", number, &inputs.cached_tokens),
-        ("completion tokens", number, &inputs.completion_tokens),
-        ("requests of a run", number, &inputs.requests),
-        ("in tools, of a run", seconds, &inputs.in_tools),
-        ("in flight, of a replica", number, &inputs.in_flight),
-        ("utilisation", number, &inputs.utilisation),
-    ]
-}
-
-fn inputs_text(inputs: &Inputs, rate_source: &str) -> String {
-    let known = rows(inputs).into_iter().filter_map(|(name, write, input)| {
-        let input = input.as_ref()?;
-        let (p50, p95) = (write(input.spread.p50), write(input.spread.p95));
-        Some(format!(
-            "  {name:<24}{p50:>10}{p95:>10}  {}\n",
-            line(&input.source)
-        ))
-    });
-    format!(
-        "{:<26}{:>10}{:>10}  from\n{}  {:<24}{:>20}  {}\n\n",
-        "inputs",
-        "p50",
-        "p95",
-        known.collect::<String>(),
-        "price",
-        "",
-        line(rate_source)
-    )
-}
-
-fn plans_text(plans: &[Plan; 2], args: &CapacityArgs, currency: &str, is_priced: bool) -> String {
-    let [usual, worst] = plans;
-    let mut text = format!(
-        "{:<38}{:>12}{:>12}\n",
-        "results (--explain says how)", "p50", "p95"
-    );
-    let mut row = |name: &str, write: &dyn Fn(f64) -> String, of: &dyn Fn(&Plan) -> Option<f64>| {
-        let cell = |plan| of(plan).map_or("unknown".into(), write);
-        let (p50, p95) = (cell(usual), cell(worst));
-        text.push_str(&format!("  {name:<36}{p50:>12}{p95:>12}\n"));
-    };
-    row("latency of a request", &seconds, &|plan| {
-        Some(plan.request_latency)
-    });
-    row("latency of a run", &seconds, &|plan| Some(plan.run_latency));
-    row("requests/s of a busy replica", &number, &|plan| {
-        Some(plan.requests_rate)
-    });
-    row("runs/s of a busy replica", &number, &|plan| {
-        Some(plan.runs_rate)
-    });
-    row("completion tokens/s of it", &number, &|plan| {
-        Some(plan.completion_tokens_rate)
-    });
-    if let Some(wanted) = args.target_qps {
-        let name = format!("replicas for {} runs/s", number(wanted.p50));
-        row(&name, &number, &|plan| plan.replicas);
-    }
-    let currency = if is_priced {
-        line(currency)
-    } else {
-        "money".into()
-    };
-    row(&format!("cost of a run, {currency}"), &money, &|plan| {
-        plan.run_cost
-    });
-    row(
-        &format!("cost of 10^6 tokens, {currency}"),
-        &money,
-        &|plan| plan.million_tokens_cost,
-    );
-    text
-}
-
-fn seconds(seconds: f64) -> String {
-    // Saturates; a plan of centuries is none.
-    style::duration((seconds * 1e6).round() as u64)
-}
-
-fn number(number: f64) -> String {
-    match number {
-        n if n >= 1_000.0 => count(n.round() as u64),
-        n if n >= 100.0 || n.fract() == 0.0 => format!("{n:.0}"),
-        n if n >= 1.0 => format!("{n:.1}"),
-        n => format!("{n:.3}"),
-    }
-}
-
-fn money(amount: f64) -> String {
-    if amount >= 0.1 || amount == 0.0 {
-        format!("{amount:.2}")
-    } else {
-        format!("{amount:.6}")
-    }
-}
-
-fn to_json(
-    inputs: &Inputs,
-    measured: &Measured,
-    plans: &[Plan; 2],
-    currency: &str,
-    rate_source: &str,
-) -> Value {
-    let known = rows(inputs).into_iter().filter_map(|(name, _, input)| {
-        let input = input.as_ref()?;
-        let value = json!({"p50": input.spread.p50, "p95": input.spread.p95, "from": input.source});
-        Some((name.replace(", ", "_").replace(' ', "_"), value))
-    });
-    let plan = |plan: &Plan| {
-        json!({
-            "request_latency_s": plan.request_latency,
-            "run_latency_s": plan.run_latency,
-            "requests_per_s": plan.requests_rate,
-            "runs_per_s": plan.runs_rate,
-            "completion_tokens_per_s": plan.completion_tokens_rate,
-            "replicas": plan.replicas,
-            "run_cost": plan.run_cost,
-            "million_tokens_cost": plan.million_tokens_cost,
-        })
-    };
-    json!({
-        "inputs": known.collect::<serde_json::Map<_, _>>(),
-        "price": rate_source,
-        "currency": currency,
-        "measured": measured.levels.iter().map(level_json).collect::<Vec<_>>(),
-        "measured_less": measured.stopped,
-        "p50": plan(&plans[0]),
-        "p95": plan(&plans[1]),
-    })
-}
-
-fn level_json(level: &Level) -> Value {
-    let spread = |spread: Spread| json!({"p50": spread.p50, "p95": spread.p95});
-    json!({
-        "in_flight": level.in_flight,
-        "requests": level.requests,
-        "first_token_s": spread(level.first_token),
-        "between_tokens_s": level.between_tokens.map(spread),
-        "latency_s": spread(level.latency),
-        "requests_per_s": level.requests_rate,
-        "completion_tokens_per_s": level.completion_tokens_rate,
-        "tokens_counted": level.is_counted,
-    })
 }
