@@ -31,6 +31,7 @@ mod requests;
 mod routes;
 mod run;
 mod shields;
+mod stats;
 mod terminal;
 mod typed;
 mod typed_docs;

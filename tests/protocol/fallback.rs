@@ -5,6 +5,7 @@ use super::support::{
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
+use toolhold_agent::cost::{Amount, Price};
 use toolhold_agent::event::NoJournal;
 use toolhold_agent::run::fallback::Candidate;
 use toolhold_agent::run::replay::replay;
@@ -372,6 +373,42 @@ async fn fallbacks_take_tokens_and_no_steps() {
         end(&events).0,
         json!(StopReason::TokenBudget).as_str().unwrap()
     );
+}
+
+/// Each reply costs what its own endpoint costs; if one has no price, nobody knows the sum.
+#[tokio::test]
+async fn candidates_have_prices_of_their_own() {
+    let contract = Contract::Schema;
+    let of_prompts = |price: &str| {
+        Some(Price::Tokens {
+            prompt: price.parse().unwrap(),
+            cached: Amount::ZERO,
+            completion: Amount::ZERO,
+        })
+    };
+    for (theirs, expected) in [(of_prompts("10"), Some("0.00023")), (None, None)] {
+        let own = Script::new(
+            [1, 2, 3]
+                .map(|n| pick(contract, n).counted(10, 0))
+                .into_iter()
+                .chain([done(contract).counted(0, 0)]),
+        );
+        let big = Script::new([5, 7].map(|n| pick(contract, n).counted(10, 0)));
+        let candidate = Candidate {
+            price: theirs,
+            ..candidate("big")
+        };
+        let mut request = asking(contract, [candidate]);
+        request.settings.price = of_prompts("1");
+        let events = run(&with(&own, &[("big", &big)]), request).await;
+        holds(&events);
+        let cost = events.iter().find_map(|event| match &event.kind {
+            EventKind::Done { cost_nano, .. } => *cost_nano,
+            _ => None,
+        });
+        let cost = cost.map(|cost| cost.to_string());
+        assert_eq!(cost.as_deref(), expected, "{}", lines(&events));
+    }
 }
 
 /// Whatever a process was killed in the middle of.

@@ -1,17 +1,19 @@
 //! Section 7, the loop: calls taken from the stream, errors, stops.
 
 use super::support::{
-    Echo, Gate, Reply, Script, driver, end, json_of, place, plain_tools, request, rest, results,
-    run, starts, tools, watched,
+    Echo, Gate, Reply, Script, driver, end, json_of, lines, place, plain_tools, request, rest,
+    results, run, starts, tools, watched,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use toolhold_agent::cost::{Amount, Price};
 use toolhold_agent::event::NoJournal;
 use toolhold_agent::run::replay::replay;
 use toolhold_agent::{
-    Activities, Contract, ErrorClass, Event, EventKind, Message, Shape, StopReason, ToolFailure,
+    Activities, Contract, ErrorClass, Event, EventKind, Message, Settings, Shape, StopReason,
+    ToolFailure,
 };
 
 /// The model's last piece is held back until the first of three calls is over: had it not begun
@@ -448,6 +450,11 @@ async fn every_stop_says_why_and_returns_what_there_is() {
         (StopReason::Output, vec![Reply::output("done")]),
         (StopReason::MaxSteps, vec![write(), write()]),
         (StopReason::TokenBudget, vec![write().counted(60, 50)]),
+        // 20 × 1 + 10 × 3 millionths: the fifty that there are.
+        (StopReason::MaxCost, vec![write().counted(20, 10)]),
+        // Nobody knows what this one cost.
+        (StopReason::MaxCost, vec![write()]),
+        (StopReason::MaxToolCalls, vec![write(), write()]),
         (StopReason::Timeout, vec![write(), wait()]),
         (
             StopReason::Cancelled,
@@ -470,6 +477,13 @@ async fn every_stop_says_why_and_returns_what_there_is() {
         request.settings.token_budget = Some(100);
         request.settings.max_unusable = 2;
         request.settings.max_steps = if reason == StopReason::MaxSteps { 2 } else { 9 };
+        if reason == StopReason::MaxCost {
+            request.settings.price = Some(price("1", "3"));
+            request.settings.max_cost = Some("0.00005".parse().unwrap());
+        }
+        if reason == StopReason::MaxToolCalls {
+            request.settings.max_tool_calls = Some(1);
+        }
         if reason == StopReason::Timeout {
             request.settings.timeout = Duration::from_millis(700);
         }
@@ -492,6 +506,121 @@ async fn every_stop_says_why_and_returns_what_there_is() {
             end(&events),
             (json!(reason).as_str().unwrap().to_owned(), expected)
         );
+    }
+}
+
+/// Prices of a million prompt and completion tokens; those from a cache cost nothing.
+fn price(prompt: &str, completion: &str) -> Price {
+    Price::Tokens {
+        prompt: prompt.parse().unwrap(),
+        cached: Amount::ZERO,
+        completion: completion.parse().unwrap(),
+    }
+}
+
+/// The setting that stopped a run is in what it says, and what may be taken is taken to the last.
+#[tokio::test]
+async fn caps_name_their_setting_and_allow_what_they_say() {
+    let call = || Reply::calls(&[json!({"_tool": "echo", "of": 7})]);
+    let two = || {
+        Reply::calls(&[
+            json!({"_tool": "echo", "of": 1}),
+            json!({"_tool": "echo", "of": 2}),
+        ])
+    };
+    let money = |most: &str, settings: &mut Settings| {
+        settings.price = Some(price("0.1", "0"));
+        settings.currency = "EUR".into();
+        settings.max_cost = Some(most.parse().unwrap());
+    };
+    type Caps<'a> = &'a dyn Fn(&mut Settings);
+    let cases: [(&str, Vec<Reply>, Caps<'_>, &str); 6] = [
+        (
+            "exactly as many calls",
+            vec![two(), Reply::output("done")],
+            &|settings| settings.max_tool_calls = Some(2),
+            "",
+        ),
+        (
+            "one call more, of a reply",
+            vec![two()],
+            &|settings| settings.max_tool_calls = Some(1),
+            "more than 1 tool calls were wanted (run.max_tool_calls)",
+        ),
+        (
+            "one call more, of the next reply",
+            vec![two(), call()],
+            &|settings| settings.max_tool_calls = Some(2),
+            "more than 2 tool calls were wanted (run.max_tool_calls)",
+        ),
+        (
+            "money left",
+            vec![call().counted(10, 9), Reply::output("done").counted(90, 9)],
+            &|settings| money("0.000002", settings),
+            "",
+        ),
+        (
+            "no money left",
+            vec![call().counted(10, 9), call().counted(10, 9)],
+            &|settings| money("0.000002", settings),
+            "0.000002 of 0.000002 EUR were spent before there was an output (run.max_cost)",
+        ),
+        (
+            "an output is worth more than its price",
+            vec![Reply::output("done").counted(1_000, 1)],
+            &|settings| money("0.000002", settings),
+            "",
+        ),
+    ];
+    for (what, replies, caps, expected) in cases {
+        let script = Script::new(replies);
+        let activities = Activities::default().with("echo", Echo::default().activity());
+        let mut request = request([plain_tools(&["echo"])]);
+        caps(&mut request.settings);
+        let events = run(&driver(&script, activities), request).await;
+        super::support::holds(&events);
+        let Some(EventKind::Done { error, .. }) = events.last().map(|event| &event.kind) else {
+            panic!("{what}: {}", lines(&events));
+        };
+        let message = error.as_ref().map_or("", |error| error.message.as_str());
+        assert_eq!(message, expected, "{what}: {}", lines(&events));
+    }
+}
+
+/// What is known of the cost is said, and what is not known is not said to be nothing.
+#[tokio::test]
+async fn costs_are_known_or_absent() {
+    let known = |reply: Reply| reply.counted(1_000_000, 0);
+    for (what, price, replies, expected) in [
+        ("no price", None, vec![known(Reply::output("done"))], None),
+        (
+            "a price",
+            Some(price("0.15", "1")),
+            vec![known(Reply::text("x")), known(Reply::output("done"))],
+            Some("0.30"),
+        ),
+        (
+            "one reply not counted",
+            Some(price("0.15", "1")),
+            vec![known(Reply::text("x")), Reply::output("done")],
+            None,
+        ),
+        (
+            "free",
+            Some(price("0", "0")),
+            vec![known(Reply::output("done"))],
+            Some("0.00"),
+        ),
+    ] {
+        let script = Script::new(replies);
+        let mut request = request([]);
+        request.settings.price = price;
+        let events = run(&driver(&script, Activities::default()), request).await;
+        let Some(EventKind::Done { cost_nano, .. }) = events.last().map(|event| &event.kind) else {
+            panic!("{what}: {}", lines(&events));
+        };
+        let cost = cost_nano.map(|cost| cost.to_string());
+        assert_eq!(cost.as_deref(), expected, "{what}");
     }
 }
 
@@ -610,24 +739,27 @@ async fn light_faults_of_arguments_and_of_form_are_put_right_and_told() {
         _ => None,
     });
     assert_eq!(filled, Some(json!({"of": 1, "n": 7})));
-    let notices: Vec<_> = events
+    let repairs: Vec<_> = events
         .iter()
         .filter_map(|event| match &event.kind {
-            EventKind::Notice { message, .. } => Some(message.as_str()),
+            EventKind::Repaired { tool, repairs, .. } => {
+                Some((tool.as_deref(), repairs.join(", ")))
+            }
             _ => None,
         })
         .collect();
     assert!(
-        notices
+        repairs
             .iter()
-            .any(|notice| notice.contains("the reply was mended: text before it, single quotes")),
-        "{notices:?}"
+            .any(|(tool, made)| tool.is_none() && made.starts_with("text before it, single quotes")),
+        "{repairs:?}"
     );
     assert!(
-        notices
+        repairs
             .iter()
-            .any(|notice| notice.contains("/n: a number was written as a text")),
-        "{notices:?}"
+            .any(|(tool, made)| tool.is_some()
+                && made.contains("/n: a number was written as a text")),
+        "{repairs:?}"
     );
     assert_eq!(end(&events), ("output".into(), json!("done")));
 }

@@ -248,9 +248,11 @@ async fn a_reply_with_faults_of_form_is_mended_in_each_contract() {
         assert_eq!(end(&events), ("output".into(), json!("done")));
         assert_eq!(results(&events)[0].1["output"], 7, "{}", lines(&events));
         let told = events.iter().any(|event| match &event.kind {
-            EventKind::Notice { message, .. } => {
-                *message == format!("the reply was mended: {repairs}")
-            }
+            EventKind::Repaired {
+                tool: None,
+                repairs: made,
+                ..
+            } => made.join(", ") == repairs,
             _ => false,
         });
         assert!(told, "{repairs}: {}", lines(&events));

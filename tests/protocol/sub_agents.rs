@@ -233,6 +233,49 @@ fn sub_agents_at_the_same_time_share_what_is_left() {
     );
 }
 
+/// Money and calls are shared as tokens are: what a sub-agent took is what its parent has no more.
+#[test]
+fn what_sub_agents_cost_and_call_is_their_parents() {
+    let inner = json!({"context": [tools(json!({"deeper": tool("leaf", json!({}), json!({}))})), text("Ask.")]});
+    let leaf = json!({"context": [text("Answer.")]});
+    let prices = "[run]\ncurrency = \"EUR\"\n[endpoints.default]\nprice_per_million = { prompt = 1, completion = 1 }\n";
+    let deeper = || using(calls([("deeper", json!({}))]), 10);
+    for (options, replies, reason, setting) in [
+        (
+            ["--max-tool-calls", "2"],
+            vec![
+                using(calls([("ask", json!({}))]), 10),
+                deeper(),
+                using(answers("leaf"), 10),
+                deeper(),
+            ],
+            "max_tool_calls",
+            "run.max_tool_calls",
+        ),
+        (
+            ["--max-cost", "0.00003"],
+            vec![
+                using(calls([("ask", json!({}))]), 10),
+                deeper(),
+                using(answers("leaf"), 10),
+            ],
+            "max_cost",
+            "run.max_cost",
+        ),
+    ] {
+        let host = host(&inner);
+        host.write("requests/leaf.json", leaf.to_string())
+            .write("toolhold.toml", prices);
+        let endpoint = Endpoint::start(Scenario::new(replies));
+        let run = run(&host, &endpoint, &asking(), &options);
+        let failure = run.failure("ask");
+        assert!(message(failure).contains(setting), "{failure}");
+        assert_eq!(failure["class"], "fatal");
+        assert_eq!(run.end()["reason"], reason, "{}", run.end());
+        assert_eq!((run.finished.code, endpoint.replies_left()), (Some(4), 0));
+    }
+}
+
 #[test]
 fn a_sub_agent_makes_no_more_requests_than_its_file_and_its_parent_allow() {
     for (own, options, expect) in [

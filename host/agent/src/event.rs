@@ -6,6 +6,7 @@ mod bodies;
 pub use bodies::{Bodies, BodyError, Shared};
 
 use crate::context::Parts;
+use crate::cost::Amount;
 use crate::error::ErrorClass;
 use crate::guard::pii::Kind;
 use crate::guard::shield::{Judgement, Place, Screened};
@@ -224,6 +225,17 @@ pub enum EventKind {
         #[serde(skip_serializing_if = "Option::is_none")]
         first_token_ms: Option<u64>,
         duration_ms: u64,
+        /// What the reply cost; absent if it has no price, or nobody counted what the price is for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cost_nano: Option<Amount>,
+    },
+    /// What the model wrote was not quite right, and was put right without asking it again.
+    Repaired {
+        step: u32,
+        /// Whose arguments; absent if it was the reply as a whole.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tool: Option<String>,
+        repairs: Vec<String>,
     },
     /// Something a person should know: a reply that could not be used, a call that was intercepted.
     Notice { step: u32, message: String },
@@ -236,6 +248,9 @@ pub enum EventKind {
         steps: u32,
         calls: u32,
         tokens: u64,
+        /// What all replies cost that came to their end; absent if that of one of them is not known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cost_nano: Option<Amount>,
         duration_ms: u64,
     },
 }
@@ -260,6 +275,8 @@ pub enum StopReason {
     Incomplete,
     MaxSteps,
     TokenBudget,
+    MaxCost,
+    MaxToolCalls,
     Timeout,
     Cancelled,
     /// The endpoint failed.

@@ -89,6 +89,7 @@
 
 pub mod context;
 pub mod contract;
+pub mod cost;
 pub mod error;
 pub mod event;
 pub mod guard;

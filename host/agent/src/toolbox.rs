@@ -1,5 +1,6 @@
 //! The seam between the loop and whatever runs tools.
 
+use crate::cost::Amount;
 use crate::error::ErrorClass;
 use crate::protocol::reference::Path;
 use crate::protocol::{Annotations, Saved, Tool};
@@ -129,13 +130,21 @@ pub struct ToolUsage {
     pub fuel: u64,
     pub memory_bytes: u64,
     /// What a sub-agent's model took.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_nothing")]
     pub tokens: u64,
+    /// What they cost, as far as it is known.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub cost_nano: Amount,
+    /// Replies of a sub-agent's model whose cost nobody knows.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub unpriced: u32,
+    /// Calls that a sub-agent made.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub calls: u32,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
-fn is_zero(tokens: &u64) -> bool {
-    *tokens == 0
+fn is_nothing<T: Default + PartialEq>(amount: &T) -> bool {
+    *amount == T::default()
 }
 
 impl Activities {

@@ -36,6 +36,7 @@
 
 mod approver;
 mod build;
+mod capacity;
 mod cli;
 mod components;
 mod config;
@@ -48,6 +49,7 @@ mod models;
 mod requests;
 mod scaffold;
 mod shields;
+mod stats;
 mod storage;
 mod tools;
 mod watch;

@@ -319,7 +319,7 @@ fn result(report: CallReport) -> ToolResult {
         duration_us: u64::try_from(report.usage.duration.as_micros()).unwrap_or(u64::MAX),
         fuel: report.usage.fuel,
         memory_bytes: report.usage.memory_bytes,
-        tokens: 0,
+        ..ToolUsage::default()
     };
     ToolResult {
         outcome,

@@ -287,6 +287,11 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Prompt and completion together.
+    pub fn total(&self) -> u64 {
+        self.prompt_tokens.saturating_add(self.completion_tokens)
+    }
+
     /// Reads a `usage` object; `None` when it holds no counts (some servers send `{}` or `null`).
     pub(super) fn from_wire(usage: &Value) -> Option<Self> {
         let first = |paths: &[&str]| paths.iter().find_map(|path| count(usage.pointer(path)?));

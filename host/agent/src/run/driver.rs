@@ -12,7 +12,7 @@ use crate::run::purse::Purse;
 use crate::run::replay::Replayed;
 use crate::run::screening::{admit, released, screen};
 use crate::run::sub_agent::{self, Ended, Left};
-use crate::run::{RunRequest, Runner};
+use crate::run::{Budgets, RunRequest, Runner, Spent};
 use crate::toolbox::{Activities, ToolFailure, ToolResult, Toolbox};
 use futures_util::future::BoxFuture;
 use std::collections::{BTreeMap, HashMap};
@@ -106,7 +106,8 @@ impl Driver {
             sender,
         });
         let begin = Begin::anew(machine.request().settings.timeout);
-        let purse = Arc::new(Purse::new(machine.request().settings.token_budget, 0));
+        let budgets = Budgets::of(&machine.request().settings);
+        let purse = Arc::new(Purse::new(budgets, Spent::default()));
         let task = tokio::spawn(
             self.clone()
                 .perform(machine, begin, sink, purse, cancel.clone()),
@@ -123,7 +124,7 @@ impl Driver {
     pub fn resume(&self, replayed: Replayed, journal: Box<dyn Journal>) -> Run {
         let (sender, events) = mpsc::channel(EVENT_QUEUE);
         let cancel = CancellationToken::new();
-        let spent = replayed.tokens();
+        let spent = replayed.spent();
         let (seq, seal) = (replayed.next, replayed.seal.clone());
         let time_left = replayed.time_left;
         let (machine, begin) = Begin::again(replayed, time_left);
@@ -135,7 +136,7 @@ impl Driver {
             journal,
             sender,
         });
-        let purse = Purse::new(machine.request().settings.token_budget, spent);
+        let purse = Purse::new(Budgets::of(&machine.request().settings), spent);
         let task = tokio::spawn(self.clone().perform(
             machine,
             begin,
@@ -273,7 +274,7 @@ impl Performer {
         let elapsed = || begin.elapsed + started.elapsed();
         self.subs = begin.subs;
         for kind in begin.unsaid {
-            let ended = Ended::of(&kind);
+            let ended = Ended::of(&kind, machine.spent());
             self.sink.publish(kind).await?;
             if let Some(ended) = ended {
                 return Ok(ended);
@@ -281,7 +282,7 @@ impl Performer {
         }
         let mut effects = machine.handle(begin.input, elapsed());
         loop {
-            if let Some(ended) = self.carry_out(effects, &heard).await? {
+            if let Some(ended) = self.carry_out(effects, machine.spent(), &heard).await? {
                 return Ok(ended);
             }
             let input = tokio::select! {
@@ -313,7 +314,7 @@ impl Performer {
                         continue;
                     };
                     let effects = machine.handle(Input::Wrote(delta), elapsed());
-                    if let Some(ended) = self.carry_out(effects, &heard).await? {
+                    if let Some(ended) = self.carry_out(effects, machine.spent(), &heard).await? {
                         return Ok(ended);
                     }
                 }
@@ -377,15 +378,16 @@ impl Performer {
         self.doing.insert(task.id(), doing);
     }
 
-    /// Publishes, then acts. Returns how the run ended, if it did.
+    /// Publishes, then acts. Returns how the run, which took so much, ended, if it did.
     async fn carry_out(
         &mut self,
         effects: Effects,
+        spent: Spent,
         heard: &mpsc::UnboundedSender<Heard>,
     ) -> Result<Option<Ended>, RunError> {
         for kind in effects.events {
             self.purse.note(&kind);
-            let ended = Ended::of(&kind);
+            let ended = Ended::of(&kind, spent);
             self.sink.publish(kind).await?;
             if ended.is_some() {
                 return Ok(ended);
@@ -393,10 +395,14 @@ impl Performer {
         }
         for action in effects.actions {
             match action {
-                Action::Ask { .. } if self.parent.depth > 0 && self.purse.is_empty() => {
-                    self.spawn(Doing::Ask, std::future::ready(Input::OutOfTokens));
-                }
                 Action::Ask { request, candidate } => {
+                    if self.parent.depth > 0
+                        && let Some(budget) = self.purse.overdrawn()
+                    {
+                        let told = std::future::ready(Input::OutOf(budget));
+                        self.spawn(Doing::Ask, told);
+                        continue;
+                    }
                     let model = match &candidate {
                         None => Some(self.driver.model.clone()),
                         Some(name) => self.driver.candidates.get(name).cloned(),
@@ -422,6 +428,7 @@ impl Performer {
                     });
                 }
                 Action::Call(work) => {
+                    self.purse.note_call();
                     let doing = Doing::Call(work.call.id.clone());
                     let call = self.call(*work);
                     self.spawn(doing, call);

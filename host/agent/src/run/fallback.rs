@@ -2,6 +2,7 @@
 //! (PROTOCOL.md, 7).
 
 use crate::contract::Contract;
+use crate::cost::Price;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -39,6 +40,9 @@ pub struct Candidate {
     pub model: String,
     /// How its endpoint is asked.
     pub contract: Contract,
+    /// What its endpoint costs, if anybody said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
     /// Why it cannot be asked: credentials that are not there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,

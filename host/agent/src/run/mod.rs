@@ -18,5 +18,6 @@ mod sub_agent;
 pub use bind::{Bound, Runner};
 pub use driver::{Driver, Run};
 pub use machine::{Action, Effects, Input, Machine, Work};
+pub use purse::{Budget, Budgets, Spent};
 pub use settings::{DEFAULT_INSTRUCTIONS, RunRequest, Settings, Wiring};
 pub use sub_agent::{Ended, sub_run};

@@ -4,9 +4,9 @@
 use crate::error::RunError;
 use crate::event::{Event, EventKind, Seal, StopReason, ToolOutcome};
 use crate::model::Routing;
-use crate::run::Bound;
 use crate::run::machine::{Effects, Input, Machine};
 use crate::run::sub_agent::Ended;
+use crate::run::{Bound, Budget, Spent};
 use crate::toolbox::{ToolOutput, ToolResult};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -45,11 +45,11 @@ impl Replayed {
     }
 
     /// What the run took, and its sub-agents that it has no answer of yet.
-    pub(super) fn tokens(&self) -> u64 {
+    pub(super) fn spent(&self) -> Spent {
         self.subs
             .values()
-            .map(Self::tokens)
-            .fold(self.machine.tokens(), u64::saturating_add)
+            .map(Self::spent)
+            .fold(self.machine.spent(), Spent::plus)
     }
 }
 
@@ -186,7 +186,7 @@ fn rebuild(events: &[Event]) -> Result<Replayed, ReplayError> {
     Ok(Replayed {
         time_left: request.settings.timeout.saturating_sub(elapsed),
         subs: replay_subs(events)?,
-        ended: Ended::of(&last.kind),
+        ended: Ended::of(&last.kind, player.machine.spent()),
         class: class(events),
         machine: player.machine,
         next: last.seq.saturating_add(1),
@@ -262,11 +262,13 @@ fn input(event: &EventKind) -> Option<Input> {
             reason: StopReason::Timeout,
             ..
         } => Input::TimedOut,
-        // A run that finds its budget used up itself comes to this without being told.
-        EventKind::Done {
-            reason: StopReason::TokenBudget,
-            ..
-        } => Input::OutOfTokens,
+        // A run that finds its budget used up itself comes to these without being told.
+        EventKind::Done { reason, .. } => Input::OutOf(match reason {
+            StopReason::TokenBudget => Budget::Tokens,
+            StopReason::MaxCost => Budget::Cost,
+            StopReason::MaxToolCalls => Budget::Calls,
+            _ => return None,
+        }),
         _ => return None,
     })
 }

@@ -2,6 +2,7 @@
 
 use crate::context::Window;
 use crate::contract::Contract;
+use crate::cost::{Amount, Price};
 use crate::guard::pii::Privacy;
 use crate::guard::shield::Policy;
 use crate::protocol::Shape;
@@ -74,6 +75,18 @@ pub struct Settings {
     pub max_tokens: u32,
     /// The most tokens of the whole run, prompts and replies together, as the endpoint counts them.
     pub token_budget: Option<u64>,
+    /// What the run's own endpoint costs; what a candidate of the fallback costs is the candidate's to say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+    /// In which all prices and costs of the run are; for people.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub currency: String,
+    /// The most money of the whole run. Without prices nobody knows when that is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_cost: Option<Amount>,
+    /// The most tool calls of the whole run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tool_calls: Option<u32>,
     /// The most time of the whole run.
     pub timeout: Duration,
     /// The most time of one call; a module may allow less.
@@ -116,6 +129,10 @@ impl Default for Settings {
             max_steps: 12,
             max_tokens: 1_024,
             token_budget: None,
+            price: None,
+            currency: String::new(),
+            max_cost: None,
+            max_tool_calls: None,
             timeout: Duration::from_mins(10),
             call_timeout: Duration::from_mins(1),
             parallel_calls: 4,

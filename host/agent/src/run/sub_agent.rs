@@ -14,7 +14,7 @@ use crate::protocol::context::{DataMessage, Hidden, Input, Message};
 use crate::protocol::reference::Path;
 use crate::run::driver::{Begin, Driver, Sink};
 use crate::run::machine::Work;
-use crate::run::purse::Purse;
+use crate::run::purse::{Purse, Spent};
 use crate::run::replay::Replayed;
 use crate::run::settings::DEFAULT_INSTRUCTIONS;
 use crate::run::{RunRequest, Runner, Settings};
@@ -32,24 +32,24 @@ pub struct Ended {
     pub reason: StopReason,
     pub output: Value,
     pub error: Option<RunFailure>,
-    pub tokens: u64,
+    /// What it took, its own sub-agents included.
+    pub spent: Spent,
 }
 
 impl Ended {
-    /// What `done` says of how a run ended.
-    pub(super) fn of(event: &EventKind) -> Option<Self> {
+    /// What `done` says of how a run ended that took so much.
+    pub(super) fn of(event: &EventKind, spent: Spent) -> Option<Self> {
         match event {
             EventKind::Done {
                 reason,
                 output,
                 error,
-                tokens,
                 ..
             } => Some(Self {
                 reason: *reason,
                 output: output.clone(),
                 error: error.clone(),
-                tokens: *tokens,
+                spent,
             }),
             _ => None,
         }
@@ -170,7 +170,9 @@ fn request(
             .max_steps
             .unwrap_or(u32::MAX)
             .min(work.steps_left.max(1)),
-        token_budget: work.tokens_left,
+        token_budget: work.left.tokens,
+        max_cost: work.left.cost,
+        max_tool_calls: work.left.calls,
         timeout: time_left,
         ..parent.settings.clone()
     };
@@ -231,8 +233,10 @@ fn answer(ended: Ended) -> ToolResult {
         (reason, error) => Err(ToolFailure {
             kind: "sub_agent".into(),
             class: match (reason, &error) {
-                // Neither the model nor time brings tokens back.
-                (StopReason::TokenBudget, _) => ErrorClass::Fatal,
+                // Neither the model nor time brings them back.
+                (StopReason::TokenBudget | StopReason::MaxCost | StopReason::MaxToolCalls, _) => {
+                    ErrorClass::Fatal
+                }
                 (_, Some(error)) => error.class,
                 (_, None) => ErrorClass::Retryable,
             },
@@ -245,7 +249,10 @@ fn answer(ended: Ended) -> ToolResult {
     ToolResult {
         outcome,
         usage: ToolUsage {
-            tokens: ended.tokens,
+            tokens: ended.spent.tokens,
+            cost_nano: ended.spent.cost,
+            unpriced: ended.spent.unpriced,
+            calls: ended.spent.calls,
             ..ToolUsage::default()
         },
         printed: Vec::new(),

@@ -7,6 +7,7 @@
 
 pub mod approvals;
 mod build;
+mod columns;
 mod config;
 mod demo;
 mod doctor;
@@ -14,12 +15,14 @@ mod mcp;
 mod modules;
 mod pipe;
 mod plan;
+mod plan_capacity;
 mod probe;
 mod progress;
 mod pull;
 mod record;
 mod run;
 mod selftest;
+mod stats;
 pub mod style;
 mod usage;
 mod view;
@@ -123,6 +126,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Say what runs took: tokens, time, tools, money.
+    Stats(stats::StatsArgs),
     /// Run a run's record again, without endpoint and tools, and compare.
     Replay { run: String },
     /// Say where two runs part.
@@ -159,6 +164,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Check endpoint, modules, MCP servers, cache and toolchains, and say what to do.
     Doctor(probe::DoctorArgs),
+    /// Estimate latency, throughput, replicas and cost.
+    PlanCapacity(Box<plan_capacity::CapacityArgs>),
     /// The compiler's own process: started by this program, not by people.
     #[command(name = COMPILER_COMMAND, hide = true)]
     CompileComponent,
@@ -187,6 +194,7 @@ impl Command {
             Self::Run(args) => args.options.put(flags),
             Self::Request(RequestCommand::Run(args)) => args.options.put(flags),
             Self::Resume(args) => args.means.put(flags),
+            Self::PlanCapacity(args) => args.put(flags),
             _ => {}
         }
     }
@@ -274,6 +282,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
             Ok(Exit::Ok)
         }
         Command::Show { run, json } => record::show(&load(&flags)?.0, &run, json),
+        Command::Stats(args) => stats::stats(&load(&flags)?.0, &args),
         Command::Replay { run } => record::replayed(&load(&flags)?.0, &run),
         Command::Diff { left, right } => record::diff(&load(&flags)?.0, [&left, &right]),
         Command::Approvals(command) => approvals::approvals(&load(&flags)?.0, command),
@@ -292,6 +301,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
             Ok(Exit::Ok)
         }
         Command::Demo(args) => demo::demo(&load(&flags)?.0, args).await,
+        Command::PlanCapacity(args) => plan_capacity::plan_capacity(&load(&flags)?.0, *args).await,
         // Handled before there is a runtime: it needs none.
         Command::CompileComponent => Ok(Exit::Ok),
         Command::Doctor(args) => {

@@ -102,6 +102,12 @@ pub struct Options {
     /// The most tokens of the whole run.
     #[arg(long, value_name = "N")]
     token_budget: Option<i64>,
+    /// The most money of the whole run, in run.currency; the endpoint needs a price.
+    #[arg(long, value_name = "AMOUNT")]
+    max_cost: Option<String>,
+    /// The most tool calls of the whole run.
+    #[arg(long, value_name = "N")]
+    max_tool_calls: Option<i64>,
     /// The most seconds of the whole run.
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<f64>,
@@ -160,6 +166,12 @@ impl Options {
         flags.set("--max-steps", "run.max_steps", self.max_steps);
         flags.set("--max-tokens", "run.max_tokens", self.max_tokens);
         flags.set("--token-budget", "run.token_budget", self.token_budget);
+        flags.set("--max-cost", "run.max_cost", self.max_cost.clone());
+        flags.set(
+            "--max-tool-calls",
+            "run.max_tool_calls",
+            self.max_tool_calls,
+        );
         flags.set(
             "--max-tool-failures",
             "fallback.max_tool_failures",
@@ -483,6 +495,8 @@ fn exit_of(reason: StopReason) -> Exit {
         StopReason::Blocked => Exit::Blocked,
         StopReason::MaxSteps
         | StopReason::TokenBudget
+        | StopReason::MaxCost
+        | StopReason::MaxToolCalls
         | StopReason::Timeout
         | StopReason::Unusable => Exit::Limit,
     }

@@ -6,6 +6,7 @@ use crate::cli::style::{bad, bold, bytes, count, dim, duration, good, line, plai
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
+use toolhold_agent::cost::Amount;
 use toolhold_agent::event::{RunFailure, ToolOutcome};
 use toolhold_agent::guard::shield::{Judgement, Ruling};
 use toolhold_agent::model::Delta;
@@ -29,6 +30,8 @@ pub struct View {
     is_all: bool,
     /// Whether the answer is data and not text.
     is_typed: bool,
+    /// In which the run's costs are.
+    currency: String,
 }
 
 impl View {
@@ -53,6 +56,7 @@ impl View {
                 ..
             } => {
                 let schema = request.output_schema.as_ref();
+                self.currency.clone_from(&request.settings.currency);
                 let is_plan = request.plan.is_some() || request.settings.dry_run;
                 self.is_typed = is_plan
                     || schema
@@ -133,10 +137,13 @@ impl View {
                 completion,
                 first_token_ms,
                 duration_ms,
+                cost_nano,
                 ..
             } => {
+                let cost =
+                    cost_nano.map_or(String::new(), |cost| format!(", {}", self.money(cost)));
                 self.line(&dim(&format!(
-                    "  {}",
+                    "  {}{cost}",
                     tokens(*prompt, *completion, *first_token_ms, *duration_ms)
                 )));
             }
@@ -153,6 +160,15 @@ impl View {
                     "  hidden from the model: {}",
                     counts.join(", ")
                 )));
+            }
+            EventKind::Repaired { tool, repairs, .. } => {
+                let what = match tool {
+                    Some(tool) => {
+                        format!("arguments of {tool} were put right: {}", repairs.join("; "))
+                    }
+                    None => format!("the reply was mended: {}", repairs.join(", ")),
+                };
+                self.line(&format!("  {} {}", warn("!"), line(&what)));
             }
             EventKind::Fallback { tool, stage, .. } => {
                 let text = line(&format!("{tool}: {stage}"));
@@ -186,11 +202,14 @@ impl View {
                 steps,
                 calls,
                 tokens,
+                cost_nano,
                 duration_ms,
             } => {
                 self.end_line();
+                let cost =
+                    cost_nano.map_or(String::new(), |cost| format!(", {}", self.money(cost)));
                 let summary = format!(
-                    "{}, {}, {} tokens, {}",
+                    "{}, {}, {} tokens{cost}, {}",
                     plural(*steps, "step"),
                     plural(*calls, "call"),
                     count(*tokens),
@@ -321,6 +340,11 @@ impl View {
         }
     }
 
+    fn money(&self, amount: Amount) -> String {
+        let text = format!("{amount} {}", line(&self.currency));
+        text.trim_end().to_owned()
+    }
+
     fn done(
         &mut self,
         reason: StopReason,
@@ -442,6 +466,8 @@ pub fn name(reason: StopReason) -> &'static str {
         StopReason::Incomplete => "not all of the plan",
         StopReason::MaxSteps => "step limit",
         StopReason::TokenBudget => "token budget",
+        StopReason::MaxCost => "cost limit",
+        StopReason::MaxToolCalls => "tool call limit",
         StopReason::Timeout => "timeout",
         StopReason::Cancelled => "cancelled",
         StopReason::Model => "endpoint failure",

@@ -45,8 +45,14 @@ impl FallbackTable {
         &self.models
     }
 
-    /// The candidates in the order in which they are asked: those of the run's own provider first.
-    pub fn settings(&self, endpoints: &BTreeMap<String, Endpoint>, own: &str) -> Fallback {
+    /// The candidates in the order in which they are asked: those of the run's own provider first. Where
+    /// the run's money is counted, one without a price is not asked.
+    pub fn settings(
+        &self,
+        endpoints: &BTreeMap<String, Endpoint>,
+        own: &str,
+        counts_money: bool,
+    ) -> Fallback {
         let mut candidates: Vec<(bool, Candidate)> = self
             .models
             .iter()
@@ -59,7 +65,11 @@ impl FallbackTable {
                     name: name.clone(),
                     model,
                     contract: endpoint.contract.fixed().unwrap_or_default(),
-                    missing: missing(endpoint),
+                    price: endpoint.price(),
+                    missing: missing(endpoint).or_else(|| {
+                        let is_unknown = counts_money && endpoint.price().is_none();
+                        is_unknown.then(|| "it has no price, and run.max_cost needs one".into())
+                    }),
                 };
                 Some((is_elsewhere, candidate))
             })
@@ -133,7 +143,7 @@ mod tests {
         )
         .unwrap();
         let found: Vec<_> = table
-            .settings(&endpoints, "here")
+            .settings(&endpoints, "here", false)
             .candidates
             .into_iter()
             .map(|candidate| (candidate.name, candidate.model, candidate.missing.is_some()))

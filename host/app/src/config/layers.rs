@@ -223,6 +223,9 @@ impl Merged {
                 "model" => (Value::String(String::new()), "default".to_owned()),
                 "window" => (Value::Integer(0), "default".to_owned()),
                 "weight" => (Value::Integer(1), "default".to_owned()),
+                // What one endpoint costs says nothing of another.
+                "price_per_million" => (Value::Table(Table::new()), "default".to_owned()),
+                "gpu_hour" => (Value::Integer(0), "default".to_owned()),
                 _ => self.leaves[&format!("endpoints.default.{leaf}")].clone(),
             };
             for name in &names {
@@ -411,7 +414,9 @@ fn flatten(table: &Table) -> Vec<(String, Value)> {
                 ["module", _, leaf] if MODULE.contains(leaf)
             ) || matches!(
                 key.split('.').collect::<Vec<_>>().as_slice(),
-                ["mcp", _, "env"] | ["endpoints", _, "extra"] | ["shields", _, "settings"]
+                ["mcp", _, "env"]
+                    | ["endpoints", _, "extra" | "price_per_million"]
+                    | ["shields", _, "settings"]
             );
             match value {
                 Value::Table(inner) if !free => walk(&key, inner, out),

@@ -3,10 +3,12 @@
 //! What is wrong is found here, before anything is asked: the rules for names, members and contracts hold
 //! for all of it, whether a run uses it or not.
 
+use crate::config::price::{Money, TokenPrices, one};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use toolhold_agent::Contract;
+use toolhold_agent::cost::Price;
 use toolhold_agent::model::route::{
     BreakerPolicy, EndpointPolicy, Limits, PoolPolicy, Relief, RetryPolicy, RouterPolicy, Rules,
 };
@@ -47,6 +49,15 @@ pub struct Endpoint {
     queue_timeout_ms: u64,
     requests_per_minute: u64,
     tokens_per_minute: u64,
+    #[serde(default)]
+    pub price_per_million: TokenPrices,
+    /// Zero: not given.
+    #[serde(default)]
+    pub gpu_hour: Money,
+    #[serde(default = "one")]
+    pub gpus: u32,
+    #[serde(default = "one")]
+    pub gpu_requests: u32,
 }
 
 /// How the model is asked for calls and answers.
@@ -307,6 +318,16 @@ impl<'a> Routes<'a> {
     /// The same, and the schema where nothing is known.
     pub fn contract(self, name: &str) -> Contract {
         self.chosen_contract(name).unwrap_or_default()
+    }
+
+    /// What a reply costs, if all that may answer cost the same.
+    pub fn price(self, name: &str) -> Option<Price> {
+        let mut prices = self
+            .endpoints_of(name)
+            .into_iter()
+            .map(|(_, endpoint)| endpoint.price());
+        let first = prices.next()??;
+        prices.all(|other| other == Some(first)).then_some(first)
     }
 
     /// The largest window of those that may answer; nothing if one of them is not known.

@@ -3,6 +3,7 @@
 use crate::config::fallback::{self, FallbackTable};
 use crate::config::layers::{ConfigError, Merged};
 use crate::config::mcp::McpTable;
+use crate::config::price::Money;
 use crate::config::routes::{Endpoint, PoolTable, RouterTable, Routes};
 use crate::config::shields::{ShieldSettings, ShieldTable, ShieldWhat};
 use crate::fetch;
@@ -15,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toolhold_agent::context::Window;
+use toolhold_agent::cost::Amount;
 use toolhold_agent::guard::pii::Privacy;
 use toolhold_agent::run::Wiring;
 use toolhold_agent::run::approval::{Approvals as CallApprovals, When};
@@ -70,6 +72,9 @@ struct RunTable {
     max_steps: u32,
     max_tokens: u32,
     token_budget: u64,
+    currency: String,
+    max_cost: Money,
+    max_tool_calls: u32,
     timeout_ms: u64,
     call_timeout_ms: u64,
     parallel_calls: usize,
@@ -220,6 +225,9 @@ pub fn validate(merged: &Merged) -> Result<Config, ConfigError> {
     if routes.target(&config.endpoint).is_none() {
         return Err(value("endpoint", routes.unknown(&config.endpoint)));
     }
+    if let Some((key, reason)) = config.price_fault() {
+        return Err(value(&key, reason));
+    }
     for (key, zero) in [
         ("run.max_steps", config.run.max_steps == 0),
         ("run.max_tokens", config.run.max_tokens == 0),
@@ -285,6 +293,10 @@ impl Config {
             max_steps: run.max_steps,
             max_tokens: run.max_tokens,
             token_budget: Some(run.token_budget).filter(|budget| *budget > 0),
+            price: self.routes().price(&self.endpoint),
+            currency: run.currency.clone(),
+            max_cost: self.max_cost(),
+            max_tool_calls: Some(run.max_tool_calls).filter(|most| *most > 0),
             timeout: Duration::from_millis(run.timeout_ms),
             call_timeout: Duration::from_millis(run.call_timeout_ms),
             parallel_calls: run.parallel_calls,
@@ -296,7 +308,11 @@ impl Config {
             wiring: run.wiring,
             max_depth: run.max_depth,
             approval: self.approval.rules(),
-            fallback: self.fallback.settings(&self.endpoints, &self.endpoint),
+            fallback: self.fallback.settings(
+                &self.endpoints,
+                &self.endpoint,
+                self.max_cost().is_some(),
+            ),
             window: Window {
                 tokens: self.routes().window(&self.endpoint),
                 max_tools: self.run.max_tools,
@@ -346,6 +362,39 @@ impl Config {
             "modules": modules.collect::<serde_json::Map<_, _>>(),
             "mcp": servers.collect::<serde_json::Map<_, _>>(),
         })
+    }
+
+    /// In which prices are; empty if there are none.
+    pub fn currency(&self) -> &str {
+        &self.run.currency
+    }
+
+    fn max_cost(&self) -> Option<Amount> {
+        Some(self.run.max_cost.0).filter(|most| !most.is_zero())
+    }
+
+    /// What is wrong with prices, or with what depends on them: the key, and the reason.
+    fn price_fault(&self) -> Option<(String, String)> {
+        let faults = self.endpoints.iter().find_map(|(name, endpoint)| {
+            let (leaf, reason) = endpoint.price_fault()?;
+            Some((format!("endpoints.{name}.{leaf}"), reason))
+        });
+        if faults.is_some() {
+            return faults;
+        }
+        let is_priced = |endpoint: &Endpoint| endpoint.price().is_some();
+        if self.run.currency.trim().is_empty() && self.endpoints.values().any(is_priced) {
+            let reason = "endpoints have prices, so say in which currency, such as \"EUR\"";
+            return Some(("run.currency".into(), reason.into()));
+        }
+        if self.max_cost().is_some() && self.routes().price(&self.endpoint).is_none() {
+            let reason = format!(
+                "nobody knows what a reply costs: set endpoints.{0}.price_per_million or endpoints.{0}.gpu_hour",
+                self.endpoint
+            );
+            return Some(("run.max_cost".into(), reason));
+        }
+        None
     }
 
     /// Where saved Requests are.

@@ -1,7 +1,7 @@
 //! A run's journal: one file, one JSON object a line.
 
 use futures_util::future::BoxFuture;
-use std::io::{self, BufRead as _, BufReader};
+use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 use tokio::fs::{File, OpenOptions};
@@ -194,6 +194,69 @@ pub fn read(path: &Path) -> Result<Vec<Event>, RecordError> {
     Record::read(path)?.unchanged(path)
 }
 
+/// Bytes of a line: several times what a module may return, so that memory is bounded and nothing that
+/// was written is refused.
+const MAX_LINE: u64 = 512 << 20;
+
+/// What a journal was found to be.
+#[derive(Debug, Default)]
+pub struct Scanned {
+    /// The first line that is not as it was written.
+    pub changed: Option<usize>,
+    /// What the whole lines take; after them there may be one that was being written.
+    bytes: u64,
+}
+
+/// Reads a journal event by event, and keeps none of them.
+///
+/// # Errors
+/// It cannot be read, or one of its lines is no event.
+pub fn scan(path: &Path, mut each: impl FnMut(Event)) -> Result<Scanned, RecordError> {
+    let failed = |source| RecordError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let file = std::fs::File::open(path).map_err(failed)?;
+    let mut reader = BufReader::new(file);
+    let (mut scanned, mut line, mut seal) = (Scanned::default(), Vec::new(), Seal::default());
+    for number in 1.. {
+        line.clear();
+        let mut bounded = reader.by_ref().take(MAX_LINE);
+        let length = bounded.read_until(b'\n', &mut line).map_err(failed)? as u64;
+        if length == MAX_LINE {
+            return Err(failed(io::Error::other(format!(
+                "line {number} has no end"
+            ))));
+        }
+        let Some(text) = line.strip_suffix(b"\n") else {
+            break;
+        };
+        let event: Event = serde_json::from_slice(text).map_err(|source| RecordError::Line {
+            path: path.to_owned(),
+            line: number,
+            source,
+        })?;
+        let expected = std::str::from_utf8(text)
+            .ok()
+            .and_then(|text| Seal::of(text, &seal));
+        if expected.as_ref() != Some(&event.seal) {
+            scanned.changed.get_or_insert(number);
+        }
+        seal = event.seal.clone();
+        scanned.bytes += length;
+        each(event);
+    }
+    Ok(scanned)
+}
+
+/// When a run began, in milliseconds since 1970, if its id says so.
+pub fn began_ms(path: &Path) -> Option<u64> {
+    let of_id = Uuid::parse_str(run_of(path)).ok()?.get_timestamp();
+    let (seconds, nanoseconds) = of_id?.to_unix();
+    let millis = seconds.checked_mul(1_000)?;
+    Some(millis + u64::from(nanoseconds / 1_000_000))
+}
+
 /// A journal, read.
 #[derive(Debug, Default)]
 pub struct Record {
@@ -206,36 +269,13 @@ pub struct Record {
 
 impl Record {
     pub fn read(path: &Path) -> Result<Self, RecordError> {
-        let failed = |source| RecordError::Read {
-            path: path.to_owned(),
-            source,
-        };
-        let file = std::fs::File::open(path).map_err(failed)?;
-        let mut reader = BufReader::new(file);
-        let (mut record, mut line, mut seal) = (Self::default(), Vec::new(), Seal::default());
-        loop {
-            line.clear();
-            let length = reader.read_until(b'\n', &mut line).map_err(failed)?;
-            let Some(text) = line.strip_suffix(b"\n") else {
-                return Ok(record);
-            };
-            let number = record.events.len() + 1;
-            let event: Event =
-                serde_json::from_slice(text).map_err(|source| RecordError::Line {
-                    path: path.to_owned(),
-                    line: number,
-                    source,
-                })?;
-            let expected = std::str::from_utf8(text)
-                .ok()
-                .and_then(|text| Seal::of(text, &seal));
-            if expected.as_ref() != Some(&event.seal) {
-                record.changed.get_or_insert(number);
-            }
-            seal = event.seal.clone();
-            record.events.push(event);
-            record.bytes += length as u64;
-        }
+        let mut events = Vec::new();
+        let read = scan(path, |event| events.push(event))?;
+        Ok(Self {
+            events,
+            changed: read.changed,
+            bytes: read.bytes,
+        })
     }
 
     /// # Errors

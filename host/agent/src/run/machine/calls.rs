@@ -2,6 +2,7 @@
 
 use super::results::{Ending, list, some_of};
 use super::{Action, Effects, Machine, Work};
+use crate::error::ErrorClass;
 use crate::event::EventKind;
 use crate::guard::validate::cut;
 use crate::protocol::advisor::Advisor;
@@ -10,7 +11,7 @@ use crate::protocol::reference::{self, Path, Source, Target};
 use crate::protocol::tool::{self, Scopes};
 use crate::protocol::{Call, Message, Saved, Tool};
 use crate::run::approval::Pending;
-use crate::run::{Bound, Runner};
+use crate::run::{Bound, Budgets, Runner};
 use crate::toolbox::{ToolCall, ToolFailure, ToolUsage};
 use serde_json::{Map, Value, json};
 
@@ -261,13 +262,10 @@ impl Machine {
         let arguments = self.for_tool(&call, &arguments);
         let (arguments, repairs) = self.gate.put_right(&call.tool, arguments);
         if !repairs.is_empty() {
-            effects.events.push(EventKind::Notice {
+            effects.events.push(EventKind::Repaired {
                 step: self.steps,
-                message: format!(
-                    "arguments of {} were put right: {}",
-                    call.tool,
-                    repairs.join("; ")
-                ),
+                tool: Some(call.tool.clone()),
+                repairs,
             });
         }
         self.gate.check(&call, &arguments)?;
@@ -320,6 +318,19 @@ impl Machine {
         let is_background = self.tool(&call.tool).is_some_and(|bound| {
             bound.tool.annotations.fire_and_forget && open.wiring.target.is_none()
         });
+        self.spent.calls = self.spent.calls.saturating_add(1);
+        if let Some(most) = self.request.settings.max_tool_calls
+            && self.spent.calls > most
+        {
+            return Err(ToolFailure {
+                kind: "calls".into(),
+                class: ErrorClass::Fatal,
+                message: format!(
+                    "a run may make {most} tool calls (run.max_tool_calls), and this is one more"
+                ),
+            });
+        }
+        // A sub-agent is told what is left without this call.
         let work = self.prepared(index, &arguments)?;
         effects.events.push(EventKind::ToolStart {
             step: self.steps,
@@ -385,11 +396,7 @@ impl Machine {
             description: bound.tool.description.clone(),
             output: bound.tool.output.clone(),
             runner,
-            tokens_left: self
-                .request
-                .settings
-                .token_budget
-                .map(|budget| budget.saturating_sub(self.tokens)),
+            left: Budgets::of(&self.request.settings).less(&self.spent),
             steps_left: self
                 .request
                 .settings

@@ -3,6 +3,7 @@
 
 use super::{Effects, Machine};
 use crate::contract::Contract;
+use crate::cost::Price;
 use crate::error::ErrorClass;
 use crate::event::EventKind;
 use crate::guard::validate::cut;
@@ -91,6 +92,12 @@ impl Machine {
     /// Who is asked next, as the driver knows them; nobody in particular is the run's own model.
     pub(super) fn addressee(&self) -> Option<&str> {
         self.candidate().map(|candidate| candidate.name.as_str())
+    }
+
+    /// What a reply of the one who was asked costs.
+    pub(super) fn price(&self) -> Option<Price> {
+        self.candidate()
+            .map_or(self.request.settings.price, |candidate| candidate.price)
     }
 
     /// What the one who is asked next is called by its endpoint.
@@ -195,7 +202,7 @@ impl Machine {
                 self.next_candidate();
                 continue;
             }
-            if let Some((reason, message)) = self.out_of_tokens() {
+            if let Some((reason, message)) = self.overdrawn() {
                 self.fallbacks.episode = None;
                 return self.fail(reason, ErrorClass::Correctable, message, effects, elapsed);
             }

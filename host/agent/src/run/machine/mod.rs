@@ -20,6 +20,7 @@ mod turns;
 mod window;
 
 use crate::contract::{Reader, View};
+use crate::cost::Amount;
 use crate::error::{ErrorClass, RunError};
 use crate::event::{EventKind, RunFailure, Shared, StopReason};
 use crate::guard::pii::{Masked, Vault};
@@ -33,6 +34,7 @@ use crate::protocol::meta;
 use crate::protocol::plan::Mode;
 use crate::protocol::{Call, Tool, Turn};
 use crate::run::approval::{Decision, Pending};
+use crate::run::purse::{Budget, Budgets, Spent};
 use crate::run::schedule::Schedule;
 use crate::run::settings::Wiring;
 use crate::run::{Bound, RunRequest, Runner};
@@ -70,8 +72,8 @@ pub enum Input {
     Resumed,
     Cancelled,
     TimedOut,
-    /// Other sub-agents of the run that this one is inside of took the tokens that were left.
-    OutOfTokens,
+    /// Other sub-agents of the run that this one is inside of took what was left.
+    OutOf(Budget),
 }
 
 /// What to do.
@@ -107,8 +109,8 @@ pub struct Work {
     pub description: String,
     /// What the tool's result must satisfy.
     pub output: Option<Value>,
-    /// The tokens that a sub-agent may take.
-    pub tokens_left: Option<u64>,
+    /// What a sub-agent may take.
+    pub left: Budgets,
     /// The Requests that the run may still make.
     pub steps_left: u32,
 }
@@ -147,7 +149,8 @@ pub struct Machine {
     running: usize,
     steps: u32,
     calls: u32,
-    tokens: u64,
+    /// Sub-agents that are over included.
+    spent: Spent,
     /// Replies in a row that could not be used.
     unusable: u32,
     /// Replies that could be used.
@@ -247,7 +250,7 @@ impl Machine {
             running: 0,
             steps: 0,
             calls: 0,
-            tokens: 0,
+            spent: Spent::default(),
             unusable: 0,
             solutions: 0,
             carried: Carried::default(),
@@ -280,8 +283,8 @@ impl Machine {
     }
 
     /// What the run took so far, sub-agents that are over included.
-    pub fn tokens(&self) -> u64 {
-        self.tokens
+    pub fn spent(&self) -> Spent {
+        self.spent
     }
 
     /// Takes one input, `elapsed` after the start of the run. After [`Action::Finish`] nothing more
@@ -310,12 +313,11 @@ impl Machine {
                     elapsed,
                 );
             }
-            Input::OutOfTokens => {
-                let message = "the tokens of the whole run are used up (run.token_budget)".into();
+            Input::OutOf(budget) => {
                 self.fail(
-                    StopReason::TokenBudget,
+                    budget.reason(),
                     ErrorClass::Fatal,
-                    message,
+                    budget.taken().into(),
                     &mut effects,
                     elapsed,
                 );
@@ -396,7 +398,7 @@ impl Machine {
             );
             return Some((StopReason::MaxSteps, message));
         }
-        self.out_of_tokens()
+        self.overdrawn()
     }
 
     /// The Requests to the run's own model.
@@ -404,15 +406,12 @@ impl Machine {
         self.steps.saturating_sub(self.fallbacks.requests)
     }
 
-    fn out_of_tokens(&self) -> Option<(StopReason, String)> {
-        let budget = self.request.settings.token_budget?;
-        (self.tokens >= budget).then(|| {
-            let message = format!(
-                "{} of {budget} tokens were used before there was an output (run.token_budget)",
-                self.tokens
-            );
-            (StopReason::TokenBudget, message)
-        })
+    /// Which of what a run and its sub-agents share is used up.
+    fn overdrawn(&self) -> Option<(StopReason, String)> {
+        let settings = &self.request.settings;
+        let budgets = Budgets::of(settings);
+        let (budget, message) = budgets.overdrawn(&self.spent, &settings.currency)?;
+        Some((budget.reason(), message))
     }
 
     fn send(&mut self, effects: &mut Effects) {
@@ -582,10 +581,17 @@ impl Machine {
             error,
             steps: self.steps,
             calls: self.calls,
-            tokens: self.tokens,
+            tokens: self.spent.tokens,
+            cost_nano: self.cost(),
             duration_ms: millis(elapsed),
         });
         effects.actions.push(Action::Finish);
+    }
+
+    /// What the run cost, if it has prices and they tell all of it.
+    fn cost(&self) -> Option<Amount> {
+        let is_known = self.request.settings.price.is_some() && self.spent.unpriced == 0;
+        is_known.then_some(self.spent.cost)
     }
 
     /// Milliseconds since 1970 (UTC): a run's id tells when it began. A sub-agent's does not.

@@ -129,13 +129,11 @@ impl Machine {
                 shown.join("; ")
             ),
         );
-        self.deliver(
-            StopReason::Incomplete,
-            output.into(),
-            Some(failure),
-            effects,
-            elapsed,
-        );
+        let reason = match self.overdrawn() {
+            Some((StopReason::MaxToolCalls, _)) => StopReason::MaxToolCalls,
+            _ => StopReason::Incomplete,
+        };
+        self.deliver(reason, output.into(), Some(failure), effects, elapsed);
     }
 
     /// The data that calls wrote, by kind; that of an instance under `@` and its name, because no kind

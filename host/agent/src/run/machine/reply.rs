@@ -5,9 +5,10 @@ use crate::contract::Piece;
 use crate::error::ErrorClass;
 use crate::event::{EventKind, RunFailure, StopReason};
 use crate::guard::validate::cut;
-use crate::model::{Completion, Delta};
+use crate::model::{Completion, Delta, Usage};
 use crate::protocol::advisor::{self, Attendance, Council};
 use crate::protocol::{Call, Solution, Turn, meta};
+use crate::run::Spent;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -62,17 +63,25 @@ impl Machine {
         if let Some(usage) = usage {
             self.counted(usage.prompt_tokens);
         }
-        self.tokens = usage.map_or(self.tokens, |usage| {
-            let all = usage.prompt_tokens.saturating_add(usage.completion_tokens);
-            self.tokens.saturating_add(all)
+        let settings = &self.request.settings;
+        let cost = self
+            .price()
+            .and_then(|price| price.of(usage, completion.duration));
+        let has_to_be_known = settings.price.is_some() || settings.max_cost.is_some();
+        self.spent = self.spent.plus(Spent {
+            tokens: usage.map_or(0, Usage::total),
+            cost: cost.unwrap_or_default(),
+            unpriced: u32::from(cost.is_none() && has_to_be_known),
+            calls: 0,
         });
         let tokens = EventKind::Tokens {
             step: self.steps,
             prompt: usage.map(|usage| usage.prompt_tokens),
             completion: usage.map(|usage| usage.completion_tokens),
-            total: self.tokens,
+            total: self.spent.tokens,
             first_token_ms: completion.time_to_first_token.map(millis),
             duration_ms: millis(completion.duration),
+            cost_nano: cost,
         };
         effects.events.push(EventKind::Reply {
             step: self.steps,
@@ -280,9 +289,10 @@ impl Machine {
             return self.planned(&completion.content, effects, elapsed);
         }
         if !solution.repairs.is_empty() {
-            effects.events.push(EventKind::Notice {
+            effects.events.push(EventKind::Repaired {
                 step: self.steps,
-                message: format!("the reply was mended: {}", solution.repairs.join(", ")),
+                tool: None,
+                repairs: solution.repairs.iter().map(ToString::to_string).collect(),
             });
         }
         self.unusable = 0;

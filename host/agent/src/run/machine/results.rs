@@ -8,6 +8,7 @@ use crate::protocol::data::{Method, Write};
 use crate::protocol::reference::{Path, Source, Target};
 use crate::protocol::turn::Answered;
 use crate::protocol::{Call, Exchange, Turn};
+use crate::run::Spent;
 use crate::toolbox::{ToolFailure, ToolOutput, ToolResult, ToolUsage};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -66,7 +67,13 @@ impl Machine {
 
     fn ran(&mut self, result: &ToolResult) {
         self.running = self.running.saturating_sub(1);
-        self.tokens = self.tokens.saturating_add(result.usage.tokens);
+        let usage = &result.usage;
+        self.spent = self.spent.plus(Spent {
+            tokens: usage.tokens,
+            cost: usage.cost_nano,
+            unpriced: usage.unpriced,
+            calls: usage.calls,
+        });
     }
 
     fn tell_background(&mut self, call: Call, ending: Ending, effects: &mut Effects) {

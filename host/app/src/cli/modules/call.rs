@@ -134,7 +134,7 @@ fn show(report: &CallReport, json: bool) -> Result<Exit> {
         duration_us: u64::try_from(report.usage.duration.as_micros()).unwrap_or(u64::MAX),
         fuel: report.usage.fuel,
         memory_bytes: report.usage.memory_bytes,
-        tokens: 0,
+        ..ToolUsage::default()
     };
     eprintln!("{}", dim(&view::cost(&usage)));
     Ok(exit)

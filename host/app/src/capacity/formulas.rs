@@ -1,0 +1,216 @@
+//! The seed formulas. All times are in seconds, all money in units of one currency.
+//!
+//! They hold for a system in balance, and say nothing of bursts: a first estimate to size a load test
+//! by, and not instead of one. [`EXPLANATION`] is what people are told of them.
+
+/// The formulas, and where each is from.
+pub const EXPLANATION: &str = "\
+Latency of a request    L = TTFT + (C - 1) x ITL
+  TTFT: sending to the first token; ITL: mean time between two tokens; C: completion tokens.
+  The first token is not waited for twice, so C tokens have C - 1 spaces. This is ITL's own definition,
+  ITL = (L - TTFT) / (C - 1), solved for L (NVIDIA NIM, \"LLM Inference Benchmarking: Metrics\").
+Latency of a run        R = S x L + T
+  S: requests of a run, one after the other; T: time in tools between them.
+Requests/s of a replica q = N / L
+  N: requests that it works on at the same time. Little's law, N = q x L (J. D. C. Little, \"A Proof for
+  the Queuing Formula: L = lambda W\", Operations Research 9(3), 1961). It is about means: read rates,
+  replicas and costs in the mean column. L is to be measured at that N.
+Runs/s of a replica     r = q / S
+  A run in its tools holds no place at the endpoint.
+Tokens/s of a replica   t = q x C
+Replicas                M = ceil(Q / (r x U))
+  Q: runs/s that are wanted; U: utilisation that is planned for. Waiting grows as 1 / (1 - U) (M/M/1;
+  L. Kleinrock, \"Queueing Systems\" I, 1975): at 0.7 threefold, at 0.9 tenfold.
+Cost of a run           by GPU:   K = G x g x S x L / (3600 x N x U)
+                        by token: K = S x ((P - H) x p_prompt + H x p_cached + C x p_completion) / 10^6
+  G: price of a GPU-hour; g: GPUs of a replica; P: prompt tokens; H: those of them from the cache. By GPU
+  it is the replica's price of a second by its runs in a second, r x U; idle time is paid for.
+Cost of 10^6 tokens     K x 10^6 / (S x (P + C))
+  Prompt and completion together.
+The p95 column takes every input at its p95 at once: worse than the p95 of the result, whose inputs are not
+at their worst together.
+";
+
+/// One set of inputs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Point {
+    /// From sending to the first token.
+    pub first_token: f64,
+    /// Mean, of the others.
+    pub between_tokens: f64,
+    /// Of one request.
+    pub prompt_tokens: f64,
+    /// Of those, from the endpoint's cache.
+    pub cached_tokens: f64,
+    /// Of one reply, at least 1.
+    pub completion_tokens: f64,
+    /// Of one run.
+    pub requests: f64,
+    /// In one run.
+    pub in_tools: f64,
+    /// That a replica works on at the same time.
+    pub in_flight: f64,
+    /// Of a replica's capacity, above 0 and up to 1.
+    pub utilisation: f64,
+}
+
+/// What is paid.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Rate {
+    /// For a million tokens.
+    Tokens {
+        prompt: f64,
+        cached: f64,
+        completion: f64,
+    },
+    /// For an hour of each GPU of a replica.
+    Gpus { hour: f64, gpus: f64 },
+}
+
+/// What follows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Plan {
+    pub request_latency: f64,
+    pub run_latency: f64,
+    /// Per second, of one replica that is always busy.
+    pub requests_rate: f64,
+    pub runs_rate: f64,
+    pub completion_tokens_rate: f64,
+    /// For the runs per second that are wanted.
+    pub replicas: Option<f64>,
+    pub run_cost: Option<f64>,
+    /// Prompt and completion together.
+    pub million_tokens_cost: Option<f64>,
+}
+
+impl Plan {
+    /// `runs_wanted` per second.
+    pub fn of(point: &Point, rate: Option<Rate>, runs_wanted: Option<f64>) -> Self {
+        let request_latency =
+            point.first_token + (point.completion_tokens - 1.0).max(0.0) * point.between_tokens;
+        let requests_rate = point.in_flight / request_latency;
+        let runs_rate = requests_rate / point.requests;
+        let run_cost = rate.map(|rate| match rate {
+            Rate::Tokens {
+                prompt,
+                cached,
+                completion,
+            } => {
+                let from_cache = point.cached_tokens.min(point.prompt_tokens);
+                let request = (point.prompt_tokens - from_cache) * prompt
+                    + from_cache * cached
+                    + point.completion_tokens * completion;
+                point.requests * request / 1e6
+            }
+            Rate::Gpus { hour, gpus } => hour * gpus / 3_600.0 / (runs_rate * point.utilisation),
+        });
+        let run_tokens = point.requests * (point.prompt_tokens + point.completion_tokens);
+        Self {
+            request_latency,
+            run_latency: point.requests * request_latency + point.in_tools,
+            requests_rate,
+            runs_rate,
+            completion_tokens_rate: requests_rate * point.completion_tokens,
+            // A hair above a whole number is the arithmetic's, and no reason for another machine.
+            replicas: runs_wanted.map(|wanted| {
+                (wanted / (runs_rate * point.utilisation) - 1e-9)
+                    .ceil()
+                    .max(1.0)
+            }),
+            run_cost,
+            million_tokens_cost: run_cost.map(|cost| cost * 1e6 / run_tokens),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POINT: Point = Point {
+        first_token: 0.2,
+        between_tokens: 0.02,
+        prompt_tokens: 1_000.0,
+        cached_tokens: 0.0,
+        completion_tokens: 91.0,
+        requests: 3.0,
+        in_tools: 0.5,
+        in_flight: 8.0,
+        utilisation: 0.5,
+    };
+
+    fn is(found: f64, expected: f64) -> bool {
+        (found - expected).abs() <= expected.abs() * 1e-9
+    }
+
+    /// Worked out by hand: 0.2 + 90 × 0.02 = 2 s; 3 × 2 + 0.5 = 6.5 s; 8 / 2 = 4 requests/s.
+    #[test]
+    fn latency_and_throughput() {
+        let plan = Plan::of(&POINT, None, None);
+        for (found, expected) in [
+            (plan.request_latency, 2.0),
+            (plan.run_latency, 6.5),
+            (plan.requests_rate, 4.0),
+            (plan.runs_rate, 4.0 / 3.0),
+            (plan.completion_tokens_rate, 364.0),
+        ] {
+            assert!(is(found, expected), "{found} is not {expected}");
+        }
+        assert_eq!((plan.replicas, plan.run_cost), (None, None));
+        let one = Point {
+            completion_tokens: 1.0,
+            ..POINT
+        };
+        assert!(is(Plan::of(&one, None, None).request_latency, 0.2));
+    }
+
+    /// At half of 4/3 runs/s, a replica does 2/3.
+    #[test]
+    fn replicas_have_headroom() {
+        for (wanted, replicas) in [
+            (0.1, 1.0),
+            (2.0 / 3.0, 1.0),
+            (0.7, 2.0),
+            (10.0, 15.0),
+            (10.1, 16.0),
+        ] {
+            let plan = Plan::of(&POINT, None, Some(wanted));
+            assert_eq!(plan.replicas, Some(replicas), "{wanted}");
+        }
+    }
+
+    /// 7.20 an hour for each of 2 GPUs is 0.004 a second; a run is 1 / (2/3) = 1.5 s of that: 0.006,
+    /// for 3 × 1 091 tokens.
+    #[test]
+    fn cost_by_gpu_pays_for_idle_time() {
+        let rate = Rate::Gpus {
+            hour: 7.2,
+            gpus: 2.0,
+        };
+        let plan = Plan::of(&POINT, Some(rate), None);
+        assert!(is(plan.run_cost.unwrap(), 0.006));
+        assert!(is(plan.million_tokens_cost.unwrap(), 6_000.0 / 3_273.0));
+    }
+
+    /// 3 × (200 × 0.5 + 800 × 0.1 + 91 × 2) / 10⁶ = 3 × 362 / 10⁶.
+    #[test]
+    fn cost_by_token_counts_the_cache() {
+        let rate = Rate::Tokens {
+            prompt: 0.5,
+            cached: 0.1,
+            completion: 2.0,
+        };
+        let point = Point {
+            cached_tokens: 800.0,
+            ..POINT
+        };
+        let plan = Plan::of(&point, Some(rate), None);
+        assert!(is(plan.run_cost.unwrap(), 0.001_086));
+        let all = Point {
+            cached_tokens: 9_999.0,
+            ..POINT
+        };
+        let plan = Plan::of(&all, Some(rate), None);
+        assert!(is(plan.run_cost.unwrap(), 3.0 * 282.0 / 1e6));
+    }
+}

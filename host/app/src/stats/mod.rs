@@ -1,0 +1,14 @@
+//! What runs took, from their records alone: [`run`] follows one run event by event, [`totals`] adds
+//! runs up. Neither keeps events, so records of any length and number take the same memory.
+
+mod histogram;
+mod run;
+mod since;
+mod tools;
+mod totals;
+
+pub use histogram::Histogram;
+pub use run::{RunStats, StepStats, Took};
+pub use since::Since;
+pub use tools::{ToolStats, Tools};
+pub use totals::{GroupStats, Totals};
