@@ -6,6 +6,7 @@ mod bodies;
 pub use bodies::{Bodies, BodyError, Shared};
 
 use crate::error::ErrorClass;
+use crate::guard::Repair;
 use crate::model::{Completion, Delta, Routing};
 use crate::protocol::Call;
 use crate::protocol::advisor::{Council, Dissent, Tally};
@@ -189,6 +190,16 @@ pub enum EventKind {
         #[serde(skip_serializing_if = "Option::is_none")]
         first_token_ms: Option<u64>,
         duration_ms: u64,
+    },
+    /// Something was put right that had one reading only: in the reply as a whole, or in the arguments of
+    /// a call of `tool`.
+    Repaired {
+        step: u32,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tool: Option<String>,
+        repairs: Vec<Repair>,
     },
     /// Something a person should know: a reply that could not be used, a call that was intercepted.
     Notice { step: u32, message: String },

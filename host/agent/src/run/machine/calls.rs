@@ -253,13 +253,11 @@ impl Machine {
             arguments.map_err(|error| ToolFailure::correctable("reference", error.to_string()))?;
         let (arguments, repairs) = self.gate.put_right(&call.tool, arguments);
         if !repairs.is_empty() {
-            effects.events.push(EventKind::Notice {
+            effects.events.push(EventKind::Repaired {
                 step: self.steps,
-                message: format!(
-                    "arguments of {} were put right: {}",
-                    call.tool,
-                    repairs.join("; ")
-                ),
+                call: Some(call.id.clone()),
+                tool: Some(call.tool.clone()),
+                repairs,
             });
         }
         self.gate.check(&call, &arguments)?;

@@ -221,6 +221,14 @@ impl Machine {
         effects: &mut Effects,
         elapsed: Duration,
     ) {
+        if !solution.repairs.is_empty() {
+            effects.events.push(EventKind::Repaired {
+                step: self.steps,
+                call: None,
+                tool: None,
+                repairs: solution.repairs.iter().map(|kind| kind.whole()).collect(),
+            });
+        }
         if let (Some(output), Some(validator)) = (&solution.output, &self.output)
             && let Err(reason) = validator.check(output)
         {
@@ -262,12 +270,6 @@ impl Machine {
         self.step.output = solution.output.filter(|_| self.forced().is_none());
         if !self.step.planned.is_empty() {
             return self.planned(&completion.content, effects, elapsed);
-        }
-        if !solution.repairs.is_empty() {
-            effects.events.push(EventKind::Notice {
-                step: self.steps,
-                message: format!("the reply was mended: {}", solution.repairs.join(", ")),
-            });
         }
         self.unusable = 0;
         self.solutions += 1;
