@@ -610,24 +610,18 @@ async fn light_faults_of_arguments_and_of_form_are_put_right_and_told() {
         _ => None,
     });
     assert_eq!(filled, Some(json!({"of": 1, "n": 7})));
-    let notices: Vec<_> = events
+    let repaired: Vec<_> = events
         .iter()
         .filter_map(|event| match &event.kind {
-            EventKind::Notice { message, .. } => Some(message.as_str()),
+            EventKind::Repaired { tool, repairs, .. } => Some((tool.as_deref(), json!(repairs))),
             _ => None,
         })
         .collect();
-    assert!(
-        notices
-            .iter()
-            .any(|notice| notice.contains("the reply was mended: text before it, single quotes")),
-        "{notices:?}"
-    );
-    assert!(
-        notices
-            .iter()
-            .any(|notice| notice.contains("/n: a number was written as a text")),
-        "{notices:?}"
-    );
+    let [(None, reply), (Some("quick"), arguments)] = repaired.as_slice() else {
+        panic!("{repaired:?}");
+    };
+    assert_eq!(reply[0]["kind"], "text_before", "{reply}");
+    assert_eq!(reply[1]["kind"], "single_quotes", "{reply}");
+    assert_eq!(*arguments, json!([{"kind": "number_as_text", "at": "/n"}]));
     assert_eq!(end(&events), ("output".into(), json!("done")));
 }

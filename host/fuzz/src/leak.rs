@@ -3,11 +3,11 @@
 //! what the complete answer calls, in its order.
 
 use std::collections::BTreeSet;
+use toolhold_agent::Tool;
 use toolhold_agent::contract::{Contract, Piece, View};
 use toolhold_agent::model::{Completion, Delta};
 use toolhold_agent::protocol::compose::Composition;
 use toolhold_agent::run::Settings;
-use toolhold_agent::Tool;
 
 pub fn run(data: &[u8]) {
     // The first byte says where the cuts are; what follows is the answer.
@@ -25,7 +25,11 @@ pub fn run(data: &[u8]) {
         let Ok(solution) = contract.read(&completion(&text), &view(&tools)) else {
             continue;
         };
-        let all: Vec<_> = solution.calls.iter().map(|call| call.tool.clone()).collect();
+        let all: Vec<_> = solution
+            .calls
+            .iter()
+            .map(|call| call.tool.clone())
+            .collect();
         assert!(all == whole || (!solution.repairs.is_empty() && all.starts_with(&whole)));
         // Without native calls, under this contract a call can only have leaked.
         let offered: BTreeSet<_> = tools.iter().map(|tool| &tool.name).collect();

@@ -91,7 +91,9 @@ impl Contract {
             Self::Simple => simple::read(&said),
         };
         let read = read.map_err(|reason| match said.is_only_thought() {
-            true => format!("the reply holds thoughts and nothing else; think, then reply ({reason})"),
+            true => {
+                format!("the reply holds thoughts and nothing else; think, then reply ({reason})")
+            }
             false => reason,
         });
         // Complete JSON can end with finish_reason `length` (trailing white space): parse first.
@@ -135,7 +137,10 @@ impl<'a> Said<'a> {
     fn is_only_thought(&self) -> bool {
         self.answer.trim().is_empty()
             && self.completion.tool_calls.is_empty()
-            && self.thoughts.iter().any(|thought| !thought.trim().is_empty())
+            && self
+                .thoughts
+                .iter()
+                .any(|thought| !thought.trim().is_empty())
     }
 
     /// What had to be done to find the answer.

@@ -135,7 +135,10 @@ mod tests {
                 r#"{"calls":[{"_tool":"a.b"}],"calls":[{"_tool":"c.d"}],"output":null}"#,
                 "\"calls\" is there twice",
             ),
-            (r#"{"calls":[],"calls":[],"output":7}"#, "\"calls\" is there twice; write it once"),
+            (
+                r#"{"calls":[],"calls":[],"output":7}"#,
+                "\"calls\" is there twice; write it once",
+            ),
             (
                 r#"{"calls":[{"_tool":"a.b","x":1,"x":2}],"output":null}"#,
                 "\"x\" is there twice, with different values",

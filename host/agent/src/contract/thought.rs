@@ -56,7 +56,10 @@ fn past_thought(text: &str) -> Option<&str> {
         }
     }
     // The prompt held all of a thought that is empty.
-    if let Some(rest) = MARKS.iter().find_map(|(_, close)| start.strip_prefix(close)) {
+    if let Some(rest) = MARKS
+        .iter()
+        .find_map(|(_, close)| start.strip_prefix(close))
+    {
         return Some(rest);
     }
     if start.starts_with(ANSWERS) {
@@ -111,8 +114,9 @@ impl Filter {
                     {
                         self.place = Place::Thought(close);
                         start[open.len()..].to_owned()
-                    } else if let Some(rest) =
-                        MARKS.iter().find_map(|(_, close)| start.strip_prefix(close))
+                    } else if let Some(rest) = MARKS
+                        .iter()
+                        .find_map(|(_, close)| start.strip_prefix(close))
                     {
                         rest.to_owned()
                     } else if MARKS
@@ -169,10 +173,8 @@ impl Filter {
 
     /// The reply has ended: what was held is answer.
     pub(super) fn finish(&mut self) -> Option<String> {
-        match self.place {
-            Place::Start if !self.held.is_empty() => Some(mem::take(&mut self.held)),
-            _ => None,
-        }
+        let held = mem::take(&mut self.held);
+        (matches!(self.place, Place::Start) && !held.is_empty()).then_some(held)
     }
 
     #[cfg(test)]
@@ -237,10 +239,22 @@ mod tests {
         for (text, thought, answer) in [
             ("It is 7.", "", "It is 7."),
             ("<think>2+5</think>7", "<think>2+5</think>", "7"),
-            ("\n<think>\n2+5\n</think>\n\n7", "\n<think>\n2+5\n</think>", "\n\n7"),
+            (
+                "\n<think>\n2+5\n</think>\n\n7",
+                "\n<think>\n2+5\n</think>",
+                "\n\n7",
+            ),
             ("<think></think>7", "<think></think>", "7"),
-            ("<reasoning>2+5</reasoning>7", "<reasoning>2+5</reasoning>", "7"),
-            ("<thinking>a</thinking><think>b</think>7", "<thinking>a</thinking><think>b</think>", "7"),
+            (
+                "<reasoning>2+5</reasoning>7",
+                "<reasoning>2+5</reasoning>",
+                "7",
+            ),
+            (
+                "<thinking>a</thinking><think>b</think>7",
+                "<thinking>a</thinking><think>b</think>",
+                "7",
+            ),
             ("[THINK]2+5[/THINK]7", "[THINK]2+5[/THINK]", "7"),
             ("◁think▷2+5◁/think▷7", "◁think▷2+5◁/think▷", "7"),
             // It never ends.
@@ -252,10 +266,22 @@ mod tests {
             ("\n</think>\n\n7", "\n</think>", "\n\n7"),
             ("a\n</think>\n</think>\n7", "a\n</think>\n</think>", "\n7"),
             // Quoted.
-            ("Write </think> at the end.", "", "Write </think> at the end."),
-            ("Like this:\n```\n</think>\n```\nOK.", "", "Like this:\n```\n</think>\n```\nOK."),
+            (
+                "Write </think> at the end.",
+                "",
+                "Write </think> at the end.",
+            ),
+            (
+                "Like this:\n```\n</think>\n```\nOK.",
+                "",
+                "Like this:\n```\n</think>\n```\nOK.",
+            ),
             ("{\"x\":\n</think>", "", "{\"x\":\n</think>"),
-            ("The tag <think>x</think> is of R1.", "", "The tag <think>x</think> is of R1."),
+            (
+                "The tag <think>x</think> is of R1.",
+                "",
+                "The tag <think>x</think> is of R1.",
+            ),
             ("7 <think>x</think>", "", "7 <think>x</think>"),
             ("<thinker>x", "", "<thinker>x"),
             ("", "", ""),

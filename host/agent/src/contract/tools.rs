@@ -2,8 +2,8 @@
 //! one more, `finish`, that carries the output.
 
 use crate::contract::conversation::{self, Voice};
-use crate::contract::reader::{Given, SPACE, call_object};
 use crate::contract::leak::{self, Leak, Offer};
+use crate::contract::reader::{Given, SPACE, call_object};
 use crate::contract::{Said, View, text, thought};
 use crate::guard::mend::Mended;
 use crate::guard::strict;

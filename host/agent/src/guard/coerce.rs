@@ -221,7 +221,8 @@ fn read(types: &[&str], value: &Value) -> Option<Read> {
 
 /// A single value where only a list is due.
 fn listed(types: &[&str], value: &Value) -> Option<Read> {
-    let only_list = types.contains(&"array") && types.iter().all(|ty| ["array", "null"].contains(ty));
+    let only_list =
+        types.contains(&"array") && types.iter().all(|ty| ["array", "null"].contains(ty));
     (only_list && !value.is_array() && !value.is_null()).then(|| Read {
         value: Value::Array(vec![value.clone()]),
         kind: Kind::SingleForList,
@@ -355,46 +356,137 @@ mod tests {
         let filled = ["/d: the default was filled in"];
         for (given, expect, repairs) in [
             // A number in a text, and what else is written as another type.
-            (json!({"n": "5"}), json!({"n": 5}), &[Kind::NumberAsText.at("/n")][..]),
-            (json!({"n": " -5 "}), json!({"n": -5}), &[Kind::NumberAsText.at("/n")]),
-            (json!({"n": "5.0"}), json!({"n": 5}), &[Kind::NumberAsText.at("/n")]),
-            (json!({"x": "1.5"}), json!({"x": 1.5}), &[Kind::NumberAsText.at("/x")]),
-            (json!({"m": "3"}), json!({"m": 3}), &[Kind::NumberAsText.at("/m")]),
-            (json!({"f": "2"}), json!({"f": 2}), &[Kind::NumberAsText.at("/f")]),
-            (json!({"a~/b": "1"}), json!({"a~/b": 1}), &[Kind::NumberAsText.at("/a~0~1b")]),
-            (json!({"t": {"k": "1"}}), json!({"t": {"k": 1}}), &[Kind::NumberAsText.at("/t/k")]),
-            (json!({"n": 5.0}), json!({"n": 5}), &[Kind::WholeNumberAsFraction.at("/n")]),
-            (json!({"s": 5}), json!({"s": "5"}), &[Kind::TextAsNumber.at("/s")]),
-            (json!({"b": "true"}), json!({"b": true}), &[Kind::BooleanAsText.at("/b")]),
-            (json!({"b": "False"}), json!({"b": false}), &[Kind::BooleanAsText.at("/b")]),
-            (json!({"c": "true"}), json!({"c": true}), &[Kind::BooleanAsText.at("/c")]),
+            (
+                json!({"n": "5"}),
+                json!({"n": 5}),
+                &[Kind::NumberAsText.at("/n")][..],
+            ),
+            (
+                json!({"n": " -5 "}),
+                json!({"n": -5}),
+                &[Kind::NumberAsText.at("/n")],
+            ),
+            (
+                json!({"n": "5.0"}),
+                json!({"n": 5}),
+                &[Kind::NumberAsText.at("/n")],
+            ),
+            (
+                json!({"x": "1.5"}),
+                json!({"x": 1.5}),
+                &[Kind::NumberAsText.at("/x")],
+            ),
+            (
+                json!({"m": "3"}),
+                json!({"m": 3}),
+                &[Kind::NumberAsText.at("/m")],
+            ),
+            (
+                json!({"f": "2"}),
+                json!({"f": 2}),
+                &[Kind::NumberAsText.at("/f")],
+            ),
+            (
+                json!({"a~/b": "1"}),
+                json!({"a~/b": 1}),
+                &[Kind::NumberAsText.at("/a~0~1b")],
+            ),
+            (
+                json!({"t": {"k": "1"}}),
+                json!({"t": {"k": 1}}),
+                &[Kind::NumberAsText.at("/t/k")],
+            ),
+            (
+                json!({"n": 5.0}),
+                json!({"n": 5}),
+                &[Kind::WholeNumberAsFraction.at("/n")],
+            ),
+            (
+                json!({"s": 5}),
+                json!({"s": "5"}),
+                &[Kind::TextAsNumber.at("/s")],
+            ),
+            (
+                json!({"b": "true"}),
+                json!({"b": true}),
+                &[Kind::BooleanAsText.at("/b")],
+            ),
+            (
+                json!({"b": "False"}),
+                json!({"b": false}),
+                &[Kind::BooleanAsText.at("/b")],
+            ),
+            (
+                json!({"c": "true"}),
+                json!({"c": true}),
+                &[Kind::BooleanAsText.at("/c")],
+            ),
             (
                 json!({"p": ["1", "True"]}),
                 json!({"p": [1, true]}),
-                &[Kind::NumberAsText.at("/p/0"), Kind::BooleanAsText.at("/p/1")],
+                &[
+                    Kind::NumberAsText.at("/p/0"),
+                    Kind::BooleanAsText.at("/p/1"),
+                ],
             ),
-            (json!({"x": "null"}), json!({"x": null}), &[Kind::NullAsText.at("/x")]),
-            (json!({"m": "None"}), json!({"m": null}), &[Kind::NullAsText.at("/m")]),
-            (json!({"l": "[1,2]"}), json!({"l": [1, 2]}), &[Kind::JsonAsText.at("/l")]),
+            (
+                json!({"x": "null"}),
+                json!({"x": null}),
+                &[Kind::NullAsText.at("/x")],
+            ),
+            (
+                json!({"m": "None"}),
+                json!({"m": null}),
+                &[Kind::NullAsText.at("/m")],
+            ),
+            (
+                json!({"l": "[1,2]"}),
+                json!({"l": [1, 2]}),
+                &[Kind::JsonAsText.at("/l")],
+            ),
             (
                 json!({"o": "{\"n\": \"1\", \"r\": 1}"}),
                 json!({"o": {"n": 1, "r": 1}}),
                 &[Kind::JsonAsText.at("/o"), Kind::NumberAsText.at("/o/n")],
             ),
             // A missing default.
-            (json!({"o": {}}), json!({"o": {"r": "z"}}), &[Kind::MissingDefault.at("/o/r")]),
+            (
+                json!({"o": {}}),
+                json!({"o": {"r": "z"}}),
+                &[Kind::MissingDefault.at("/o/r")],
+            ),
             // A null for what should be absent.
-            (json!({"n": null}), json!({}), &[Kind::NullForAbsent.at("/n")]),
-            (json!({"e": null}), json!({"e": "a"}), &[Kind::NullForDefault.at("/e")]),
+            (
+                json!({"n": null}),
+                json!({}),
+                &[Kind::NullForAbsent.at("/n")],
+            ),
+            (
+                json!({"e": null}),
+                json!({"e": "a"}),
+                &[Kind::NullForDefault.at("/e")],
+            ),
             // A single value where a list is due.
-            (json!({"l": 5}), json!({"l": [5]}), &[Kind::SingleForList.at("/l")]),
-            (json!({"y": {"k": 1}}), json!({"y": [{"k": 1}]}), &[Kind::SingleForList.at("/y")]),
+            (
+                json!({"l": 5}),
+                json!({"l": [5]}),
+                &[Kind::SingleForList.at("/l")],
+            ),
+            (
+                json!({"y": {"k": 1}}),
+                json!({"y": [{"k": 1}]}),
+                &[Kind::SingleForList.at("/y")],
+            ),
             (
                 json!({"l": "5"}),
                 json!({"l": [5]}),
                 &[Kind::SingleForList.at("/l"), Kind::NumberAsText.at("/l/0")],
             ),
-            (json!({"l": ["5", 6]}), json!({"l": [5, 6]}), &[Kind::NumberAsText.at("/l/0")]),
+            (
+                json!({"l": ["5", 6]}),
+                json!({"l": [5, 6]}),
+                &[Kind::NumberAsText.at("/l/0")],
+            ),
         ] {
             let coerced = coerce(&schema(), &given).unwrap();
             let mut expect = expect;

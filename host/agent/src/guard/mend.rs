@@ -367,17 +367,37 @@ mod tests {
                 json!({"a": "it's"}),
                 &[Kind::SingleQuotes, Kind::EscapedSingleQuote],
             ),
-            ("{'a': 'say \"x\"'}", json!({"a": "say \"x\""}), &[Kind::SingleQuotes]),
-            ("{\"a\": \"it's\"} .", json!({"a": "it's"}), &[Kind::TextAfter]),
+            (
+                "{'a': 'say \"x\"'}",
+                json!({"a": "say \"x\""}),
+                &[Kind::SingleQuotes],
+            ),
+            (
+                "{\"a\": \"it's\"} .",
+                json!({"a": "it's"}),
+                &[Kind::TextAfter],
+            ),
             ("{“a”: “b”}", json!({"a": "b"}), &[Kind::SmartQuotes]),
             ("{‘a’: ‘b’}", json!({"a": "b"}), &[Kind::SmartQuotes]),
             ("{„a“: 1}", Value::Null, &[]),
             // Keys and commas.
             ("{a: 1}", json!({"a": 1}), &[Kind::BareKey]),
-            ("{\"a\": [1, 2,],}", json!({"a": [1, 2]}), &[Kind::TrailingComma]),
-            ("{\"a\": 1 \"b\": 2}", json!({"a": 1, "b": 2}), &[Kind::MissingComma]),
+            (
+                "{\"a\": [1, 2,],}",
+                json!({"a": [1, 2]}),
+                &[Kind::TrailingComma],
+            ),
+            (
+                "{\"a\": 1 \"b\": 2}",
+                json!({"a": 1, "b": 2}),
+                &[Kind::MissingComma],
+            ),
             ("[1 2]", json!([1, 2]), &[Kind::MissingComma]),
-            ("{\"a\": 1, \"a\": 1,}", json!({"a": 1}), &[Kind::DoubledKey, Kind::TrailingComma]),
+            (
+                "{\"a\": 1, \"a\": 1,}",
+                json!({"a": 1}),
+                &[Kind::DoubledKey, Kind::TrailingComma],
+            ),
             // Literals and numbers.
             (
                 "{\"a\": True, \"b\": None, \"c\": [False]}",
@@ -390,18 +410,38 @@ mod tests {
                 &[Kind::OddNumber],
             ),
             // Ends.
-            ("{\"a\": [{\"b\": \"c\"}", json!({"a": [{"b": "c"}]}), &[Kind::Unclosed]),
-            ("{\"a\": {\"b\": null}", json!({"a": {"b": null}}), &[Kind::Unclosed]),
+            (
+                "{\"a\": [{\"b\": \"c\"}",
+                json!({"a": [{"b": "c"}]}),
+                &[Kind::Unclosed],
+            ),
+            (
+                "{\"a\": {\"b\": null}",
+                json!({"a": {"b": null}}),
+                &[Kind::Unclosed],
+            ),
             ("{\"a\": \"b\"\n", json!({"a": "b"}), &[Kind::Unclosed]),
             // Texts.
-            ("{\"a\": \"x\ny\"}", json!({"a": "x\ny"}), &[Kind::LineBreakInText]),
-            ("{\"a\": \"\\d+\"}", json!({"a": "\\d+"}), &[Kind::StrayBackslash]),
+            (
+                "{\"a\": \"x\ny\"}",
+                json!({"a": "x\ny"}),
+                &[Kind::LineBreakInText],
+            ),
+            (
+                "{\"a\": \"\\d+\"}",
+                json!({"a": "\\d+"}),
+                &[Kind::StrayBackslash],
+            ),
             (
                 "{\"a\": 1 /* one */, // two\n \"b\": 2}",
                 json!({"a": 1, "b": 2}),
                 &[Kind::Comment],
             ),
-            ("{\"a\": \"\\ud83d\\ude00\"} ok", json!({"a": "😀"}), &[Kind::TextAfter]),
+            (
+                "{\"a\": \"\\ud83d\\ude00\"} ok",
+                json!({"a": "😀"}),
+                &[Kind::TextAfter],
+            ),
         ] {
             let mended = mend(text, End::Own);
             let Some(mended) = mended else {
@@ -478,8 +518,29 @@ mod tests {
     fn its_time_grows_with_the_text() {
         const SIZE: usize = 400_000;
         for part in [
-            "[", "{", "{\"a\":", "'", "\"", "\\", "/*", "//\n", "/* */", "a", " ", "1", "1,", "[1],",
-            "{\"a\":1,", "\\ud83d", "```", "```{", "“", "True,", "\n", "\u{0}", "{'a':'b'},",
+            "[",
+            "{",
+            "{\"a\":",
+            "'",
+            "\"",
+            "\\",
+            "/*",
+            "//\n",
+            "/* */",
+            "a",
+            " ",
+            "1",
+            "1,",
+            "[1],",
+            "{\"a\":1,",
+            "\\ud83d",
+            "```",
+            "```{",
+            "“",
+            "True,",
+            "\n",
+            "\u{0}",
+            "{'a':'b'},",
         ] {
             for start in ["", "{", "[", "{\"a\": \"", "[\"", "{\"a\": 1, "] {
                 let text = start.to_owned() + &part.repeat(SIZE / part.len());

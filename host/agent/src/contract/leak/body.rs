@@ -27,7 +27,10 @@ impl Offer {
     }
 
     /// With functions that are no tools.
-    pub(in crate::contract) fn with(mut self, names: impl IntoIterator<Item = &'static str>) -> Self {
+    pub(in crate::contract) fn with(
+        mut self,
+        names: impl IntoIterator<Item = &'static str>,
+    ) -> Self {
         self.0.extend(names.into_iter().map(str::to_owned));
         self
     }
@@ -141,7 +144,9 @@ fn value(text: &str, end: End) -> Option<Mended> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
     if let Some(Ok(_)) = values.next() {
         let (own, rest) = text.split_at_checked(values.byte_offset())?;
-        let is_alone = rest.chars().all(|c| matches!(c, '}' | ']') || c.is_whitespace());
+        let is_alone = rest
+            .chars()
+            .all(|c| matches!(c, '}' | ']') || c.is_whitespace());
         return is_alone.then_some(Mended {
             value: strict::parse(own).ok()?,
             repairs: match rest {
@@ -181,8 +186,9 @@ fn call(value: Value, offer: &Offer, whole: bool) -> Option<Leak> {
     if given.is_none() && whole {
         return None;
     }
-    let (reserved, others): (Map<_, _>, Map<_, _>) =
-        object.into_iter().partition(|(key, _)| key.starts_with('_'));
+    let (reserved, others): (Map<_, _>, Map<_, _>) = object
+        .into_iter()
+        .partition(|(key, _)| key.starts_with('_'));
     if !others.keys().all(|key| IDLE.contains(&key.as_str())) {
         return None;
     }
@@ -254,9 +260,13 @@ fn after_name(text: &str, offer: &Offer, end: End) -> Option<Leaked> {
 }
 
 fn strip_separator(text: &str) -> Option<&str> {
-    ["<｜tool▁sep｜>", "<|tool▁sep|>", "<|tool_call_argument_begin|>"]
-        .iter()
-        .find_map(|separator| text.strip_prefix(separator))
+    [
+        "<｜tool▁sep｜>",
+        "<|tool▁sep|>",
+        "<|tool_call_argument_begin|>",
+    ]
+    .iter()
+    .find_map(|separator| text.strip_prefix(separator))
 }
 
 /// A call of `name` with an object as its arguments; without any where there is no text.

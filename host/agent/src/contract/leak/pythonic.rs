@@ -32,7 +32,10 @@ pub(super) fn calls(text: &str, offer: &Offer) -> Option<Leaked> {
             let is_plain = mended.repairs.iter().all(|kind| {
                 matches!(
                     kind,
-                    Kind::SingleQuotes | Kind::EscapedSingleQuote | Kind::PythonLiteral | Kind::LineBreakInText
+                    Kind::SingleQuotes
+                        | Kind::EscapedSingleQuote
+                        | Kind::PythonLiteral
+                        | Kind::LineBreakInText
                 )
             });
             if !is_name || !is_plain || arguments.insert(key.to_owned(), value).is_some() {

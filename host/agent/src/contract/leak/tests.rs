@@ -14,7 +14,9 @@ fn offer() -> Offer {
 fn found(text: &str) -> Vec<(String, Value)> {
     let leaked = find(text, &offer(), End::Own).unwrap_or_default();
     let calls = leaked.calls.into_iter();
-    calls.map(|call| (call.tool, call.arguments.into())).collect()
+    calls
+        .map(|call| (call.tool, call.arguments.into()))
+        .collect()
 }
 
 fn call(tool: &str, arguments: Value) -> (String, Value) {
@@ -31,67 +33,199 @@ fn every_form_is_read() {
     let both = [rome.clone(), news];
     for (text, calls) in [
         // Hermes, Qwen.
-        ("<tool_call>\n{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>", one),
-        ("<tool_call>{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}</tool_call>\n<tool_call>{\"name\": \"news\"}</tool_call>", &both),
-        ("<tool_call>{\"name\": \"weather.now\", \"arguments\": \"{\\\"city\\\": \\\"Rome\\\"}\"}</tool_call>", one),
-        ("<tool_call>{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}", one),
-        ("<tool_call>{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}<tool_call>{\"name\": \"news\", \"arguments\": {}}</tool_call>", &both),
-        ("<tool_call>{'name': 'weather.now', 'arguments': {'city': 'Rome',}}</tool_call>", one),
-        ("<tool_call>{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}}</tool_call>", one),
-        ("<tool_call>\n```json\n{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}\n```\n</tool_call>", one),
-        ("<tool_call>[{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}, {\"name\": \"news\"}]</tool_call>", &both),
-        ("<tool_call>{\"type\": \"function\", \"function\": {\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}}</tool_call>", one),
-        ("<tools>{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}</tools><|im_end|>", one),
-        ("<function_call>{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}</function_call>", one),
-        ("It is warm there.\n<tool_call>{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}</tool_call>", one),
-        ("I look at both.\n\n<tool_call>{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}</tool_call>\n<tool_call>{\"name\": \"news\"}</tool_call>\n", &both),
+        (
+            "<tool_call>\n{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>",
+            one,
+        ),
+        (
+            "<tool_call>{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}</tool_call>\n<tool_call>{\"name\": \"news\"}</tool_call>",
+            &both,
+        ),
+        (
+            "<tool_call>{\"name\": \"weather.now\", \"arguments\": \"{\\\"city\\\": \\\"Rome\\\"}\"}</tool_call>",
+            one,
+        ),
+        (
+            "<tool_call>{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}",
+            one,
+        ),
+        (
+            "<tool_call>{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}<tool_call>{\"name\": \"news\", \"arguments\": {}}</tool_call>",
+            &both,
+        ),
+        (
+            "<tool_call>{'name': 'weather.now', 'arguments': {'city': 'Rome',}}</tool_call>",
+            one,
+        ),
+        (
+            "<tool_call>{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}}</tool_call>",
+            one,
+        ),
+        (
+            "<tool_call>\n```json\n{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}\n```\n</tool_call>",
+            one,
+        ),
+        (
+            "<tool_call>[{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}, {\"name\": \"news\"}]</tool_call>",
+            &both,
+        ),
+        (
+            "<tool_call>{\"type\": \"function\", \"function\": {\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}}</tool_call>",
+            one,
+        ),
+        (
+            "<tools>{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}</tools><|im_end|>",
+            one,
+        ),
+        (
+            "<function_call>{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}</function_call>",
+            one,
+        ),
+        (
+            "It is warm there.\n<tool_call>{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}</tool_call>",
+            one,
+        ),
+        (
+            "I look at both.\n\n<tool_call>{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}</tool_call>\n<tool_call>{\"name\": \"news\"}</tool_call>\n",
+            &both,
+        ),
         // Llama 3.1, Qwen3-Coder.
         ("<function=weather.now>{\"city\": \"Rome\"}</function>", one),
-        ("<function=weather.now>{\"city\": \"Rome\"}</function><function=news></function>", &both),
-        ("<tool_call>\n<function=weather-now>\n<parameter=city>\nRome\n</parameter>\n</function>\n</tool_call>", one),
-        ("<function=weather-now>\n<parameter=city>\nRome\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=news>\n</function>\n</tool_call>", &both),
-        ("<tool_call>\n<function=weather-now>\n<parameter=city>\nRome\n</function>\n</tool_call>", one),
-        ("<tool_call>\n<function=weather-now>\n<parameter=city>\nRome\n</parameter>\n</tool_call>", one),
-        ("<tool_call><function=weather-now><parameter=city>Rome</parameter></function><function=news></function></tool_call>", &both),
+        (
+            "<function=weather.now>{\"city\": \"Rome\"}</function><function=news></function>",
+            &both,
+        ),
+        (
+            "<tool_call>\n<function=weather-now>\n<parameter=city>\nRome\n</parameter>\n</function>\n</tool_call>",
+            one,
+        ),
+        (
+            "<function=weather-now>\n<parameter=city>\nRome\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=news>\n</function>\n</tool_call>",
+            &both,
+        ),
+        (
+            "<tool_call>\n<function=weather-now>\n<parameter=city>\nRome\n</function>\n</tool_call>",
+            one,
+        ),
+        (
+            "<tool_call>\n<function=weather-now>\n<parameter=city>\nRome\n</parameter>\n</tool_call>",
+            one,
+        ),
+        (
+            "<tool_call><function=weather-now><parameter=city>Rome</parameter></function><function=news></function></tool_call>",
+            &both,
+        ),
         // GLM.
-        ("<tool_call>weather.now\n<arg_key>city</arg_key>\n<arg_value>Rome</arg_value>\n</tool_call>", one),
-        ("<tool_call>weather-now<arg_key>city</arg_key><arg_value>Rome</arg_value></tool_call><tool_call>news</tool_call>", &both),
+        (
+            "<tool_call>weather.now\n<arg_key>city</arg_key>\n<arg_value>Rome</arg_value>\n</tool_call>",
+            one,
+        ),
+        (
+            "<tool_call>weather-now<arg_key>city</arg_key><arg_value>Rome</arg_value></tool_call><tool_call>news</tool_call>",
+            &both,
+        ),
         ("weather.now\n{\"city\": \"Rome\"}", one),
         // MiniMax.
-        ("<minimax:tool_call>\n<invoke name=\"weather-now\">\n<parameter name=\"city\">Rome</parameter>\n</invoke>\n<invoke name=\"news\">\n</invoke>\n</minimax:tool_call>", &both),
+        (
+            "<minimax:tool_call>\n<invoke name=\"weather-now\">\n<parameter name=\"city\">Rome</parameter>\n</invoke>\n<invoke name=\"news\">\n</invoke>\n</minimax:tool_call>",
+            &both,
+        ),
         // Mistral.
-        ("[TOOL_CALLS] [{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}, \"id\": \"123456789\"}]", one),
-        ("[TOOL_CALLS][{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}, {\"name\": \"news\", \"arguments\": {}}]</s>", &both),
-        ("[TOOL_CALLS]weather-now[ARGS]{\"city\": \"Rome\"}[TOOL_CALLS]news[ARGS]{}", &both),
-        ("[TOOL_CALLS]weather-now[CALL_ID]123456789[ARGS]{\"city\": \"Rome\"}", one),
+        (
+            "[TOOL_CALLS] [{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}, \"id\": \"123456789\"}]",
+            one,
+        ),
+        (
+            "[TOOL_CALLS][{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}, {\"name\": \"news\", \"arguments\": {}}]</s>",
+            &both,
+        ),
+        (
+            "[TOOL_CALLS]weather-now[ARGS]{\"city\": \"Rome\"}[TOOL_CALLS]news[ARGS]{}",
+            &both,
+        ),
+        (
+            "[TOOL_CALLS]weather-now[CALL_ID]123456789[ARGS]{\"city\": \"Rome\"}",
+            one,
+        ),
         ("[TOOL_CALLS]weather-now{\"city\": \"Rome\"}", one),
         ("I look.[TOOL_CALLS]weather-now{\"city\": \"Rome\"}", one),
         // DeepSeek.
-        ("<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>weather-now\n```json\n{\"city\": \"Rome\"}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>news\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜><｜end▁of▁sentence｜>", &both),
-        ("Let me see.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather-now<｜tool▁sep｜>{\"city\": \"Rome\"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>", one),
-        ("<|tool▁calls▁begin|><|tool▁call▁begin|>weather-now<|tool▁sep|>{\"city\": \"Rome\"}<|tool▁call▁end|><|tool▁calls▁end|>", one),
+        (
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>weather-now\n```json\n{\"city\": \"Rome\"}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>news\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜><｜end▁of▁sentence｜>",
+            &both,
+        ),
+        (
+            "Let me see.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather-now<｜tool▁sep｜>{\"city\": \"Rome\"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+            one,
+        ),
+        (
+            "<|tool▁calls▁begin|><|tool▁call▁begin|>weather-now<|tool▁sep|>{\"city\": \"Rome\"}<|tool▁call▁end|><|tool▁calls▁end|>",
+            one,
+        ),
         // Kimi.
-        ("<|tool_calls_section_begin|><|tool_call_begin|>functions.weather-now:0<|tool_call_argument_begin|>{\"city\": \"Rome\"}<|tool_call_end|><|tool_call_begin|>functions.news:1<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>", &both),
+        (
+            "<|tool_calls_section_begin|><|tool_call_begin|>functions.weather-now:0<|tool_call_argument_begin|>{\"city\": \"Rome\"}<|tool_call_end|><|tool_call_begin|>functions.news:1<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>",
+            &both,
+        ),
         // Llama 3.
-        ("<|python_tag|>{\"name\": \"weather-now\", \"parameters\": {\"city\": \"Rome\"}}<|eom_id|>", one),
-        ("<|python_tag|>{\"name\": \"weather-now\", \"parameters\": {\"city\": \"Rome\"}}; {\"name\": \"news\", \"parameters\": {}}", &both),
+        (
+            "<|python_tag|>{\"name\": \"weather-now\", \"parameters\": {\"city\": \"Rome\"}}<|eom_id|>",
+            one,
+        ),
+        (
+            "<|python_tag|>{\"name\": \"weather-now\", \"parameters\": {\"city\": \"Rome\"}}; {\"name\": \"news\", \"parameters\": {}}",
+            &both,
+        ),
         ("<|python_tag|>weather.now(city=\"Rome\")", one),
-        ("{\"name\": \"weather-now\", \"parameters\": {\"city\": \"Rome\"}}", one),
-        ("{\"type\": \"function\", \"name\": \"weather-now\", \"parameters\": {\"city\": \"Rome\"}}", one),
-        ("[{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}, {\"name\": \"news\", \"arguments\": {}}]", &both),
-        ("```json\n{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}\n```", one),
-        ("```\n{\"tool\": \"weather.now\", \"parameters\": {\"city\": \"Rome\"}}\n```\n", one),
-        ("```tool_call\n{\"function\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}\n```", one),
-        ("{'tool_name': 'weather.now', 'args': {'city': 'Rome'}}", one),
+        (
+            "{\"name\": \"weather-now\", \"parameters\": {\"city\": \"Rome\"}}",
+            one,
+        ),
+        (
+            "{\"type\": \"function\", \"name\": \"weather-now\", \"parameters\": {\"city\": \"Rome\"}}",
+            one,
+        ),
+        (
+            "[{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}, {\"name\": \"news\", \"arguments\": {}}]",
+            &both,
+        ),
+        (
+            "```json\n{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}\n```",
+            one,
+        ),
+        (
+            "```\n{\"tool\": \"weather.now\", \"parameters\": {\"city\": \"Rome\"}}\n```\n",
+            one,
+        ),
+        (
+            "```tool_call\n{\"function\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}\n```",
+            one,
+        ),
+        (
+            "{'tool_name': 'weather.now', 'args': {'city': 'Rome'}}",
+            one,
+        ),
         ("{\"_tool\": \"weather.now\", \"city\": \"Rome\"}", one),
         // Llama 4.
         ("[weather.now(city=\"Rome\"), news()]", &both),
         ("[weather.now(city='Rome')]", one),
         // Granite, Command, InternLM, Phi.
-        ("<|tool_call|>[{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}]", one),
-        ("<|START_ACTION|>[{\"tool_call_id\": \"0\", \"tool_name\": \"weather-now\", \"parameters\": {\"city\": \"Rome\"}}]<|END_ACTION|>", one),
-        ("<|action_start|><|plugin|>{\"name\": \"weather-now\", \"parameters\": {\"city\": \"Rome\"}}<|action_end|>", one),
-        ("functools[{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}]", one),
+        (
+            "<|tool_call|>[{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}]",
+            one,
+        ),
+        (
+            "<|START_ACTION|>[{\"tool_call_id\": \"0\", \"tool_name\": \"weather-now\", \"parameters\": {\"city\": \"Rome\"}}]<|END_ACTION|>",
+            one,
+        ),
+        (
+            "<|action_start|><|plugin|>{\"name\": \"weather-now\", \"parameters\": {\"city\": \"Rome\"}}<|action_end|>",
+            one,
+        ),
+        (
+            "functools[{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}]",
+            one,
+        ),
     ] {
         assert_eq!(found(text), calls, "{text}");
     }
@@ -100,15 +234,42 @@ fn every_form_is_read() {
 #[test]
 fn values_are_what_was_written() {
     for (text, arguments) in [
-        ("<tool_call>{\"name\": \"news\", \"arguments\": {\"q\": \"a </tool_call> b\"}}</tool_call>", json!({"q": "a </tool_call> b"})),
-        ("<function=news>{\"q\": \"</function>\"}</function>", json!({"q": "</function>"})),
-        ("<function=news><parameter=q>\n  7\n\n</parameter></function>", json!({"q": "  7\n"})),
-        ("<function=news><parameter=q>a </parameter> b</parameter><parameter=r>1</parameter></function>", json!({"q": "a </parameter> b", "r": "1"})),
-        ("<function=news>\n<parameter=q>\nx = 1\n<parameter=r>\ny\n</function>", json!({"q": "x = 1", "r": "y"})),
-        ("<tool_call>news<arg_key>q</arg_key><arg_value>{\"a\": 1}</arg_value><arg_key>r</arg_key><arg_value></arg_value></tool_call>", json!({"q": "{\"a\": 1}", "r": ""})),
-        ("[news(q=[1, -2.5, None], r={\"a\": \"x, (y)\"}, s='it\\'s', t=True)]", json!({"q": [1, -2.5, null], "r": {"a": "x, (y)"}, "s": "it's", "t": true})),
-        ("{\"name\": \"news\", \"arguments\": {\"name\": \"x\", \"_reasoningForCall\": \"r\"}}", json!({"name": "x", "_reasoningForCall": "r"})),
-        ("{\"name\": \"news\", \"_reasoningForCall\": \"r\", \"arguments\": {\"x\": 1}}", json!({"_reasoningForCall": "r", "x": 1})),
+        (
+            "<tool_call>{\"name\": \"news\", \"arguments\": {\"q\": \"a </tool_call> b\"}}</tool_call>",
+            json!({"q": "a </tool_call> b"}),
+        ),
+        (
+            "<function=news>{\"q\": \"</function>\"}</function>",
+            json!({"q": "</function>"}),
+        ),
+        (
+            "<function=news><parameter=q>\n  7\n\n</parameter></function>",
+            json!({"q": "  7\n"}),
+        ),
+        (
+            "<function=news><parameter=q>a </parameter> b</parameter><parameter=r>1</parameter></function>",
+            json!({"q": "a </parameter> b", "r": "1"}),
+        ),
+        (
+            "<function=news>\n<parameter=q>\nx = 1\n<parameter=r>\ny\n</function>",
+            json!({"q": "x = 1", "r": "y"}),
+        ),
+        (
+            "<tool_call>news<arg_key>q</arg_key><arg_value>{\"a\": 1}</arg_value><arg_key>r</arg_key><arg_value></arg_value></tool_call>",
+            json!({"q": "{\"a\": 1}", "r": ""}),
+        ),
+        (
+            "[news(q=[1, -2.5, None], r={\"a\": \"x, (y)\"}, s='it\\'s', t=True)]",
+            json!({"q": [1, -2.5, null], "r": {"a": "x, (y)"}, "s": "it's", "t": true}),
+        ),
+        (
+            "{\"name\": \"news\", \"arguments\": {\"name\": \"x\", \"_reasoningForCall\": \"r\"}}",
+            json!({"name": "x", "_reasoningForCall": "r"}),
+        ),
+        (
+            "{\"name\": \"news\", \"_reasoningForCall\": \"r\", \"arguments\": {\"x\": 1}}",
+            json!({"_reasoningForCall": "r", "x": 1}),
+        ),
     ] {
         assert_eq!(found(text), [call("news", arguments)], "{text}");
     }
@@ -183,10 +344,16 @@ fn what_is_quoted_is_no_call() {
 #[test]
 fn a_cut_call_is_not_completed() {
     for (text, own) in [
-        ("<tool_call>{\"name\": \"news\", \"arguments\": {\"q\": 1}", 1),
+        (
+            "<tool_call>{\"name\": \"news\", \"arguments\": {\"q\": 1}",
+            1,
+        ),
         ("<tool_call>news", 1),
         ("<function=news><parameter=q>1</parameter>", 1),
-        ("<tool_call>news<arg_key>q</arg_key><arg_value>1</arg_value>", 1),
+        (
+            "<tool_call>news<arg_key>q</arg_key><arg_value>1</arg_value>",
+            1,
+        ),
         ("{\"name\": \"news\", \"parameters\": {\"q\": 1}", 1),
     ] {
         let calls = |end| find(text, &offer(), end).map_or(0, |leaked| leaked.calls.len());
@@ -209,7 +376,11 @@ fn a_thought_that_ends_with_a_call_calls() {
         ("{\"name\": \"news\", \"parameters\": {}}".to_owned(), 0),
     ] {
         let found = of_thought(&thought, &offer(), End::Own);
-        assert_eq!(found.map_or(0, |leaked| leaked.calls.len()), calls, "{thought}");
+        assert_eq!(
+            found.map_or(0, |leaked| leaked.calls.len()),
+            calls,
+            "{thought}"
+        );
     }
 }
 
@@ -217,10 +388,20 @@ fn a_thought_that_ends_with_a_call_calls() {
 fn what_had_to_be_mended_is_told() {
     for (text, repairs) in [
         (NEWS, &[Kind::LeakedCall][..]),
-        ("<tool_call>{'name': 'news', 'arguments': {},}</tool_call>", &[Kind::LeakedCall, Kind::SingleQuotes, Kind::TrailingComma]),
-        ("```json\n{\"name\": \"news\", \"arguments\": {}}\n```", &[Kind::LeakedCall, Kind::CodeFence]),
+        (
+            "<tool_call>{'name': 'news', 'arguments': {},}</tool_call>",
+            &[Kind::LeakedCall, Kind::SingleQuotes, Kind::TrailingComma],
+        ),
+        (
+            "```json\n{\"name\": \"news\", \"arguments\": {}}\n```",
+            &[Kind::LeakedCall, Kind::CodeFence],
+        ),
     ] {
-        assert_eq!(find(text, &offer(), End::Own).unwrap().repairs, repairs, "{text}");
+        assert_eq!(
+            find(text, &offer(), End::Own).unwrap().repairs,
+            repairs,
+            "{text}"
+        );
     }
 }
 
@@ -228,10 +409,16 @@ fn what_had_to_be_mended_is_told() {
 #[test]
 fn a_failed_call_is_no_answer() {
     for (text, is_failed) in [
-        ("<tool_call>{\"name\": \"other\", \"arguments\": {}}</tool_call>", true),
+        (
+            "<tool_call>{\"name\": \"other\", \"arguments\": {}}</tool_call>",
+            true,
+        ),
         ("<tool_call>{\"name\": \"news\", \"arguments\": {", true),
         ("[TOOL_CALLS]other[ARGS]{}", true),
-        ("<tool_call>{\"name\": \"other\"}</tool_call>\nis how Hermes writes calls.", false),
+        (
+            "<tool_call>{\"name\": \"other\"}</tool_call>\nis how Hermes writes calls.",
+            false,
+        ),
         ("Hello", false),
         (NEWS, false),
     ] {
@@ -259,14 +446,22 @@ fn streamed(text: &str, size: usize) -> (Vec<(String, usize)>, Option<String>) {
 
 #[test]
 fn a_call_is_given_when_its_line_shows_that_it_is_one() {
-    let text = format!("{NEWS}\n<tool_call>{{\"name\": \"news\", \"arguments\": {{}}}}</tool_call><|im_end|>");
+    let text = format!(
+        "{NEWS}\n<tool_call>{{\"name\": \"news\", \"arguments\": {{}}}}</tool_call><|im_end|>"
+    );
     let (given, passed) = streamed(&text, 1);
     // The line ended after the first; the reply did after the second.
     assert_eq!(given, [("news".to_owned(), NEWS.len() + 1)]);
     assert_eq!(passed, None);
     let (given, _) = streamed(&format!("{NEWS}{NEWS}{NEWS}"), 3);
     assert_eq!(given.len(), 2, "{given:?}");
-    for text in ["Hello", "<tool", "<b>bold</b>", "{\"calls\": []}", &format!("{NEWS} is it.")] {
+    for text in [
+        "Hello",
+        "<tool",
+        "<b>bold</b>",
+        "{\"calls\": []}",
+        &format!("{NEWS} is it."),
+    ] {
         assert_eq!(streamed(text, 1), (Vec::new(), Some(text.to_owned())));
     }
 }
@@ -274,8 +469,28 @@ fn a_call_is_given_when_its_line_shows_that_it_is_one() {
 /// Text that is almost calls, again and again, is read in one go.
 #[test]
 fn time_grows_with_the_text() {
-    for part in ["<tool_call>", "</tool_call>", "<tool_call>{\"name\":", "<tool_call>{}</tool_call>\n", "[TOOL_CALLS]", "<function=news>", "<function=news><parameter=q>", "</parameter>", "`", "[news(", "<arg_key>", "</think>\n", "<｜"] {
-        for start in ["", "<tool_call>", "<function=news><parameter=q>", "text\n", "[TOOL_CALLS]"] {
+    for part in [
+        "<tool_call>",
+        "</tool_call>",
+        "<tool_call>{\"name\":",
+        "<tool_call>{}</tool_call>\n",
+        "[TOOL_CALLS]",
+        "<function=news>",
+        "<function=news><parameter=q>",
+        "</parameter>",
+        "`",
+        "[news(",
+        "<arg_key>",
+        "</think>\n",
+        "<｜",
+    ] {
+        for start in [
+            "",
+            "<tool_call>",
+            "<function=news><parameter=q>",
+            "text\n",
+            "[TOOL_CALLS]",
+        ] {
             let text = start.to_owned() + &part.repeat(40_000 / part.len());
             let begun = std::time::Instant::now();
             let _ = find(&text, &offer(), End::Own);

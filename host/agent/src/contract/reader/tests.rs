@@ -3,13 +3,13 @@
 use super::generated::*;
 use super::*;
 use crate::contract::tests::read_completion;
+use crate::guard::repair::Kind;
 use crate::model::{ChatToolCall, Completion};
 use crate::protocol::Call;
 use crate::protocol::Solution;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use crate::guard::repair::Kind;
 use serde_json::json;
 
 fn content(text: &str) -> Delta {
@@ -54,7 +54,9 @@ fn asked(pieces: &[Piece]) -> Vec<Call> {
 }
 
 fn offered() -> Vec<Tool> {
-    ["calculator.evaluate", "files.read", "a.b"].map(Tool::new).into()
+    ["calculator.evaluate", "files.read", "a.b"]
+        .map(Tool::new)
+        .into()
 }
 
 fn read(contract: Contract, completion: &Completion) -> Result<Solution, String> {
@@ -396,8 +398,17 @@ fn a_thought_before_the_reply_changes_nothing() {
                 assert!(size == text.len() || early.len() == given.len(), "{text}");
             }
             let solution = read_text(contract, &text).unwrap();
-            assert_eq!(asked(&[Piece::Call { index: 0, call: a.clone() }]), solution.calls);
-            assert_eq!(solution.repairs.contains(&Kind::Thought), !thought.is_empty());
+            assert_eq!(
+                asked(&[Piece::Call {
+                    index: 0,
+                    call: a.clone()
+                }]),
+                solution.calls
+            );
+            assert_eq!(
+                solution.repairs.contains(&Kind::Thought),
+                !thought.is_empty()
+            );
         }
     }
 }
@@ -415,7 +426,11 @@ fn a_draft_in_a_thought_without_a_beginning_is_not_called() {
 #[test]
 fn thoughts_alone_are_no_reply() {
     for contract in Contract::ALL {
-        for text in ["<think>It is 7.</think>", "<think>It is 7.", "It is 7.\n</think>\n"] {
+        for text in [
+            "<think>It is 7.</think>",
+            "<think>It is 7.",
+            "It is 7.\n</think>\n",
+        ] {
             let reason = read_text(contract, text).unwrap_err();
             assert!(reason.contains("thoughts and nothing else"), "{reason}");
         }
