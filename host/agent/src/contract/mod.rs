@@ -90,11 +90,12 @@ impl Contract {
             Self::Tools => tools::read(&said, view),
             Self::Simple => simple::read(&said),
         };
-        let read = read.map_err(|reason| match said.is_only_thought() {
-            true => {
+        let read = read.map_err(|reason| {
+            if said.is_only_thought() {
                 format!("the reply holds thoughts and nothing else; think, then reply ({reason})")
+            } else {
+                reason
             }
-            false => reason,
         });
         // Complete JSON can end with finish_reason `length` (trailing white space): parse first.
         read.map_err(|reason| match completion.finish_reason.as_deref() {

@@ -39,9 +39,10 @@ pub(super) fn split(text: &str) -> Split<'_> {
     while let Some(rest) = past_thought(answer) {
         answer = rest;
     }
-    let (thought, answer) = match answer.len() == text.len() {
-        true => ("", text),
-        false => (&text[..text.len() - answer.len()], answer),
+    let (thought, answer) = if answer.len() == text.len() {
+        ("", text)
+    } else {
+        (&text[..text.len() - answer.len()], answer)
     };
     Split { thought, answer }
 }
@@ -101,9 +102,10 @@ impl Filter {
     /// Takes the next text, and gives what of it is answer.
     pub(super) fn push(&mut self, text: &str) -> Vec<Part> {
         let mut parts = Vec::new();
-        let mut text = match self.held.is_empty() {
-            true => text.to_owned(),
-            false => mem::take(&mut self.held) + text,
+        let mut text = if self.held.is_empty() {
+            text.to_owned()
+        } else {
+            mem::take(&mut self.held) + text
         };
         loop {
             text = match &mut self.place {
@@ -123,12 +125,13 @@ impl Filter {
                         .into_iter()
                         .any(|(open, close)| open.starts_with(start) || close.starts_with(start))
                     {
-                        self.held = start.to_owned();
+                        start.clone_into(&mut self.held);
                         return parts;
                     } else {
-                        self.place = match start.starts_with(ANSWERS) {
-                            true => Place::Settled,
-                            false => Place::Answer(Watch::default()),
+                        self.place = if start.starts_with(ANSWERS) {
+                            Place::Settled
+                        } else {
+                            Place::Answer(Watch::default())
                         };
                         start.to_owned()
                     }

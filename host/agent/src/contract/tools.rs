@@ -371,6 +371,34 @@ mod tests {
     }
 
     #[test]
+    fn members_leak_like_tools() {
+        let schema = json!({"type": "object"});
+        let said =
+            r#"<tool_call>{"name": "finish", "arguments": {"output": {"n": 7}}}</tool_call>"#;
+        let read = |output_schema: Option<&Value>| {
+            let completion = Completion {
+                content: said.into(),
+                ..Completion::default()
+            };
+            let view = View {
+                model: "m",
+                instructions: "",
+                turns: &[],
+                tools: &[],
+                output_schema,
+                settings: &Settings::default(),
+                composition: Composition::default(),
+            };
+            Contract::Tools.read(&completion, &view)
+        };
+        let solution = read(Some(&schema)).unwrap();
+        assert_eq!(solution.output, Some(json!({"n": 7})));
+        assert_eq!(solution.repairs, [Kind::LeakedCall]);
+        let error = read(None).unwrap_err();
+        assert!(error.contains("looks like a call"), "{error}");
+    }
+
+    #[test]
     fn every_fault_says_what_to_do() {
         let schema = json!({"type": "integer"});
         let output = r#"{"output":7}"#;

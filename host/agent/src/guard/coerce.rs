@@ -187,9 +187,10 @@ fn read(types: &[&str], value: &Value) -> Option<Read> {
         Value::String(text) => {
             if let Some(number) = number(text).filter(|_| wants_number) {
                 let is_whole = number.is_i64() || number.is_u64();
-                let number = match is("number") || is_whole {
-                    true => number,
-                    false => whole(&number)?,
+                let number = if is("number") || is_whole {
+                    number
+                } else {
+                    whole(&number)?
                 };
                 return found(number.into(), Kind::NumberAsText);
             }

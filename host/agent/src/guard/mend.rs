@@ -41,9 +41,10 @@ pub fn mend(text: &str, end: End) -> Option<Mended> {
     };
     let before = text[..start].trim_end();
     let last_line = before.rfind('\n').map_or(0, |end| end + 1);
-    let (prose, is_fenced) = match before[last_line..].trim_start().starts_with(FENCE) {
-        true => (&before[..last_line], true),
-        false => (before, false),
+    let (prose, is_fenced) = if before[last_line..].trim_start().starts_with(FENCE) {
+        (&before[..last_line], true)
+    } else {
+        (before, false)
     };
     if !prose.trim().is_empty() {
         reader.note(Kind::TextBefore);

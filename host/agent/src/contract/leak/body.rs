@@ -1,6 +1,6 @@
 //! What stands between the marks of a leaked call, or is all of an answer.
 
-use super::{Leak, Leaked, pythonic, tags};
+use super::{Leak, Leaked, MAX_CALLS, pythonic, tags};
 use crate::guard::mend::{End, Mended, mend};
 use crate::guard::repair::Kind;
 use crate::guard::strict;
@@ -14,8 +14,6 @@ const NAMES: [&str; 5] = ["name", "tool", "tool_name", "function", "function_nam
 const ARGUMENTS: [&str; 5] = ["arguments", "parameters", "args", "tool_input", "input"];
 /// Members that say nothing.
 const IDLE: [&str; 5] = ["id", "type", "index", "call_id", "tool_call_id"];
-/// Calls in one text; more are no calls but a model that goes round in circles.
-pub(super) const MAX_CALLS: usize = 64;
 
 /// The names that a call may have.
 #[derive(Debug, Clone, Default)]
@@ -180,19 +178,18 @@ fn call(value: Value, offer: &Offer, whole: bool) -> Option<Leak> {
             arguments: object,
         });
     }
-    let name = only(&mut object, &NAMES)??;
-    let tool = offer.tool(name.as_str()?)?;
-    let given = only(&mut object, &ARGUMENTS)?;
-    if given.is_none() && whole {
+    if whole && !ARGUMENTS.iter().any(|key| object.contains_key(*key)) {
         return None;
     }
+    let tool = offer.tool(only(&mut object, &NAMES)?.as_str()?)?;
+    let given = only(&mut object, &ARGUMENTS)?;
     let (reserved, others): (Map<_, _>, Map<_, _>) = object
         .into_iter()
         .partition(|(key, _)| key.starts_with('_'));
     if !others.keys().all(|key| IDLE.contains(&key.as_str())) {
         return None;
     }
-    let arguments = arguments(given.unwrap_or(Value::Null))?;
+    let arguments = arguments(given)?;
     if is_schema(&arguments) {
         return None;
     }
@@ -204,8 +201,8 @@ fn call(value: Value, offer: &Offer, whole: bool) -> Option<Leak> {
     })
 }
 
-/// The one of these members that is there; nothing at all if several are.
-fn only(object: &mut Map<String, Value>, names: &[&str]) -> Option<Option<Value>> {
+/// The one of these members that is there, or null; nothing at all if several are.
+fn only(object: &mut Map<String, Value>, names: &[&str]) -> Option<Value> {
     let mut found = None;
     for name in names {
         if let Some(value) = object.shift_remove(*name)
@@ -214,7 +211,7 @@ fn only(object: &mut Map<String, Value>, names: &[&str]) -> Option<Option<Value>
             return None;
         }
     }
-    Some(found)
+    Some(found.unwrap_or_default())
 }
 
 /// Some models write arguments as a text that holds JSON, as the API does.

@@ -54,8 +54,12 @@ use serde_json::{Map, Value};
 
 /// Closing marks that are tried for one call: a value may quote one.
 const MAX_CLOSES: usize = 8;
-/// Marks behind prose that are looked at, from the last: each may take a look at all that follows.
+/// Calls of one reply; more are none but a model that goes round in circles.
+const MAX_CALLS: usize = 64;
+/// Marks behind prose that are looked at, from the last, and how far from the end of the text: each may
+/// take a look at all that follows.
 const MAX_PLACES: usize = 128;
+const MAX_LAST: usize = 64 * 1024;
 
 /// One call that was written as text.
 #[derive(Debug, Clone, PartialEq)]
@@ -240,7 +244,7 @@ fn front_only(text: &str, offer: &Offer, end: End) -> Option<Leaked> {
 /// Calls one after the other, and whether they are all there is.
 fn run(mut text: &str, offer: &Offer, end: End) -> (Leaked, bool) {
     let mut leaked = Leaked::default();
-    loop {
+    while leaked.calls.len() < MAX_CALLS {
         match next(text, offer, Text::Whole(end)) {
             Next::Calls(more, rest) => {
                 leaked.take(more);
@@ -250,12 +254,14 @@ fn run(mut text: &str, offer: &Offer, end: End) -> (Leaked, bool) {
             Next::Open | Next::Waits | Next::Other => return (leaked, false),
         }
     }
+    (leaked, false)
 }
 
 /// Calls that end a text in which something stands before them: as many as there are.
 fn last(text: &str, offer: &Offer, end: End) -> Option<Leaked> {
     let mut found = None;
-    for (at, mark) in places(text).into_iter().rev().take(MAX_PLACES) {
+    let places = places(text).into_iter().rev().take(MAX_PLACES);
+    for (at, mark) in places.take_while(|(at, _)| text.len() - at <= MAX_LAST) {
         if !mark.is_token && !begins_line(text, at) {
             continue;
         }
@@ -310,9 +316,12 @@ fn next<'t>(text: &'t str, offer: &Offer, whole: Text) -> Next<'t> {
         return Next::Other;
     };
     let inner = &start[mark.open.len()..];
-    let body = |end: usize| match mark.is_named {
-        true => &start[..mark.open.len() + end],
-        false => &inner[..end],
+    let body = |end: usize| {
+        if mark.is_named {
+            &start[..mark.open.len() + end]
+        } else {
+            &inner[..end]
+        }
     };
     let mut from = 0;
     for _ in 0..MAX_CLOSES {
@@ -332,9 +341,8 @@ fn next<'t>(text: &'t str, offer: &Offer, whole: Text) -> Next<'t> {
         if let Some(leaked) = body::read(body(end), offer, End::Own) {
             let rest = &inner[rest..];
             return match follows(rest) {
-                Follows::Nothing if whole == Text::Growing => Next::Waits,
+                Follows::Nothing | Follows::Begun if whole == Text::Growing => Next::Waits,
                 Follows::Nothing | Follows::Calls => Next::Calls(leaked, rest),
-                Follows::Begun if whole == Text::Growing => Next::Waits,
                 Follows::Begun | Follows::Prose => Next::Other,
             };
         }

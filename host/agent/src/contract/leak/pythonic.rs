@@ -46,9 +46,8 @@ pub(super) fn calls(text: &str, offer: &Offer) -> Option<Leaked> {
         rest = after[end + 1..].trim_start();
         rest = match rest.strip_prefix(',') {
             Some(more) if !more.trim().is_empty() => more.trim_start(),
-            Some(_) => return None,
             None if rest.is_empty() => rest,
-            None => return None,
+            _ => return None,
         };
     }
     (!leaked.calls.is_empty()).then_some(leaked)
@@ -98,11 +97,10 @@ impl Walk {
             (Some(_), _) if self.is_escaped => self.is_escaped = false,
             (Some(_), '\\') => self.is_escaped = true,
             (Some(quote), c) if c == quote => self.quote = None,
-            (Some(_), _) => {}
             (None, '"' | '\'') => self.quote = Some(c),
             (None, '(' | '[' | '{') => self.depth += 1,
             (None, ')' | ']' | '}') => self.depth = self.depth.saturating_sub(1),
-            (None, _) => {}
+            (Some(_) | None, _) => {}
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Leaked calls that begin an answer, while it is generated.
 
-use super::{Leak, MARKS, Next, Offer, Text, front, is_begun, next, past_around};
+use super::{Leak, MARKS, MAX_CALLS, Next, Offer, Text, front, is_begun, next, past_around};
 use crate::guard::mend::End;
 use std::mem;
 
@@ -16,7 +16,8 @@ pub(in crate::contract) struct LeakReader {
     searched: usize,
     /// Whether a call is complete, and what follows it decides.
     is_waiting: bool,
-    has_given: bool,
+    /// Calls that were given out.
+    given: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +49,7 @@ impl LeakReader {
             text: String::new(),
             searched: 0,
             is_waiting: false,
-            has_given: false,
+            given: 0,
         }
     }
 
@@ -87,10 +88,14 @@ impl LeakReader {
         while self.may_be_complete() {
             match next(&self.text, &self.offer, Text::Growing) {
                 Next::Calls(leaked, rest) => {
+                    self.given += leaked.calls.len();
                     calls.extend(leaked.calls);
                     self.text = rest.to_owned();
                     self.searched = 0;
-                    self.has_given = true;
+                    if self.given >= MAX_CALLS {
+                        self.place = Place::Over;
+                        self.text = String::new();
+                    }
                 }
                 Next::Waits => {
                     self.is_waiting = true;
@@ -98,7 +103,7 @@ impl LeakReader {
                 }
                 Next::Open | Next::Nothing => break,
                 Next::Other => {
-                    if self.has_given {
+                    if self.given > 0 {
                         self.place = Place::Over;
                         self.text = String::new();
                     }
@@ -119,7 +124,7 @@ impl LeakReader {
         let skipped = self.text.len() - start.len();
         let Some(mark) = MARKS.iter().find(|mark| start.starts_with(mark.open)) else {
             // Between two calls: what comes is another one, or something else.
-            return !start.is_empty() && !is_begun(start) && self.has_given;
+            return !start.is_empty() && !is_begun(start) && self.given > 0;
         };
         let close = match mark.close {
             "" => mark.open,
@@ -141,7 +146,7 @@ impl LeakReader {
     /// whoever reads answers.
     pub(in crate::contract) fn finish(&mut self) -> Option<String> {
         let text = mem::take(&mut self.text);
-        let is_answer = !self.has_given
+        let is_answer = self.given == 0
             && matches!(self.place, Place::Start | Place::Calls)
             && front(&text, &self.offer, End::Own).is_none();
         self.place = Place::Over;

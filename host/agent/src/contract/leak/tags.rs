@@ -1,19 +1,23 @@
 //! Arguments as pairs of tags. Their values are texts: what type one has, the tool's schema says later
 //! (`guard::coerce`).
 
-use super::body::{self, MAX_CALLS, Offer};
-use super::{Leak, Leaked, MAX_CLOSES};
+use super::body::{self, Offer};
+use super::{Leak, Leaked, MAX_CALLS, MAX_CLOSES};
 use crate::guard::mend::End;
 use serde_json::{Map, Value};
+
+/// More than any tool has.
+const MAX_PARAMETERS: usize = 256;
 
 /// One call after the other.
 pub(super) fn all(text: &str, offer: &Offer, end: End) -> Option<Leaked> {
     let mut leaked = Leaked::default();
     let mut rest = text;
     while !rest.is_empty() {
-        let close = match rest.starts_with("<function=") {
-            true => "</function>",
-            false => "</invoke>",
+        let close = if rest.starts_with("<function=") {
+            "</function>"
+        } else {
+            "</invoke>"
         };
         let mut from = 0;
         let mut found = None;
@@ -67,7 +71,10 @@ fn named(text: &str, offer: &Offer, end: End) -> Option<Leaked> {
     let tool = offer.tool(name)?;
     let mut arguments = Map::new();
     let mut rest = inner;
-    while !rest.is_empty() {
+    for _ in 0..MAX_PARAMETERS {
+        if rest.is_empty() {
+            break;
+        }
         let (head, after) = rest.strip_prefix("<parameter")?.split_once('>')?;
         let key = match head.strip_prefix('=') {
             Some(key) => key.trim(),
@@ -77,7 +84,7 @@ fn named(text: &str, offer: &Offer, end: End) -> Option<Leaked> {
         put(&mut arguments, key, value)?;
         rest = next;
     }
-    Some(one(tool, arguments))
+    rest.is_empty().then(|| one(tool, arguments))
 }
 
 /// Up to the tag that ends it, and what follows. Models forget that tag in long conversations: then the

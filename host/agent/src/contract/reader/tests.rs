@@ -391,7 +391,11 @@ fn a_thought_before_the_reply_changes_nothing() {
                     .map(|chunk| content(&chunk.iter().collect::<String>()))
                     .collect();
                 let given = pieces(contract, &deltas);
-                assert_eq!(calls(&given), [a.clone()], "{contract:?} {text}");
+                assert_eq!(
+                    calls(&given),
+                    std::slice::from_ref(&a),
+                    "{contract:?} {text}"
+                );
                 // The last character completes it, not the end.
                 let mut reader = contract.reader(&offered());
                 let early: Vec<_> = deltas.iter().flat_map(|delta| reader.push(delta)).collect();
