@@ -3,7 +3,7 @@
 
 use super::support::{
     Echo, Gate, Reply, Script, driver, end, lines, place, plain_tools, request, results, run,
-    starts, tools,
+    starts,
 };
 use serde_json::{Value, json};
 use toolhold_agent::{Activities, Contract, Event, EventKind, ToolFailure};
@@ -16,14 +16,7 @@ async fn play(contract: Contract, replies: Vec<Reply>) -> (Vec<Event>, Vec<Value
     let activities = Activities::default()
         .with("echo", echo.activity())
         .with("math.add", echo.activity());
-    let context = tools(&[
-        ("echo", json!({"type": "object"})),
-        (
-            "math.add",
-            json!({"type": "object", "properties": {"of": {"type": "integer"}}, "required": ["of"]}),
-        ),
-    ]);
-    let mut request = request([context]);
+    let mut request = request([plain_tools(&["echo", "math.add"])]);
     request.settings.contract = contract;
     let events = run(&driver(&script, activities), request).await;
     let made = echo.made.lock().unwrap().clone();
@@ -87,15 +80,15 @@ async fn calls_written_as_text_are_made_in_every_contract() {
 #[tokio::test]
 async fn values_between_tags_get_the_types_of_the_tool() {
     for reply in [
-        "<tool_call>\n<function=math-add>\n<parameter=of>\n7\n</parameter>\n</function>\n</tool_call>",
-        "<tool_call>math.add\n<arg_key>of</arg_key>\n<arg_value>7</arg_value>\n</tool_call>",
+        "<tool_call>\n<function=math-add>\n<parameter=n>\n7\n</parameter>\n</function>\n</tool_call>",
+        "<tool_call>math.add\n<arg_key>n</arg_key>\n<arg_value>7</arg_value>\n</tool_call>",
     ] {
         let (events, made, _) = play(
             Contract::Tools,
             vec![Reply::text(reply), done(Contract::Tools)],
         )
         .await;
-        assert_eq!(made, [json!({"of": 7})]);
+        assert_eq!(made, [json!({"n": 7})]);
         assert_eq!(
             repaired(&events),
             [
