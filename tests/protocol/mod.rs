@@ -4,6 +4,7 @@ mod advisors;
 mod approval;
 mod fallback;
 mod instances;
+mod leaks;
 mod messages;
 mod meta;
 mod modules;

@@ -518,6 +518,8 @@ fn price(prompt: &str, completion: &str) -> Price {
     }
 }
 
+type Caps<'a> = &'a dyn Fn(&mut Settings);
+
 /// The setting that stopped a run is in what it says, and what may be taken is taken to the last.
 #[tokio::test]
 async fn caps_name_their_setting_and_allow_what_they_say() {
@@ -533,7 +535,6 @@ async fn caps_name_their_setting_and_allow_what_they_say() {
         settings.currency = "EUR".into();
         settings.max_cost = Some(most.parse().unwrap());
     };
-    type Caps<'a> = &'a dyn Fn(&mut Settings);
     let cases: [(&str, Vec<Reply>, Caps<'_>, &str); 6] = [
         (
             "exactly as many calls",
@@ -739,27 +740,25 @@ async fn light_faults_of_arguments_and_of_form_are_put_right_and_told() {
         _ => None,
     });
     assert_eq!(filled, Some(json!({"of": 1, "n": 7})));
-    let repairs: Vec<_> = events
+    let repaired: Vec<_> = events
         .iter()
         .filter_map(|event| match &event.kind {
-            EventKind::Repaired { tool, repairs, .. } => {
-                Some((tool.as_deref(), repairs.join(", ")))
-            }
+            EventKind::Repaired { tool, repairs, .. } => Some((tool.as_deref(), json!(repairs))),
             _ => None,
         })
         .collect();
-    assert!(
-        repairs
-            .iter()
-            .any(|(tool, made)| tool.is_none() && made.starts_with("text before it, single quotes")),
-        "{repairs:?}"
-    );
-    assert!(
-        repairs
-            .iter()
-            .any(|(tool, made)| tool.is_some()
-                && made.contains("/n: a number was written as a text")),
-        "{repairs:?}"
-    );
+    let [(None, reply), (Some("quick"), arguments)] = repaired.as_slice() else {
+        panic!("{repaired:?}");
+    };
+    let kinds = [
+        "text_before",
+        "code_fence",
+        "single_quotes",
+        "trailing_comma",
+        "bare_key",
+        "python_literal",
+    ];
+    assert_eq!(*reply, json!(kinds.map(|kind| json!({"kind": kind}))));
+    assert_eq!(*arguments, json!([{"kind": "number_as_text", "at": "/n"}]));
     assert_eq!(end(&events), ("output".into(), json!("done")));
 }

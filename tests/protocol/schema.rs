@@ -222,7 +222,7 @@ async fn a_reply_with_faults_of_form_is_mended_in_each_contract() {
         (
             Contract::Tools,
             Reply::function("echo", "```json\n{'of': 7,}\n```"),
-            "text before it, single quotes, a trailing comma, text after it",
+            "a code fence, single quotes, a trailing comma",
         ),
         (
             Contract::Tools,
@@ -249,10 +249,13 @@ async fn a_reply_with_faults_of_form_is_mended_in_each_contract() {
         assert_eq!(results(&events)[0].1["output"], 7, "{}", lines(&events));
         let told = events.iter().any(|event| match &event.kind {
             EventKind::Repaired {
-                tool: None,
-                repairs: made,
+                call: None,
+                repairs: told,
                 ..
-            } => made.join(", ") == repairs,
+            } => {
+                let told: Vec<_> = told.iter().map(ToString::to_string).collect();
+                told.join(", ") == repairs
+            }
             _ => false,
         });
         assert!(told, "{repairs}: {}", lines(&events));

@@ -123,6 +123,13 @@ impl Reply {
         self
     }
 
+    /// With this as what the endpoint kept apart as reasoning, before all else.
+    pub fn after_reasoning(mut self, text: &str) -> Self {
+        let reasoning = Delta::Reasoning(text.to_owned());
+        self.beats.insert(0, Beat::Says(reasoning));
+        self
+    }
+
     pub fn then(mut self, text: &str) -> Self {
         self.beats.extend(said(text).into_iter().map(Beat::Says));
         self

@@ -8,6 +8,7 @@ pub use bodies::{Bodies, BodyError, Shared};
 use crate::context::Parts;
 use crate::cost::Amount;
 use crate::error::ErrorClass;
+use crate::guard::Repair;
 use crate::guard::pii::Kind;
 use crate::guard::shield::{Judgement, Place, Screened};
 use crate::model::{Completion, ContextOverflow, Delta, Routing};
@@ -229,13 +230,15 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost_nano: Option<Amount>,
     },
-    /// What the model wrote was not quite right, and was put right without asking it again.
+    /// Something was put right that had one reading only: in the reply as a whole, or in the arguments of
+    /// a call of `tool`.
     Repaired {
         step: u32,
-        /// Whose arguments; absent if it was the reply as a whole.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tool: Option<String>,
-        repairs: Vec<String>,
+        repairs: Vec<Repair>,
     },
     /// Something a person should know: a reply that could not be used, a call that was intercepted.
     Notice { step: u32, message: String },

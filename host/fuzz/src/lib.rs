@@ -8,8 +8,10 @@ pub mod cache;
 pub mod docs;
 pub mod egress;
 pub mod json;
+pub mod leak;
 pub mod load;
 pub mod manifest;
+pub mod mend;
 pub mod reply;
 pub mod schema;
 pub mod sse;
@@ -26,8 +28,10 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("cache", cache::run),
     ("docs", docs::run),
     ("egress", egress::run),
+    ("leak", leak::run),
     ("load", load::run),
     ("manifest", manifest::run),
+    ("mend", mend::run),
     ("reply", reply::run),
     ("schema", schema::run),
     ("sse", sse::run),

@@ -71,7 +71,7 @@ fn shown_is_final(deltas: &[Delta], completion: &Completion) {
 }
 
 fn taken_is_final(contract: Contract, deltas: &[Delta], completion: &Completion) {
-    let mut reader = contract.reader();
+    let mut reader = contract.reader(&[]);
     let mut pieces: Vec<_> = deltas.iter().flat_map(|delta| reader.push(delta)).collect();
     pieces.extend(reader.finish());
     let view = View {

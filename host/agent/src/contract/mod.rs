@@ -5,18 +5,23 @@
 
 mod conversation;
 mod examples;
+mod leak;
 mod reader;
 mod schema;
 mod simple;
+#[cfg(test)]
+mod tests;
 mod text;
+mod thought;
 mod tools;
 
 pub use reader::{Piece, Reader};
 
 use crate::guard::mend::{End, Mended, mend};
+use crate::guard::repair::Kind;
 use crate::model::{ChatRequest, Completion};
 use crate::protocol::compose::Composition;
-use crate::protocol::{Solution, Tool, Turn};
+use crate::protocol::{Call, Solution, Tool, Turn};
 use crate::run::Settings;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -69,9 +74,9 @@ impl Contract {
         }
     }
 
-    /// Reads a reply while it is generated.
-    pub fn reader(self) -> Reader {
-        Reader::new(self)
+    /// Reads a reply while it is generated, in which these tools may be called.
+    pub fn reader(self, tools: &[Tool]) -> Reader {
+        Reader::new(self, tools)
     }
 
     /// Reads a complete reply.
@@ -79,11 +84,19 @@ impl Contract {
     /// # Errors
     /// What is wrong with it, in words that the model can act on.
     pub fn read(self, completion: &Completion, view: &View<'_>) -> Result<Solution, String> {
+        let said = Said::of(completion, view);
         let read = match self {
-            Self::Schema => schema::read(completion),
-            Self::Tools => tools::read(completion, view),
-            Self::Simple => simple::read(completion),
+            Self::Schema => schema::read(&said),
+            Self::Tools => tools::read(&said, view),
+            Self::Simple => simple::read(&said),
         };
+        let read = read.map_err(|reason| {
+            if said.is_only_thought() {
+                format!("the reply holds thoughts and nothing else; think, then reply ({reason})")
+            } else {
+                reason
+            }
+        });
         // Complete JSON can end with finish_reason `length` (trailing white space): parse first.
         read.map_err(|reason| match completion.finish_reason.as_deref() {
             Some("length") => format!(
@@ -95,16 +108,86 @@ impl Contract {
     }
 }
 
-/// A text of the reply that nothing constrained and that is not quite JSON, if it can be read in one
-/// way. What is JSON is not mended: then something else is wrong with it.
-fn mended(text: &str, completion: &Completion) -> Option<Mended> {
-    let text = text.trim();
-    if serde_json::from_str::<IgnoredAny>(text).is_ok() {
-        return None;
+/// A reply, taken apart.
+#[derive(Debug)]
+struct Said<'a> {
+    completion: &'a Completion,
+    /// Without the thoughts before it.
+    answer: &'a str,
+    /// What stood in the answer, and what the endpoint kept apart.
+    thoughts: [&'a str; 2],
+    offer: leak::Offer,
+    end: End,
+}
+
+impl<'a> Said<'a> {
+    fn of(completion: &'a Completion, view: &View<'_>) -> Self {
+        let split = thought::split(&completion.content);
+        Self {
+            completion,
+            answer: split.answer,
+            thoughts: [split.thought, &completion.reasoning],
+            offer: leak::Offer::of(view.tools),
+            end: match completion.finish_reason.as_deref() {
+                Some("length") => End::Cut,
+                _ => End::Own,
+            },
+        }
     }
-    let end = match completion.finish_reason.as_deref() {
-        Some("length") => End::Cut,
-        _ => End::Own,
-    };
-    mend(text, end)
+
+    fn is_only_thought(&self) -> bool {
+        self.answer.trim().is_empty()
+            && self.completion.tool_calls.is_empty()
+            && self
+                .thoughts
+                .iter()
+                .any(|thought| !thought.trim().is_empty())
+    }
+
+    /// What had to be done to find the answer.
+    fn repairs(&self) -> Vec<Kind> {
+        match self.thoughts {
+            ["", _] => Vec::new(),
+            _ => vec![Kind::Thought],
+        }
+    }
+
+    /// A text that nothing constrained and that is not quite JSON, if it can be read in one way. What is
+    /// JSON is not mended: then something else is wrong with it.
+    fn mended(&self, text: &str) -> Option<Mended> {
+        let text = text.trim();
+        if serde_json::from_str::<IgnoredAny>(text).is_ok() {
+            return None;
+        }
+        mend(text, self.end)
+    }
+
+    /// Calls that the answer begins with, in a form that the model was trained to.
+    fn leaked_first(&self) -> Option<leak::Leaked> {
+        leak::front(self.answer, &self.offer, self.end)
+    }
+
+    /// Calls that are what the reply does, in such a form.
+    fn leaked(&self) -> Option<leak::Leaked> {
+        if !self.answer.trim().is_empty() {
+            return leak::find(self.answer, &self.offer, self.end);
+        }
+        self.thoughts
+            .iter()
+            .find_map(|thought| leak::of_thought(thought, &self.offer, self.end))
+    }
+
+    /// The solution that leaked calls are.
+    fn solution(&self, leaked: leak::Leaked) -> Result<Solution, String> {
+        let mut solution = Solution {
+            repairs: self.repairs(),
+            ..Solution::default()
+        };
+        for call in leaked.calls {
+            let call = reader::call_object(call.tool, call.arguments);
+            solution.calls.push(Call::read(call)?);
+        }
+        solution.note(leaked.repairs);
+        Ok(solution)
+    }
 }

@@ -2,12 +2,13 @@
 
 use crate::contract::conversation::{self, Voice};
 use crate::contract::reader::SolutionReader;
-use crate::contract::{View, mended, text};
+use crate::contract::{Said, View, text};
 use crate::guard::mend::Mended;
-use crate::model::{ChatMessage, ChatRequest, Completion};
+use crate::model::{ChatMessage, ChatRequest};
 use crate::protocol::compose::{self, Composition};
 use crate::protocol::{Exchange, Shape, Solution};
 use serde_json::{Value, json};
+use std::mem;
 
 /// llama.cpp refuses repetitions beyond 2000, and a bound that the token limit makes useless only
 /// costs grammar.
@@ -41,19 +42,29 @@ pub fn request(view: &View<'_>) -> ChatRequest {
     }
 }
 
-pub fn read(completion: &Completion) -> Result<Solution, String> {
-    let solution = match Solution::parse(&completion.content) {
-        Ok(solution) => solution,
-        Err(reason) => return mend(completion).ok_or(reason),
+pub fn read(said: &Said<'_>) -> Result<Solution, String> {
+    if let Some(leaked) = said.leaked_first() {
+        return said.solution(leaked);
+    }
+    let mut solution = match Solution::parse(said.answer) {
+        Ok(solution) => {
+            // Of a member that is there twice the parser keeps one. While the reply streamed, calls were
+            // taken from the first: a reply that can be understood in two ways is none.
+            SolutionReader::default().push(said.answer, &mut Vec::new())?;
+            solution
+        }
+        Err(reason) => match mend(said) {
+            Some(solution) => solution,
+            None => return said.solution(said.leaked().ok_or(reason)?),
+        },
     };
-    // Of a member that is there twice the parser keeps the last. While the reply streamed, calls
-    // were taken from the first: a reply that can be understood in two ways is none.
-    SolutionReader::default().push(&completion.content, &mut Vec::new())?;
+    let mended = mem::replace(&mut solution.repairs, said.repairs());
+    solution.note(mended);
     Ok(solution)
 }
 
-fn mend(completion: &Completion) -> Option<Solution> {
-    let Mended { value, repairs } = mended(&completion.content, completion)?;
+fn mend(said: &Said<'_>) -> Option<Solution> {
+    let Mended { value, repairs } = said.mended(said.answer)?;
     let solution = Solution::of(value).ok()?;
     Some(Solution {
         repairs,
@@ -114,16 +125,27 @@ impl Voice for Solutions {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::contract::Contract;
+    use crate::contract::tests::read;
 
     #[test]
     fn a_reply_that_can_be_understood_in_two_ways_is_none() {
-        let completion = Completion {
-            content: r#"{"calls":[{"_tool":"a.b"}],"calls":[{"_tool":"c.d"}],"output":null}"#
-                .into(),
-            ..Completion::default()
-        };
-        let error = read(&completion).unwrap_err();
-        assert_eq!(error, "\"calls\" is there twice; write it once");
+        for (reply, expect) in [
+            (
+                r#"{"calls":[{"_tool":"a.b"}],"calls":[{"_tool":"c.d"}],"output":null}"#,
+                "\"calls\" is there twice",
+            ),
+            (
+                r#"{"calls":[],"calls":[],"output":7}"#,
+                "\"calls\" is there twice; write it once",
+            ),
+            (
+                r#"{"calls":[{"_tool":"a.b","x":1,"x":2}],"output":null}"#,
+                "\"x\" is there twice, with different values",
+            ),
+        ] {
+            let error = read(Contract::Schema, reply).unwrap_err();
+            assert!(error.contains(expect), "{reply}: {error}");
+        }
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::contract::conversation::{self, Voice};
 use crate::contract::reader::{Given, ObjectFinder, call_object};
-use crate::contract::{View, mended, text};
-use crate::model::{ChatMessage, ChatRequest, Completion};
+use crate::contract::{Said, View, text};
+use crate::guard::repair::Kind;
+use crate::model::{ChatMessage, ChatRequest};
 use crate::protocol::{Call, Exchange, Solution};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
@@ -28,15 +29,23 @@ pub fn request(view: &View<'_>) -> ChatRequest {
     }
 }
 
-pub fn read(completion: &Completion) -> Result<Solution, String> {
-    let mut solution = Solution::default();
-    let object = match finder().find(&completion.content) {
+pub fn read(said: &Said<'_>) -> Result<Solution, String> {
+    if let Some(leaked) = said.leaked_first() {
+        return said.solution(leaked);
+    }
+    let mut solution = Solution {
+        repairs: said.repairs(),
+        ..Solution::default()
+    };
+    let object = match finder().find(said.answer) {
         Ok(object) => object,
-        Err(reason) => {
-            let (object, repairs) = mend(completion).ok_or(reason)?;
-            solution.repairs = repairs;
-            object
-        }
+        Err(reason) => match mend(said) {
+            Some((object, repairs)) => {
+                solution.note(repairs);
+                object
+            }
+            None => return said.solution(said.leaked().ok_or(reason)?),
+        },
     };
     for given in given(object)? {
         match given {
@@ -48,8 +57,8 @@ pub fn read(completion: &Completion) -> Result<Solution, String> {
 }
 
 /// The first object in the text, where it is not quite JSON, and what had to be mended.
-fn mend(completion: &Completion) -> Option<(Map<String, Value>, Vec<&'static str>)> {
-    let mended = mended(&completion.content, completion)?;
+fn mend(said: &Said<'_>) -> Option<(Map<String, Value>, Vec<Kind>)> {
+    let mended = said.mended(said.answer)?;
     match mended.value {
         Value::Object(object) if WANTED.iter().any(|name| object.contains_key(*name)) => {
             Some((object, mended.repairs))
@@ -171,6 +180,9 @@ impl Voice for Objects {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contract::Contract;
+    use crate::contract::tests::{read, read_completion};
+    use crate::model::Completion;
     use crate::protocol::compose::Composition;
     use crate::protocol::turn::Answered;
     use crate::protocol::{Call, Example, Execution, Tool, Turn};
@@ -205,10 +217,7 @@ mod tests {
     }
 
     fn reply(text: &str) -> Result<Solution, String> {
-        read(&Completion {
-            content: text.into(),
-            ..Completion::default()
-        })
+        read(Contract::Simple, text)
     }
 
     #[test]
@@ -338,15 +347,16 @@ mod tests {
     #[test]
     fn what_was_cut_off_is_not_completed() {
         let reply = |finish_reason: &str| {
-            read(&Completion {
+            let completion = Completion {
                 content: r#"{"tool_name": "a.b", "arguments": {"x": 1}"#.into(),
                 finish_reason: Some(finish_reason.into()),
                 ..Completion::default()
-            })
+            };
+            read_completion(Contract::Simple, &completion, &[])
         };
         let solution = reply("stop").unwrap();
         assert_eq!(solution.calls[0].arguments, json!({"x": 1}));
-        assert_eq!(solution.repairs, ["brackets that were not closed"]);
+        assert_eq!(solution.repairs, [Kind::Unclosed]);
         assert!(reply("length").unwrap_err().contains("has no end"));
     }
 

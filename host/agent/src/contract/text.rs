@@ -1,6 +1,6 @@
 //! What the contracts share in which the model writes JSON as its text: `schema` and `simple`.
 
-use crate::contract::View;
+use crate::contract::{View, thought};
 use crate::guard::validate::cut;
 use crate::model::ChatMessage;
 use crate::protocol::compose::Composition;
@@ -128,7 +128,11 @@ pub(super) fn results(calls: &[Answered]) -> String {
 
 /// A reply that could not be used, and how to write the next: `form`.
 pub(super) fn rejected(reply: &str, reason: &str, form: &str, out: &mut Vec<ChatMessage>) {
-    out.push(ChatMessage::assistant(cut(reply, MAX_REJECTED)));
+    let shown = match thought::split(reply).answer.trim() {
+        "" => reply,
+        answer => answer,
+    };
+    out.push(ChatMessage::assistant(cut(shown, MAX_REJECTED)));
     out.push(ChatMessage::user(format!(
         "That reply could not be used: {reason}. Reply again, with {form}."
     )));

@@ -2,10 +2,12 @@
 //! one more, `finish`, that carries the output.
 
 use crate::contract::conversation::{self, Voice};
+use crate::contract::leak::{self, Leak, Offer};
 use crate::contract::reader::{Given, SPACE, call_object};
-use crate::contract::{View, mended, text};
+use crate::contract::{Said, View, text, thought};
 use crate::guard::mend::Mended;
-use crate::model::{ChatMessage, ChatRequest, ChatTool, ChatToolCall, Completion, ToolChoice};
+use crate::guard::strict;
+use crate::model::{ChatMessage, ChatRequest, ChatTool, ChatToolCall, ToolChoice};
 use crate::protocol::compose::{self, Composition, Properties};
 use crate::protocol::lower::Lowering;
 use crate::protocol::{Call, Exchange, Solution, Tool, advisor};
@@ -42,9 +44,7 @@ pub fn request(view: &View<'_>) -> ChatRequest {
         })
         .collect();
     let composition = view.composition;
-    let finish = view.output_schema.filter(|_| !composition.forced);
-    let members = [composition.meta, composition.advisors, finish];
-    for ((name, member, description), schema) in MEMBERS.into_iter().zip(members) {
+    for (name, member, description, schema) in members(view) {
         let Some(schema) = schema else { continue };
         tools.push(ChatTool {
             name: name.into(),
@@ -73,6 +73,21 @@ pub fn request(view: &View<'_>) -> ChatRequest {
         temperature: view.settings.temperature,
         ..ChatRequest::default()
     }
+}
+
+/// Each with its schema, where it is asked for.
+fn members<'a>(
+    view: &View<'a>,
+) -> [(&'static str, &'static str, &'static str, Option<&'a Value>); 3] {
+    let composition = view.composition;
+    let finish = view.output_schema.filter(|_| !composition.forced);
+    let [meta, advisors, output] = MEMBERS;
+    [
+        (meta, composition.meta),
+        (advisors, composition.advisors),
+        (output, finish),
+    ]
+    .map(|((name, member, description), schema)| (name, member, description, schema))
 }
 
 fn tool_choice(view: &View<'_>, tools: &[ChatTool]) -> Option<ToolChoice> {
@@ -112,25 +127,24 @@ fn parameters(tool: &Tool, how: Composition<'_>) -> Value {
 }
 
 /// Decided by the presence of tool calls, never by finish_reason, which servers get wrong.
-pub fn read(completion: &Completion, view: &View<'_>) -> Result<Solution, String> {
+pub fn read(said: &Said<'_>, view: &View<'_>) -> Result<Solution, String> {
     let mut solution = Solution::default();
-    for call in &completion.tool_calls {
+    for call in &said.completion.tool_calls {
         let Mended {
             value: arguments,
             repairs,
-        } = arguments(call, completion)?;
-        for repair in repairs {
-            if !solution.repairs.contains(&repair) {
-                solution.repairs.push(repair);
-            }
-        }
-        match given(&call.name, arguments)? {
-            Given::Call(call) => solution.calls.push(Call::read(call)?),
-            Given::Field(member, value) => solution.put(member, value)?,
+        } = arguments(call, said)?;
+        solution.note(repairs);
+        take(&mut solution, &call.name, arguments)?;
+    }
+    if said.completion.tool_calls.is_empty() {
+        solution.repairs = said.repairs();
+        for call in leaked(said, view, &mut solution) {
+            take(&mut solution, &call.tool, call.arguments.into())?;
         }
     }
     if solution.calls.is_empty() && solution.output.is_none() {
-        let text = completion.content.trim();
+        let text = said.answer.trim();
         if text.is_empty() {
             return Err(match (&solution.meta, &solution.advisors) {
                 (None, None) => "the reply is empty; call a tool or answer".into(),
@@ -138,6 +152,13 @@ pub fn read(completion: &Completion, view: &View<'_>) -> Result<Solution, String
                       of the two in the same reply"
                     .into(),
             });
+        }
+        if leak::is_failed(text, &offer(said, view)) {
+            return Err(
+                "the reply looks like a call and cannot be read as one of the tools that are offered; call one of \
+                 them by its name, with a JSON object as its arguments"
+                    .into(),
+            );
         }
         if view.output_schema.is_some() {
             return Err("the final output must be given by calling finish".into());
@@ -147,19 +168,48 @@ pub fn read(completion: &Completion, view: &View<'_>) -> Result<Solution, String
     Ok(solution)
 }
 
+fn take(solution: &mut Solution, function: &str, arguments: Value) -> Result<(), String> {
+    match given(function, arguments)? {
+        Given::Call(call) => {
+            solution.calls.push(Call::read(call)?);
+            Ok(())
+        }
+        Given::Field(member, value) => solution.put(member, value),
+    }
+}
+
+/// Calls that were written as text.
+fn leaked(said: &Said<'_>, view: &View<'_>, solution: &mut Solution) -> Vec<Leak> {
+    let said = Said {
+        offer: offer(said, view),
+        ..*said
+    };
+    let leaked = said.leaked().unwrap_or_default();
+    solution.note(leaked.repairs);
+    leaked.calls
+}
+
+/// What may be called: the tools, and what stands for the members that are asked for.
+fn offer(said: &Said<'_>, view: &View<'_>) -> Offer {
+    let asked = members(view).into_iter();
+    let asked = asked.filter_map(|(name, _, _, schema)| schema.map(|_| name));
+    said.offer.clone().with(asked)
+}
+
 /// The arguments of a function call, mended where they are not quite JSON.
-fn arguments(call: &ChatToolCall, completion: &Completion) -> Result<Mended, String> {
+fn arguments(call: &ChatToolCall, said: &Said<'_>) -> Result<Mended, String> {
     let text = call.arguments.trim_matches(SPACE);
     let read = match text {
         "" => Ok(Value::Null),
-        text => serde_json::from_str(text),
+        text => strict::parse(text),
     };
     match read {
         Ok(value) => Ok(Mended {
             value,
             repairs: Vec::new(),
         }),
-        Err(error) => mended(text, completion)
+        Err(error) => said
+            .mended(text)
             .ok_or_else(|| format!("the arguments of {} are not JSON: {error}", call.name)),
     }
 }
@@ -228,8 +278,9 @@ impl Voice for Functions {
     }
 
     fn rejected(&self, reply: &str, reason: &str, out: &mut Vec<ChatMessage>) {
-        if !reply.is_empty() {
-            out.push(ChatMessage::assistant(reply.to_owned()));
+        let answer = thought::split(reply).answer.trim();
+        if !answer.is_empty() {
+            out.push(ChatMessage::assistant(answer.to_owned()));
         }
         out.push(ChatMessage::user(format!(
             "That reply could not be used: {reason}."
@@ -240,6 +291,9 @@ impl Voice for Functions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contract::Contract;
+    use crate::guard::repair::Kind;
+    use crate::model::Completion;
     use crate::run::Settings;
 
     fn reply(calls: &[(&str, &str)], output_schema: Option<&Value>) -> Result<Solution, String> {
@@ -261,7 +315,7 @@ mod tests {
             settings: &Settings::default(),
             composition: Composition::default(),
         };
-        read(&completion, &view)
+        Contract::Tools.read(&completion, &view)
     }
 
     #[test]
@@ -308,12 +362,40 @@ mod tests {
         assert_eq!(
             solution.repairs,
             [
-                "single quotes",
-                "a trailing comma",
-                "Python's literals",
-                "brackets that were not closed"
+                Kind::SingleQuotes,
+                Kind::TrailingComma,
+                Kind::PythonLiteral,
+                Kind::Unclosed
             ]
         );
+    }
+
+    #[test]
+    fn members_leak_like_tools() {
+        let schema = json!({"type": "object"});
+        let said =
+            r#"<tool_call>{"name": "finish", "arguments": {"output": {"n": 7}}}</tool_call>"#;
+        let read = |output_schema: Option<&Value>| {
+            let completion = Completion {
+                content: said.into(),
+                ..Completion::default()
+            };
+            let view = View {
+                model: "m",
+                instructions: "",
+                turns: &[],
+                tools: &[],
+                output_schema,
+                settings: &Settings::default(),
+                composition: Composition::default(),
+            };
+            Contract::Tools.read(&completion, &view)
+        };
+        let solution = read(Some(&schema)).unwrap();
+        assert_eq!(solution.output, Some(json!({"n": 7})));
+        assert_eq!(solution.repairs, [Kind::LeakedCall]);
+        let error = read(None).unwrap_err();
+        assert!(error.contains("looks like a call"), "{error}");
     }
 
     #[test]
@@ -329,6 +411,10 @@ mod tests {
             (
                 vec![("a-b", "{'x': 'y'"), ("c-d", "{'x': 1} {'y': 2}")],
                 "the arguments of c-d are not JSON",
+            ),
+            (
+                vec![("a-b", r#"{"x":1,"x":2}"#)],
+                "\"x\" is there twice, with different values",
             ),
             (
                 vec![("a-b", "[1]")],

@@ -4,6 +4,8 @@
 //! Only what has one reading is touched, and no value is ever made up. Whether the outcome satisfies
 //! the schema is for validation to say: this is tried after arguments failed it, never before.
 
+use crate::guard::repair::{Kind, Repair};
+use crate::guard::strict;
 use serde_json::{Map, Number, Value};
 
 /// Arguments are validated to be no deeper than this.
@@ -11,14 +13,14 @@ const MAX_DEPTH: usize = 64;
 /// References followed on the way to one value.
 const MAX_REFERENCES: usize = 8;
 /// Repairs of one call that are told.
-const MAX_TOLD: usize = 8;
+const MAX_TOLD: usize = 32;
 
 /// Arguments that were put right, and what was done.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Coerced {
     pub arguments: Value,
-    /// Each with its JSON pointer, for the record.
-    pub repairs: Vec<String>,
+    /// Each with its place: at most 32.
+    pub repairs: Vec<Repair>,
 }
 
 /// `arguments` with what `schema` lets be read in one way only; nothing if that is nothing.
@@ -37,7 +39,7 @@ pub fn coerce(schema: &Value, arguments: &Value) -> Option<Coerced> {
 
 struct Coercion<'a> {
     root: &'a Value,
-    repairs: Vec<String>,
+    repairs: Vec<Repair>,
 }
 
 impl<'a> Coercion<'a> {
@@ -45,20 +47,26 @@ impl<'a> Coercion<'a> {
         if depth > MAX_DEPTH {
             return;
         }
+        let may_be_null = self.accepts_null(schema);
         let schema = self.meant(schema);
         let types = types(schema);
-        if let Some(read) = read(&types, value) {
-            self.note(place, read.what);
+        if may_be_null && is_null_in_words(&types, value) {
+            self.note(place, Kind::NullAsText);
+            *value = Value::Null;
+        } else if let Some(read) = read(&types, value) {
+            self.note(place, read.kind);
             *value = read.value;
         }
         match value {
             Value::Object(fields) => self.object(schema, fields, place, depth),
             Value::Array(items) => {
-                let Some(schema) = schema.get("items") else {
-                    return;
-                };
+                let first = schema.get("prefixItems").and_then(Value::as_array);
                 let length = place.len();
                 for (index, item) in items.iter_mut().enumerate() {
+                    let own = first.and_then(|first| first.get(index));
+                    let Some(schema) = own.or_else(|| schema.get("items")) else {
+                        break;
+                    };
                     place.push_str(&format_index(index));
                     self.value(schema, item, place, depth + 1);
                     place.truncate(length);
@@ -75,41 +83,49 @@ impl<'a> Coercion<'a> {
         place: &mut String,
         depth: usize,
     ) {
-        let Some(Value::Object(properties)) = schema.get("properties") else {
-            return;
-        };
+        let properties = schema.get("properties").and_then(Value::as_object);
         let required = |name: &str| {
             let required = schema.get("required").and_then(Value::as_array);
             required.is_some_and(|names| names.iter().any(|known| known == name))
         };
         let length = place.len();
-        for (name, property) in properties {
-            place.push('/');
-            place.push_str(&name.replace('~', "~0").replace('/', "~1"));
+        for (name, property) in properties.into_iter().flatten() {
+            push_name(place, name);
             let may_be_null = self.accepts_null(property);
-            let property = self.meant(property);
+            let meant = self.meant(property);
             match fields.get_mut(name) {
                 Some(Value::Null) if may_be_null => {}
                 Some(Value::Null) => {
                     // Written out where it should have been left out.
-                    if let Some(default) = property.get("default") {
+                    if let Some(default) = meant.get("default") {
                         fields.insert(name.clone(), default.clone());
-                        self.note(place, "null was replaced by the default");
+                        self.note(place, Kind::NullForDefault);
                     } else if !required(name) {
                         fields.shift_remove(name);
-                        self.note(place, "null was left out");
+                        self.note(place, Kind::NullForAbsent);
                     }
                 }
                 Some(value) => self.value(property, value, place, depth + 1),
                 None if required(name) => {
-                    if let Some(default) = property.get("default") {
+                    if let Some(default) = meant.get("default") {
                         fields.insert(name.clone(), default.clone());
-                        self.note(place, "the default was filled in");
+                        self.note(place, Kind::MissingDefault);
                     }
                 }
                 None => {}
             }
             place.truncate(length);
+        }
+        if let Some(others) = schema
+            .get("additionalProperties")
+            .filter(|others| others.is_object())
+        {
+            let is_known = |name: &str| properties.is_some_and(|known| known.contains_key(name));
+            for (name, value) in fields.iter_mut().filter(|(name, _)| !is_known(name)) {
+                push_name(place, name);
+                self.value(others, value, place, depth + 1);
+                place.truncate(length);
+            }
         }
     }
 
@@ -148,64 +164,56 @@ impl<'a> Coercion<'a> {
         is_open || types.contains(&"null")
     }
 
-    fn note(&mut self, place: &str, what: &str) {
+    fn note(&mut self, place: &str, kind: Kind) {
         if self.repairs.len() < MAX_TOLD {
-            let place = if place.is_empty() {
-                "the arguments"
-            } else {
-                place
-            };
-            self.repairs.push(format!("{place}: {what}"));
+            self.repairs.push(kind.at(place));
         }
     }
 }
 
 struct Read {
     value: Value,
-    what: &'static str,
+    kind: Kind,
 }
 
 /// The one other way to read a value of the wrong type, if there is one.
 fn read(types: &[&str], value: &Value) -> Option<Read> {
     let is = |ty: &str| types.contains(&ty);
     let wants_number = is("integer") || is("number");
-    let found = |value: Value, what: &'static str| Some(Read { value, what });
+    let found = |value: Value, kind: Kind| Some(Read { value, kind });
     match value {
         _ if types.is_empty() => None,
         Value::String(_) if is("string") => None,
-        Value::String(text) if wants_number && number(text).is_some() => {
-            found(number(text)?.into(), "a number was written as a text")
-        }
-        Value::String(text) if is("boolean") && matches!(text.as_str(), "true" | "false") => found(
-            (text == "true").into(),
-            "true or false was written as a text",
-        ),
-        Value::String(text) if is("object") || is("array") => {
-            let parsed: Value = serde_json::from_str(text).ok()?;
-            let fits = (parsed.is_object() && is("object")) || (parsed.is_array() && is("array"));
-            if fits {
-                return found(parsed, "JSON was written as a text");
+        Value::String(text) => {
+            if let Some(number) = number(text).filter(|_| wants_number) {
+                let is_whole = number.is_i64() || number.is_u64();
+                let number = if is("number") || is_whole {
+                    number
+                } else {
+                    whole(&number)?
+                };
+                return found(number.into(), Kind::NumberAsText);
             }
-            listed(types, value)
+            if is("boolean") && ["true", "false"].iter().any(|word| is_word(text, word)) {
+                return found(is_word(text, "true").into(), Kind::BooleanAsText);
+            }
+            let parsed = strict::parse(text).ok();
+            let parsed = parsed.filter(|parsed| {
+                (parsed.is_object() && is("object")) || (parsed.is_array() && is("array"))
+            });
+            match parsed {
+                Some(parsed) => found(parsed, Kind::JsonAsText),
+                None => listed(types, value),
+            }
         }
         Value::Number(number)
             if is("integer") && number.as_i64().is_none() && number.as_u64().is_none() =>
         {
-            let whole = number
-                .as_f64()
-                .filter(|n| n.fract() == 0.0 && n.abs() < 9e15)?;
-            #[expect(
-                clippy::cast_possible_truncation,
-                reason = "whole, and within what f64 holds exactly"
-            )]
-            found(
-                (whole as i64).into(),
-                "a whole number was written with a fraction",
-            )
+            found(whole(number)?.into(), Kind::WholeNumberAsFraction)
         }
         Value::Number(_) if wants_number => None,
         Value::Number(number) if is("string") => {
-            found(number.to_string().into(), "a text was written as a number")
+            found(number.to_string().into(), Kind::TextAsNumber)
         }
         other if has_type(types, other) => None,
         _ => listed(types, value),
@@ -214,10 +222,41 @@ fn read(types: &[&str], value: &Value) -> Option<Read> {
 
 /// A single value where only a list is due.
 fn listed(types: &[&str], value: &Value) -> Option<Read> {
-    (types == ["array"] && !value.is_array() && !value.is_null()).then(|| Read {
+    let only_list =
+        types.contains(&"array") && types.iter().all(|ty| ["array", "null"].contains(ty));
+    (only_list && !value.is_array() && !value.is_null()).then(|| Read {
         value: Value::Array(vec![value.clone()]),
-        what: "a single value was written where a list is due",
+        kind: Kind::SingleForList,
     })
+}
+
+/// Null as a word, where no word is wanted.
+fn is_null_in_words(types: &[&str], value: &Value) -> bool {
+    let wants_other = !types.is_empty() && !types.contains(&"string");
+    let words = ["null", "none"];
+    wants_other
+        && value
+            .as_str()
+            .is_some_and(|text| words.iter().any(|word| is_word(text, word)))
+}
+
+/// As JSON and Python write it.
+fn is_word(text: &str, word: &str) -> bool {
+    let text = text.trim();
+    let capital = |text: &str| text.get(..1).map(str::to_ascii_uppercase);
+    text == word || (capital(word).as_deref() == text.get(..1) && text.get(1..) == word.get(1..))
+}
+
+/// A whole number that is written with a fraction or an exponent.
+fn whole(number: &Number) -> Option<Number> {
+    let whole = number
+        .as_f64()
+        .filter(|n| n.fract() == 0.0 && n.abs() < 9e15)?;
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "whole, and within what f64 holds exactly"
+    )]
+    Some((whole as i64).into())
 }
 
 /// As JSON writes it: no spaces, no plus, no hexadecimal.
@@ -226,22 +265,39 @@ fn number(text: &str) -> Option<Number> {
 }
 
 fn has_type(types: &[&str], value: &Value) -> bool {
-    types.contains(&match value {
+    types.contains(&type_of(value))
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",
         Value::Number(_) => "number",
         Value::String(_) => "string",
         Value::Array(_) => "array",
         Value::Object(_) => "object",
-    })
+    }
 }
 
+/// The types that are said, or those of the values that are listed.
 fn types(schema: &Value) -> Vec<&str> {
-    match schema.get("type") {
-        Some(Value::String(one)) => vec![one],
-        Some(Value::Array(many)) => many.iter().filter_map(Value::as_str).collect(),
+    match (schema.get("type"), schema.get("enum"), schema.get("const")) {
+        (Some(Value::String(one)), ..) => vec![one],
+        (Some(Value::Array(many)), ..) => many.iter().filter_map(Value::as_str).collect(),
+        (None, Some(Value::Array(values)), _) => {
+            let mut types: Vec<_> = values.iter().map(type_of).collect();
+            types.sort_unstable();
+            types.dedup();
+            types
+        }
+        (None, None, Some(value)) => vec![type_of(value)],
         _ => Vec::new(),
     }
+}
+
+fn push_name(place: &mut String, name: &str) {
+    place.push('/');
+    place.push_str(&name.replace('~', "~0").replace('/', "~1"));
 }
 
 /// The branches of `anyOf` or `oneOf`.
@@ -279,96 +335,169 @@ mod tests {
                 "b": {"type": "boolean"},
                 "s": {"type": "string"},
                 "l": {"type": "array", "items": {"type": "integer"}},
+                "p": {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "boolean"}]},
                 "o": {"$ref": "#/$defs/o"},
                 "m": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
                 "e": {"enum": ["a", "b"], "default": "a"},
+                "f": {"enum": [1, 2]},
+                "c": {"const": true},
+                "t": {"type": "object", "additionalProperties": {"type": "number"}},
+                "y": {"type": ["array", "null"]},
                 "d": {"type": "integer", "default": 7},
+                "a~/b": {"type": "integer"},
             },
             "required": ["d"],
-            "$defs": {"o": {"type": "object", "properties": {"n": {"type": "integer"}}}},
+            "$defs": {"o": {"type": "object", "properties": {"n": {"type": "integer"}, "r": {"default": "z"}}, "required": ["r"]}},
         })
     }
 
+    /// Section 7 of the protocol, case by case.
     #[test]
     fn light_faults_are_put_right() {
-        for (given, expect, what) in [
+        let filled = ["/d: the default was filled in"];
+        for (given, expect, repairs) in [
+            // A number in a text, and what else is written as another type.
             (
-                json!({"n": "5", "d": 1}),
-                json!({"n": 5, "d": 1}),
-                "/n: a number",
+                json!({"n": "5"}),
+                json!({"n": 5}),
+                &[Kind::NumberAsText.at("/n")][..],
             ),
             (
-                json!({"n": 5.0, "d": 1}),
-                json!({"n": 5, "d": 1}),
-                "/n: a whole number",
+                json!({"n": " -5 "}),
+                json!({"n": -5}),
+                &[Kind::NumberAsText.at("/n")],
             ),
             (
-                json!({"x": "1.5", "d": 1}),
-                json!({"x": 1.5, "d": 1}),
-                "/x: a number",
+                json!({"n": "5.0"}),
+                json!({"n": 5}),
+                &[Kind::NumberAsText.at("/n")],
             ),
             (
-                json!({"b": "true", "d": 1}),
-                json!({"b": true, "d": 1}),
-                "/b: true or false",
+                json!({"x": "1.5"}),
+                json!({"x": 1.5}),
+                &[Kind::NumberAsText.at("/x")],
             ),
             (
-                json!({"s": 5, "d": 1}),
-                json!({"s": "5", "d": 1}),
-                "/s: a text",
+                json!({"m": "3"}),
+                json!({"m": 3}),
+                &[Kind::NumberAsText.at("/m")],
             ),
             (
-                json!({"l": 5, "d": 1}),
-                json!({"l": [5], "d": 1}),
-                "/l: a single value",
+                json!({"f": "2"}),
+                json!({"f": 2}),
+                &[Kind::NumberAsText.at("/f")],
             ),
             (
-                json!({"l": "5", "d": 1}),
-                json!({"l": [5], "d": 1}),
-                "/l: a single value",
+                json!({"a~/b": "1"}),
+                json!({"a~/b": 1}),
+                &[Kind::NumberAsText.at("/a~0~1b")],
             ),
             (
-                json!({"l": ["5", 6], "d": 1}),
-                json!({"l": [5, 6], "d": 1}),
-                "/l/0: a number",
+                json!({"t": {"k": "1"}}),
+                json!({"t": {"k": 1}}),
+                &[Kind::NumberAsText.at("/t/k")],
             ),
             (
-                json!({"l": "[1,2]", "d": 1}),
-                json!({"l": [1, 2], "d": 1}),
-                "/l: JSON",
+                json!({"n": 5.0}),
+                json!({"n": 5}),
+                &[Kind::WholeNumberAsFraction.at("/n")],
             ),
             (
-                json!({"o": "{\"n\": \"1\"}", "d": 1}),
-                json!({"o": {"n": 1}, "d": 1}),
-                "/o: JSON",
+                json!({"s": 5}),
+                json!({"s": "5"}),
+                &[Kind::TextAsNumber.at("/s")],
             ),
             (
-                json!({"n": null, "d": 1}),
-                json!({"d": 1}),
-                "/n: null was left out",
+                json!({"b": "true"}),
+                json!({"b": true}),
+                &[Kind::BooleanAsText.at("/b")],
             ),
             (
-                json!({"e": null, "d": 1}),
-                json!({"e": "a", "d": 1}),
-                "/e: null was replaced",
+                json!({"b": "False"}),
+                json!({"b": false}),
+                &[Kind::BooleanAsText.at("/b")],
             ),
             (
-                json!({"m": "3", "d": 1}),
-                json!({"m": 3, "d": 1}),
-                "/m: a number",
+                json!({"c": "true"}),
+                json!({"c": true}),
+                &[Kind::BooleanAsText.at("/c")],
             ),
-            (json!({}), json!({"d": 7}), "/d: the default"),
+            (
+                json!({"p": ["1", "True"]}),
+                json!({"p": [1, true]}),
+                &[
+                    Kind::NumberAsText.at("/p/0"),
+                    Kind::BooleanAsText.at("/p/1"),
+                ],
+            ),
+            (
+                json!({"x": "null"}),
+                json!({"x": null}),
+                &[Kind::NullAsText.at("/x")],
+            ),
+            (
+                json!({"m": "None"}),
+                json!({"m": null}),
+                &[Kind::NullAsText.at("/m")],
+            ),
+            (
+                json!({"l": "[1,2]"}),
+                json!({"l": [1, 2]}),
+                &[Kind::JsonAsText.at("/l")],
+            ),
+            (
+                json!({"o": "{\"n\": \"1\", \"r\": 1}"}),
+                json!({"o": {"n": 1, "r": 1}}),
+                &[Kind::JsonAsText.at("/o"), Kind::NumberAsText.at("/o/n")],
+            ),
+            // A missing default.
+            (
+                json!({"o": {}}),
+                json!({"o": {"r": "z"}}),
+                &[Kind::MissingDefault.at("/o/r")],
+            ),
+            // A null for what should be absent.
+            (
+                json!({"n": null}),
+                json!({}),
+                &[Kind::NullForAbsent.at("/n")],
+            ),
+            (
+                json!({"e": null}),
+                json!({"e": "a"}),
+                &[Kind::NullForDefault.at("/e")],
+            ),
+            // A single value where a list is due.
+            (
+                json!({"l": 5}),
+                json!({"l": [5]}),
+                &[Kind::SingleForList.at("/l")],
+            ),
+            (
+                json!({"y": {"k": 1}}),
+                json!({"y": [{"k": 1}]}),
+                &[Kind::SingleForList.at("/y")],
+            ),
+            (
+                json!({"l": "5"}),
+                json!({"l": [5]}),
+                &[Kind::SingleForList.at("/l"), Kind::NumberAsText.at("/l/0")],
+            ),
+            (
+                json!({"l": ["5", 6]}),
+                json!({"l": [5, 6]}),
+                &[Kind::NumberAsText.at("/l/0")],
+            ),
         ] {
-            let coerced =
-                coerce(&schema(), &given).unwrap_or_else(|| panic!("{given} was left as it is"));
+            let coerced = coerce(&schema(), &given).unwrap();
+            let mut expect = expect;
+            expect["d"] = json!(7);
             assert_eq!(coerced.arguments, expect, "{given}");
-            assert!(
-                coerced
-                    .repairs
-                    .iter()
-                    .any(|repair| repair.starts_with(what)),
-                "{given}: {coerced:?}"
-            );
+            let told: Vec<_> = coerced.repairs.iter().map(ToString::to_string).collect();
+            let mut expected: Vec<_> = repairs.iter().map(ToString::to_string).collect();
+            let at = told.iter().position(|repair| *repair == filled[0]).unwrap();
+            expected.insert(at, filled[0].into());
+            assert_eq!(told, expected, "{given}");
             assert_eq!(
                 Validator::new(&schema()).unwrap().check(&coerced.arguments),
                 Ok(()),
@@ -380,21 +509,50 @@ mod tests {
     #[test]
     fn what_has_no_one_reading_is_left() {
         for given in [
-            json!({"n": "five", "d": 1}),
-            json!({"n": "0x5", "d": 1}),
-            json!({"n": 5.5, "d": 1}),
-            json!({"n": true, "d": 1}),
-            json!({"b": "yes", "d": 1}),
-            json!({"s": true, "d": 1}),
-            json!({"s": {"a": 1}, "d": 1}),
-            json!({"x": null, "d": 1}),
-            json!({"m": null, "d": 1}),
-            json!({"e": "A", "d": 1}),
-            json!({"unknown": "5", "d": 1}),
+            json!({"n": "five"}),
+            json!({"n": "0x5"}),
+            json!({"n": "+5"}),
+            json!({"n": "1,000"}),
+            json!({"n": "5 apples"}),
+            json!({"n": ""}),
+            json!({"n": "null"}),
+            json!({"n": 5.5}),
+            json!({"n": "1e300"}),
+            json!({"n": true}),
+            json!({"n": [5]}),
+            json!({"b": "yes"}),
+            json!({"b": "TRUE"}),
+            json!({"b": 1}),
+            json!({"s": true}),
+            json!({"s": "5"}),
+            json!({"s": "null"}),
+            json!({"s": {"a": 1}}),
+            json!({"x": null}),
+            json!({"m": null}),
+            json!({"y": null}),
+            json!({"e": "A"}),
+            json!({"f": "one"}),
+            json!({"c": "maybe"}),
+            json!({"o": "{\"r\": 1, \"r\": 2}"}),
+            json!({"o": "not JSON"}),
+            json!({"unknown": "5"}),
             json!("text"),
         ] {
+            let mut given = given;
+            if let Some(fields) = given.as_object_mut() {
+                fields.insert("d".into(), json!(1));
+            }
             assert_eq!(coerce(&schema(), &given), None, "{given}");
         }
+    }
+
+    /// As many faults as there may be: what is told of them is bounded, and nothing is left undone.
+    #[test]
+    fn what_is_told_is_bounded() {
+        let given = json!({"d": 1, "l": vec!["1"; 1_000]});
+        let coerced = coerce(&schema(), &given).unwrap();
+        assert_eq!(coerced.arguments["l"], json!(vec![1; 1_000]));
+        assert_eq!(coerced.repairs.len(), MAX_TOLD);
     }
 
     #[test]
@@ -407,7 +565,7 @@ mod tests {
         /// What is valid has nothing to put right.
         #[test]
         fn valid_arguments_are_left(n in any::<i64>(), s in ".{0,8}", l in proptest::collection::vec(any::<i64>(), 0..3), b in any::<bool>()) {
-            let given = json!({"n": n, "s": s, "l": l, "b": b, "d": 1, "o": {"n": n}});
+            let given = json!({"n": n, "s": s, "l": l, "b": b, "d": 1, "o": {"n": n, "r": 1}});
             prop_assert_eq!(coerce(&schema(), &given), None);
         }
     }

@@ -3,6 +3,7 @@
 
 use crate::error::RunError;
 use crate::guard::coerce::coerce;
+use crate::guard::repair::Repair;
 use crate::guard::validate::{Fault, cut};
 use crate::guard::{Repeats, Validator};
 use crate::protocol::{Call, Tool};
@@ -78,7 +79,7 @@ impl Gate {
 
     /// `arguments` of a call of `tool` with light faults put right, and what was done. Arguments that
     /// fit, and those that would not fit even so, are left as they are.
-    pub fn put_right(&self, tool: &str, arguments: Value) -> (Value, Vec<String>) {
+    pub fn put_right(&self, tool: &str, arguments: Value) -> (Value, Vec<Repair>) {
         let Some(schemas) = self.schemas.get(tool) else {
             return (arguments, Vec::new());
         };

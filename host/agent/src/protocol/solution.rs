@@ -1,5 +1,7 @@
 //! What a model returned: calls, an output, or both (PROTOCOL.md, 4).
 
+use crate::guard::repair::Kind;
+use crate::guard::strict;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
@@ -41,8 +43,8 @@ pub struct Solution {
     pub calls: Vec<Call>,
     /// Not null ends the loop.
     pub output: Option<Value>,
-    /// What had to be mended before it could be read.
-    pub repairs: Vec<&'static str>,
+    /// What had to be put right before it could be read, each kind once.
+    pub repairs: Vec<Kind>,
 }
 
 impl Solution {
@@ -62,12 +64,21 @@ impl Solution {
         }
     }
 
+    /// Takes what had to be put right.
+    pub fn note(&mut self, repairs: impl IntoIterator<Item = Kind>) {
+        for kind in repairs {
+            if !self.repairs.contains(&kind) {
+                self.repairs.push(kind);
+            }
+        }
+    }
+
     /// Reads the text of a reply under the `schema` contract.
     ///
     /// # Errors
     /// What is wrong with it, in words that the model can act on.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let value: Value = serde_json::from_str(text.trim())
+        let value = strict::parse(text.trim())
             .map_err(|error| format!("the reply is not one JSON object: {error}"))?;
         Self::of(value)
     }

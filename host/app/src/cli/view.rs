@@ -147,6 +147,15 @@ impl View {
                     tokens(*prompt, *completion, *first_token_ms, *duration_ms)
                 )));
             }
+            EventKind::Repaired { tool, repairs, .. } => {
+                let what = match tool {
+                    Some(tool) => format!("the arguments of {tool} were put right"),
+                    None => "the reply was mended".to_owned(),
+                };
+                let repairs: Vec<_> = repairs.iter().map(ToString::to_string).collect();
+                let text = line(&format!("{what}: {}", repairs.join(", ")));
+                self.line(&format!("  {} {text}", warn("!")));
+            }
             EventKind::Notice { message, .. } => {
                 self.line(&format!("  {} {}", warn("!"), line(message)));
             }
@@ -160,15 +169,6 @@ impl View {
                     "  hidden from the model: {}",
                     counts.join(", ")
                 )));
-            }
-            EventKind::Repaired { tool, repairs, .. } => {
-                let what = match tool {
-                    Some(tool) => {
-                        format!("arguments of {tool} were put right: {}", repairs.join("; "))
-                    }
-                    None => format!("the reply was mended: {}", repairs.join(", ")),
-                };
-                self.line(&format!("  {} {}", warn("!"), line(&what)));
             }
             EventKind::Fallback { tool, stage, .. } => {
                 let text = line(&format!("{tool}: {stage}"));

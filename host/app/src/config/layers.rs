@@ -221,11 +221,10 @@ impl Merged {
             let (value, origin) = match leaf {
                 "base_url" => continue,
                 "model" => (Value::String(String::new()), "default".to_owned()),
-                "window" => (Value::Integer(0), "default".to_owned()),
                 "weight" => (Value::Integer(1), "default".to_owned()),
-                // What one endpoint costs says nothing of another.
+                // What one endpoint costs, or has room for, says nothing of another.
                 "price_per_million" => (Value::Table(Table::new()), "default".to_owned()),
-                "gpu_hour" => (Value::Integer(0), "default".to_owned()),
+                "gpu_hour" | "window" => (Value::Integer(0), "default".to_owned()),
                 _ => self.leaves[&format!("endpoints.default.{leaf}")].clone(),
             };
             for name in &names {

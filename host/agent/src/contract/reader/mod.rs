@@ -14,8 +14,11 @@ pub(super) use object::ObjectFinder;
 pub(super) use scan::SPACE;
 pub(super) use solution::SolutionReader;
 
+use crate::contract::leak::{Fate, LeakReader, Offer};
+use crate::contract::thought::{Filter, Part};
 use crate::contract::{Contract, simple};
 use crate::model::Delta;
+use crate::protocol::Tool;
 use functions::FunctionReader;
 use serde_json::{Map, Value};
 
@@ -33,10 +36,18 @@ pub enum Piece {
 ///
 /// What is no reply of its contract gives no more pieces and no error: [`Contract::read`] judges
 /// the complete reply, and wherever it finds a solution, its calls are those that were given out
-/// here. It keeps the text of values that are not complete and the names of members.
+/// here, or begin with them where something had to be put right. It keeps the text of values that are not
+/// complete and the names of members, and no thoughts.
 #[derive(Debug)]
 pub struct Reader {
+    contract: Contract,
+    thoughts: Filter,
+    leaks: LeakReader,
+    /// Calls that leaked.
+    leaked: usize,
     state: State,
+    /// What is given out when it is known to be no part of a thought.
+    waiting: Vec<Piece>,
 }
 
 #[derive(Debug)]
@@ -48,22 +59,33 @@ enum State {
     Quiet,
 }
 
+impl State {
+    fn new(contract: Contract) -> Self {
+        match contract {
+            Contract::Schema => Self::Schema(SolutionReader::default()),
+            Contract::Tools => Self::Tools(FunctionReader::default()),
+            Contract::Simple => Self::Simple(simple::finder()),
+        }
+    }
+}
+
 impl Reader {
-    pub(super) fn new(contract: Contract) -> Self {
-        let state = match contract {
-            Contract::Schema => State::Schema(SolutionReader::default()),
-            Contract::Tools => State::Tools(FunctionReader::default()),
-            Contract::Simple => State::Simple(simple::finder()),
-        };
-        Self { state }
+    pub(super) fn new(contract: Contract, tools: &[Tool]) -> Self {
+        Self {
+            contract,
+            thoughts: Filter::default(),
+            leaks: LeakReader::new(Offer::of(tools)),
+            leaked: 0,
+            state: State::new(contract),
+            waiting: Vec::new(),
+        }
     }
 
     /// Takes what the model wrote next, and gives what that makes complete.
     pub fn push(&mut self, delta: &Delta) -> Vec<Piece> {
         let mut pieces = Vec::new();
-        let read = match (&mut self.state, delta) {
-            (State::Schema(reader), Delta::Content(text)) => reader.push(text, &mut pieces),
-            (State::Simple(finder), Delta::Content(text)) => turn(finder, text, &mut pieces),
+        match (&mut self.state, delta) {
+            // Calls in the text of a reply that may have native ones are read when it has ended.
             (
                 State::Tools(reader),
                 Delta::ToolCall {
@@ -72,13 +94,56 @@ impl Reader {
                     arguments,
                     ..
                 },
-            ) => reader.push(*index, name.as_deref(), arguments, &mut pieces),
-            _ => Ok(()),
+            ) => {
+                let read = reader.push(*index, name.as_deref(), arguments, &mut pieces);
+                if read.is_err() {
+                    self.state = State::Quiet;
+                }
+            }
+            (State::Tools(_), _) => {}
+            (_, Delta::Content(text)) => {
+                for part in self.thoughts.push(text) {
+                    match part {
+                        Part::Answer(text) => self.answer(&text, &mut pieces),
+                        Part::Restart => {
+                            self.leaks.restart();
+                            self.state = State::new(self.contract);
+                            self.waiting.clear();
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+        pieces
+    }
+
+    fn answer(&mut self, text: &str, pieces: &mut Vec<Piece>) {
+        match self.leaks.push(text) {
+            Fate::Taken(calls) => {
+                for leak in calls {
+                    pieces.push(Piece::Call {
+                        index: self.leaked,
+                        call: call_object(leak.tool, leak.arguments),
+                    });
+                    self.leaked += 1;
+                }
+            }
+            Fate::Passed(text) => self.read(&text, pieces),
+        }
+    }
+
+    fn read(&mut self, text: &str, pieces: &mut Vec<Piece>) {
+        let is_settled = self.thoughts.is_settled();
+        let read = match &mut self.state {
+            State::Schema(reader) => reader.push(text, pieces),
+            State::Simple(finder) if is_settled => turn(finder, text, pieces),
+            State::Simple(finder) => turn(finder, text, &mut self.waiting),
+            State::Tools(_) | State::Quiet => Ok(()),
         };
         if read.is_err() {
             self.state = State::Quiet;
         }
-        pieces
     }
 
     /// The reply has ended: gives what only that makes complete, such as a function call without
@@ -88,6 +153,14 @@ impl Reader {
         if let State::Tools(reader) = &mut self.state {
             // Whatever is wrong, this was the last that is read.
             let _ = reader.finish(&mut pieces);
+        } else {
+            if let Some(text) = self.thoughts.finish() {
+                self.answer(&text, &mut pieces);
+            }
+            if let Some(text) = self.leaks.finish() {
+                self.read(&text, &mut pieces);
+            }
+            pieces.append(&mut self.waiting);
         }
         self.state = State::Quiet;
         pieces
@@ -96,12 +169,13 @@ impl Reader {
     /// Bytes of text that are kept.
     #[cfg(test)]
     fn held(&self) -> usize {
-        match &self.state {
+        let state = match &self.state {
             State::Schema(reader) => reader.held(),
             State::Tools(reader) => reader.held(),
             State::Simple(finder) => finder.held(),
             State::Quiet => 0,
-        }
+        };
+        state + self.leaks.held() + self.thoughts.held()
     }
 }
 

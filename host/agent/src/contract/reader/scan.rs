@@ -1,5 +1,6 @@
 //! Where a JSON value ends, in text that arrives in pieces.
 
+use crate::guard::strict;
 use serde_json::Value;
 
 /// Brackets within brackets that `serde_json` reads. A value that it would refuse in the complete
@@ -10,7 +11,7 @@ const MAX_DEPTH: usize = 127;
 pub(in crate::contract) const SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
 
 /// Gathers the text of one value. It knows strings, escapes and brackets and nothing else of JSON:
-/// what it cuts out, `serde_json` judges. Each byte is looked at once, however small the pieces.
+/// what it cuts out, [`strict`] judges. Each byte is looked at once, however small the pieces.
 #[derive(Debug)]
 pub(super) struct Scan {
     text: String,
@@ -119,7 +120,7 @@ impl Scan {
 }
 
 fn parse(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text).map_err(|error| error.to_string())
+    strict::parse(text).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

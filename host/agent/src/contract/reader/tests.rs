@@ -2,12 +2,11 @@
 
 use super::generated::*;
 use super::*;
-use crate::contract::View;
+use crate::contract::tests::read_completion;
+use crate::guard::repair::Kind;
 use crate::model::{ChatToolCall, Completion};
 use crate::protocol::Call;
 use crate::protocol::Solution;
-use crate::protocol::compose::Composition;
-use crate::run::Settings;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -31,7 +30,7 @@ fn contents(text: &str, cuts: &[Index]) -> Vec<Delta> {
 }
 
 fn pieces(contract: Contract, deltas: &[Delta]) -> Vec<Piece> {
-    let mut reader = contract.reader();
+    let mut reader = contract.reader(&offered());
     let mut pieces: Vec<_> = deltas.iter().flat_map(|delta| reader.push(delta)).collect();
     pieces.extend(reader.finish());
     pieces
@@ -54,17 +53,14 @@ fn asked(pieces: &[Piece]) -> Vec<Call> {
     calls.map(|call| Call::read(call).unwrap()).collect()
 }
 
+fn offered() -> Vec<Tool> {
+    ["calculator.evaluate", "files.read", "a.b"]
+        .map(Tool::new)
+        .into()
+}
+
 fn read(contract: Contract, completion: &Completion) -> Result<Solution, String> {
-    let view = View {
-        model: "",
-        instructions: "",
-        turns: &[],
-        tools: &[],
-        output_schema: None,
-        settings: &Settings::default(),
-        composition: Composition::default(),
-    };
-    contract.read(completion, &view)
+    read_completion(contract, completion, &offered())
 }
 
 fn read_text(contract: Contract, text: &str) -> Result<Solution, String> {
@@ -171,7 +167,7 @@ proptest! {
                     pieces.map(|piece| function(0, Some("a-b"), piece)).collect()
                 }
             };
-            let mut reader = contract.reader();
+            let mut reader = contract.reader(&offered());
             let whole = pieces(contract, &deltas);
             let mut given = Vec::new();
             let mut pushed = 0;
@@ -207,7 +203,7 @@ proptest! {
 #[test]
 fn a_call_is_given_at_its_last_brace() {
     let text = r#"{"calls":[{"_tool":"a.b","x":{"y":"}"}},{"_tool":"c.d"}],"output":null}"#;
-    let mut reader = Contract::Schema.reader();
+    let mut reader = Contract::Schema.reader(&offered());
     let mut given = Vec::new();
     for (at, c) in text.char_indices() {
         for piece in reader.push(&content(&c.to_string())) {
@@ -230,7 +226,7 @@ fn a_call_is_given_at_its_last_brace() {
 
 #[test]
 fn a_function_call_is_given_when_it_ends() {
-    let mut reader = Contract::Tools.reader();
+    let mut reader = Contract::Tools.reader(&offered());
     let mut push = |index, name, arguments| {
         let pieces = reader.push(&function(index, name, arguments));
         calls(&pieces.into_iter().map(renumbered).collect::<Vec<_>>())
@@ -356,6 +352,98 @@ fn only_calls_of_the_solution_count() {
     }
 }
 
+/// A thought is kept apart in every contract, wherever the stream is cut; a call after it starts as soon
+/// as without one.
+#[test]
+fn a_thought_before_the_reply_changes_nothing() {
+    let a = json!({"_tool": "a.b", "x": 1});
+    for (contract, reply) in [
+        (
+            Contract::Schema,
+            r#"{"calls":[{"_tool":"a.b","x":1}],"output":null}"#,
+        ),
+        (
+            Contract::Simple,
+            r#"{"tool_name":"a.b","arguments":{"x":1}}"#,
+        ),
+        (
+            Contract::Schema,
+            "<tool_call>{\"name\":\"a-b\",\"arguments\":{\"x\":1}}</tool_call>\n",
+        ),
+        (
+            Contract::Simple,
+            "<tool_call>{\"name\":\"a-b\",\"arguments\":{\"x\":1}}</tool_call>\n",
+        ),
+    ] {
+        for thought in [
+            "",
+            "<think>I call {\"tool_name\":\"x.y\"} or not.</think>\n",
+            "<reasoning>\n{\"calls\":[{\"_tool\":\"x.y\"}]}\n</reasoning>",
+            "I write {\"tool_name\":\"x.y\"}, no.\n</think>\n\n",
+            "I write\n<tool_call>{\"name\":\"files.read\"}</tool_call>\n, no.\n</think>\n\n",
+            "</think>",
+        ] {
+            let text = thought.to_owned() + reply;
+            for size in [1, 3, text.len()] {
+                let chars: Vec<char> = text.chars().collect();
+                let deltas: Vec<_> = chars
+                    .chunks(size)
+                    .map(|chunk| content(&chunk.iter().collect::<String>()))
+                    .collect();
+                let given = pieces(contract, &deltas);
+                assert_eq!(
+                    calls(&given),
+                    std::slice::from_ref(&a),
+                    "{contract:?} {text}"
+                );
+                // The last character completes it, not the end.
+                let mut reader = contract.reader(&offered());
+                let early: Vec<_> = deltas.iter().flat_map(|delta| reader.push(delta)).collect();
+                assert!(size == text.len() || early.len() == given.len(), "{text}");
+            }
+            let solution = read_text(contract, &text).unwrap();
+            assert_eq!(
+                asked(&[Piece::Call {
+                    index: 0,
+                    call: a.clone()
+                }]),
+                solution.calls
+            );
+            assert_eq!(
+                solution.repairs.contains(&Kind::Thought),
+                !thought.is_empty()
+            );
+        }
+    }
+}
+
+/// Which object of a text is the reply is known at its end, if a thought may end before it.
+#[test]
+fn a_draft_in_a_thought_without_a_beginning_is_not_called() {
+    let text = "Maybe {\"tool_name\":\"a.b\"}? No.\n</think>\n{\"final_answer\":7}";
+    let given = pieces(Contract::Simple, &[content(text)]);
+    assert_eq!(given, [Piece::field("output", json!(7))]);
+    let solution = read_text(Contract::Simple, text).unwrap();
+    assert_eq!((solution.calls, solution.output), (vec![], Some(json!(7))));
+}
+
+#[test]
+fn thoughts_alone_are_no_reply() {
+    for contract in Contract::ALL {
+        for text in [
+            "<think>It is 7.</think>",
+            "<think>It is 7.",
+            "It is 7.\n</think>\n",
+        ] {
+            let reason = read_text(contract, text).unwrap_err();
+            assert!(reason.contains("thoughts and nothing else"), "{reason}");
+        }
+    }
+    let solution = read_text(Contract::Tools, "<think>2+5</think>\n\nIt is 7.").unwrap();
+    assert_eq!(solution.output, Some(json!("It is 7.")));
+    assert_eq!(solution.repairs, [Kind::Thought]);
+}
+
 #[test]
 fn function_calls_that_are_none_give_nothing() {
     let f = function;
@@ -383,7 +471,7 @@ fn function_calls_that_are_none_give_nothing() {
 
 #[test]
 fn a_long_prose_is_not_kept() {
-    let mut reader = Contract::Simple.reader();
+    let mut reader = Contract::Simple.reader(&offered());
     for _ in 0..1_000 {
         reader.push(&content(
             "so {I think} that it is better to think {} again, ",

@@ -264,6 +264,7 @@ impl Machine {
         if !repairs.is_empty() {
             effects.events.push(EventKind::Repaired {
                 step: self.steps,
+                call: Some(call.id.clone()),
                 tool: Some(call.tool.clone()),
                 repairs,
             });

@@ -426,7 +426,7 @@ impl Machine {
         };
         self.step = Step {
             moment,
-            reader: Some(self.contract().reader()),
+            reader: Some(self.contract().reader(self.offered())),
             advisors: (!advisors.is_empty())
                 .then(|| advisor::schema(&advisors, &self.context.instances)),
             ..Step::default()

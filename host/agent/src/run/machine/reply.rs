@@ -246,6 +246,14 @@ impl Machine {
     ) {
         let meant = |output: &Value| self.vault.reveal_all(output);
         solution.output = solution.output.as_ref().map(meant);
+        if !solution.repairs.is_empty() {
+            effects.events.push(EventKind::Repaired {
+                step: self.steps,
+                call: None,
+                tool: None,
+                repairs: solution.repairs.iter().map(|kind| kind.whole()).collect(),
+            });
+        }
         if let (Some(output), Some(validator)) = (&solution.output, &self.output)
             && let Err(reason) = validator.check(output)
         {
@@ -287,13 +295,6 @@ impl Machine {
         self.step.output = solution.output.filter(|_| self.forced().is_none());
         if !self.step.planned.is_empty() {
             return self.planned(&completion.content, effects, elapsed);
-        }
-        if !solution.repairs.is_empty() {
-            effects.events.push(EventKind::Repaired {
-                step: self.steps,
-                tool: None,
-                repairs: solution.repairs.iter().map(ToString::to_string).collect(),
-            });
         }
         self.unusable = 0;
         self.solutions += 1;

@@ -1,0 +1,294 @@
+//! What stands between the marks of a leaked call, or is all of an answer.
+
+use super::{Leak, Leaked, MAX_CALLS, pythonic, tags};
+use crate::guard::mend::{End, Mended, mend};
+use crate::guard::repair::Kind;
+use crate::guard::strict;
+use crate::protocol::Tool;
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+
+/// Members that hold a tool's name, and those that hold its arguments.
+const NAMES: [&str; 5] = ["name", "tool", "tool_name", "function", "function_name"];
+const ARGUMENTS: [&str; 5] = ["arguments", "parameters", "args", "tool_input", "input"];
+/// Members that say nothing.
+const IDLE: [&str; 5] = ["id", "type", "index", "call_id", "tool_call_id"];
+
+/// The names that a call may have.
+#[derive(Debug, Clone, Default)]
+pub(in crate::contract) struct Offer(BTreeSet<String>);
+
+impl Offer {
+    pub(in crate::contract) fn of(tools: &[Tool]) -> Self {
+        Self(tools.iter().map(|tool| tool.name.clone()).collect())
+    }
+
+    /// With functions that are no tools.
+    pub(in crate::contract) fn with(
+        mut self,
+        names: impl IntoIterator<Item = &'static str>,
+    ) -> Self {
+        self.0.extend(names.into_iter().map(str::to_owned));
+        self
+    }
+
+    /// The tool that a model means by a name. Functions may not hold dots, so it may have learned another
+    /// spelling; Kimi adds a prefix and a number.
+    pub(super) fn tool(&self, name: &str) -> Option<String> {
+        let name = name.trim();
+        let name = name.strip_prefix("functions.").unwrap_or(name);
+        let name = match name.rsplit_once(':') {
+            Some((name, number)) if number.bytes().all(|c| c.is_ascii_digit()) => name,
+            _ => name,
+        };
+        [name.to_owned(), name.replace('-', ".")]
+            .into_iter()
+            .find(|name| self.0.contains(name))
+    }
+}
+
+/// The calls between two marks.
+pub(super) fn read(text: &str, offer: &Offer, end: End) -> Option<Leaked> {
+    let text = text.trim();
+    if text.starts_with("<function=") || text.starts_with("<invoke") {
+        return tags::all(text, offer, end);
+    }
+    if text.starts_with(['{', '[', '`']) {
+        return json(text, offer, end, false)
+            .or_else(|| several(text, offer))
+            .or_else(|| pythonic::calls(text, offer))
+            .filter(|leaked| leaked.calls.len() <= MAX_CALLS);
+    }
+    tags::pairs(text, offer, end)
+        .or_else(|| pythonic::calls(text, offer))
+        .or_else(|| after_name(text, offer, end))
+}
+
+/// The calls of an answer that is nothing else, in a form without a mark.
+pub(super) fn unmarked(answer: &str, offer: &Offer, end: End) -> Option<Leaked> {
+    let text = answer.trim();
+    let text = text.strip_prefix("functools").unwrap_or(text);
+    let (inner, is_fenced) = match unfenced(text) {
+        Some(inner) => (inner, true),
+        None => (text, false),
+    };
+    let found = if inner.starts_with('{') || inner.starts_with('[') {
+        json(inner, offer, end, true).or_else(|| {
+            inner
+                .starts_with('[')
+                .then(|| pythonic::calls(inner, offer))
+                .flatten()
+        })
+    } else {
+        let (name, rest) = inner.split_once('\n')?;
+        named(name, rest.trim_start(), offer, end)
+    };
+    let mut leaked = found.filter(|leaked| leaked.calls.len() <= MAX_CALLS)?;
+    if is_fenced {
+        leaked.note(Kind::CodeFence);
+    }
+    Some(leaked)
+}
+
+/// The inside of a text that is one fence.
+pub(super) fn unfenced(text: &str) -> Option<&str> {
+    let rest = text.strip_prefix("```")?;
+    let inner = rest.trim_end().strip_suffix("```")?;
+    let language = inner
+        .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+        .unwrap_or(inner.len());
+    let inner = inner[language..].trim();
+    (!inner.contains("```")).then_some(inner)
+}
+
+/// One object that is a call, or a list of them. `whole`: they must have arguments.
+fn json(text: &str, offer: &Offer, end: End, whole: bool) -> Option<Leaked> {
+    let Mended { value, repairs } = value(text, end)?;
+    let calls = match value {
+        Value::Array(items) if !items.is_empty() => items
+            .into_iter()
+            .map(|item| call(item, offer, whole))
+            .collect::<Option<Vec<_>>>()?,
+        object => vec![call(object, offer, whole)?],
+    };
+    Some(Leaked { calls, repairs })
+}
+
+/// Objects one after the other, as Llama writes several calls: `{…}; {…}`.
+fn several(text: &str, offer: &Offer) -> Option<Leaked> {
+    let mut calls = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let mut objects = serde_json::Deserializer::from_str(rest).into_iter::<IgnoredAny>();
+        objects.next()?.ok()?;
+        let (object, after) = rest.split_at_checked(objects.byte_offset())?;
+        calls.push(call(strict::parse(object).ok()?, offer, false)?);
+        rest = after.trim_start();
+        rest = rest.strip_prefix(';').unwrap_or(rest).trim_start();
+        if calls.len() > MAX_CALLS {
+            return None;
+        }
+    }
+    (!calls.is_empty()).then_some(Leaked {
+        calls,
+        repairs: Vec::new(),
+    })
+}
+
+/// What is JSON, or can be mended to be, with nothing around it. Brackets that close nothing are no text.
+fn value(text: &str, end: End) -> Option<Mended> {
+    let text = text.trim();
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
+    if let Some(Ok(_)) = values.next() {
+        let (own, rest) = text.split_at_checked(values.byte_offset())?;
+        let is_alone = rest
+            .chars()
+            .all(|c| matches!(c, '}' | ']') || c.is_whitespace());
+        return is_alone.then_some(Mended {
+            value: strict::parse(own).ok()?,
+            repairs: match rest {
+                "" => Vec::new(),
+                _ => vec![Kind::TextAfter],
+            },
+        });
+    }
+    let around = [Kind::TextBefore, Kind::TextAfter];
+    mend(text, end).filter(|mended| !around.iter().any(|kind| mended.repairs.contains(kind)))
+}
+
+/// An object that says what to call, and nothing else.
+fn call(value: Value, offer: &Offer, whole: bool) -> Option<Leak> {
+    let Value::Object(mut object) = value else {
+        return None;
+    };
+    // As the API itself would have it.
+    if let Some(Value::Object(inner)) = object.get("function") {
+        let inner = inner.clone();
+        object.shift_remove("function");
+        let is_bare = object.keys().all(|key| IDLE.contains(&key.as_str()));
+        return is_bare.then(|| call(inner.into(), offer, whole)).flatten();
+    }
+    if let Some(name) = object.shift_remove("_tool") {
+        // The form of a call in a solution, where the solution is missing.
+        let tool = offer.tool(name.as_str()?)?;
+        let is_plain = ARGUMENTS.iter().all(|key| !object.contains_key(*key));
+        return is_plain.then_some(Leak {
+            tool,
+            arguments: object,
+        });
+    }
+    if whole && !ARGUMENTS.iter().any(|key| object.contains_key(*key)) {
+        return None;
+    }
+    let tool = offer.tool(only(&mut object, &NAMES)?.as_str()?)?;
+    let given = only(&mut object, &ARGUMENTS)?;
+    let (reserved, others): (Map<_, _>, Map<_, _>) = object
+        .into_iter()
+        .partition(|(key, _)| key.starts_with('_'));
+    if !others.keys().all(|key| IDLE.contains(&key.as_str())) {
+        return None;
+    }
+    let arguments = arguments(given)?;
+    if is_schema(&arguments) {
+        return None;
+    }
+    let mut all = reserved;
+    all.extend(arguments);
+    Some(Leak {
+        tool,
+        arguments: all,
+    })
+}
+
+/// The one of these members that is there, or null; nothing at all if several are.
+fn only(object: &mut Map<String, Value>, names: &[&str]) -> Option<Value> {
+    let mut found = None;
+    for name in names {
+        if let Some(value) = object.shift_remove(*name)
+            && found.replace(value).is_some()
+        {
+            return None;
+        }
+    }
+    Some(found.unwrap_or_default())
+}
+
+/// Some models write arguments as a text that holds JSON, as the API does.
+fn arguments(value: Value) -> Option<Map<String, Value>> {
+    match value {
+        Value::Object(arguments) => Some(arguments),
+        Value::Null => Some(Map::new()),
+        Value::String(text) if text.trim().is_empty() => Some(Map::new()),
+        Value::String(text) => match strict::parse(&text).ok()? {
+            Value::Object(arguments) => Some(arguments),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// What defines a tool is no call of it.
+fn is_schema(arguments: &Map<String, Value>) -> bool {
+    arguments.get("type").is_some_and(|ty| ty == "object")
+        && arguments.get("properties").is_some_and(Value::is_object)
+}
+
+/// A name and then an object: `NAME{…}`, `NAME[ARGS]{…}`, `function<｜tool▁sep｜>NAME` and a fence.
+fn after_name(text: &str, offer: &Offer, end: End) -> Option<Leaked> {
+    let text = match text.strip_prefix("function") {
+        Some(rest) => strip_separator(rest).unwrap_or(text),
+        None => text,
+    };
+    let length = text
+        .find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':')))
+        .unwrap_or(text.len());
+    let (name, rest) = text.split_at(length);
+    let rest = rest.trim_start();
+    let rest = match rest.strip_prefix("[CALL_ID]") {
+        Some(rest) => &rest[rest.find('[')?..],
+        None => rest,
+    };
+    let rest = rest
+        .strip_prefix("[ARGS]")
+        .or_else(|| strip_separator(rest))
+        .unwrap_or(rest);
+    named(name, rest.trim(), offer, end)
+}
+
+fn strip_separator(text: &str) -> Option<&str> {
+    [
+        "<｜tool▁sep｜>",
+        "<|tool▁sep|>",
+        "<|tool_call_argument_begin|>",
+    ]
+    .iter()
+    .find_map(|separator| text.strip_prefix(separator))
+}
+
+/// A call of `name` with an object as its arguments; without any where there is no text.
+pub(super) fn named(name: &str, text: &str, offer: &Offer, end: End) -> Option<Leaked> {
+    let tool = offer.tool(name)?;
+    if text.is_empty() {
+        // That nothing was to follow, only the model's own end says.
+        return (end == End::Own).then(|| Leaked {
+            calls: vec![Leak {
+                tool,
+                arguments: Map::new(),
+            }],
+            repairs: Vec::new(),
+        });
+    }
+    let text = unfenced(text).unwrap_or(text);
+    if !text.starts_with('{') {
+        return None;
+    }
+    let Mended { value, repairs } = value(text, end)?;
+    let Value::Object(arguments) = value else {
+        return None;
+    };
+    (!is_schema(&arguments)).then(|| Leaked {
+        calls: vec![Leak { tool, arguments }],
+        repairs,
+    })
+}

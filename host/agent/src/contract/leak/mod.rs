@@ -1,0 +1,420 @@
+//! Tool calls that a model wrote as text, in the form that it was trained to: the server has no parser
+//! for it, or the model forgot which form it was asked for.
+//!
+//! | form | written by |
+//! |---|---|
+//! | `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, also `<tools>`, `<function_call>` | Hermes, Qwen |
+//! | `<function=NAME>{…}</function>` | Llama 3.1 |
+//! | `<function=NAME><parameter=KEY>VALUE</parameter></function>`, with or without `<tool_call>` | Qwen3-Coder |
+//! | `<tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value></tool_call>` | GLM |
+//! | `<invoke name="NAME"><parameter name="KEY">VALUE</parameter></invoke>` | MiniMax |
+//! | `[TOOL_CALLS][{…}]`, `[TOOL_CALLS]NAME[ARGS]{…}`, `[TOOL_CALLS]NAME{…}` | Mistral |
+//! | `<｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME` and fenced JSON, or `NAME<｜tool▁sep｜>{…}` | DeepSeek |
+//! | <code>&lt;&#124;tool_call_begin&#124;&gt;functions.NAME:0&lt;&#124;tool_call_argument_begin&#124;&gt;{…}</code> | Kimi |
+//! | <code>&lt;&#124;python_tag&#124;&gt;</code> and JSON or `NAME(KEY=VALUE)` | Llama 3 |
+//! | <code>&lt;&#124;tool_call&#124;&gt;[…]</code>, <code>&lt;&#124;START_ACTION&#124;&gt;[…]</code>, <code>&lt;&#124;plugin&#124;&gt;{…}</code>, `functools[…]` | Granite, Command, InternLM, Phi |
+//! | `[NAME(KEY=VALUE)]` | Llama 3.2 and 4 |
+//! | `{"name": …, "parameters": {…}}`, also fenced or a list; `NAME` and `{…}` on the next line | Llama 3, Qwen-Coder, GLM 4 |
+//!
+//! # What is a call and what is quoted
+//!
+//! A reply may explain such a form and quote it, so a form alone makes no call. It is one where the model
+//! *acts*, which takes all of this:
+//!
+//! 1. It names a tool that is offered, its arguments have one reading, and nothing but arguments stands
+//!    beside them: the definition of a tool, repeated, is none.
+//! 2. Forms with a mark of their own (all but the last two rows) begin the answer, and on their line only
+//!    further calls follow. Or they end it, with nothing but further calls behind the first: then what
+//!    stands before is what the model says about what it does. There they begin a line (marks that are
+//!    tokens of their own, such as `[TOOL_CALLS]`, may stand in it) and do not stand in code, neither in a
+//!    fence nor between backticks.
+//! 3. Forms without a mark are all of the answer, and may stand in one fence.
+//! 4. Where the answer is empty, what the model thought is read by rule 2, as if it ended an answer:
+//!    servers cut a call that follows a thought off with it. Drafts within a thought never count.
+//! 5. A reply with a native call has no leaked ones: servers are known to give both copies.
+//!
+//! Everything else is text, and text is the answer or is refused as the contract says. Calls that begin
+//! the answer are given out while it is generated, by [`LeakReader`], the moment their closing mark
+//! arrives; a form whose end only the end of the reply shows is read then. Under the `tools` contract all
+//! of them are read then, because a native copy may follow until then (rule 5).
+
+mod body;
+mod pythonic;
+mod reader;
+mod tags;
+#[cfg(test)]
+mod tests;
+
+pub(super) use body::Offer;
+pub(super) use reader::{Fate, LeakReader};
+
+use crate::guard::mend::End;
+use crate::guard::repair::Kind;
+use serde_json::{Map, Value};
+
+/// Closing marks that are tried for one call: a value may quote one.
+const MAX_CLOSES: usize = 8;
+/// Calls of one reply; more are none but a model that goes round in circles.
+const MAX_CALLS: usize = 64;
+/// Marks behind prose that are looked at, from the last, and how far from the end of the text: each may
+/// take a look at all that follows.
+const MAX_PLACES: usize = 128;
+const MAX_LAST: usize = 64 * 1024;
+
+/// One call that was written as text.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Leak {
+    /// As the tool is offered, whatever the model made of its name.
+    pub(super) tool: String,
+    pub(super) arguments: Map<String, Value>,
+}
+
+/// The calls of a text, and what had to be mended in them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Leaked {
+    pub(super) calls: Vec<Leak>,
+    pub(super) repairs: Vec<Kind>,
+}
+
+impl Leaked {
+    fn take(&mut self, more: Self) {
+        self.calls.extend(more.calls);
+        for kind in more.repairs {
+            self.note(kind);
+        }
+    }
+
+    fn note(&mut self, kind: Kind) {
+        if !self.repairs.contains(&kind) {
+            self.repairs.push(kind);
+        }
+    }
+}
+
+/// How a call in a text begins and ends.
+#[derive(Debug)]
+struct Mark {
+    open: &'static str,
+    /// Empty where nothing ends it but the next or the end of the reply.
+    close: &'static str,
+    /// Whether what opens it is part of the call: it holds the name.
+    is_named: bool,
+    /// Whether it is a token of its own, which nobody types.
+    is_token: bool,
+}
+
+const fn tag(open: &'static str, close: &'static str) -> Mark {
+    Mark {
+        open,
+        close,
+        is_named: false,
+        is_token: false,
+    }
+}
+
+const fn named(open: &'static str, close: &'static str) -> Mark {
+    Mark {
+        is_named: true,
+        ..tag(open, close)
+    }
+}
+
+const fn token(open: &'static str, close: &'static str) -> Mark {
+    Mark {
+        is_token: true,
+        ..tag(open, close)
+    }
+}
+
+static MARKS: [Mark; 13] = [
+    tag("<tool_call>", "</tool_call>"),
+    tag("<tools>", "</tools>"),
+    tag("<function_call>", "</function_call>"),
+    named("<function=", "</function>"),
+    named("<invoke name=", "</invoke>"),
+    token("[TOOL_CALLS]", ""),
+    token("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"),
+    token("<|tool▁call▁begin|>", "<|tool▁call▁end|>"),
+    token("<|tool_call_begin|>", "<|tool_call_end|>"),
+    token("<|python_tag|>", ""),
+    token("<|tool_call|>", ""),
+    token("<|START_ACTION|>", "<|END_ACTION|>"),
+    token("<|plugin|>", "<|action_end|>"),
+];
+
+/// What stands around calls and means nothing by itself.
+const AROUND: [&str; 24] = [
+    "<｜tool▁calls▁begin｜>",
+    "<｜tool▁calls▁end｜>",
+    "<|tool▁calls▁begin|>",
+    "<|tool▁calls▁end|>",
+    "<|tool_calls_section_begin|>",
+    "<|tool_calls_section_end|>",
+    "<minimax:tool_call>",
+    "</minimax:tool_call>",
+    "<function_calls>",
+    "</function_calls>",
+    "<tool_calls>",
+    "</tool_calls>",
+    "<|action_start|>",
+    "</tool_call>",
+    "</think>",
+    "</thinking>",
+    "</thought>",
+    "</reasoning>",
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end|>",
+    "</s>",
+    "<｜end▁of▁sentence｜>",
+];
+
+/// What a text begins with.
+#[derive(Debug)]
+enum Next<'t> {
+    /// Calls, and what follows them.
+    Calls(Leaked, &'t str),
+    /// Nothing more that counts.
+    Nothing,
+    /// A mark that is not complete, or a call without an end.
+    Open,
+    /// A call, of which the text that follows says whether it is quoted.
+    Waits,
+    /// Something else.
+    Other,
+}
+
+/// What a mark that is open may end with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Text {
+    /// More may follow.
+    Growing,
+    /// It ended like this.
+    Whole(End),
+}
+
+/// The calls of a complete answer, if what it does is to call.
+pub(super) fn find(answer: &str, offer: &Offer, end: End) -> Option<Leaked> {
+    front(answer, offer, end)
+        .or_else(|| last(answer, offer, end))
+        .or_else(|| body::unmarked(answer, offer, end))
+        .map(noted)
+}
+
+/// The calls that a complete answer begins with.
+pub(super) fn front(answer: &str, offer: &Offer, end: End) -> Option<Leaked> {
+    let (leaked, _) = run(answer, offer, end);
+    (!leaked.calls.is_empty()).then_some(leaked).map(noted)
+}
+
+/// The calls that a thought ends with: for answers that are empty.
+pub(super) fn of_thought(thought: &str, offer: &Offer, end: End) -> Option<Leaked> {
+    front_only(thought, offer, end)
+        .or_else(|| last(thought, offer, end))
+        .map(noted)
+}
+
+/// Whether the answer is nothing but what looks like a call and is none: it is no answer either.
+pub(super) fn is_failed(answer: &str, offer: &Offer) -> bool {
+    let start = answer.trim();
+    let Some(mark) = MARKS.iter().find(|mark| start.starts_with(mark.open)) else {
+        return false;
+    };
+    find(answer, offer, End::Own).is_none()
+        && (mark.close.is_empty()
+            || match start.rfind(mark.close) {
+                Some(at) => past_around(&start[at + mark.close.len()..]).is_empty(),
+                None => true,
+            })
+}
+
+fn noted(mut leaked: Leaked) -> Leaked {
+    leaked.repairs.retain(|kind| *kind != Kind::LeakedCall);
+    leaked.repairs.insert(0, Kind::LeakedCall);
+    leaked
+}
+
+/// As [`front`], with nothing behind the calls.
+fn front_only(text: &str, offer: &Offer, end: End) -> Option<Leaked> {
+    let (leaked, is_all) = run(text, offer, end);
+    (is_all && !leaked.calls.is_empty()).then_some(leaked)
+}
+
+/// Calls one after the other, and whether they are all there is.
+fn run(mut text: &str, offer: &Offer, end: End) -> (Leaked, bool) {
+    let mut leaked = Leaked::default();
+    while leaked.calls.len() < MAX_CALLS {
+        match next(text, offer, Text::Whole(end)) {
+            Next::Calls(more, rest) => {
+                leaked.take(more);
+                text = rest;
+            }
+            Next::Nothing => return (leaked, true),
+            Next::Open | Next::Waits | Next::Other => return (leaked, false),
+        }
+    }
+    (leaked, false)
+}
+
+/// Calls that end a text in which something stands before them: as many as there are.
+fn last(text: &str, offer: &Offer, end: End) -> Option<Leaked> {
+    let mut found = None;
+    let places = places(text).into_iter().rev().take(MAX_PLACES);
+    for (at, mark) in places.take_while(|(at, _)| text.len() - at <= MAX_LAST) {
+        if !mark.is_token && !begins_line(text, at) {
+            continue;
+        }
+        found = front_only(&text[at..], offer, end).or(found);
+    }
+    found
+}
+
+/// Where marks stand outside of code.
+fn places(text: &str) -> Vec<(usize, &'static Mark)> {
+    let mut places = Vec::new();
+    let (mut in_fence, mut at) = (false, 0);
+    for line in text.split_inclusive('\n') {
+        let is_fence = line.trim_start().starts_with("```");
+        if is_fence {
+            in_fence = !in_fence;
+        } else if !in_fence {
+            let mut ticks = 0;
+            for (within, c) in line.char_indices() {
+                match c {
+                    '`' => ticks += 1,
+                    '<' | '[' if ticks % 2 == 0 => {
+                        let rest = &line[within..];
+                        if let Some(mark) = MARKS.iter().find(|mark| rest.starts_with(mark.open)) {
+                            places.push((at + within, mark));
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        at += line.len();
+    }
+    places
+}
+
+fn begins_line(text: &str, at: usize) -> bool {
+    let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
+    past_around(&text[line..at]).is_empty()
+}
+
+/// Reads what `text` begins with.
+fn next<'t>(text: &'t str, offer: &Offer, whole: Text) -> Next<'t> {
+    let start = past_around(text);
+    if whole == Text::Growing && is_begun(start) {
+        return Next::Open;
+    }
+    if start.is_empty() {
+        return Next::Nothing;
+    }
+    let Some(mark) = MARKS.iter().find(|mark| start.starts_with(mark.open)) else {
+        return Next::Other;
+    };
+    let inner = &start[mark.open.len()..];
+    let body = |end: usize| {
+        if mark.is_named {
+            &start[..mark.open.len() + end]
+        } else {
+            &inner[..end]
+        }
+    };
+    let mut from = 0;
+    for _ in 0..MAX_CLOSES {
+        let found = match mark.close {
+            "" => inner[from..].find(mark.open),
+            close => inner[from..].find(close),
+        };
+        let Some(at) = found.map(|at| from + at) else {
+            break;
+        };
+        // A named mark is a call with both of its ends.
+        let (end, rest) = match (mark.close, mark.is_named) {
+            ("", _) => (at, at),
+            (close, true) => (at + close.len(), at + close.len()),
+            (close, false) => (at, at + close.len()),
+        };
+        if let Some(leaked) = body::read(body(end), offer, End::Own) {
+            let rest = &inner[rest..];
+            return match follows(rest) {
+                Follows::Nothing | Follows::Begun if whole == Text::Growing => Next::Waits,
+                Follows::Nothing | Follows::Calls => Next::Calls(leaked, rest),
+                Follows::Begun | Follows::Prose => Next::Other,
+            };
+        }
+        from = at + mark.close.len().max(1);
+        while !inner.is_char_boundary(from) {
+            from += 1;
+        }
+    }
+    let Text::Whole(end) = whole else {
+        return Next::Open;
+    };
+    // Nothing closes it: the next one does, or the end of the reply.
+    let end_at = inner.find(mark.open).unwrap_or(inner.len());
+    let is_last = end_at == inner.len();
+    let how = if is_last { end } else { End::Own };
+    match body::read(trim_around(body(end_at)), offer, how) {
+        Some(leaked) => Next::Calls(leaked, &inner[end_at..]),
+        None => Next::Other,
+    }
+}
+
+/// What stands on the line of a call, behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Follows {
+    /// So far.
+    Nothing,
+    /// A mark that is not complete.
+    Begun,
+    /// Another one, or the end of the line.
+    Calls,
+    Prose,
+}
+
+fn follows(rest: &str) -> Follows {
+    let blank = |c: char| c.is_whitespace() && c != '\n';
+    let mut rest = rest.trim_start_matches(blank);
+    while let Some(more) = AROUND.iter().find_map(|around| rest.strip_prefix(around)) {
+        rest = more.trim_start_matches(blank);
+    }
+    if rest.is_empty() {
+        Follows::Nothing
+    } else if rest.starts_with('\n') || MARKS.iter().any(|mark| rest.starts_with(mark.open)) {
+        Follows::Calls
+    } else if is_begun(rest) {
+        Follows::Begun
+    } else {
+        Follows::Prose
+    }
+}
+
+/// Without white space and what stands around calls.
+fn past_around(text: &str) -> &str {
+    let mut text = text.trim_start();
+    while let Some(rest) = AROUND.iter().find_map(|around| text.strip_prefix(around)) {
+        text = rest.trim_start();
+    }
+    text
+}
+
+/// The same at the end.
+fn trim_around(text: &str) -> &str {
+    let mut text = text.trim_end();
+    while let Some(rest) = AROUND.iter().find_map(|around| text.strip_suffix(around)) {
+        text = rest.trim_end();
+    }
+    text
+}
+
+/// Whether more text may make a mark of it.
+fn is_begun(text: &str) -> bool {
+    let marks = MARKS.iter().map(|mark| mark.open);
+    marks
+        .chain(AROUND)
+        .any(|mark| mark.len() > text.len() && mark.starts_with(text))
+}

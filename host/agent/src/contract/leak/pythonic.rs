@@ -1,0 +1,106 @@
+//! Calls as Python writes them: `[weather.now(city="Rome", days=[1, 2]), news.top()]`.
+
+use super::body::Offer;
+use super::{Leak, Leaked};
+use crate::guard::mend::{End, mend};
+use crate::guard::repair::Kind;
+use serde_json::Map;
+
+/// One call, or a list of them, with arguments by name and literals as values. Nothing if anything else
+/// is there, or a name is not offered.
+pub(super) fn calls(text: &str, offer: &Offer) -> Option<Leaked> {
+    let text = text.trim();
+    let inner = match text.strip_prefix('[') {
+        Some(inner) => inner.strip_suffix(']')?,
+        None => text,
+    };
+    let mut leaked = Leaked::default();
+    let mut rest = inner.trim();
+    while !rest.is_empty() {
+        let (name, after) = rest.split_once('(')?;
+        let tool = offer.tool(name)?;
+        let end = closing(after)?;
+        let mut arguments = Map::new();
+        for part in parts(&after[..end]) {
+            let (key, value) = part.split_once('=')?;
+            let key = key.trim();
+            let is_name = key.starts_with(|c: char| c.is_alphabetic() || c == '_')
+                && key.chars().all(|c| c.is_alphanumeric() || c == '_');
+            // A value is what JSON, mended, makes of a list of it.
+            let mended = mend(&format!("[{}]", value.trim()), End::Own)?;
+            let [value] = <[_; 1]>::try_from(mended.value.as_array()?.clone()).ok()?;
+            let is_plain = mended.repairs.iter().all(|kind| {
+                matches!(
+                    kind,
+                    Kind::SingleQuotes
+                        | Kind::EscapedSingleQuote
+                        | Kind::PythonLiteral
+                        | Kind::LineBreakInText
+                )
+            });
+            if !is_name || !is_plain || arguments.insert(key.to_owned(), value).is_some() {
+                return None;
+            }
+        }
+        leaked.calls.push(Leak { tool, arguments });
+        rest = after[end + 1..].trim_start();
+        rest = match rest.strip_prefix(',') {
+            Some(more) if !more.trim().is_empty() => more.trim_start(),
+            None if rest.is_empty() => rest,
+            _ => return None,
+        };
+    }
+    (!leaked.calls.is_empty()).then_some(leaked)
+}
+
+/// Where the bracket that is open before `text` is closed.
+fn closing(text: &str) -> Option<usize> {
+    let mut walk = Walk::default();
+    text.char_indices().find_map(|(at, c)| {
+        let is_end = c == ')' && walk.is_outermost();
+        walk.step(c);
+        is_end.then_some(at)
+    })
+}
+
+/// What commas part, outside of quotes and brackets.
+fn parts(text: &str) -> Vec<&str> {
+    let mut walk = Walk::default();
+    let mut parts: Vec<&str> = text
+        .split(|c| {
+            let is_end = c == ',' && walk.is_outermost();
+            walk.step(c);
+            is_end
+        })
+        .collect();
+    if parts.last().is_some_and(|part| part.trim().is_empty()) {
+        parts.pop();
+    }
+    parts
+}
+
+/// Where a character stands.
+#[derive(Debug, Default)]
+struct Walk {
+    quote: Option<char>,
+    is_escaped: bool,
+    depth: usize,
+}
+
+impl Walk {
+    fn is_outermost(&self) -> bool {
+        self.quote.is_none() && self.depth == 0
+    }
+
+    fn step(&mut self, c: char) {
+        match (self.quote, c) {
+            (Some(_), _) if self.is_escaped => self.is_escaped = false,
+            (Some(_), '\\') => self.is_escaped = true,
+            (Some(quote), c) if c == quote => self.quote = None,
+            (None, '"' | '\'') => self.quote = Some(c),
+            (None, '(' | '[' | '{') => self.depth += 1,
+            (None, ')' | ']' | '}') => self.depth = self.depth.saturating_sub(1),
+            (Some(_) | None, _) => {}
+        }
+    }
+}

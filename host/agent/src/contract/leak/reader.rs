@@ -1,0 +1,160 @@
+//! Leaked calls that begin an answer, while it is generated.
+
+use super::{Leak, MARKS, MAX_CALLS, Next, Offer, Text, front, is_begun, next, past_around};
+use crate::guard::mend::End;
+use std::mem;
+
+/// Reads an answer until it is known not to begin with a leaked call; from there on it only passes text
+/// on. What it gives out, [`super::front`] of the complete answer begins with.
+#[derive(Debug)]
+pub(in crate::contract) struct LeakReader {
+    offer: Offer,
+    place: Place,
+    /// What was not given out or passed on.
+    text: String,
+    /// How far it was looked through for what closes the call.
+    searched: usize,
+    /// Whether a call is complete, and what follows it decides.
+    is_waiting: bool,
+    /// Calls that were given out.
+    given: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Too little text to tell.
+    Start,
+    /// In a call, or between two.
+    Calls,
+    /// There were calls, and something else followed; what comes is of no use.
+    Over,
+    /// There is none.
+    Other,
+}
+
+/// What becomes of text.
+#[derive(Debug, PartialEq)]
+pub(in crate::contract) enum Fate {
+    /// It is kept, or completed these calls.
+    Taken(Vec<Leak>),
+    /// It is for whoever reads answers.
+    Passed(String),
+}
+
+impl LeakReader {
+    pub(in crate::contract) fn new(offer: Offer) -> Self {
+        Self {
+            offer,
+            place: Place::Start,
+            text: String::new(),
+            searched: 0,
+            is_waiting: false,
+            given: 0,
+        }
+    }
+
+    /// The same from the start.
+    pub(in crate::contract) fn restart(&mut self) {
+        *self = Self::new(mem::take(&mut self.offer));
+    }
+
+    /// Takes the next text of the answer.
+    pub(in crate::contract) fn push(&mut self, text: &str) -> Fate {
+        match self.place {
+            Place::Other => return Fate::Passed(text.to_owned()),
+            Place::Over => return Fate::Taken(Vec::new()),
+            Place::Start | Place::Calls => self.text.push_str(text),
+        }
+        if self.place == Place::Start {
+            let start = past_around(&self.text);
+            if is_begun(start) {
+                return Fate::Taken(Vec::new());
+            }
+            if !MARKS.iter().any(|mark| start.starts_with(mark.open)) {
+                self.place = Place::Other;
+                return Fate::Passed(mem::take(&mut self.text));
+            }
+            self.place = Place::Calls;
+        }
+        let says_nothing = |c: char| c.is_whitespace() && c != '\n';
+        if self.is_waiting && text.chars().all(says_nothing) {
+            return Fate::Taken(Vec::new());
+        }
+        Fate::Taken(self.calls())
+    }
+
+    fn calls(&mut self) -> Vec<Leak> {
+        let mut calls = Vec::new();
+        while self.may_be_complete() {
+            match next(&self.text, &self.offer, Text::Growing) {
+                Next::Calls(leaked, rest) => {
+                    self.given += leaked.calls.len();
+                    calls.extend(leaked.calls);
+                    self.text = rest.to_owned();
+                    self.searched = 0;
+                    if self.given >= MAX_CALLS {
+                        self.place = Place::Over;
+                        self.text = String::new();
+                    }
+                }
+                Next::Waits => {
+                    self.is_waiting = true;
+                    break;
+                }
+                Next::Open | Next::Nothing => break,
+                Next::Other => {
+                    if self.given > 0 {
+                        self.place = Place::Over;
+                        self.text = String::new();
+                    }
+                    break;
+                }
+            }
+        }
+        calls
+    }
+
+    /// Whether what closes a call came since this was asked: only then the text is read, so that each of
+    /// its bytes is looked at once for every mark that it holds and not for every piece.
+    fn may_be_complete(&mut self) -> bool {
+        if mem::take(&mut self.is_waiting) {
+            return true;
+        }
+        let start = past_around(&self.text);
+        let skipped = self.text.len() - start.len();
+        let Some(mark) = MARKS.iter().find(|mark| start.starts_with(mark.open)) else {
+            // Between two calls: what comes is another one, or something else.
+            return !start.is_empty() && !is_begun(start) && self.given > 0;
+        };
+        let close = match mark.close {
+            "" => mark.open,
+            close => close,
+        };
+        let mut from = self.searched.max(skipped + mark.open.len());
+        while !self.text.is_char_boundary(from) {
+            from -= 1;
+        }
+        let found = self.text.get(from..).and_then(|text| text.find(close));
+        self.searched = match found {
+            Some(at) => from + at + close.len(),
+            None => (self.text.len() + 1).saturating_sub(close.len()).max(from),
+        };
+        found.is_some()
+    }
+
+    /// The answer has ended. What it was, where no call was given out and it has none: then it is for
+    /// whoever reads answers.
+    pub(in crate::contract) fn finish(&mut self) -> Option<String> {
+        let text = mem::take(&mut self.text);
+        let is_answer = self.given == 0
+            && matches!(self.place, Place::Start | Place::Calls)
+            && front(&text, &self.offer, End::Own).is_none();
+        self.place = Place::Over;
+        is_answer.then_some(text)
+    }
+
+    #[cfg(test)]
+    pub(in crate::contract) fn held(&self) -> usize {
+        self.text.len()
+    }
+}

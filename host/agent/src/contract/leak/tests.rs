@@ -1,0 +1,536 @@
+//! Forms, what is quoted, and that streaming changes nothing.
+
+use super::*;
+use crate::contract::leak::body::Offer;
+use crate::protocol::Tool;
+use proptest::prelude::*;
+use proptest::sample::select;
+use serde_json::{Value, json};
+
+fn offer() -> Offer {
+    Offer::of(&["weather.now", "news", "a_b.c_d"].map(Tool::new))
+}
+
+fn found(text: &str) -> Vec<(String, Value)> {
+    let leaked = find(text, &offer(), End::Own).unwrap_or_default();
+    let calls = leaked.calls.into_iter();
+    calls
+        .map(|call| (call.tool, call.arguments.into()))
+        .collect()
+}
+
+fn call(tool: &str, arguments: Value) -> (String, Value) {
+    (tool.to_owned(), arguments)
+}
+
+/// Everything that a form may say: one call of `weather.now` in `Rome`, and where there are two, one of
+/// `news` without arguments.
+#[test]
+fn every_form_is_read() {
+    let rome = call("weather.now", json!({"city": "Rome"}));
+    let news = call("news", json!({}));
+    let one = std::slice::from_ref(&rome);
+    let both = [rome.clone(), news];
+    for (text, calls) in [
+        // Hermes, Qwen.
+        (
+            "<tool_call>\n{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>",
+            one,
+        ),
+        (
+            "<tool_call>{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}</tool_call>\n<tool_call>{\"name\": \"news\"}</tool_call>",
+            &both,
+        ),
+        (
+            "<tool_call>{\"name\": \"weather.now\", \"arguments\": \"{\\\"city\\\": \\\"Rome\\\"}\"}</tool_call>",
+            one,
+        ),
+        (
+            "<tool_call>{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}",
+            one,
+        ),
+        (
+            "<tool_call>{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}<tool_call>{\"name\": \"news\", \"arguments\": {}}</tool_call>",
+            &both,
+        ),
+        (
+            "<tool_call>{'name': 'weather.now', 'arguments': {'city': 'Rome',}}</tool_call>",
+            one,
+        ),
+        (
+            "<tool_call>{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}}</tool_call>",
+            one,
+        ),
+        (
+            "<tool_call>\n```json\n{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}\n```\n</tool_call>",
+            one,
+        ),
+        (
+            "<tool_call>[{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}, {\"name\": \"news\"}]</tool_call>",
+            &both,
+        ),
+        (
+            "<tool_call>{\"type\": \"function\", \"function\": {\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}}</tool_call>",
+            one,
+        ),
+        (
+            "<tools>{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}</tools><|im_end|>",
+            one,
+        ),
+        (
+            "<function_call>{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}</function_call>",
+            one,
+        ),
+        (
+            "It is warm there.\n<tool_call>{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}</tool_call>",
+            one,
+        ),
+        (
+            "I look at both.\n\n<tool_call>{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}</tool_call>\n<tool_call>{\"name\": \"news\"}</tool_call>\n",
+            &both,
+        ),
+        // Llama 3.1, Qwen3-Coder.
+        ("<function=weather.now>{\"city\": \"Rome\"}</function>", one),
+        (
+            "<function=weather.now>{\"city\": \"Rome\"}</function><function=news></function>",
+            &both,
+        ),
+        (
+            "<tool_call>\n<function=weather-now>\n<parameter=city>\nRome\n</parameter>\n</function>\n</tool_call>",
+            one,
+        ),
+        (
+            "<function=weather-now>\n<parameter=city>\nRome\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=news>\n</function>\n</tool_call>",
+            &both,
+        ),
+        (
+            "<tool_call>\n<function=weather-now>\n<parameter=city>\nRome\n</function>\n</tool_call>",
+            one,
+        ),
+        (
+            "<tool_call>\n<function=weather-now>\n<parameter=city>\nRome\n</parameter>\n</tool_call>",
+            one,
+        ),
+        (
+            "<tool_call><function=weather-now><parameter=city>Rome</parameter></function><function=news></function></tool_call>",
+            &both,
+        ),
+        // GLM.
+        (
+            "<tool_call>weather.now\n<arg_key>city</arg_key>\n<arg_value>Rome</arg_value>\n</tool_call>",
+            one,
+        ),
+        (
+            "<tool_call>weather-now<arg_key>city</arg_key><arg_value>Rome</arg_value></tool_call><tool_call>news</tool_call>",
+            &both,
+        ),
+        ("weather.now\n{\"city\": \"Rome\"}", one),
+        // MiniMax.
+        (
+            "<minimax:tool_call>\n<invoke name=\"weather-now\">\n<parameter name=\"city\">Rome</parameter>\n</invoke>\n<invoke name=\"news\">\n</invoke>\n</minimax:tool_call>",
+            &both,
+        ),
+        // Mistral.
+        (
+            "[TOOL_CALLS] [{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}, \"id\": \"123456789\"}]",
+            one,
+        ),
+        (
+            "[TOOL_CALLS][{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}, {\"name\": \"news\", \"arguments\": {}}]</s>",
+            &both,
+        ),
+        (
+            "[TOOL_CALLS]weather-now[ARGS]{\"city\": \"Rome\"}[TOOL_CALLS]news[ARGS]{}",
+            &both,
+        ),
+        (
+            "[TOOL_CALLS]weather-now[CALL_ID]123456789[ARGS]{\"city\": \"Rome\"}",
+            one,
+        ),
+        ("[TOOL_CALLS]weather-now{\"city\": \"Rome\"}", one),
+        ("I look.[TOOL_CALLS]weather-now{\"city\": \"Rome\"}", one),
+        // DeepSeek.
+        (
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>weather-now\n```json\n{\"city\": \"Rome\"}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>news\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜><｜end▁of▁sentence｜>",
+            &both,
+        ),
+        (
+            "Let me see.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather-now<｜tool▁sep｜>{\"city\": \"Rome\"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+            one,
+        ),
+        (
+            "<|tool▁calls▁begin|><|tool▁call▁begin|>weather-now<|tool▁sep|>{\"city\": \"Rome\"}<|tool▁call▁end|><|tool▁calls▁end|>",
+            one,
+        ),
+        // Kimi.
+        (
+            "<|tool_calls_section_begin|><|tool_call_begin|>functions.weather-now:0<|tool_call_argument_begin|>{\"city\": \"Rome\"}<|tool_call_end|><|tool_call_begin|>functions.news:1<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>",
+            &both,
+        ),
+        // Llama 3.
+        (
+            "<|python_tag|>{\"name\": \"weather-now\", \"parameters\": {\"city\": \"Rome\"}}<|eom_id|>",
+            one,
+        ),
+        (
+            "<|python_tag|>{\"name\": \"weather-now\", \"parameters\": {\"city\": \"Rome\"}}; {\"name\": \"news\", \"parameters\": {}}",
+            &both,
+        ),
+        ("<|python_tag|>weather.now(city=\"Rome\")", one),
+        (
+            "{\"name\": \"weather-now\", \"parameters\": {\"city\": \"Rome\"}}",
+            one,
+        ),
+        (
+            "{\"type\": \"function\", \"name\": \"weather-now\", \"parameters\": {\"city\": \"Rome\"}}",
+            one,
+        ),
+        (
+            "[{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}, {\"name\": \"news\", \"arguments\": {}}]",
+            &both,
+        ),
+        (
+            "```json\n{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}\n```",
+            one,
+        ),
+        (
+            "```\n{\"tool\": \"weather.now\", \"parameters\": {\"city\": \"Rome\"}}\n```\n",
+            one,
+        ),
+        (
+            "```tool_call\n{\"function\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}\n```",
+            one,
+        ),
+        (
+            "{'tool_name': 'weather.now', 'args': {'city': 'Rome'}}",
+            one,
+        ),
+        ("{\"_tool\": \"weather.now\", \"city\": \"Rome\"}", one),
+        // Llama 4.
+        ("[weather.now(city=\"Rome\"), news()]", &both),
+        ("[weather.now(city='Rome')]", one),
+        // Granite, Command, InternLM, Phi.
+        (
+            "<|tool_call|>[{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}]",
+            one,
+        ),
+        (
+            "<|START_ACTION|>[{\"tool_call_id\": \"0\", \"tool_name\": \"weather-now\", \"parameters\": {\"city\": \"Rome\"}}]<|END_ACTION|>",
+            one,
+        ),
+        (
+            "<|action_start|><|plugin|>{\"name\": \"weather-now\", \"parameters\": {\"city\": \"Rome\"}}<|action_end|>",
+            one,
+        ),
+        (
+            "functools[{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}]",
+            one,
+        ),
+    ] {
+        assert_eq!(found(text), calls, "{text}");
+    }
+}
+
+#[test]
+fn values_are_what_was_written() {
+    for (text, arguments) in [
+        (
+            "<tool_call>{\"name\": \"news\", \"arguments\": {\"q\": \"a </tool_call> b\"}}</tool_call>",
+            json!({"q": "a </tool_call> b"}),
+        ),
+        (
+            "<function=news>{\"q\": \"</function>\"}</function>",
+            json!({"q": "</function>"}),
+        ),
+        (
+            "<function=news><parameter=q>\n  7\n\n</parameter></function>",
+            json!({"q": "  7\n"}),
+        ),
+        (
+            "<function=news><parameter=q>a </parameter> b</parameter><parameter=r>1</parameter></function>",
+            json!({"q": "a </parameter> b", "r": "1"}),
+        ),
+        (
+            "<function=news>\n<parameter=q>\nx = 1\n<parameter=r>\ny\n</function>",
+            json!({"q": "x = 1", "r": "y"}),
+        ),
+        (
+            "<tool_call>news<arg_key>q</arg_key><arg_value>{\"a\": 1}</arg_value><arg_key>r</arg_key><arg_value></arg_value></tool_call>",
+            json!({"q": "{\"a\": 1}", "r": ""}),
+        ),
+        (
+            "[news(q=[1, -2.5, None], r={\"a\": \"x, (y)\"}, s='it\\'s', t=True)]",
+            json!({"q": [1, -2.5, null], "r": {"a": "x, (y)"}, "s": "it's", "t": true}),
+        ),
+        (
+            "{\"name\": \"news\", \"arguments\": {\"name\": \"x\", \"_reasoningForCall\": \"r\"}}",
+            json!({"name": "x", "_reasoningForCall": "r"}),
+        ),
+        (
+            "{\"name\": \"news\", \"_reasoningForCall\": \"r\", \"arguments\": {\"x\": 1}}",
+            json!({"_reasoningForCall": "r", "x": 1}),
+        ),
+    ] {
+        assert_eq!(found(text), [call("news", arguments)], "{text}");
+    }
+}
+
+const NEWS: &str = "<tool_call>{\"name\": \"news\", \"arguments\": {}}</tool_call>";
+
+/// The other side of the rule: whatever is talked about is not done.
+#[test]
+fn what_is_quoted_is_no_call() {
+    let fence = "```json\n{\"name\": \"news\", \"arguments\": {}}\n```";
+    for text in [
+        // Within prose.
+        format!("Write {NEWS} to read the news."),
+        format!("Write\n{NEWS}\nto read the news."),
+        format!("{NEWS} is how Hermes writes a call."),
+        format!("The form is {NEWS}"),
+        format!("The form is `{NEWS}`"),
+        format!("The form:\n`{NEWS}`"),
+        format!("The form:\n```\n{NEWS}\n```"),
+        format!("```\n{NEWS}\n```"),
+        format!("Like this:\n```xml\n{NEWS}\n"),
+        format!("\"{NEWS}\""),
+        "Write `[TOOL_CALLS]news{}`".to_owned(),
+        "Mistral begins with [TOOL_CALLS]news[ARGS]{} and goes on.".to_owned(),
+        // Forms without a mark, and more than the form.
+        format!("Like this:\n{fence}"),
+        format!("{fence}\nThat reads the news."),
+        format!("{fence}\n{fence}"),
+        "{\"name\": \"news\", \"arguments\": {}} reads the news.".to_owned(),
+        "So: {\"name\": \"news\", \"arguments\": {}}".to_owned(),
+        "[news()] is Python.".to_owned(),
+        "Use [news()]".to_owned(),
+        "news()".to_owned(),
+        "news".to_owned(),
+        "{\"name\": \"news\"}".to_owned(),
+        // Not what is offered.
+        "<tool_call>{\"name\": \"weather\", \"arguments\": {}}</tool_call>".to_owned(),
+        "<tool_call>{\"name\": \"News\", \"arguments\": {}}</tool_call>".to_owned(),
+        "<tool_call>{\"name\": \"a.b.c.d\", \"arguments\": {}}</tool_call>".to_owned(),
+        "[{\"name\": \"news\", \"arguments\": {}}, {\"name\": \"other\", \"arguments\": {}}]".to_owned(),
+        "[news(), other()]".to_owned(),
+        // More than one reading.
+        "<tool_call>{\"name\": \"news\", \"tool\": \"weather.now\", \"arguments\": {}}</tool_call>".to_owned(),
+        "<tool_call>{\"name\": \"news\", \"arguments\": {}, \"parameters\": {}}</tool_call>".to_owned(),
+        "<tool_call>{\"name\": \"news\", \"arguments\": {\"q\": 1, \"q\": 2}}</tool_call>".to_owned(),
+        "<tool_call>{\"name\": \"news\", \"arguments\": [1]}</tool_call>".to_owned(),
+        "<tool_call>{\"name\": \"news\", \"arguments\": {\"q\": }}</tool_call>".to_owned(),
+        "<tool_call>{\"name\": \"news\", \"arguments\": {\"q\": \"cut".to_owned(),
+        "<function=news><parameter=q>1</parameter><parameter=q>2</parameter></function>".to_owned(),
+        "<function=news><parameter=q>cut".to_owned(),
+        "<tool_call>news<arg_key>q</arg_key><arg_value>1</tool_call>".to_owned(),
+        "[news(1)]".to_owned(),
+        "[news(q=x)]".to_owned(),
+        "[news(q=1 + 1)]".to_owned(),
+        "[news(q=1, q=2)]".to_owned(),
+        "[news(q=open('x'))]".to_owned(),
+        // The definition of a tool.
+        "{\"name\": \"news\", \"description\": \"Reads.\", \"parameters\": {}}".to_owned(),
+        "{\"name\": \"news\", \"parameters\": {\"type\": \"object\", \"properties\": {}}}".to_owned(),
+        "<tools>{\"name\": \"news\", \"parameters\": {\"type\": \"object\", \"properties\": {}}}</tools>".to_owned(),
+        // Ends of nothing.
+        "</tool_call>".to_owned(),
+        "<tool_call></tool_call>".to_owned(),
+        "<tool_call>".to_owned(),
+        String::new(),
+    ] {
+        assert_eq!(found(&text), [], "{text}");
+    }
+}
+
+#[test]
+fn a_cut_call_is_not_completed() {
+    for (text, own) in [
+        (
+            "<tool_call>{\"name\": \"news\", \"arguments\": {\"q\": 1}",
+            1,
+        ),
+        ("<tool_call>news", 1),
+        ("<function=news><parameter=q>1</parameter>", 1),
+        (
+            "<tool_call>news<arg_key>q</arg_key><arg_value>1</arg_value>",
+            1,
+        ),
+        ("{\"name\": \"news\", \"parameters\": {\"q\": 1}", 1),
+    ] {
+        let calls = |end| find(text, &offer(), end).map_or(0, |leaked| leaked.calls.len());
+        assert_eq!((calls(End::Own), calls(End::Cut)), (own, 0), "{text}");
+    }
+    // What was complete before the cut is one.
+    let cut = format!("{NEWS}\n<tool_call>{{\"name\": \"weather.now\", \"argum");
+    assert_eq!(find(&cut, &offer(), End::Cut).unwrap().calls.len(), 1);
+}
+
+#[test]
+fn a_thought_that_ends_with_a_call_calls() {
+    for (thought, calls) in [
+        (format!("<think>The news, then.\n{NEWS}\n</think>"), 1),
+        (format!("The news, then.\n{NEWS}"), 1),
+        (NEWS.to_owned(), 1),
+        (format!("I could write\n{NEWS}\nbut I will not."), 0),
+        (format!("{NEWS}\nis one way."), 0),
+        (format!("I could write `{NEWS}`"), 0),
+        ("{\"name\": \"news\", \"parameters\": {}}".to_owned(), 0),
+    ] {
+        let found = of_thought(&thought, &offer(), End::Own);
+        assert_eq!(
+            found.map_or(0, |leaked| leaked.calls.len()),
+            calls,
+            "{thought}"
+        );
+    }
+}
+
+#[test]
+fn what_had_to_be_mended_is_told() {
+    for (text, repairs) in [
+        (NEWS, &[Kind::LeakedCall][..]),
+        (
+            "<tool_call>{'name': 'news', 'arguments': {},}</tool_call>",
+            &[Kind::LeakedCall, Kind::SingleQuotes, Kind::TrailingComma],
+        ),
+        (
+            "```json\n{\"name\": \"news\", \"arguments\": {}}\n```",
+            &[Kind::LeakedCall, Kind::CodeFence],
+        ),
+    ] {
+        assert_eq!(
+            find(text, &offer(), End::Own).unwrap().repairs,
+            repairs,
+            "{text}"
+        );
+    }
+}
+
+/// What is nothing but a failed call is not taken for an answer.
+#[test]
+fn a_failed_call_is_no_answer() {
+    for (text, is_failed) in [
+        (
+            "<tool_call>{\"name\": \"other\", \"arguments\": {}}</tool_call>",
+            true,
+        ),
+        ("<tool_call>{\"name\": \"news\", \"arguments\": {", true),
+        ("[TOOL_CALLS]other[ARGS]{}", true),
+        (
+            "<tool_call>{\"name\": \"other\"}</tool_call>\nis how Hermes writes calls.",
+            false,
+        ),
+        ("Hello", false),
+        (NEWS, false),
+    ] {
+        assert_eq!(super::is_failed(text, &offer()), is_failed, "{text}");
+    }
+}
+
+fn streamed(text: &str, size: usize) -> (Vec<(String, usize)>, Option<String>) {
+    let mut reader = LeakReader::new(offer());
+    let (mut given, mut passed, mut at) = (Vec::new(), String::new(), 0);
+    let chars: Vec<char> = text.chars().collect();
+    for piece in chars.chunks(size) {
+        let piece: String = piece.iter().collect();
+        at += piece.len();
+        match reader.push(&piece) {
+            Fate::Taken(calls) => given.extend(calls.into_iter().map(|call| (call.tool, at))),
+            Fate::Passed(text) => passed += &text,
+        }
+    }
+    let last = reader.finish();
+    assert_eq!(reader.held(), 0);
+    passed += &last.unwrap_or_default();
+    (given, (!passed.is_empty()).then_some(passed))
+}
+
+#[test]
+fn a_call_is_given_when_its_line_shows_that_it_is_one() {
+    let text = format!(
+        "{NEWS}\n<tool_call>{{\"name\": \"news\", \"arguments\": {{}}}}</tool_call><|im_end|>"
+    );
+    let (given, passed) = streamed(&text, 1);
+    // The line ended after the first; the reply did after the second.
+    assert_eq!(given, [("news".to_owned(), NEWS.len() + 1)]);
+    assert_eq!(passed, None);
+    let (given, _) = streamed(&format!("{NEWS}{NEWS}{NEWS}"), 3);
+    assert_eq!(given.len(), 2, "{given:?}");
+    for text in [
+        "Hello",
+        "<tool",
+        "<b>bold</b>",
+        "{\"calls\": []}",
+        &format!("{NEWS} is it."),
+    ] {
+        assert_eq!(streamed(text, 1), (Vec::new(), Some(text.to_owned())));
+    }
+}
+
+/// Text that is almost calls, again and again, is read in one go.
+#[test]
+fn time_grows_with_the_text() {
+    for part in [
+        "<tool_call>",
+        "</tool_call>",
+        "<tool_call>{\"name\":",
+        "<tool_call>{}</tool_call>\n",
+        "<tool_call>{\"name\": \"news\"}",
+        "\n<tool_call>{\"name\": \"news\"}</tool_call>",
+        "[TOOL_CALLS]",
+        "<function=news>",
+        "<function=news><parameter=q>",
+        "</parameter>",
+        "<parameter=q>1</parameter>",
+        "`",
+        "[news(",
+        "<arg_key>",
+        "</think>\n",
+        "<｜",
+    ] {
+        for start in [
+            "",
+            "<tool_call>",
+            "<function=news><parameter=q>",
+            "text\n",
+            "[TOOL_CALLS]",
+        ] {
+            let text = start.to_owned() + &part.repeat(10_000 / part.len());
+            let begun = std::time::Instant::now();
+            let _ = find(&text, &offer(), End::Own);
+            let _ = streamed(&text, 64);
+            let took = begun.elapsed();
+            assert!(took.as_secs() < 10, "{start}{part}… took {took:?}");
+        }
+    }
+}
+
+proptest! {
+    /// For any text: no panic; what is given while it grows is what the whole begins with; and what is no
+    /// call comes out as it went in.
+    #[test]
+    fn pieces_come_to_what_the_whole_is(
+        parts in proptest::collection::vec(select(vec![
+            "<tool_call>", "</tool_call>", "<tool_", "{\"name\": \"news\", \"arguments\": {}}", "{\"name\": \"news\"", "}",
+            "<function=news>", "</function>", "<parameter=q>", "</parameter>", "news", "[TOOL_CALLS]", "[ARGS]", "{}", "\n", " ",
+            "<|python_tag|>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "`", "```", "text", "\"", "[", "]", "(", ")",
+            "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "é", "<|im_end|>",
+            "<tool_call>{\"name\": \"news\", \"arguments\": {}}</tool_call>",
+        ]), 0..12),
+        size in 1..9_usize,
+    ) {
+        let text = parts.concat();
+        let (given, passed) = streamed(&text, size);
+        let whole = front(&text, &offer(), End::Own).unwrap_or_default();
+        let tools: Vec<_> = whole.calls.iter().map(|call| &call.tool).collect();
+        let given: Vec<_> = given.iter().map(|(tool, _)| tool).collect();
+        prop_assert!(tools.starts_with(&given), "{text:?}: {given:?} {tools:?}");
+        if tools.is_empty() {
+            prop_assert_eq!(passed.unwrap_or_default(), text.clone());
+        } else {
+            prop_assert_eq!(passed, None);
+        }
+        let _ = find(&text, &offer(), End::Cut);
+        let _ = of_thought(&text, &offer(), End::Own);
+        let _ = is_failed(&text, &offer());
+    }
+}
