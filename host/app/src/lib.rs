@@ -40,6 +40,7 @@ mod cli;
 mod components;
 mod config;
 mod demo;
+mod eval;
 mod fetch;
 mod host;
 mod mcp;

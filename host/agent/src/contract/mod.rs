@@ -62,11 +62,15 @@ impl Contract {
 
     /// The chat completion request for `view`.
     pub fn request(self, view: &View<'_>) -> ChatRequest {
-        match self {
+        let mut request = match self {
             Self::Schema => schema::request(view),
             Self::Tools => tools::request(view),
             Self::Simple => simple::request(view),
+        };
+        if let Some(seed) = view.settings.seed {
+            request.extra.insert("seed".into(), seed.into());
         }
+        request
     }
 
     /// Reads a reply while it is generated.
@@ -84,6 +88,13 @@ impl Contract {
             Self::Tools => tools::read(completion, view),
             Self::Simple => simple::read(completion),
         };
+        let read = read.and_then(|solution| {
+            if solution.repairs.is_empty() || view.settings.repair {
+                Ok(solution)
+            } else {
+                Err(format!("it is not JSON ({})", solution.repairs.join(", ")))
+            }
+        });
         // Complete JSON can end with finish_reason `length` (trailing white space): parse first.
         read.map_err(|reason| match completion.finish_reason.as_deref() {
             Some("length") => format!(

@@ -10,6 +10,7 @@ mod build;
 mod config;
 mod demo;
 mod doctor;
+mod eval;
 mod mcp;
 mod modules;
 mod pipe;
@@ -153,6 +154,8 @@ enum Command {
     },
     /// Replay a recorded exchange of a real model against the live sandbox.
     Demo(demo::DemoArgs),
+    /// Give a set of tasks to a model, several times, and count what it solves.
+    Eval(Box<eval::EvalArgs>),
     /// Check endpoint, modules, MCP servers, cache and toolchains, and say what to do.
     Doctor,
     /// The compiler's own process: started by this program, not by people.
@@ -183,6 +186,7 @@ impl Command {
             Self::Run(args) => args.options.put(flags),
             Self::Request(RequestCommand::Run(args)) => args.options.put(flags),
             Self::Resume(args) => args.means.put(flags),
+            Self::Eval(args) => args.put(flags),
             _ => {}
         }
     }
@@ -290,6 +294,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Demo(args) => demo::demo(&load(&flags)?.0, args).await,
         // Handled before there is a runtime: it needs none.
         Command::CompileComponent => Ok(Exit::Ok),
+        Command::Eval(args) => eval::eval(file.as_deref(), &flags, *args).await,
         Command::Doctor => doctor::doctor(file.as_deref(), &flags).await,
         Command::Selftest(args) => selftest::selftest(&load(&flags)?.0, args).await,
         Command::Config { json } => config::show(&load(&flags)?.1, json),

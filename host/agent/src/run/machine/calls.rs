@@ -251,7 +251,11 @@ impl Machine {
             .fill(&call.arguments, call.instance.as_deref());
         let arguments =
             arguments.map_err(|error| ToolFailure::correctable("reference", error.to_string()))?;
-        let (arguments, repairs) = self.gate.put_right(&call.tool, arguments);
+        let (arguments, repairs) = if self.request.settings.repair {
+            self.gate.put_right(&call.tool, arguments)
+        } else {
+            (arguments, Vec::new())
+        };
         if !repairs.is_empty() {
             effects.events.push(EventKind::Notice {
                 step: self.steps,
