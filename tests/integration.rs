@@ -11,6 +11,7 @@ mod authority;
 mod capacity;
 mod cli;
 mod egress;
+mod eval;
 mod fallback;
 mod foreign;
 mod foreign_script;

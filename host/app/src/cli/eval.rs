@@ -16,8 +16,8 @@ use crate::host;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -124,7 +124,11 @@ impl EvalArgs {
             ("--model", "model", &self.model),
             ("--contract", "contract", &self.contract),
         ] {
-            flags.set(flag, format!("endpoints.{{endpoint}}.{leaf}"), value.clone());
+            flags.set(
+                flag,
+                format!("endpoints.{{endpoint}}.{leaf}"),
+                value.clone(),
+            );
         }
         flags.set("--temperature", "run.temperature", self.temperature);
         flags.set("--seed", "run.seed", self.seed);
@@ -212,7 +216,10 @@ fn exit(report: &Report<'_>, stop: &Stop, min_success: Option<f64>) -> Exit {
     match (min_success, total) {
         (Some(least), Some(total)) if total.rate < least => {
             let (rate, least) = (total.rate * 100.0, least * 100.0);
-            eprintln!("{} {rate:.1} % is less than {least:.1} %", style::bad("failed:"));
+            eprintln!(
+                "{} {rate:.1} % is less than {least:.1} %",
+                style::bad("failed:")
+            );
             Exit::Failed
         }
         _ => Exit::Ok,
@@ -277,7 +284,10 @@ fn variants(flags: &Flags, args: &EvalArgs) -> Result<Vec<(String, Flags)>> {
             }
         }
         if next.len() > MAX_ARMS {
-            bail!("--vary makes {} configurations; at most {MAX_ARMS} are compared", next.len());
+            bail!(
+                "--vary makes {} configurations; at most {MAX_ARMS} are compared",
+                next.len()
+            );
         }
         variants = next;
     }
@@ -291,9 +301,16 @@ fn variants(flags: &Flags, args: &EvalArgs) -> Result<Vec<(String, Flags)>> {
         let before = flags.len();
         flags.set_file("--against", path)?;
         // What tasks may use is theirs to say, and the same for everybody.
-        let is_shared = |key: &&str| ["module.", "mcp.", "paths."].iter().any(|p| key.starts_with(p));
+        let is_shared = |key: &&str| {
+            ["module.", "mcp.", "paths."]
+                .iter()
+                .any(|p| key.starts_with(p))
+        };
         if let Some(key) = flags.since(before).find(is_shared) {
-            bail!("--against {}: {key} is the same for all that are compared", path.display());
+            bail!(
+                "--against {}: {key} is the same for all that are compared",
+                path.display()
+            );
         }
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         variants.push((name.into_owned(), flags));
@@ -306,7 +323,10 @@ fn variants(flags: &Flags, args: &EvalArgs) -> Result<Vec<(String, Flags)>> {
         variants.push(("plain".into(), flags));
     }
     if variants.len() > MAX_ARMS {
-        bail!("{} configurations are too many; at most {MAX_ARMS} are compared", variants.len());
+        bail!(
+            "{} configurations are too many; at most {MAX_ARMS} are compared",
+            variants.len()
+        );
     }
     Ok(variants)
 }
@@ -383,9 +403,17 @@ mod tests {
         for (arguments, expected) in [
             (&[][..], vec!["configured"]),
             (&["--plain"], vec!["configured", "plain"]),
-            (&["--vary", "contract=schema, tools"], vec!["schema", "tools"]),
             (
-                &["--vary", "contract=schema,tools", "--vary", "run.examples=0,2"],
+                &["--vary", "contract=schema, tools"],
+                vec!["schema", "tools"],
+            ),
+            (
+                &[
+                    "--vary",
+                    "contract=schema,tools",
+                    "--vary",
+                    "run.examples=0,2",
+                ],
                 vec!["schema,0", "schema,2", "tools,0", "tools,2"],
             ),
         ] {
@@ -405,7 +433,10 @@ mod tests {
 
     #[test]
     fn shares_are_written_in_two_ways() {
-        assert_eq!((share("0.8"), share("80%"), share("80 %")), (Ok(0.8), Ok(0.8), Ok(0.8)));
+        assert_eq!(
+            (share("0.8"), share("80%"), share("80 %")),
+            (Ok(0.8), Ok(0.8), Ok(0.8))
+        );
         assert!(share("-1").is_err() && share("2").is_err() && share("x").is_err());
     }
 }

@@ -50,8 +50,8 @@ impl Bench {
     /// # Errors
     /// There is no engine to be had.
     pub fn new(config: &Config) -> Result<Self> {
-        let engine = Engine::new(config.engine())
-            .context("the WebAssembly engine could not be started")?;
+        let engine =
+            Engine::new(config.engine()).context("the WebAssembly engine could not be started")?;
         Ok(Self {
             engine,
             cache: host::cache(config),
@@ -64,7 +64,9 @@ impl Bench {
     /// Which is not, and what to do.
     pub async fn check(&self, config: &Config, task: &Task) -> Result<()> {
         let folder = Folder::new(task)?;
-        let registry = self.registry(config, task, &folder, &task.may_write).await?;
+        let registry = self
+            .registry(config, task, &folder, &task.may_write)
+            .await?;
         let tools = SandboxTools::new(registry.clone()).allowing(&task.tools);
         if let Some(name) = tools.unknown().first() {
             bail!(
@@ -186,14 +188,23 @@ impl Bench {
         if task.setup.is_empty() {
             return Ok(());
         }
-        let all: Vec<String> = task.may_read.iter().chain(&task.may_write).cloned().collect();
+        let all: Vec<String> = task
+            .may_read
+            .iter()
+            .chain(&task.may_write)
+            .cloned()
+            .collect();
         let registry = self.registry(config, task, folder, &all).await?;
         for (index, setup) in task.setup.iter().enumerate() {
             let id = format!("setup_{index}");
             let invocation = Invocation::new(&id, &setup.tool, &setup.arguments);
             match registry.call(&invocation).await.result {
                 Ok(Output::Value(_) | Output::Message(_)) => {}
-                Err(error) => bail!("task {}: its setup failed: {}: {error}", task.id, setup.tool),
+                Err(error) => bail!(
+                    "task {}: its setup failed: {}: {error}",
+                    task.id,
+                    setup.tool
+                ),
             }
         }
         Ok(())
@@ -206,7 +217,7 @@ fn request(arm: &Arm, task: &Task, number: u32) -> Result<RunRequest> {
     request.context = task
         .messages()
         .map_err(|reason| anyhow!("task {}: {reason}", task.id))?;
-    request.context.push(Message::user(task.task.as_str()));
+    request.context.push(Message::user(task.text.as_str()));
     if let Some(instructions) = &task.instructions {
         request.instructions.clone_from(instructions);
     }

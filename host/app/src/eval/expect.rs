@@ -5,6 +5,7 @@ use crate::eval::seen::{Made, Seen};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::Path;
 use toolhold_agent::StopReason;
 use toolhold_agent::guard::Validator;
@@ -149,16 +150,23 @@ impl Expect {
         if *self == Self::default() {
             return Err("`expect` is empty, so nothing could fail".into());
         }
-        let named = self.files.iter().map(|(path, check)| (path.as_str(), check));
+        let named = self
+            .files
+            .iter()
+            .map(|(path, check)| (path.as_str(), check));
         for (name, check) in named.chain([("answer", &self.answer)]) {
-            check.check().map_err(|reason| format!("{name}: {reason}"))?;
+            check
+                .check()
+                .map_err(|reason| format!("{name}: {reason}"))?;
         }
         for call in &self.calls {
             for pattern in call.matching.values() {
                 compiled(pattern).map_err(|reason| format!("calls: {reason}"))?;
             }
             if call.at_least == 0 {
-                return Err("calls: at_least is 0; use no_calls for a tool that is not called".into());
+                return Err(
+                    "calls: at_least is 0; use no_calls for a tool that is not called".into(),
+                );
             }
         }
         Ok(())
@@ -192,7 +200,12 @@ impl Check {
             faults.push(format!("{name} lacks {piece:?}"));
         }
         if !self.any_of.is_empty() && !self.any_of.iter().any(has) {
-            faults.push(format!("{name} has none of {:?}", self.any_of));
+            let shown = self.any_of.iter().take(3);
+            let mut list: Vec<_> = shown.map(|piece| format!("{piece:?}")).collect();
+            if self.any_of.len() > list.len() {
+                list.push(format!("{} more", self.any_of.len() - list.len()));
+            }
+            faults.push(format!("{name} has none of {}", list.join(", ")));
         }
         for piece in self.excludes.iter().filter(|piece| has(piece)) {
             faults.push(format!("{name} has {piece:?}"));
@@ -241,10 +254,10 @@ impl ExpectedCall {
         }
         let mut wanted = self.tool.clone();
         if !self.with.is_empty() {
-            wanted.push_str(&format!(" with {}", json!(self.with)));
+            let _ = write!(wanted, " with {}", json!(self.with));
         }
         for (name, pattern) in &self.matching {
-            wanted.push_str(&format!(" with {name} like {pattern}"));
+            let _ = write!(wanted, " with {name} like {pattern}");
         }
         Some(match (of_tool.len(), self.at_least) {
             (0, _) => format!("{} was not called", self.tool),
@@ -339,7 +352,11 @@ mod tests {
             reason: Some(StopReason::Output),
             output,
             calls: vec![
-                made("text.count", json!({"text": "abc", "of": "a", "limit": 3}), true),
+                made(
+                    "text.count",
+                    json!({"text": "abc", "of": "a", "limit": 3}),
+                    true,
+                ),
                 made("files.read", json!({"path": "x"}), false),
             ],
             ..Seen::default()
@@ -469,8 +486,14 @@ mod tests {
             (json!({"answer": {"matches": "("}}), "no regular expression"),
             (json!({"answer": {"tolerance": 1}}), "needs a `number`"),
             (json!({"answer": {"schema": {"type": 7}}}), "answer: "),
-            (json!({"calls": [{"tool": "a.b", "matching": {"x": "["}}]}), "no regular"),
-            (json!({"calls": [{"tool": "a.b", "at_least": 0}]}), "no_calls"),
+            (
+                json!({"calls": [{"tool": "a.b", "matching": {"x": "["}}]}),
+                "no regular",
+            ),
+            (
+                json!({"calls": [{"tool": "a.b", "at_least": 0}]}),
+                "no_calls",
+            ),
         ] {
             let error = expect(value.clone()).check().unwrap_err();
             assert!(error.contains(why), "{value}: {error}");

@@ -46,7 +46,10 @@ pub async fn perform(
     let mut left = Vec::new();
     for planned in planned {
         let key = Key::new(planned.arm, planned.task, planned.number);
-        match store.as_ref().and_then(|store| store.find(&key, planned.arm)) {
+        match store
+            .as_ref()
+            .and_then(|store| store.find(&key, planned.arm))
+        {
             Some(attempt) => on_end(attempt),
             None => left.push((planned, key)),
         }

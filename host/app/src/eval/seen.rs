@@ -55,7 +55,7 @@ pub struct Counts {
     pub unusable: u32,
     /// Requests that were sent again, because the endpoint failed.
     pub retries: u32,
-    /// Calls that another model was asked to make.
+    /// Other models that were asked to make a call.
     pub fallbacks: u32,
 }
 
@@ -98,7 +98,7 @@ impl Seen {
             }
             EventKind::Routing(Routing::Retry { .. }) => counts.retries += 1,
             EventKind::Fallback {
-                stage: Stage::Begun { .. },
+                stage: Stage::Asked { attempt: 1, .. },
                 ..
             } => counts.fallbacks += 1,
             EventKind::Notice { message, .. } => {
@@ -140,5 +140,84 @@ impl Seen {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Events as the journal has them.
+    fn seen(events: &[Value]) -> Seen {
+        let mut seen = Seen::default();
+        for event in events {
+            seen.take(&serde_json::from_value(event.clone()).unwrap());
+        }
+        seen
+    }
+
+    #[test]
+    fn what_an_attempt_took_is_added_up() {
+        let notice = |message: &str| json!({"event": "notice", "step": 1, "message": message});
+        let tokens = |prompt: u64, completion: u64| json!({"event": "tokens", "step": 1, "prompt": prompt, "completion": completion, "total": 0, "duration_ms": 1});
+        let seen = seen(&[
+            json!({"event": "routing", "decision": "retry", "endpoint": "e", "attempt": 1, "wait_ms": 5, "reason": "busy"}),
+            notice("the reply was mended: trailing commas"),
+            notice("arguments of text.count were put right: limit: \"3\" is 3"),
+            notice("the reply could not be used, asking again: it is empty"),
+            notice("of 9 calls only the first 8 are made (run.max_calls)"),
+            json!({"event": "fallback", "step": 1, "tool": "a.b", "stage": "begun", "failures": 3, "first_error": "e"}),
+            json!({"event": "fallback", "step": 1, "tool": "a.b", "stage": "asked", "candidate": "c", "attempt": 1}),
+            tokens(100, 10),
+            tokens(200, 20),
+            json!({"event": "done", "reason": "output", "output": "7", "steps": 2, "calls": 1, "tokens": 330, "duration_ms": 900}),
+        ]);
+        let expected = Counts {
+            steps: 2,
+            calls: 1,
+            failed_calls: 0,
+            tokens: 330,
+            prompt_tokens: 300,
+            completion_tokens: 30,
+            duration_ms: 900,
+            repairs: 2,
+            unusable: 1,
+            retries: 1,
+            fallbacks: 1,
+        };
+        assert_eq!(seen.counts, expected);
+        assert_eq!(seen.answer(), "7");
+    }
+
+    #[test]
+    fn calls_are_seen_with_what_references_stood_for_and_refused_ones_too() {
+        let usage = json!({"duration_us": 1, "fuel": 1, "memory_bytes": 1, "tokens": 0});
+        let seen = seen(&[
+            json!({"event": "tool_start", "step": 1, "id": "c1", "tool": "text.count", "arguments": {"text": "†input.a"}, "filled": {"text": "abc"}}),
+            json!({"event": "tool_result", "step": 1, "id": "c1", "tool": "text.count", "output": {"words": 1}, "usage": usage}),
+            json!({"event": "tool_result", "step": 1, "id": "c2", "tool": "a.b", "error": {"kind": "arguments", "class": "correctable", "message": "no"}, "usage": usage, "by_host": true}),
+        ]);
+        let found: Vec<_> = seen
+            .calls
+            .iter()
+            .map(|made| {
+                (
+                    made.tool.as_str(),
+                    &made.arguments,
+                    made.succeeded,
+                    made.result.as_str(),
+                )
+            })
+            .collect();
+        let filled = json!({"text": "abc"});
+        assert_eq!(
+            found,
+            [
+                ("text.count", &filled, Some(true), "{\"words\":1}"),
+                ("a.b", &Value::Null, Some(false), "no"),
+            ]
+        );
+        assert_eq!(seen.counts.failed_calls, 1);
     }
 }

@@ -34,7 +34,8 @@ pub struct Task {
     #[serde(default = "easy")]
     pub level: u8,
     /// What the user says.
-    pub task: String,
+    #[serde(rename = "task")]
+    pub text: String,
     /// Tools, or modules for all of theirs. No others are offered.
     #[serde(default)]
     pub tools: Vec<String>,
@@ -94,7 +95,10 @@ impl Set {
             return Err(format!("it has more than {MAX_BYTES} bytes"));
         }
         let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-        if path.extension().is_some_and(|extension| extension == "json") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "json")
+        {
             let set: Self = serde_json::from_str(&text).map_err(|error| error.to_string())?;
             set.checked()
         } else {
@@ -190,13 +194,15 @@ impl Task {
                 "an id has 1 to {MAX_ID} lower case letters, digits and hyphens"
             ));
         }
-        if self.task.trim().is_empty() {
+        if self.text.trim().is_empty() {
             return Err("`task` is empty: it is what the user says".into());
         }
         let modules = self.modules();
         for name in self.may_read.iter().chain(&self.may_write) {
             if !modules.contains(name) {
-                return Err(format!("{name:?} is given the folder and is not among its tools"));
+                return Err(format!(
+                    "{name:?} is given the folder and is not among its tools"
+                ));
             }
         }
         let expected = self.expect.files.keys().chain(&self.expect.no_files);
@@ -214,7 +220,8 @@ impl Task {
         if let Some(schema) = &self.output_schema {
             Validator::new(schema).map_err(|reason| format!("output_schema: {reason}"))?;
         }
-        self.messages().map_err(|reason| format!("context: {reason}"))?;
+        self.messages()
+            .map_err(|reason| format!("context: {reason}"))?;
         self.expect.check()
     }
 }
@@ -233,8 +240,7 @@ mod tests {
     use super::*;
     use crate::eval::SHIPPED;
 
-    const ONE: &str =
-        "[[tasks]]\nid = \"a\"\ntask = \"say a\"\nexpect.answer.contains = [\"a\"]\n";
+    const ONE: &str = "[[tasks]]\nid = \"a\"\ntask = \"say a\"\nexpect.answer.contains = [\"a\"]\n";
 
     #[test]
     fn the_shipped_set_is_one_and_tells_how_every_task_is_solved() {
@@ -262,16 +268,37 @@ mod tests {
             ("tasks = []", "holds no tasks"),
             ("[[task]]\nid = \"a\"", "unknown field `task`"),
             (&format!("{ONE}{ONE}"), "two tasks have the id \"a\""),
-            (&ONE.replace("id = \"a\"", "id = \"A b\""), "task \"A b\": an id has"),
+            (
+                &ONE.replace("id = \"a\"", "id = \"A b\""),
+                "task \"A b\": an id has",
+            ),
             (&ONE.replace("say a", " "), "task \"a\": `task` is empty"),
-            (&format!("{ONE}may_read = [\"files\"]"), "not among its tools"),
-            (&format!("{ONE}files = {{ \"../x\" = \"\" }}"), "no path inside"),
-            (&format!("{ONE}expect.no_files = [\"/etc\"]"), "no path inside"),
-            (&format!("{ONE}output_schema = {{ type = 7 }}"), "output_schema"),
-            (&format!("{ONE}context = [{{ type = \"nonsense\" }}]"), "context: "),
+            (
+                &format!("{ONE}may_read = [\"files\"]"),
+                "not among its tools",
+            ),
+            (
+                &format!("{ONE}files = {{ \"../x\" = \"\" }}"),
+                "no path inside",
+            ),
+            (
+                &format!("{ONE}expect.no_files = [\"/etc\"]"),
+                "no path inside",
+            ),
+            (
+                &format!("{ONE}output_schema = {{ type = 7 }}"),
+                "output_schema",
+            ),
+            (
+                &format!("{ONE}context = [{{ type = \"nonsense\" }}]"),
+                "context: ",
+            ),
             (&format!("{ONE}timeout_s = 0.0"), "timeout_s"),
             (&format!("{ONE}expects = 1"), "unknown field `expects`"),
-            ("[[tasks]]\nid = \"a\"\ntask = \"b\"\nexpect = {}", "nothing could fail"),
+            (
+                "[[tasks]]\nid = \"a\"\ntask = \"b\"\nexpect = {}",
+                "nothing could fail",
+            ),
         ] {
             let error = Set::parse(text).unwrap_err();
             assert!(error.contains(why), "{text}: {error}");
@@ -280,7 +307,10 @@ mod tests {
 
     #[test]
     fn tasks_are_chosen_by_their_ids_and_by_level() {
-        let two = format!("{ONE}{}level = 2\n", ONE.replace("id = \"a\"", "id = \"ab\""));
+        let two = format!(
+            "{ONE}{}level = 2\n",
+            ONE.replace("id = \"a\"", "id = \"ab\"")
+        );
         let chosen = |ids: &[&str], levels: &[u8]| {
             let mut set = Set::parse(&two).unwrap();
             let ids: Vec<String> = ids.iter().map(|id| (*id).to_owned()).collect();

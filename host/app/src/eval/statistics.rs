@@ -57,7 +57,10 @@ mod tests {
             (81, 263, 0.2553, 0.3662),
         ] {
             let (l, h) = wilson(successes, attempts);
-            assert!(near(l, low) && near(h, high), "{successes}/{attempts}: {l} {h}");
+            assert!(
+                near(l, low) && near(h, high),
+                "{successes}/{attempts}: {l} {h}"
+            );
         }
         assert_eq!(wilson(0, 0), (0.0, 1.0));
     }
@@ -73,7 +76,11 @@ mod tests {
             (3, 14, 0.012_73),
             (1_000, 1_000, 1.0),
         ] {
-            assert!(near(sign_test(better, worse), p), "{better}:{worse} {}", sign_test(better, worse));
+            assert!(
+                near(sign_test(better, worse), p),
+                "{better}:{worse} {}",
+                sign_test(better, worse)
+            );
         }
     }
 }

@@ -6,15 +6,16 @@ use crate::eval::arm::Arm;
 use crate::eval::bench::Attempt;
 use crate::eval::report::{Comparison, Report, Total};
 use crate::eval::set::Set;
+use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 
 /// Columns of a table, and of a task's id in it.
 const WIDTH: usize = 80;
 const TASK: usize = 28;
 /// Columns of a configuration's name.
-const NAME: usize = 20;
+const NAME: usize = 16;
 /// Characters of an answer that was wrong.
-const ANSWER: usize = 200;
+const ANSWER: usize = 120;
 
 /// stdout is where tables go, whatever stderr is.
 fn paint(colour: fn(&str) -> String, text: &str) -> String {
@@ -33,7 +34,7 @@ pub fn list(set: &Set) {
         };
         let head = format!("level {}, {tools}", task.level);
         println!("{}  {}", paint(bold, &task.id), paint(dim, &plain(&head)));
-        for text in wrapped(&line(&task.task), WIDTH - 2) {
+        for text in wrapped(&line(&task.text), WIDTH - 2) {
             println!("  {text}");
         }
     }
@@ -41,28 +42,39 @@ pub fn list(set: &Set) {
 }
 
 pub fn head(arms: &[Arm], tasks: usize, times: u32) {
-    let what = format!("{}, {}", plural(tasks as u64, "task"), plural(times, "time"));
+    let what = format!(
+        "{}, {}",
+        plural(tasks as u64, "task"),
+        plural(times, "time")
+    );
     eprintln!("{}", dim(&what));
     for arm in arms {
-        let text = format!(
-            "{}: {}, {} contract, {}",
-            arm.name,
+        let text = about(
+            &arm.name,
             arm.model.name(),
             arm.settings.contract.name(),
-            arm.config.selected().base_url,
+            &arm.config.selected().base_url,
         );
-        eprintln!("{}", dim(&plain(&text)));
+        eprintln!("{}", dim(&text));
     }
+}
+
+fn about(name: &str, model: &str, contract: &str, base_url: &str) -> String {
+    plain(&format!("{name}: {model}, {contract} contract, {base_url}"))
 }
 
 /// One that ended, as number `at` of `all`.
 pub fn attempt(attempt: &Attempt, at: usize, all: usize, is_comparison: bool) {
-    let mark = if attempt.passed { good("✓") } else { bad("✗") };
+    let mark = if attempt.passed {
+        good("✓")
+    } else {
+        bad("✗")
+    };
     let width = all.to_string().len();
     let counts = &attempt.seen.counts;
     let mut who = format!("{} #{}", attempt.task, attempt.number);
     if is_comparison {
-        who.push_str(&format!(" {}", attempt.configuration));
+        let _ = write!(who, " {}", attempt.configuration);
     }
     let cost = format!(
         "{}, {} tokens, {}",
@@ -77,8 +89,9 @@ pub fn attempt(attempt: &Attempt, at: usize, all: usize, is_comparison: bool) {
     let indent = " ".repeat(width * 2 + 4);
     let mut text = attempt.faults.join("; ");
     if attempt.seen.error.is_none() {
-        let answer: String = attempt.seen.answer().chars().take(ANSWER).collect();
-        text.push_str(&format!("; it answered {answer:?}"));
+        let answer = attempt.seen.answer();
+        let words: Vec<&str> = answer.split_whitespace().collect();
+        let _ = write!(text, "; it answered: {}", cut(&words.join(" "), ANSWER));
     }
     for text in wrapped(&line(&text), WIDTH - indent.len()) {
         eprintln!("{indent}{text}");
@@ -88,6 +101,10 @@ pub fn attempt(attempt: &Attempt, at: usize, all: usize, is_comparison: bool) {
 }
 
 pub fn report(report: &Report<'_>) {
+    println!();
+    for own in &report.configurations {
+        println!("{}", about(own.name, own.model, own.contract, own.base_url));
+    }
     println!();
     match report.configurations.len() {
         1 => costs_by_task(report),
@@ -131,13 +148,13 @@ fn successes_by_task(report: &Report<'_>) {
     let width = room.min(NAME);
     let mut head = format!("{:TASK$} level", "task");
     for own in &report.configurations {
-        head.push_str(&format!(" {:>width$}", cut(own.name, width)));
+        let _ = write!(head, " {:>width$}", cut(own.name, width));
     }
     println!("{}", paint(bold, &head));
     for task in &report.tasks {
         let mut line = format!("{:TASK$} {:>5}", cut(task.id, TASK), task.level);
         for total in &task.totals {
-            line.push_str(&format!(" {}", success(total, width)));
+            let _ = write!(line, " {}", success(total, width));
         }
         println!("{line}");
     }
@@ -145,16 +162,16 @@ fn successes_by_task(report: &Report<'_>) {
 
 fn totals(report: &Report<'_>) {
     let head = format!(
-        "{:NAME$}  success  rate  95 % inter. steps    tokens      time",
-        "configuration"
+        "{:NAME$} {:>9} {:>6} {:>12} {:>7} {:>10} {:>10}",
+        "configuration", "success", "rate", "95 % range", "steps", "tokens", "time"
     );
-    println!("{}", paint(bold, head.trim_end()));
+    println!("{}", paint(bold, &head));
     for own in &report.configurations {
         let total = &own.total;
         println!(
-            "{:NAME$} {} {:>5} {:>11} {:>6} {:>9} {:>9}",
+            "{:NAME$} {} {:>6} {:>12} {:>7} {:>10} {:>10}",
             cut(own.name, NAME),
-            success(total, 8),
+            success(total, 9),
             mean(total, |total| format!("{:.0} %", total.rate * 100.0)),
             interval(total),
             mean(total, |total| format!("{:.1}", total.mean_steps)),
@@ -164,14 +181,14 @@ fn totals(report: &Report<'_>) {
     }
     println!();
     let head = format!(
-        "{:NAME$}  repairs unusable failed calls retries fallbacks endpoint",
-        "in all"
+        "{:NAME$} {:>7} {:>8} {:>12} {:>7} {:>9} {:>15}",
+        "in all", "repairs", "unusable", "failed calls", "retries", "fallbacks", "endpoint failed"
     );
     println!("{}", paint(bold, &head));
     for own in &report.configurations {
         let counts = &own.total.counts;
         println!(
-            "{:NAME$} {:>8} {:>8} {:>12} {:>7} {:>9} {:>8}",
+            "{:NAME$} {:>7} {:>8} {:>12} {:>7} {:>9} {:>15}",
             cut(own.name, NAME),
             counts.repairs,
             counts.unusable,
@@ -189,9 +206,16 @@ fn comparisons(report: &Report<'_>) {
         return;
     };
     println!();
-    let title = cut(&format!("against {against}"), NAME);
+    let title = format!("against {against}");
     let head = format!(
-        "{title:NAME$}  success  tasks +/-/=       p    steps   tokens     time"
+        "{:NAME$} {:>9} {:>12} {:>7} {:>9} {:>9} {:>9}",
+        cut(&title, NAME),
+        "success",
+        "tasks +/-/=",
+        "p",
+        "steps",
+        "tokens",
+        "time"
     );
     println!("{}", paint(bold, &head));
     let Some(base) = report.configurations.first().map(|own| own.total) else {
@@ -204,8 +228,8 @@ fn comparisons(report: &Report<'_>) {
     {
         println!("{}", comparison(one, &base, &own.total));
     }
-    let note = "success: in points, over tasks that both attempted. +/-/=: tasks solved more often, \
-                less often, as often. p: exact sign test over these.";
+    let note = "Differences, with success in percentage points. +/-/=: tasks solved more often, less often, \
+                as often; p: exact sign test over these.";
     for text in wrapped(note, WIDTH) {
         println!("{}", paint(dim, &text));
     }
@@ -219,7 +243,7 @@ fn comparison(one: &Comparison<'_>, base: &Total, own: &Total) -> String {
         format!("{:.3}", one.p)
     };
     format!(
-        "{:NAME$} {:>+8.1} {tasks:>12} {p:>7} {:>+8.1} {:>8} {:>8}",
+        "{:NAME$} {:>+9.1} {tasks:>12} {p:>7} {:>+9.1} {:>9} {:>9}",
         cut(one.name, NAME),
         one.difference * 100.0,
         own.mean_steps - base.mean_steps,
