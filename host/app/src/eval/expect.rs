@@ -12,6 +12,8 @@ use toolhold_agent::guard::Validator;
 
 /// Bytes of a file that is looked at; a task's files are small.
 const MAX_FILE: u64 = 1 << 20;
+/// Characters of a call that was another one.
+const CALL: usize = 120;
 
 /// What must hold after a run that gave an answer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -261,8 +263,11 @@ impl ExpectedCall {
         }
         Some(match (of_tool.len(), self.at_least) {
             (0, _) => format!("{} was not called", self.tool),
-            (all, 1) => format!("none of {all} calls was {wanted} and succeeded"),
-            (_, least) => format!("{fitting} of {least} calls were {wanted} and succeeded"),
+            (_, 1) => {
+                let last = of_tool.last().map(|made| made.told()).unwrap_or_default();
+                format!("there was no call of {wanted} that succeeded; the last {last}")
+            }
+            (_, least) => format!("{fitting} of {least} calls were of {wanted} and succeeded"),
         })
     }
 
@@ -279,6 +284,18 @@ impl ExpectedCall {
                     other => is_match(pattern, &other.to_string()),
                 })
             })
+    }
+}
+
+impl Made {
+    /// What became of it, in a few words.
+    fn told(&self) -> String {
+        let cut = |text: String| text.chars().take(CALL).collect::<String>();
+        match self.succeeded {
+            Some(true) => cut(format!("was with {}", self.arguments)),
+            Some(false) => cut(format!("failed: {}", self.result)),
+            None => "did not end".into(),
+        }
     }
 }
 
@@ -402,7 +419,7 @@ mod tests {
             (
                 json!({"calls": [{"tool": "text.count", "with": {"of": "a", "limit": 3.0}}]}),
                 json!({"calls": [{"tool": "text.count", "with": {"of": "b"}}]}),
-                "none of 1 calls was text.count with {\"of\":\"b\"}",
+                "with {\"of\":\"b\"} that succeeded; the last was with {\"text\":\"abc\"",
             ),
             (
                 json!({"calls": [{"tool": "text.count", "matching": {"text": "^a", "limit": "3"}}]}),
@@ -412,7 +429,7 @@ mod tests {
             (
                 json!({"calls": [{"tool": "files.read", "may_fail": true}]}),
                 json!({"calls": [{"tool": "files.read"}]}),
-                "files.read and succeeded",
+                "files.read that succeeded; the last failed",
             ),
             (
                 json!({"calls": [{"tool": "text.count", "at_least": 1}]}),
