@@ -206,16 +206,9 @@ fn comparisons(report: &Report<'_>) {
         return;
     };
     println!();
-    let title = format!("against {against}");
     let head = format!(
         "{:NAME$} {:>9} {:>12} {:>7} {:>9} {:>9} {:>9}",
-        cut(&title, NAME),
-        "success",
-        "tasks +/-/=",
-        "p",
-        "steps",
-        "tokens",
-        "time"
+        "difference", "success", "tasks +/-/=", "p", "steps", "tokens", "time"
     );
     println!("{}", paint(bold, &head));
     let Some(base) = report.configurations.first().map(|own| own.total) else {
@@ -228,9 +221,12 @@ fn comparisons(report: &Report<'_>) {
     {
         println!("{}", comparison(one, &base, &own.total));
     }
-    let note = "Differences, with success in percentage points. +/-/=: tasks solved more often, less often, \
-                as often; p: exact sign test over these.";
-    for text in wrapped(note, WIDTH) {
+    let note = format!(
+        "Against {}; success in percentage points. +/-/=: tasks solved more often, less often, as often; \
+         p: exact sign test over these.",
+        cut(against, WIDTH / 2)
+    );
+    for text in wrapped(&note, WIDTH) {
         println!("{}", paint(dim, &text));
     }
 }
