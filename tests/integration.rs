@@ -12,6 +12,7 @@ mod capacity;
 mod cli;
 mod dialects;
 mod egress;
+mod eval;
 mod fallback;
 mod foreign;
 mod foreign_script;

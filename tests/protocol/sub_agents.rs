@@ -190,7 +190,8 @@ fn a_sub_agent_stops_at_the_tokens_that_its_parent_has_left() {
     let endpoint = Endpoint::start(Scenario::new([
         using(calls([("ask", json!({}))]), 30),
         using(notes("a"), 40),
-        using(notes("b"), 40),
+        // Late, so that the parent's reply is over and counted.
+        using(notes("b").delayed_ms(1_000, 0), 40),
     ]));
     let run = run(&host, &endpoint, &asking(), &["--token-budget", "100"]);
     let failure = run.failure("ask");

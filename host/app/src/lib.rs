@@ -42,6 +42,7 @@ mod components;
 mod config;
 mod demo;
 mod dialect;
+mod eval;
 mod fetch;
 mod host;
 mod mcp;

@@ -67,11 +67,15 @@ impl Contract {
 
     /// The chat completion request for `view`.
     pub fn request(self, view: &View<'_>) -> ChatRequest {
-        match self {
+        let mut request = match self {
             Self::Schema => schema::request(view),
             Self::Tools => tools::request(view),
             Self::Simple => simple::request(view),
+        };
+        if let Some(seed) = view.settings.seed {
+            request.extra.insert("seed".into(), seed.into());
         }
+        request
     }
 
     /// Reads a reply while it is generated, in which these tools may be called.
@@ -90,6 +94,16 @@ impl Contract {
             Self::Tools => tools::read(&said, view),
             Self::Simple => simple::read(&said),
         };
+        let read = read.and_then(|solution| {
+            if solution.repairs.is_empty() || view.settings.repair {
+                return Ok(solution);
+            }
+            let faults: Vec<_> = solution.repairs.iter().map(ToString::to_string).collect();
+            Err(format!(
+                "it is not of the form that was asked for ({})",
+                faults.join(", ")
+            ))
+        });
         let read = read.map_err(|reason| {
             if said.is_only_thought() {
                 format!("the reply holds thoughts and nothing else; think, then reply ({reason})")

@@ -117,6 +117,12 @@ pub struct Settings {
     pub max_unusable: u32,
     /// Replies in a row that break off before anything was done, and are asked for again.
     pub max_broken_replies: u32,
+    /// Whether faults of form are put right, in replies that are not quite JSON and in arguments of the
+    /// wrong type. Without, they go back to the model as what they are: to measure what it is worth.
+    pub repair: bool,
+    /// What the endpoint draws its samples from, where it knows `seed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
     pub fallback: Fallback,
     pub window: Window,
 }
@@ -148,6 +154,8 @@ impl Default for Settings {
             result_chars: 8_000,
             max_unusable: 3,
             max_broken_replies: 2,
+            repair: true,
+            seed: None,
             fallback: Fallback::default(),
             window: Window::default(),
         }

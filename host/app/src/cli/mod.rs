@@ -11,6 +11,7 @@ mod columns;
 mod config;
 mod demo;
 mod doctor;
+mod eval;
 mod mcp;
 mod modules;
 mod pipe;
@@ -162,6 +163,8 @@ enum Command {
     },
     /// Replay a recorded exchange of a real model against the live sandbox.
     Demo(demo::DemoArgs),
+    /// Give a set of tasks to a model, several times, and count what it solves.
+    Eval(Box<eval::EvalArgs>),
     /// Check endpoint, modules, MCP servers, cache and toolchains, and say what to do.
     Doctor(probe::DoctorArgs),
     /// Estimate latency, throughput, replicas and cost.
@@ -195,6 +198,7 @@ impl Command {
             Self::Request(RequestCommand::Run(args)) => args.options.put(flags),
             Self::Resume(args) => args.means.put(flags),
             Self::PlanCapacity(args) => args.put(flags),
+            Self::Eval(args) => args.put(flags),
             _ => {}
         }
     }
@@ -304,6 +308,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::PlanCapacity(args) => plan_capacity::plan_capacity(&load(&flags)?.0, *args).await,
         // Handled before there is a runtime: it needs none.
         Command::CompileComponent => Ok(Exit::Ok),
+        Command::Eval(args) => eval::eval(file.as_deref(), &flags, *args).await,
         Command::Doctor(args) => {
             args.put(&mut flags);
             if args.probe {

@@ -115,6 +115,36 @@ impl Flags {
             self.0.push((flag.to_owned(), key.into(), value.into()));
         }
     }
+
+    /// A setting whose value is written as it is in a variable.
+    pub fn set_text(&mut self, flag: &str, key: impl Into<String>, text: &str) {
+        self.set(flag, key, Some(scalar(text)));
+    }
+
+    /// Every setting of a file, as if each had been given on the command line.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no TOML.
+    pub fn set_file(&mut self, flag: &str, path: &Path) -> Result<(), ConfigError> {
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        for (key, value) in flatten(&parse(&format!("file {}", path.display()), &text)?) {
+            self.set(flag, key, Some(value));
+        }
+        Ok(())
+    }
+
+    /// How many were set.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The keys that were set after the first `n`.
+    pub fn since(&self, n: usize) -> impl Iterator<Item = &str> {
+        self.0.iter().skip(n).map(|(_, key, _)| key.as_str())
+    }
 }
 
 /// All layers in one, each leaf with its origin.
@@ -357,6 +387,8 @@ pub fn merge(
         };
         merged.put(key, value.clone(), &origin)?;
     }
+    // A flag may bring an endpoint of its own (`--against`).
+    merged.complete_endpoints();
     Ok(merged)
 }
 

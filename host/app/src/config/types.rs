@@ -83,6 +83,8 @@ struct RunTable {
     examples: usize,
     reasons: bool,
     temperature: f32,
+    seed: u64,
+    repair: bool,
     result_chars: usize,
     wiring: Wiring,
     max_depth: u32,
@@ -263,6 +265,12 @@ impl Config {
         self.endpoints.get(&self.endpoint)
     }
 
+    /// Where runs ask: the URL of an endpoint, the name of a pool.
+    pub fn place(&self) -> &str {
+        self.selected()
+            .map_or(&self.endpoint, |endpoint| &endpoint.base_url)
+    }
+
     /// The models that `[fallback]` lists.
     pub fn candidates(&self) -> impl Iterator<Item = &str> {
         self.fallback.names().iter().map(String::as_str)
@@ -304,6 +312,8 @@ impl Config {
             examples: run.examples,
             reasons: run.reasons,
             temperature: Some(run.temperature),
+            seed: Some(run.seed).filter(|seed| *seed > 0),
+            repair: run.repair,
             result_chars: run.result_chars,
             wiring: run.wiring,
             max_depth: run.max_depth,

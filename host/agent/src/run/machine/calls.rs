@@ -260,7 +260,11 @@ impl Machine {
         let arguments =
             arguments.map_err(|error| ToolFailure::correctable("reference", error.to_string()))?;
         let arguments = self.for_tool(&call, &arguments);
-        let (arguments, repairs) = self.gate.put_right(&call.tool, arguments);
+        let (arguments, repairs) = if self.request.settings.repair {
+            self.gate.put_right(&call.tool, arguments)
+        } else {
+            (arguments, Vec::new())
+        };
         if !repairs.is_empty() {
             effects.events.push(EventKind::Repaired {
                 step: self.steps,

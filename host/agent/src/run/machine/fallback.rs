@@ -32,6 +32,8 @@ pub(super) struct Fallbacks {
 
 #[derive(Debug)]
 struct Failures {
+    /// The last that was counted.
+    step: Option<u32>,
     count: u32,
     first: String,
     /// No candidate managed it either; nobody is asked again before there was a success.
@@ -70,11 +72,16 @@ impl Machine {
             .failures
             .entry(key)
             .or_insert_with(|| Failures {
+                step: None,
                 count: 0,
                 first: cut(&failure.message, MAX_ERROR),
                 is_spent: false,
             });
-        failures.count += 1;
+        // Calls of one reply are one attempt: the model has not seen yet what went wrong.
+        if failures.step != Some(self.steps) {
+            failures.step = Some(self.steps);
+            failures.count += 1;
+        }
     }
 
     /// The tool that a candidate is being asked to call.

@@ -1,0 +1,19 @@
+//! Evaluation: the same tasks given several times to one or more configurations, and what came of it.
+//!
+//! `set` is the file of tasks and `expect` what it may ask of a run; `bench` makes one attempt, each in
+//! a folder and a state of its own; `schedule` orders the attempts; `seen` is what is kept of one;
+//! `report` counts, with the formulas of `statistics`.
+
+pub mod arm;
+pub mod bench;
+pub mod expect;
+mod numbers;
+pub mod report;
+pub mod schedule;
+pub mod seen;
+pub mod set;
+pub mod statistics;
+pub mod store;
+
+/// The tasks over the shipped modules.
+pub const SHIPPED: &str = include_str!("tasks.toml");
