@@ -133,7 +133,7 @@ fn events_come_in_order_and_the_journal_holds_the_same() {
         .iter()
         .filter(|kind| !["delta", "tool_start", "tool_result"].contains(kind))
         .collect();
-    let step = ["request", "reply", "tokens"];
+    let step = ["budget", "request", "reply", "tokens"];
     let expected = [&["run"], &step[..], &["plan"], &step[..], &["done"]].concat();
     assert!(of_the_model.into_iter().eq(&expected), "{kinds:?}");
     let asked_again = kinds.iter().rposition(|kind| *kind == "request");

@@ -358,8 +358,9 @@ fn a_killed_sub_agent_goes_on_where_it_was() {
         let waits = |path: &str| {
             until("a call that waits", || {
                 let list = host.run(&["approvals", "list"]).stdout;
-                let id = list.split_whitespace().next()?.to_owned();
-                list.contains(path).then_some(id)
+                // What was decided stays in the list until it is taken.
+                let line = list.lines().find(|line| line.contains(path))?;
+                line.split_whitespace().next().map(str::to_owned)
             })
         };
         let approve = |id: &str| {
