@@ -18,6 +18,7 @@ mod foreign;
 mod foreign_script;
 mod grants;
 mod interpreters;
+mod many_runs;
 mod markdown;
 mod mcp;
 mod misbehaviours;

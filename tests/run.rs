@@ -557,3 +557,64 @@ fn calls_of_one_reply_run_in_parallel() {
         "one after the other they take 4500 ms; this took {took}"
     );
 }
+
+#[test]
+fn a_request_s_parts_are_shown_where_that_is_wanted() {
+    let host = Host::new();
+    host.ship("calculator")
+        .write("toolhold.toml", "[endpoints.default]\nwindow = 8192\n");
+    let endpoint = Endpoint::start(Scenario::new([Reply::solution(
+        json!({"calls": [], "output": "done"}),
+    )]));
+    let url = endpoint.base_url();
+    let arguments = ["run", "t", "--base-url", &url, "--model", "m", "--budget"];
+    let done = host.run(&arguments);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let line = done.stderr.lines().find(|line| line.contains('≈'));
+    let line = line.unwrap_or_else(|| panic!("{done:?}"));
+    for part in [
+        "of a window of 8.2 k",
+        "1.0 k for the reply",
+        "instructions ",
+        "tools and form ",
+        "user ",
+    ] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+}
+
+/// The allow-list is in the record: whoever goes on with the run is held to it.
+#[test]
+fn a_resumed_run_has_the_tools_that_it_began_with() {
+    let host = Host::new();
+    host.ship("calculator").ship("text");
+    let endpoint = Endpoint::start(Scenario::new([
+        Reply::endless(),
+        Reply::solution(json!({"calls": [], "output": "done"})),
+    ]));
+    let url = endpoint.base_url();
+    let at = ["--base-url", &url, "--model", "m", "--json"];
+    let arguments = [&["run", "t", "--tools", "calculator"], &at[..]].concat();
+    let mut child = host
+        .command(&arguments)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let started = std::time::Instant::now();
+    while endpoint.requests().is_empty() {
+        assert!(started.elapsed().as_secs() < 60, "it never asked");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let done = host.run(&[&["resume", "last"], &at[..]].concat());
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(
+        !done.stderr.contains("policy:"),
+        "it is the same one: {done:?}"
+    );
+    let journal = host.run(&["show", "last", "--json"]).stdout;
+    let first: Value = serde_json::from_str(journal.lines().next().unwrap()).unwrap();
+    assert_eq!(first["request"]["allowed"], json!(["calculator"]));
+}

@@ -39,10 +39,6 @@ pub enum AmountError {
 impl Amount {
     pub const ZERO: Self = Self(0);
 
-    pub const fn from_nano(nano: u64) -> Self {
-        Self(nano)
-    }
-
     pub const fn nano(self) -> u64 {
         self.0
     }

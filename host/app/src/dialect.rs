@@ -23,7 +23,8 @@ impl Known {
             .iter()
             .map(|(name, _)| self.0.get(*name))
             .collect();
-        if let Some(most) = self.0.values().filter_map(Dialect::max_reply_tokens).min() {
+        let answering = endpoints.iter().filter_map(|(name, _)| self.0.get(*name));
+        if let Some(most) = answering.filter_map(Dialect::max_reply_tokens).min() {
             settings.max_tokens = settings.max_tokens.min(most);
         }
         let Some(known) = known else {

@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -229,7 +230,11 @@ struct Recording(Arc<Mutex<File>>);
 
 impl Recording {
     fn create(path: &Path) -> Result<Self> {
-        let file = OpenOptions::new().create(true).append(true).open(path);
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(path);
         let file = file.with_context(|| format!("--record {}", path.display()))?;
         Ok(Self(Arc::new(Mutex::new(file))))
     }

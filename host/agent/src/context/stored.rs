@@ -42,8 +42,8 @@ impl Stored {
         found.map(|(_, text)| text.as_str())
     }
 
-    /// Answers a call of [`READ_RESULT`] with at most `max` characters of what is wanted, as `shown`
-    /// makes it.
+    /// Answers a call of [`READ_RESULT`] with at most `max` characters of what is wanted, of the
+    /// result as `shown` makes it.
     ///
     /// # Errors
     /// There is no such result, or it has no such part; in words that the model can act on.
@@ -63,11 +63,11 @@ impl Stored {
                 known.join(", ")
             ));
         };
+        let whole = shown(whole);
         let part = match arguments["path"].as_str().filter(|path| !path.is_empty()) {
-            None => whole.to_owned(),
-            Some(path) => part(whole, path)?,
+            None => whole,
+            Some(path) => part(&whole, path)?,
         };
-        let part = shown(&part);
         let characters = part.chars().count();
         let from = match arguments["find"].as_str().filter(|text| !text.is_empty()) {
             Some(text) => place(&part, text).ok_or_else(|| {

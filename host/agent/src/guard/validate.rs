@@ -64,10 +64,20 @@ impl Validator {
             .take(most)
             .map(|error| Fault {
                 pointer: error.instance_path().to_string(),
-                reason: cut(&error.to_string(), LENGTH),
+                reason: reason(&error),
             })
             .collect()
     }
+}
+
+/// What is wrong. A long value is not quoted: cut in the middle, half of something that the model must not
+/// see would not be known for what it is.
+fn reason(error: &ValidationError<'_>) -> String {
+    let whole = error.to_string();
+    if whole.chars().count() <= LENGTH {
+        return whole;
+    }
+    cut(&error.masked().to_string(), LENGTH)
 }
 
 /// Whether `error` may vanish once the values at `open` are known.

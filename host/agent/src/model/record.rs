@@ -1,9 +1,7 @@
 //! A transport that writes down what another one carries.
 
 use std::fmt;
-use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -33,12 +31,6 @@ pub struct RecordingTransport {
 }
 
 impl RecordingTransport {
-    /// Appends to the file at `path`, which is made if need be.
-    pub fn create(inner: Arc<dyn Transport>, path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().create(true).append(true).open(path)?;
-        Ok(Self::new(inner, file))
-    }
-
     /// Each line is written with one `write_all` and a flush, so that a file opened for appending
     /// stays readable when the process dies.
     pub fn new(inner: Arc<dyn Transport>, sink: impl Write + Send + 'static) -> Self {

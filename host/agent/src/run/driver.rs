@@ -176,17 +176,14 @@ impl Driver {
         cancel: CancellationToken,
     ) -> BoxFuture<'static, Result<Ended, RunError>> {
         Box::pin(async move {
-            let session = Session {
-                task: &machine.task(),
-                class: begin.class.as_deref(),
-            };
-            let model = self.model.session(&session).unwrap_or(self.model);
             let (events, call_events) = mpsc::channel(EVENT_QUEUE);
             let performer = Performer {
                 deadline: Instant::now() + begin.time_left,
                 purse,
                 parent: Arc::new(machine.request().clone()),
-                driver: Self { model, ..self },
+                driver: self,
+                session: None,
+                class: begin.class.clone(),
                 sink,
                 events,
                 subs: BTreeMap::new(),
@@ -238,6 +235,9 @@ impl Begin {
 
 struct Performer {
     driver: Driver,
+    /// What answers this run, once it has asked.
+    session: Option<Arc<dyn Model>>,
+    class: Option<String>,
     parent: Arc<RunRequest>,
     deadline: Instant,
     purse: Arc<Purse>,
@@ -373,6 +373,16 @@ impl Performer {
         }
     }
 
+    /// Decided with the first Request, and then kept.
+    fn model(&mut self, task: &str) -> Arc<dyn Model> {
+        let (model, class) = (&self.driver.model, self.class.as_deref());
+        let session = self.session.get_or_insert_with(|| {
+            let session = Session { task, class };
+            model.session(&session).unwrap_or_else(|| model.clone())
+        });
+        session.clone()
+    }
+
     fn spawn(&mut self, doing: Doing, work: impl Future<Output = Input> + Send + 'static) {
         let task = self.work.spawn(work);
         self.doing.insert(task.id(), doing);
@@ -395,7 +405,11 @@ impl Performer {
         }
         for action in effects.actions {
             match action {
-                Action::Ask { request, candidate } => {
+                Action::Ask {
+                    request,
+                    task,
+                    candidate,
+                } => {
                     if self.parent.depth > 0
                         && let Some(budget) = self.purse.overdrawn()
                     {
@@ -404,13 +418,13 @@ impl Performer {
                         continue;
                     }
                     let model = match &candidate {
-                        None => Some(self.driver.model.clone()),
+                        None => Some(self.model(&task)),
                         Some(name) => self.driver.candidates.get(name).cloned(),
                     };
                     let Some(model) = model else {
                         let failure = RunFailure::new(
                             ErrorClass::Fatal,
-                            "this host does not know the model any more",
+                            "this host does not know the model any more: [fallback] models has changed since the run began",
                         );
                         let failed = std::future::ready(Input::ModelFailed(failure));
                         self.spawn(Doing::Ask, failed);
@@ -428,7 +442,9 @@ impl Performer {
                     });
                 }
                 Action::Call(work) => {
-                    self.purse.note_call();
+                    if !work.again {
+                        self.purse.note_call();
+                    }
                     let doing = Doing::Call(work.call.id.clone());
                     let call = self.call(*work);
                     self.spawn(doing, call);

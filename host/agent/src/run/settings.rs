@@ -45,6 +45,10 @@ pub struct RunRequest {
     /// it is run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub own_tools_only: bool,
+    /// The allow-list that the host's tools were held to, for whoever goes on with the run; absent:
+    /// all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed: Option<Vec<String>>,
 }
 
 impl RunRequest {
@@ -59,6 +63,7 @@ impl RunRequest {
             policy: Policy::default(),
             depth: 0,
             own_tools_only: false,
+            allowed: None,
         }
     }
 }

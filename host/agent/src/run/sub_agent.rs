@@ -189,6 +189,7 @@ fn request(
         policy: Policy::default(),
         depth,
         own_tools_only: true,
+        allowed: parent.allowed.clone(),
     })
 }
 

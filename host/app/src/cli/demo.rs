@@ -1,6 +1,6 @@
 //! `toolhold demo`.
 
-use crate::cli::run::watch;
+use crate::cli::run::{Shown, watch};
 use crate::cli::{Exit, style};
 use crate::config::Config;
 use crate::{demo, host};
@@ -72,5 +72,9 @@ pub async fn demo(config: &Config, args: DemoArgs) -> Result<Exit> {
     eprintln!("{} {}\n", style::bold("task:"), demo::TASK);
     let driver = Driver::new(model, Arc::new(toolbox));
     let run = driver.start(request, Box::new(NoJournal)).await?;
-    watch(run, args.json).await
+    let shown = Shown {
+        json: args.json,
+        budget: false,
+    };
+    watch(run, shown).await
 }

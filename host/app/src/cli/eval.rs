@@ -92,10 +92,10 @@ pub struct EvalArgs {
     /// The model's name at the endpoint [default: the first it lists].
     #[arg(long, value_name = "NAME", help_heading = "Settings")]
     model: Option<String>,
-    /// Which of the configured endpoints to use.
+    /// Which of the configured endpoints or pools to use, or router.
     #[arg(long, value_name = "NAME", help_heading = "Settings")]
     endpoint: Option<String>,
-    /// How the model is asked to call tools: schema, tools or simple.
+    /// How the model is asked to call tools: auto, schema, tools or simple.
     #[arg(long, value_name = "NAME", help_heading = "Settings")]
     contract: Option<String>,
     /// 0 makes every attempt the same, as far as the endpoint can.

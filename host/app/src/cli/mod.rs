@@ -74,8 +74,8 @@ impl From<Exit> for ExitCode {
     version,
     max_term_width = 100,
     after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, \
-3 the endpoint failed, 4 a limit of the run was reached, 5 the tool failed, 130 interrupted, \
-141 nobody reads the output any more."
+3 the endpoint failed, 4 a limit of the run was reached, 5 the tool failed, 6 a shield blocked it, \
+130 interrupted, 141 nobody reads the output any more."
 )]
 struct Cli {
     /// Read this configuration file instead of ./toolhold.toml and the user's [env: TOOLHOLD_CONFIG].
@@ -155,7 +155,7 @@ enum Command {
     NewModule {
         /// Lower case letters, digits and _.
         name: String,
-        #[arg(long, value_name = "LANGUAGE", help = "rust, python or js")]
+        #[arg(long, value_name = "LANGUAGE", help = "rust, c, go, python, js or ts")]
         lang: crate::build::Language,
         /// Build it right away.
         #[arg(long)]

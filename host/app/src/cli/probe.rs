@@ -102,10 +102,13 @@ pub(super) async fn remembered(config: &Config, endpoint: &Endpoint) -> Option<F
     let found = Dialects::new(&config.state_folder()).find(model.target(), model.name());
     let Some(probed) = found else {
         return Some(Finding::Lacking(
-            format!(
-                "{} was not probed, so runs assume the schema contract",
-                model.name()
-            ),
+            match endpoint.contract.fixed() {
+                None => format!(
+                    "{} was not probed, so runs assume the schema contract",
+                    model.name()
+                ),
+                Some(_) => format!("{} was not probed", model.name()),
+            },
             "find out what works: toolhold doctor --probe".into(),
         ));
     };

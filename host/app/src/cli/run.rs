@@ -77,9 +77,21 @@ pub struct Means {
     /// One event a line on stdout, instead of the view for people.
     #[arg(long)]
     json: bool,
+    /// Show what each part of a request takes of the model's window.
+    #[arg(long, conflicts_with = "json")]
+    budget: bool,
     /// Append every exchange with the endpoint to this file.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+}
+
+/// How a run is shown.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Shown {
+    /// One event a line.
+    pub json: bool,
+    /// What each part of a request takes.
+    pub budget: bool,
 }
 
 /// With what a run begins. It keeps all but the means: they are in its record.
@@ -129,6 +141,13 @@ pub struct Options {
 }
 
 impl Means {
+    fn shown(&self) -> Shown {
+        Shown {
+            json: self.json,
+            budget: self.budget,
+        }
+    }
+
     /// The flags that are settings of the configuration.
     pub fn put(&self, flags: &mut Flags) {
         flags.set("--endpoint", "endpoint", self.endpoint.clone());
@@ -304,7 +323,8 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
     } else {
         let timeout = request.settings.timeout;
         let own = request.own_tools_only;
-        let (driver, servers, _) = Box::pin(driver(config, means, None, timeout, own)).await?;
+        let allowed = request.allowed.as_deref();
+        let (driver, servers, _) = Box::pin(driver(config, means, allowed, timeout, own)).await?;
         warn_of_change(&events, driver.model.name());
         (driver, servers)
     };
@@ -325,7 +345,7 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
         }
     }
     let run = driver.resume(replayed, Box::new(journal));
-    let exit = watch(run, means.json).await;
+    let exit = watch(run, means.shown()).await;
     servers.close().await;
     exit
 }
@@ -352,13 +372,14 @@ async fn start(
     let most = &mut request.settings.max_steps;
     *most = max_steps.unwrap_or(*most).min(*most);
     request.settings.dry_run = options.dry_run;
+    request.allowed.clone_from(&options.tools);
     let timeout = request.settings.timeout;
     let (means, tools) = (&options.means, options.tools.as_deref());
     let own = request.own_tools_only;
     let (driver, servers, dialects) = Box::pin(driver(config, means, tools, timeout, own)).await?;
     dialects.adapt(&mut request.settings, config);
     let id = request.id;
-    let exit = launch(config, &driver, request, means.json).await;
+    let exit = launch(config, &driver, request, means.shown()).await;
     servers.close().await;
     let exit = exit?;
     if options.dry_run && exit == Exit::Ok && !means.json {
@@ -373,7 +394,7 @@ pub async fn launch(
     config: &Config,
     driver: &Driver,
     request: RunRequest,
-    json: bool,
+    shown: Shown,
 ) -> Result<Exit> {
     let journal = FileJournal::create(&config.state_folder(), request.id)
         .await
@@ -387,8 +408,8 @@ pub async fn launch(
             return Err(error.into());
         }
     };
-    let exit = watch(run, json).await?;
-    if !json {
+    let exit = watch(run, shown).await?;
+    if !shown.json {
         eprintln!("{}", style::dim(&format!("journal: {}", path.display())));
     }
     Ok(exit)
@@ -460,7 +481,7 @@ pub async fn toolbox(config: &Config, allowed: Option<&[String]>) -> Result<Sand
 
 /// Shows a run until it is over. Ctrl-C cancels it, and the run still says how it ended; a second
 /// Ctrl-C ends the process.
-pub async fn watch(mut run: Run, json: bool) -> Result<Exit> {
+pub async fn watch(mut run: Run, shown: Shown) -> Result<Exit> {
     let cancel = run.cancel.clone();
     tokio::spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {
@@ -471,9 +492,10 @@ pub async fn watch(mut run: Run, json: bool) -> Result<Exit> {
         }
     });
     let mut view = View::default();
+    view.show_budget(shown.budget);
     let mut exit = Exit::Failed;
     while let Some(event) = run.events.recv().await {
-        if json {
+        if shown.json {
             println!("{}", serde_json::to_string(&event)?);
         } else {
             view.show(&event);

@@ -6,6 +6,7 @@ use crate::cli::style::{bad, bold, bytes, count, dim, duration, good, line, plai
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
+use toolhold_agent::context::Parts;
 use toolhold_agent::cost::Amount;
 use toolhold_agent::event::{RunFailure, ToolOutcome};
 use toolhold_agent::guard::shield::{Judgement, Ruling};
@@ -32,6 +33,8 @@ pub struct View {
     is_typed: bool,
     /// In which the run's costs are.
     currency: String,
+    /// Whether what each part of a request takes is wanted.
+    has_budget: bool,
 }
 
 impl View {
@@ -41,6 +44,10 @@ impl View {
             is_all: true,
             ..Self::default()
         }
+    }
+
+    pub fn show_budget(&mut self, is_wanted: bool) {
+        self.has_budget = is_wanted;
     }
 
     pub fn show(&mut self, event: &Event) {
@@ -76,7 +83,17 @@ impl View {
                 ..
             } => self.model_text(text),
             // A native call is shown when it is made; what shields say was shown one by one.
-            EventKind::Delta { .. } | EventKind::Budget { .. } | EventKind::Screened { .. } => {}
+            EventKind::Delta { .. } | EventKind::Screened { .. } => {}
+            EventKind::Budget {
+                window,
+                reply,
+                parts,
+                ..
+            } => {
+                if self.has_budget {
+                    self.line(&dim(&budget(*window, *reply, parts)));
+                }
+            }
             EventKind::Reply { .. } | EventKind::Plan { .. } => self.end_line(),
             EventKind::ModelFailed { failure, .. } => {
                 self.line(&format!("  {} {}", bad("✗"), plain(&failure.message)));
@@ -507,5 +524,23 @@ fn tokens(
     format!(
         "{counted}, {}{first}",
         duration(duration_ms.saturating_mul(1_000))
+    )
+}
+
+/// What a request takes: an estimate, which the endpoint's count of the one before has corrected.
+fn budget(window: Option<u64>, reply: u64, parts: &Parts) -> String {
+    let of = window.map_or_else(
+        || "a window that nobody told the size of".to_owned(),
+        |window| format!("a window of {}", count(window)),
+    );
+    let each: Vec<String> = parts
+        .iter()
+        .map(|(part, tokens)| format!("{} {}", part.name(), count(tokens)))
+        .collect();
+    format!(
+        "  ≈ {} tokens, and {} for the reply, of {of}: {}",
+        count(parts.total()),
+        count(reply),
+        each.join(" · ")
     )
 }

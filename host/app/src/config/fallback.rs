@@ -22,6 +22,7 @@ impl FallbackTable {
         &self,
         endpoints: &BTreeMap<String, Endpoint>,
         own: &str,
+        is_many: impl Fn(&str) -> bool,
     ) -> Option<(&'static str, String)> {
         let least = "must be at least 1".to_owned();
         if self.max_tool_failures == 0 {
@@ -32,6 +33,10 @@ impl FallbackTable {
         }
         if self.models.iter().any(|name| name.trim().is_empty()) {
             return Some(("models", "holds an empty name".into()));
+        }
+        if let Some(name) = self.models.iter().find(|name| is_many(name)) {
+            let reason = format!("{name:?} is no single endpoint; name its members");
+            return Some(("models", reason));
         }
         let mut names = self.models.iter();
         let nowhere = names.find(|name| named(name, endpoints, own).is_none())?;
@@ -118,14 +123,8 @@ mod tests {
     use super::*;
 
     fn endpoint(base_url: &str, key: &str) -> Endpoint {
-        let table = format!(
-            "base_url = {base_url:?}\nmodel = \"usual\"\napi_key_env = {key:?}\ncontract = \"tools\"\nstream = true\nextra = {{}}\n\
-             connect_timeout_ms = 1\nfirst_token_timeout_ms = 1\nidle_timeout_ms = 1\nwindow = 0\nweight = 1\n\
-             attempts = 1\nbackoff_ms = 1\nmax_backoff_ms = 1\nmax_retry_after_ms = 1\nretry_wait_ms = 1\n\
-             breaker_failures = 0\nbreaker_window_ms = 1\nbreaker_rest_ms = 1\nconcurrent_requests = 0\n\
-             waiting_requests = 1\nqueue_timeout_ms = 1\nrequests_per_minute = 0\ntokens_per_minute = 0"
-        );
-        toml::from_str(&table).unwrap()
+        let text = format!("base_url = {base_url:?}\nmodel = \"usual\"\napi_key_env = {key:?}");
+        Endpoint::of_test(&text).unwrap()
     }
 
     #[test]

@@ -359,14 +359,34 @@ pub fn merge(
         .filter(|(name, _)| name.starts_with(PREFIX))
         .collect();
     variables.sort();
+    // What is short for a setting of the run's endpoint means the one that the run has in the end.
+    let variable = variables
+        .iter()
+        .find(|(name, _)| name == "TOOLHOLD_ENDPOINT");
+    let flag = flags.0.iter().rfind(|(_, key, _)| key == "endpoint");
+    let chosen = flag.map(|(flag, _, value)| (value.clone(), format!("flag {flag}")));
+    let chosen = chosen.or_else(|| {
+        let (name, text) = variable?;
+        Some((Value::String(text.clone()), format!("variable {name}")))
+    });
+    if let Some((value, origin)) = chosen {
+        merged.put("endpoint".into(), value, &origin)?;
+    }
     for (name, text) in variables {
         let short = &name[PREFIX.len()..];
+        if short == "ENDPOINT" {
+            continue;
+        }
         if NOT_SETTINGS.contains(&short) || short.starts_with("E2E") {
             continue;
         }
         let origin = format!("variable {name}");
         let key = match SHORT.iter().find(|(variable, _)| *variable == short) {
-            Some((_, leaf)) => format!("endpoints.{}.{leaf}", endpoint(&merged, &origin)?),
+            // Whoever uses a pool has this in the environment for other runs.
+            Some((_, leaf)) => match endpoint(&merged, &origin) {
+                Ok(endpoint) => format!("endpoints.{endpoint}.{leaf}"),
+                Err(_) => continue,
+            },
             None => short.to_ascii_lowercase().replace("__", "."),
         };
         let is_list = merged
@@ -380,6 +400,9 @@ pub fn merge(
         merged.put(key, value, &origin)?;
     }
     for (flag, key, value) in &flags.0 {
+        if key == "endpoint" {
+            continue;
+        }
         let origin = format!("flag {flag}");
         let key = match key.strip_prefix("endpoints.{endpoint}.") {
             Some(leaf) => format!("endpoints.{}.{leaf}", endpoint(&merged, &origin)?),

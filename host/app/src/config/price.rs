@@ -92,13 +92,6 @@ impl Endpoint {
 mod tests {
     use super::*;
 
-    fn endpoint(prices: &str) -> Result<Endpoint, toml::de::Error> {
-        toml::from_str(&format!(
-            "base_url = \"\"\nmodel = \"\"\napi_key_env = \"\"\ncontract = \"tools\"\nconnect_timeout_ms = 1\n\
-             first_token_timeout_ms = 1\nidle_timeout_ms = 1\n{prices}"
-        ))
-    }
-
     fn amount(text: &str) -> Amount {
         text.parse().unwrap()
     }
@@ -131,7 +124,7 @@ mod tests {
                 }),
             ),
         ] {
-            let endpoint = endpoint(text).unwrap();
+            let endpoint = Endpoint::of_test(text).unwrap();
             assert_eq!(endpoint.price(), price, "{text}");
             assert_eq!(endpoint.price_fault(), None, "{text}");
         }
@@ -154,7 +147,7 @@ mod tests {
             ),
             ("gpu_hour = 1\ngpus = 0", "at least 1"),
         ] {
-            let (_, reason) = endpoint(text).unwrap().price_fault().unwrap();
+            let (_, reason) = Endpoint::of_test(text).unwrap().price_fault().unwrap();
             assert!(reason.contains(expected), "{text}: {reason}");
         }
         for (text, expected) in [
@@ -162,7 +155,7 @@ mod tests {
             ("gpu_hour = true", "a boolean"),
             ("price_per_million = { promt = 1 }", "promt"),
         ] {
-            let error = endpoint(text).unwrap_err().to_string();
+            let error = Endpoint::of_test(text).unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");
         }
     }

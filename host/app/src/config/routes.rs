@@ -83,6 +83,20 @@ impl ContractChoice {
     }
 }
 
+#[cfg(test)]
+impl Endpoint {
+    /// The default one, with what `text` says otherwise.
+    pub fn of_test(text: &str) -> Result<Self, toml::de::Error> {
+        let defaults: toml::Table = include_str!("default.toml").parse()?;
+        let mut table = defaults["endpoints"]["default"]
+            .as_table()
+            .cloned()
+            .unwrap_or_default();
+        table.extend(text.parse::<toml::Table>()?);
+        toml::Value::Table(table).try_into()
+    }
+}
+
 impl Endpoint {
     pub fn policy(&self) -> EndpointPolicy {
         EndpointPolicy {

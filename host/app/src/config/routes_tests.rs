@@ -166,9 +166,9 @@ fn what_cannot_work_is_named_with_its_key_and_the_remedy() {
             "at least 1",
         ),
         (
-            "[endpoints.d]\nbase_url = \"http://d/v1\"\nmodel = \"m\"\ncontract = \"tools\"\n[pools.p]\nmembers = [\"a\", \"d\"]",
+            "[endpoints.d]\nbase_url = \"http://d/v1\"\nmodel = \"m\"\ncontract = \"tools\"\n[endpoints.s]\nbase_url = \"http://s/v1\"\nmodel = \"m\"\ncontract = \"schema\"\n[pools.p]\nmembers = [\"s\", \"d\"]",
             "pools.p.members",
-            "a has the contract \"schema\" and d \"tools\"",
+            "s has the contract \"schema\" and d \"tools\"",
         ),
         ("[router]\nmodel = \"a\"", "router.model", "has no classes"),
         (

@@ -4,7 +4,7 @@ use crate::config::fallback::{self, FallbackTable};
 use crate::config::layers::{ConfigError, Merged};
 use crate::config::mcp::McpTable;
 use crate::config::price::Money;
-use crate::config::routes::{Endpoint, PoolTable, RouterTable, Routes};
+use crate::config::routes::{Endpoint, PoolTable, RouterTable, Routes, Target};
 use crate::config::shields::{ShieldSettings, ShieldTable, ShieldWhat};
 use crate::fetch;
 use crate::mcp;
@@ -203,9 +203,6 @@ pub fn validate(merged: &Merged) -> Result<Config, ConfigError> {
                 value(key, reason.to_owned())
             })?;
     config.one_off = merged.granted_by_flags();
-    if let Some((key, reason)) = config.fallback.fault(&config.endpoints, &config.endpoint) {
-        return Err(value(&format!("fallback.{key}"), reason));
-    }
     for (name, table) in &config.mcp {
         let key = format!("mcp.{name}");
         let settings = table.settings(name, merged.is_found(&key), merged.is_found("paths.state"));
@@ -229,6 +226,21 @@ pub fn validate(merged: &Merged) -> Result<Config, ConfigError> {
     }
     if let Some((key, reason)) = config.price_fault() {
         return Err(value(&key, reason));
+    }
+    let is_many = |name: &str| !matches!(routes.target(name), None | Some(Target::Endpoint(_)));
+    let fault = config
+        .fallback
+        .fault(&config.endpoints, &config.endpoint, is_many);
+    if let Some((key, reason)) = fault {
+        return Err(value(&format!("fallback.{key}"), reason));
+    }
+    for shield in &config.screening {
+        if let ShieldWhat::Model { endpoint, .. } = &shield.what
+            && !config.endpoints.contains_key(endpoint)
+        {
+            let key = format!("shields.{}.endpoint", shield.name);
+            return Err(value(&key, format!("there is no [endpoints.{endpoint}]")));
+        }
     }
     for (key, zero) in [
         ("run.max_steps", config.run.max_steps == 0),

@@ -164,8 +164,8 @@ mod tests {
         let tokens = |prompt: u64, completion: u64| json!({"event": "tokens", "step": 1, "prompt": prompt, "completion": completion, "total": 0, "duration_ms": 1});
         let seen = seen(&[
             json!({"event": "routing", "decision": "retry", "endpoint": "e", "attempt": 1, "wait_ms": 5, "reason": "busy"}),
-            notice("the reply was mended: trailing commas"),
-            notice("arguments of text.count were put right: limit: \"3\" is 3"),
+            json!({"event": "repaired", "step": 1, "repairs": [{"kind": "trailing_comma"}]}),
+            json!({"event": "repaired", "step": 1, "tool": "text.count", "repairs": [{"kind": "number_as_text", "at": "/limit"}]}),
             notice("the reply could not be used, asking again: it is empty"),
             notice("of 9 calls only the first 8 are made (run.max_calls)"),
             json!({"event": "fallback", "step": 1, "tool": "a.b", "stage": "begun", "failures": 3, "first_error": "e"}),

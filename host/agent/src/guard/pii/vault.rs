@@ -226,8 +226,19 @@ impl Vault {
         if self.is_off() {
             return data.clone();
         }
+        self.learn();
+        let known = self.entries.len();
+        let hidden = strings(data, 0, &mut |text| {
+            Some(self.told(text, owner, keeps, kinds))
+        });
+        if self.entries.len() == known {
+            return hidden;
+        }
+        // What was found in one text may stand in another, where nothing tells what it is. Learning it
+        // for each text alone would take the square of their number.
+        self.learn();
         strings(data, 0, &mut |text| {
-            Some(self.text(text, owner, keeps, kinds))
+            Some(self.told(text, owner, keeps, kinds))
         })
     }
 
@@ -242,6 +253,16 @@ impl Vault {
             return text.to_owned();
         }
         self.learn();
+        self.told(text, owner, keeps, kinds)
+    }
+
+    fn told(
+        &mut self,
+        text: &str,
+        owner: Owner<'_>,
+        keeps: bool,
+        kinds: &dyn Fn(Kind) -> bool,
+    ) -> String {
         let scope = Scope {
             kinds,
             keeps,

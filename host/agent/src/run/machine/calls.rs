@@ -407,6 +407,7 @@ impl Machine {
                 .settings
                 .max_steps
                 .saturating_sub(self.own_steps()),
+            again: false,
         })
     }
 

@@ -55,7 +55,16 @@ struct Episode {
 impl Machine {
     /// Counts how a call ended. What a person or a limit decided says nothing about the model.
     pub(super) fn count_outcome(&mut self, call: &Call, outcome: &Result<Value, ToolFailure>) {
-        const NOT_THE_MODELS: [&str; 4] = ["refused", "interrupted", "depth", "shield"];
+        const NOT_THE_MODELS: [&str; 7] = [
+            "refused",
+            "interrupted",
+            "depth",
+            "shield",
+            "calls",
+            // Another call of the same reply, or an earlier one, is what is wrong.
+            "repeated",
+            "blocked",
+        ];
         if self.fallbacks.episode.is_some() || self.tool(&call.tool).is_none() {
             return;
         }
@@ -67,6 +76,7 @@ impl Machine {
         if failure.class == ErrorClass::Fatal || NOT_THE_MODELS.contains(&failure.kind.as_str()) {
             return;
         }
+        let most = self.vault.clear(&failure.message, MAX_ERROR);
         let failures = self
             .fallbacks
             .failures
@@ -74,7 +84,7 @@ impl Machine {
             .or_insert_with(|| Failures {
                 step: None,
                 count: 0,
-                first: cut(&failure.message, MAX_ERROR),
+                first: cut(&failure.message, most),
                 is_spent: false,
             });
         // Calls of one reply are one attempt: the model has not seen yet what went wrong.
@@ -161,44 +171,51 @@ impl Machine {
 
     /// The next Request: to a candidate if a tool failed too often, and else to the run's own model.
     pub(super) fn next(&mut self, effects: &mut Effects, elapsed: Duration) {
-        let settings = &self.request.settings.fallback;
-        let most = settings.max_tool_failures.max(1);
-        let failed = self
-            .fallbacks
-            .failures
-            .iter()
-            .find(|(_, failures)| !failures.is_spent && failures.count >= most);
-        let Some((key, failures)) = failed.filter(|_| settings.is_on) else {
-            return self.ask(effects, elapsed);
-        };
-        let (key, count, first) = (key.clone(), failures.count, failures.first.clone());
-        self.tell(
-            &key,
-            Stage::Begun {
-                failures: count,
+        while let Some((key, failures, first)) = self.failed_too_often() {
+            let stage = Stage::Begun {
+                failures,
                 first_error: first.clone(),
-            },
-            effects,
-        );
-        self.fallbacks.episode = Some(Episode {
-            key,
-            first,
-            candidate: 0,
-            attempt: 1,
-            turns: Vec::new(),
-        });
-        self.ask_candidate(effects, elapsed);
+            };
+            self.tell(&key, stage, effects);
+            self.fallbacks.episode = Some(Episode {
+                key,
+                first,
+                candidate: 0,
+                attempt: 1,
+                turns: Vec::new(),
+            });
+            if self.ask_candidate(effects, elapsed) {
+                return;
+            }
+        }
+        self.ask(effects, elapsed);
     }
 
-    /// Asks the candidate whose turn it is, or the first after it that can be asked.
-    fn ask_candidate(&mut self, effects: &mut Effects, elapsed: Duration) {
+    /// What a candidate should do, while there may be Requests.
+    fn failed_too_often(&self) -> Option<(Key, u32, String)> {
+        let settings = &self.request.settings;
+        let fallback = &settings.fallback;
+        let most = settings.max_steps.saturating_mul(fallback.attempts);
+        let may_ask = self.own_steps() < settings.max_steps && self.fallbacks.requests < most;
+        let mut failures = self.fallbacks.failures.iter();
+        let (key, failures) = failures.find(|(_, failures)| {
+            !failures.is_spent && failures.count >= fallback.max_tool_failures.max(1)
+        })?;
+        let found = (key.clone(), failures.count, failures.first.clone());
+        (fallback.is_on && may_ask).then_some(found)
+    }
+
+    /// Asks the candidate whose turn it is, or the first after it that can be asked. Whether the run goes
+    /// on with that, or ended; if not, everybody failed.
+    fn ask_candidate(&mut self, effects: &mut Effects, elapsed: Duration) -> bool {
         loop {
             let Some(episode) = &self.fallbacks.episode else {
-                return self.ask(effects, elapsed);
+                return false;
             };
             let (key, attempt) = (episode.key.clone(), episode.attempt);
             let Some(candidate) = self.candidate().cloned() else {
-                return self.give_up(effects, elapsed);
+                self.give_up(effects);
+                return false;
             };
             if let Some(reason) = candidate.missing {
                 let stage = Stage::Skipped {
@@ -211,7 +228,8 @@ impl Machine {
             }
             if let Some((reason, message)) = self.overdrawn() {
                 self.fallbacks.episode = None;
-                return self.fail(reason, ErrorClass::Correctable, message, effects, elapsed);
+                self.fail(reason, ErrorClass::Correctable, message, effects, elapsed);
+                return true;
             }
             let stage = Stage::Asked {
                 candidate: candidate.name,
@@ -220,7 +238,8 @@ impl Machine {
             self.tell(&key, stage, effects);
             self.steps += 1;
             self.fallbacks.requests += 1;
-            return self.send(effects);
+            self.send(effects);
+            return true;
         }
     }
 
@@ -284,11 +303,13 @@ impl Machine {
         if is_hopeless || attempt >= most {
             self.next_candidate();
         }
-        self.ask_candidate(effects, elapsed);
+        if !self.ask_candidate(effects, elapsed) {
+            self.next(effects, elapsed);
+        }
     }
 
     /// Everybody failed: what the run's own model is told is the first error.
-    fn give_up(&mut self, effects: &mut Effects, elapsed: Duration) {
+    fn give_up(&mut self, effects: &mut Effects) {
         let Some(Episode { key, first, .. }) = self.fallbacks.episode.take() else {
             return;
         };
@@ -301,7 +322,6 @@ impl Machine {
             key.0
         )));
         self.tell(&key, Stage::Exhausted { first_error: first }, effects);
-        self.next(effects, elapsed);
     }
 
     fn tell(&self, (tool, instance): &Key, stage: Stage, effects: &mut Effects) {

@@ -81,6 +81,8 @@ pub enum Input {
 pub enum Action {
     Ask {
         request: Box<ChatRequest>,
+        /// What the run is about, as a model is shown it: by this it may be decided who is asked.
+        task: String,
         /// The candidate that is asked ([`crate::run::fallback::Candidate::name`]); nobody in
         /// particular is the run's own model.
         candidate: Option<String>,
@@ -113,6 +115,8 @@ pub struct Work {
     pub left: Budgets,
     /// The Requests that the run may still make.
     pub steps_left: u32,
+    /// It was begun before the process ended, and counted then.
+    pub again: bool,
 }
 
 /// The events to publish, in order, before the actions are begun.
@@ -442,6 +446,10 @@ impl Machine {
         self.sent = Some(sent);
         effects.actions.push(Action::Ask {
             request: Box::new(request),
+            task: {
+                let task = self.task();
+                self.vault.hide(&task)
+            },
             candidate: self.addressee().map(str::to_owned),
         });
     }

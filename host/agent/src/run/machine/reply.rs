@@ -59,6 +59,7 @@ impl Machine {
     ) {
         self.step.has_reply = true;
         self.broken = 0;
+        self.fitted();
         let usage = completion.usage.as_ref();
         if let Some(usage) = usage {
             self.counted(usage.prompt_tokens);
@@ -128,6 +129,7 @@ impl Machine {
         });
         self.step.reader = None;
         if let Some(overflow) = failure.overflow
+            && self.forced().is_none()
             && !self.has_acted()
             && self.shorten_for(overflow)
         {

@@ -134,6 +134,12 @@ impl Machine {
             self.context.write_failure(&call, failure);
         }
         let max = self.request.settings.result_chars;
+        // Whose it is, before any of it is shown.
+        let instance = call.instance.as_deref();
+        match &outcome {
+            Ok(value) => self.vault.note(value, instance),
+            Err(failure) => self.vault.note_text(&failure.message, instance),
+        }
         let (result, failed) = match &outcome {
             Ok(value) => {
                 let text = value.to_string();

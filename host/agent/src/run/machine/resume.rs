@@ -1,7 +1,7 @@
 //! A run that goes on after its process ended: what was begun and not finished is begun again where
 //! that does no harm.
 
-use super::{Action, Effects, Machine, millis};
+use super::{Action, Effects, Machine, Work, millis};
 use crate::error::ErrorClass;
 use crate::event::EventKind;
 use crate::run::Runner;
@@ -73,6 +73,10 @@ impl Machine {
         }
         self.running = again.len();
         for work in again {
+            let work = Work {
+                again: true,
+                ..work
+            };
             effects.actions.push(Action::Call(Box::new(work)));
         }
         for index in lost {

@@ -113,10 +113,11 @@ impl Machine {
         let answer = if call.tool == stored::READ_RESULT {
             // Half of what is shown of a result: what is read is never cut again.
             let max = self.request.settings.result_chars / 2;
-            // Before it is cut: half of something would not be known for what it is.
+            // All of it as the model is shown it: half of something would not be known for what it is.
+            let arguments = self.vault.hide_value(&call.arguments);
             let vault = &mut self.vault;
             let hide = |text: &str| vault.hide(text);
-            let read = self.window.stored.read(&call.arguments, max, hide);
+            let read = self.window.stored.read(&arguments, max, hide);
             read.map_err(|reason| ToolFailure::correctable("arguments", reason))?
         } else {
             let book = &self.window.book;
@@ -177,7 +178,7 @@ impl Machine {
     }
 
     fn offer_reading(&mut self) {
-        if self.window.stored.is_empty() {
+        if self.window.stored.is_empty() || self.is_lazy() {
             return;
         }
         let shown = self
@@ -215,10 +216,11 @@ impl Machine {
                 }
                 if !seen.insert(&answered.text) {
                     let arguments = answered.call.arguments.to_string();
+                    let most = self.vault.clear(&arguments, 80);
                     shown.text = format!(
                         "the same, to the letter, as an earlier result above ({} {})",
                         answered.call.tool,
-                        cut(&arguments, 80)
+                        cut(&arguments, most)
                     );
                 }
             }
@@ -238,7 +240,8 @@ impl Machine {
         let mut request = self.compose(effects);
         let before = self.prompt_tokens(&request);
         let mut dropped = 0;
-        while self.is_too_long(&request) && self.drop_oldest() {
+        // The window is the own model's; a candidate is shown a copy of its history.
+        while self.forced().is_none() && self.is_too_long(&request) && self.drop_oldest() {
             dropped += 1;
             request = self.compose(effects);
         }
@@ -250,7 +253,9 @@ impl Machine {
                 tokens_after: self.prompt_tokens(&request),
             });
         }
-        self.window.sent = prompt_bytes(&request);
+        if self.forced().is_none() {
+            self.window.sent = prompt_bytes(&request);
+        }
         effects.events.push(EventKind::Budget {
             step: self.steps,
             window: self.window.tokens,
@@ -304,12 +309,20 @@ impl Machine {
             all - all / 5
         });
         self.window.tokens = Some(self.window.tokens.map_or(fits, |known| known.min(fits)));
-        self.window.refusals <= MAX_REFUSALS && self.drop_oldest()
+        // A summary is shorter where the window is.
+        self.window.refusals <= MAX_REFUSALS
+            && (self.drop_oldest() || !self.window.summary.is_empty())
     }
 
     /// The endpoint counted the prompt that was sent last.
     pub(super) fn counted(&mut self, prompt_tokens: u64) {
-        self.window.meter.observe(self.window.sent, prompt_tokens);
+        if self.forced().is_none() {
+            self.window.meter.observe(self.window.sent, prompt_tokens);
+        }
+    }
+
+    /// A Request was answered: it was not too long.
+    pub(super) fn fitted(&mut self) {
         self.window.refusals = 0;
     }
 

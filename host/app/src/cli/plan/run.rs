@@ -4,7 +4,7 @@ use super::PlanArgs;
 use super::found::{disabled, module, module_of, name_of, offers};
 use crate::approver::AppApprover;
 use crate::cli::progress::Loading;
-use crate::cli::run::{launch, warn_of_failures};
+use crate::cli::run::{Shown, launch, warn_of_failures};
 use crate::cli::style::{bad, plain, warn};
 use crate::cli::{Exit, plan};
 use crate::config::Config;
@@ -50,7 +50,11 @@ pub async fn run(config: &Config, args: PlanRunArgs) -> Result<Exit> {
         return Ok(refused(&tools.faults));
     }
     let (driver, servers) = with(config, tools, args.json).await?;
-    let exit = launch(config, &driver, request, args.json).await;
+    let shown = Shown {
+        json: args.json,
+        budget: false,
+    };
+    let exit = launch(config, &driver, request, shown).await;
     servers.close().await;
     exit
 }
