@@ -452,3 +452,54 @@ async fn a_fallback_survives_its_process() {
         );
     }
 }
+
+/// A repetition that was refused is no reason to have another model do it once more, nor is a call that
+/// waited for what another never wrote.
+#[tokio::test]
+async fn what_was_refused_as_repeated_is_not_made_by_another() {
+    let contract = Contract::Schema;
+    let own = Script::new((0..5).map(|_| pick(contract, 7)).chain([done(contract)]));
+    let big = Script::new([]);
+    let events = run(
+        &with(&own, &[("big", &big)]),
+        asking(contract, [candidate("big")]),
+    )
+    .await;
+    assert!(stages(&events).is_empty(), "{}", lines(&events));
+    assert_eq!(end(&events).0, "output");
+}
+
+/// Many tools that fail at once, and nobody to ask: it is said of each, and nothing is nested.
+#[tokio::test]
+async fn a_thousand_tools_that_fail_are_each_told() {
+    let names: Vec<String> = (0..1_000).map(|n| format!("t{n}")).collect();
+    let mut activities = Activities::default();
+    for name in &names {
+        activities = activities.with(name.clone(), |_: Value| async {
+            Err::<Value, _>(ToolFailure::correctable("wrong", "no"))
+        });
+    }
+    let all = |n: usize| {
+        let calls: Vec<Value> = names
+            .iter()
+            .map(|name| json!({"_tool": name, "n": n}))
+            .collect();
+        Reply::calls(&calls)
+    };
+    let script = Script::new([all(1), all(2), all(3), Reply::output("done")]);
+    let tools: Vec<(&str, Value)> = names
+        .iter()
+        .map(|name| (name.as_str(), json!({})))
+        .collect();
+    let events = run(
+        &driver(&script, activities),
+        request([super::support::tools(&tools)]),
+    )
+    .await;
+    assert_eq!(end(&events).0, "output");
+    let exhausted = stages(&events)
+        .iter()
+        .filter(|stage| *stage == "exhausted")
+        .count();
+    assert_eq!(exhausted, 1_000);
+}

@@ -566,3 +566,100 @@ async fn half_an_address_is_not_shown_where_a_result_is_cut() {
         "{sent}"
     );
 }
+
+/// Whatever the model reads of a long result, from whatever place on: it is cut after it was hidden.
+#[tokio::test]
+async fn no_part_of_a_result_that_is_read_on_shows_half_of_what_is_hidden() {
+    let secret = "annverylongname";
+    let result = format!(
+        "{} {secret}@example.com {}",
+        "a".repeat(290),
+        "b".repeat(290)
+    );
+    let answering = {
+        let result = result.clone();
+        move || {
+            let result = result.clone();
+            Activities::default().with("letter", move |_: Value| {
+                let result = result.clone();
+                async move { Ok(json!({"list": [{"text": result}]})) }
+            })
+        }
+    };
+    let ask = || Reply::calls(&[json!({"_tool": "letter"})]);
+    let mut asked = private([plain_tools(&["letter"])], &[]);
+    asked.settings.result_chars = 320;
+    let first = Script::new([ask(), Reply::output("done")]);
+    let events = run(&driver(&first, answering()), asked.clone()).await;
+    let key = events
+        .iter()
+        .map(json_of)
+        .find(|event| event["event"] == "tool_result");
+    let key = key.unwrap()["id"].as_str().unwrap().to_owned();
+    let read = |mut arguments: Value| {
+        arguments["_tool"] = json!("read_result");
+        arguments["key"] = json!(key);
+        Reply::calls(&[arguments])
+    };
+    let mut replies = vec![ask()];
+    replies.extend(
+        (250..340)
+            .step_by(2)
+            .map(|from| read(json!({"from": from}))),
+    );
+    replies.push(read(json!({"path": "list[0].text", "from": 285})));
+    replies.push(read(json!({"find": "<email_1>"})));
+    replies.push(read(json!({"path": "<email_1>"})));
+    replies.push(Reply::output("done"));
+    asked.settings.max_steps = 99;
+    let script = Script::new(replies);
+    let events = run(&driver(&script, answering()), asked).await;
+    assert_eq!(end(&events).0, "output");
+    let told = script.bodies().last().unwrap()["messages"].to_string();
+    for part in [&secret[..8], &secret[7..], "example.com"] {
+        assert!(!told.contains(part), "{part}: {told}");
+    }
+    let found: Vec<Value> = events
+        .iter()
+        .map(json_of)
+        .filter(|e| e["tool"] == "read_result")
+        .collect();
+    let found: Vec<&Value> = found
+        .iter()
+        .filter(|e| e["event"] == "tool_result")
+        .collect();
+    let by_text = found[found.len() - 2]["output"]["text"].as_str().unwrap();
+    assert!(by_text.starts_with("<email_1> "), "{by_text}");
+}
+
+/// What a call of one instance returned is not revealed to a call of another, however long it was.
+#[tokio::test]
+async fn what_was_cut_belongs_to_its_instance_too() {
+    let long = format!("{} {MAIL}", "x".repeat(400));
+    let script = Script::new([
+        Reply::calls(&[json!({"_tool": "letter", "_instance": "a"})]),
+        Reply::calls(&[json!({"_tool": "echo", "_instance": "b", "of": "<email_1>"})]),
+        Reply::output("done"),
+    ]);
+    let echo = Echo::default();
+    let activities =
+        Activities::default()
+            .with("echo", echo.activity())
+            .with("letter", move |_: Value| {
+                let long = long.clone();
+                async move { Ok(json!(long)) }
+            });
+    let mut context = vec![plain_tools(&["letter", "echo"])];
+    context.extend(messages(json!([
+        {"type": "data", "kind": "user", "data": 1, "_instance": "a"},
+        {"type": "data", "kind": "user", "data": 2, "_instance": "b"},
+    ])));
+    let mut request = private(context, &["echo", "letter"]);
+    request.settings.result_chars = 420;
+    request.settings.window.tokens = Some(100_000);
+    let events = run(&driver(&script, activities), request).await;
+    assert!(sent(&events).contains("<email_1>"), "{}", sent(&events));
+    let made = results(&events);
+    let echoed = made.iter().find(|(tool, _)| tool == "echo").unwrap();
+    assert!(!echoed.1.to_string().contains(MAIL), "{echoed:?}");
+}

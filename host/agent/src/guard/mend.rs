@@ -237,7 +237,7 @@ impl Reader<'_> {
                 c if close.contains(&c) => return Some(text),
                 '\\' => self.escape(&mut text)?,
                 c => {
-                    if c.is_control() {
+                    if c < ' ' {
                         self.note(Kind::LineBreakInText);
                     }
                     text.push(c);
@@ -568,6 +568,15 @@ mod tests {
                     .prop_map(|fields| Value::Object(fields.into_iter().collect())),
             ]
         })
+    }
+
+    /// JSON escapes those below U+0020 and no others.
+    #[test]
+    fn control_characters_that_json_allows_are_no_fault() {
+        let text = "{\"a\": \"\u{7f}\u{85}\"}";
+        let mended = mend(text, End::Cut).unwrap();
+        assert_eq!(mended.value, json!({"a": "\u{7f}\u{85}"}));
+        assert!(mended.repairs.is_empty(), "{:?}", mended.repairs);
     }
 
     proptest! {
