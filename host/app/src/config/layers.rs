@@ -383,7 +383,7 @@ pub fn merge(
         let origin = format!("variable {name}");
         let key = match SHORT.iter().find(|(variable, _)| *variable == short) {
             // Whoever uses a pool has this in the environment for other runs.
-            Some((_, leaf)) => match endpoint(&merged, &origin) {
+            Some((_, leaf)) => match endpoint(&merged, flags, &origin) {
                 Ok(endpoint) => format!("endpoints.{endpoint}.{leaf}"),
                 Err(_) => continue,
             },
@@ -405,7 +405,7 @@ pub fn merge(
         }
         let origin = format!("flag {flag}");
         let key = match key.strip_prefix("endpoints.{endpoint}.") {
-            Some(leaf) => format!("endpoints.{}.{leaf}", endpoint(&merged, &origin)?),
+            Some(leaf) => format!("endpoints.{}.{leaf}", endpoint(&merged, flags, &origin)?),
             None => key.clone(),
         };
         merged.put(key, value.clone(), &origin)?;
@@ -416,25 +416,31 @@ pub fn merge(
 }
 
 /// The endpoint that runs use, for what is set of it without its name.
-fn endpoint(merged: &Merged, origin: &str) -> Result<String, ConfigError> {
+fn endpoint(merged: &Merged, flags: &Flags, origin: &str) -> Result<String, ConfigError> {
     let name = merged
         .leaves
         .get("endpoint")
         .and_then(|(value, _)| value.as_str())
         .unwrap_or("default");
-    let has = |prefix: &str| merged.leaves.keys().any(|key| key.starts_with(prefix));
-    let kind = if has(&format!("pools.{name}.")) {
-        "a pool"
-    } else if name == ROUTER && has("router.classes.") {
-        "the router"
-    } else {
+    let has = |prefix: &str| {
+        let brought = flags.0.iter().map(|(_, key, _)| key);
+        let mut keys = merged.leaves.keys().chain(brought);
+        keys.any(|key| key.starts_with(prefix))
+    };
+    let kind = if has(&format!("endpoints.{name}.")) {
         return Ok(name.to_owned());
+    } else if has(&format!("pools.{name}.")) {
+        "is a pool and no endpoint"
+    } else if name == ROUTER && has("router.classes.") {
+        "is the router and no endpoint"
+    } else {
+        "is no endpoint"
     };
     Err(ConfigError::Value {
         key: "endpoint".into(),
         origin: origin.to_owned(),
         reason: format!(
-            "{name} is {kind} and no endpoint; set it in [endpoints.NAME], or name an endpoint with --endpoint"
+            "{name} {kind}; set it in [endpoints.NAME], or name an endpoint with --endpoint"
         ),
     })
 }
@@ -554,6 +560,44 @@ mod tests {
             "variable TOOLHOLD_RUN__MAX_STEPS"
         );
         assert_eq!(merged.origin("run.max_tokens"), "default");
+    }
+
+    /// Short settings mean the endpoint that the run has in the end, whatever their order; those of the
+    /// environment are left out where there is none such.
+    #[test]
+    fn short_settings_are_those_of_the_runs_own_endpoint() {
+        let text = "[endpoints.big]\nbase_url = \"http://f/v1\"\nmodel = \"f\"\n[pools.both]\nmembers = [\"big\"]";
+        let of = |name: Option<&str>, variable: &str| {
+            let mut flags = Flags::default();
+            flags.set("--endpoint", "endpoint", name.map(str::to_owned));
+            let variables = [
+                ("TOOLHOLD_BASE_URL", "http://v/v1"),
+                ("TOOLHOLD_ENDPOINT", variable),
+                ("TOOLHOLD_MODEL", "v"),
+            ];
+            let merged = merge_with(text, &variables, &flags).unwrap();
+            let leaf = |key: &str| {
+                let (value, _) = merged.leaves.get(key)?;
+                value.as_str().map(str::to_owned)
+            };
+            assert_eq!(leaf("endpoints.nope.model"), None);
+            (leaf("endpoints.big.base_url"), leaf("endpoints.big.model"))
+        };
+        let pair = |a: &str, b: &str| (Some(a.to_owned()), Some(b.to_owned()));
+        for (name, variable, expected) in [
+            (None, "big", pair("http://v/v1", "v")),
+            (Some("big"), "default", pair("http://v/v1", "v")),
+            (Some("default"), "big", pair("http://f/v1", "f")),
+            (None, "both", pair("http://f/v1", "f")),
+            (None, "nope", pair("http://f/v1", "f")),
+        ] {
+            assert_eq!(of(name, variable), expected, "{name:?} {variable}");
+        }
+        let mut flags = Flags::default();
+        flags.set("--endpoint", "endpoint", Some("nope"));
+        flags.set("--model", "endpoints.{endpoint}.model", Some("m"));
+        let error = merge_with(text, &[], &flags).unwrap_err().to_string();
+        assert!(error.contains("nope is no endpoint"), "{error}");
     }
 
     #[test]
