@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use support::endpoint::{Endpoint, Reply, Scenario};
 use support::host::{Finished, Host, finish};
+use support::records::Records;
 use support::sandbox::component;
 use toolhold_hostile::components as hostile;
 
@@ -141,9 +142,8 @@ fn events_come_in_order_and_the_journal_holds_the_same() {
     let numbers: Vec<_> = events.iter().map(|e| e["seq"].as_u64().unwrap()).collect();
     assert_eq!(numbers, (0..events.len() as u64).collect::<Vec<_>>());
     let run = events[0]["run"].as_str().unwrap();
-    let state = host.path().join(".state/runs");
-    let journal = std::fs::read_to_string(state.join(format!("{run}.jsonl"))).expect("a journal");
-    assert_eq!(journal, done.stdout);
+    let record = Records::of(&host).lines(run).join("\n") + "\n";
+    assert_eq!(record, done.stdout);
 }
 
 /// Whatever is wrong with a call, the model is told what to do about it and the run goes on.

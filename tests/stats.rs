@@ -3,9 +3,9 @@
 
 use serde_json::{Value, json};
 use std::fs;
-use std::path::PathBuf;
 use support::endpoint::{Endpoint, Order, Reply, Scenario};
 use support::host::{Finished, Host};
+use support::records::Records;
 
 const PRICES: &str = "[run]\ncurrency = \"EUR\"\n[endpoints.default]\nprice_per_million = { prompt = 0.5, completion = 2 }\n";
 
@@ -63,20 +63,6 @@ fn run(host: &Host, replies: Vec<Reply>, extra: &[&str]) -> Finished {
 
 fn json_of(done: &Finished) -> Value {
     serde_json::from_str(&done.stdout).unwrap_or_else(|error| panic!("{error}: {done:?}"))
-}
-
-fn journals(host: &Host) -> Vec<PathBuf> {
-    let folder = host.path().join(".state/runs");
-    let mut paths: Vec<PathBuf> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| {
-            path.extension()
-                .is_some_and(|extension| extension == "jsonl")
-        })
-        .collect();
-    paths.sort();
-    paths
 }
 
 fn is(found: &Value, expected: f64) -> bool {
@@ -214,15 +200,13 @@ fn all_runs_since_then_are_added_up_and_damaged_ones_named() {
     assert_eq!(json_of(&of("2999-01-01"))["runs"], 0);
     assert_eq!(json_of(&of("1970-01-01"))["runs"], 5);
 
-    let paths = journals(&host);
-    let changed = fs::read_to_string(&paths[0])
-        .unwrap()
-        .replacen("the task", "the tusk", 1);
-    fs::write(&paths[0], changed).unwrap();
-    fs::write(&paths[1], "no event\n").unwrap();
-    // A process that was killed while it wrote; what it had written counts.
-    let whole = fs::read(&paths[2]).unwrap();
-    fs::write(&paths[2], &whole[..whole.len() - 10]).unwrap();
+    let records = Records::of(&host);
+    let runs = records.runs();
+    let first = records.lines(&runs[0])[0].replacen("the task", "the tusk", 1);
+    records.change(&runs[0], 0, &first);
+    records.change(&runs[1], 0, "no event");
+    // A process that was killed before it wrote its last event; what it had written counts.
+    records.lose(&runs[2], records.lines(&runs[2]).len() - 1);
     let rest = of("2h");
     assert_eq!(rest.code, Some(1), "{rest:?}");
     let value = json_of(&rest);
@@ -231,9 +215,8 @@ fn all_runs_since_then_are_added_up_and_damaged_ones_named() {
         json!({"output": 1, "max_steps": 1, "not over": 1})
     );
     assert_eq!(value["left_out"].as_array().unwrap().len(), 2);
-    for path in &paths[..2] {
-        let name = path.file_name().unwrap().to_str().unwrap();
-        assert!(rest.stderr.contains(name), "{name}: {}", rest.stderr);
+    for run in &runs[..2] {
+        assert!(rest.stderr.contains(run), "{run}: {}", rest.stderr);
     }
     let text = host.run(&["stats", "--since", "2h"]).stdout;
     for part in [

@@ -3,11 +3,11 @@
 
 use serde_json::{Value, json};
 use std::fs::File;
-use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, Instant};
 use support::endpoint::{Endpoint, Reply, Scenario};
 use support::host::{Finished, Host};
+use support::records::Records;
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -64,22 +64,14 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-fn journal(host: &Host) -> Option<PathBuf> {
-    let folder = std::fs::read_dir(host.path().join(".state/runs")).ok()?;
-    folder
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .find(|path| {
-            path.extension()
-                .is_some_and(|extension| extension == "jsonl")
-        })
-}
-
 fn recorded(host: &Host) -> Vec<Value> {
-    let text = journal(host).and_then(|path| std::fs::read_to_string(path).ok());
-    let text = text.unwrap_or_default();
-    text.lines()
-        .filter_map(|line| serde_json::from_str(line).ok())
-        .collect()
+    let records = Records::of(host);
+    let Some(run) = records.runs().into_iter().next() else {
+        return Vec::new();
+    };
+    let lines = records.lines(&run);
+    let event = |line: &String| serde_json::from_str(line).expect("an event");
+    lines.iter().map(event).collect()
 }
 
 fn count(events: &[Value], kind: &str) -> usize {
@@ -400,8 +392,8 @@ fn a_killed_sub_agent_goes_on_where_it_was() {
     }
 }
 
-/// What was decided about a call counts for that call: the same again waits again, and a file that
-/// somebody left for another is no decision about this one.
+/// What was decided about a call counts for that call: the same again waits again, and what somebody
+/// decided about another is no decision about this one.
 #[test]
 fn a_decision_counts_once_and_for_what_was_shown() {
     let host = host(ASKS);
@@ -416,23 +408,11 @@ fn a_decision_counts_once_and_for_what_was_shown() {
         &["run", "t", "--base-url", &url, "--model", "m", "--json"],
     );
     let first = waiting(&host);
-    let run = recorded(&host)[0]["run"]
-        .as_str()
-        .expect("a run")
-        .to_owned();
-    let left = host
-        .path()
-        .join(format!(".state/runs/{run}.decisions/{first}.json"));
-    std::fs::create_dir_all(left.parent().expect("a folder")).expect("a folder");
-    std::fs::write(
-        &left,
-        r#"{"digest":"of something else","verdict":"approve"}"#,
-    )
-    .expect("a file");
+    let other = r#"{"digest":"of something else","verdict":"approve"}"#;
+    Records::of(&host).decide(&first, other);
     until("the notice", || {
         (count(&recorded(&host), "notice") == 1).then_some(())
     });
-    assert!(!left.exists(), "it was taken");
     assert!(!host.path().join("data/a.txt").exists());
     assert_eq!(waiting(&host), first);
     host.run(&["approvals", "approve", &first]);
@@ -446,9 +426,9 @@ fn a_decision_counts_once_and_for_what_was_shown() {
     assert_eq!(host.run(&["replay", "last"]).code, Some(0));
 }
 
-/// A run is gone on with by one process at a time, and a line that was being written is cut.
+/// A run is gone on with by one process at a time, and by another as soon as that is gone.
 #[test]
-fn a_run_has_one_process_and_whole_lines() {
+fn a_run_has_one_process() {
     let host = host("");
     let endpoint = Endpoint::start(Scenario::new([Reply::endless(), answers(json!("done"))]));
     let url = endpoint.base_url();
@@ -466,10 +446,6 @@ fn a_run_has_one_process_and_whole_lines() {
     assert!(host.run(&["runs"]).stdout.contains("going on"));
     child.kill().expect("SIGKILL");
     child.wait().expect("it ends");
-    let path = journal(&host).expect("a journal");
-    let mut text = std::fs::read(&path).expect("a journal");
-    text.extend(b"{\"run\":\"0");
-    std::fs::write(&path, text).expect("a journal");
     assert!(host.run(&["runs"]).stdout.contains("not over"));
     let done = host.run(&resume);
     assert_eq!(
@@ -490,9 +466,9 @@ fn a_changed_byte_is_found_and_named() {
     let endpoint = Endpoint::start(Scenario::new([calls(&[expression]), answers(json!("two"))]));
     let done = host.run(&["run", "t", "--base-url", &endpoint.base_url()]);
     assert_eq!(done.code, Some(0), "{done:?}");
-    let path = journal(&host).expect("a journal");
-    let text = std::fs::read_to_string(&path).expect("a journal");
-    let lines: Vec<&str> = text.lines().collect();
+    let records = Records::of(&host);
+    let run = records.runs().remove(0);
+    let lines = records.lines(&run);
     // One digit in each line: of a time, of a measurement, of an argument.
     for at in 0..lines.len() {
         let place = lines[at]
@@ -508,15 +484,16 @@ fn a_changed_byte_is_found_and_named() {
             &lines[at][..place],
             &lines[at][place + 1..]
         );
-        let mut all: Vec<&str> = lines.clone();
-        all[at] = &line;
-        std::fs::write(&path, all.join("\n") + "\n").expect("a journal");
+        records.change(&run, at, &line);
         let found = host.run(&["replay", "last"]);
         assert_eq!(found.code, Some(1), "line {}: {found:?}", at + 1);
         assert!(
             found.stderr.contains(&format!("line {} of", at + 1)),
             "{found:?}"
         );
+        if at + 1 < lines.len() {
+            records.change(&run, at, &lines[at]);
+        }
     }
     let shown = host.run(&["show", "last"]);
     assert_eq!(shown.code, Some(1));
@@ -524,8 +501,12 @@ fn a_changed_byte_is_found_and_named() {
         shown.stdout.contains("two") && shown.stderr.contains("not genuine"),
         "{shown:?}"
     );
-    std::fs::write(&path, text).expect("a journal");
+    let last = lines.len() - 1;
+    records.change(&run, last, &lines[last]);
     assert_eq!(host.run(&["replay", "last"]).code, Some(0));
+    records.lose(&run, 3);
+    let found = host.run(&["replay", "last"]);
+    assert!(found.stderr.contains("line 4 of"), "{found:?}");
 }
 
 /// Two runs of one task: the same until the model decides otherwise.

@@ -7,5 +7,6 @@
 pub mod endpoint;
 pub mod host;
 pub mod oci;
+pub mod records;
 pub mod sandbox;
 pub mod transcript;

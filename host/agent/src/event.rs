@@ -258,6 +258,40 @@ pub enum EventKind {
     },
 }
 
+impl EventKind {
+    /// Its `event` on the wire.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Run { .. } => "run",
+            Self::Shield(_) => "shield",
+            Self::Screened { .. } => "screened",
+            Self::Hidden { .. } => "hidden",
+            Self::Request { .. } => "request",
+            Self::Routing(_) => "routing",
+            Self::Delta { .. } => "delta",
+            Self::Reply { .. } => "reply",
+            Self::ModelFailed { .. } => "model_failed",
+            Self::Plan { .. } => "plan",
+            Self::Council { .. } => "council",
+            Self::Meta { .. } => "meta",
+            Self::ToolWaits { .. } => "tool_waits",
+            Self::Approval { .. } => "approval",
+            Self::Resumed { .. } => "resumed",
+            Self::Decided { .. } => "decided",
+            Self::ToolStart { .. } => "tool_start",
+            Self::ToolResult { .. } => "tool_result",
+            Self::Fallback { .. } => "fallback",
+            Self::Budget { .. } => "budget",
+            Self::Summarized { .. } => "summarized",
+            Self::Sub { .. } => "sub",
+            Self::Tokens { .. } => "tokens",
+            Self::Repaired { .. } => "repaired",
+            Self::Notice { .. } => "notice",
+            Self::Done { .. } => "done",
+        }
+    }
+}
+
 /// The result of a call, or why there is none.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -3,10 +3,9 @@
 
 use crate::cli::approvals;
 use crate::cli::style::{bold, dim, line, warn};
-use crate::storage::Decisions;
+use crate::storage::Store;
 use futures_util::future::BoxFuture;
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Mutex, mpsc};
@@ -19,7 +18,7 @@ const EVERY: Duration = Duration::from_millis(300);
 /// Asks at the terminal if there is one, and looks for decisions that were left.
 #[derive(Debug)]
 pub struct AppApprover {
-    state: PathBuf,
+    store: Store,
     /// For one question at a time; absent if nobody is to be asked.
     terminal: Option<Mutex<Terminal>>,
 }
@@ -41,20 +40,18 @@ const ANSWERS: &str =
 
 impl AppApprover {
     /// `asks`: whether the terminal is free for questions.
-    pub fn new(state: PathBuf, asks: bool) -> Self {
+    pub fn new(store: Store, asks: bool) -> Self {
         Self {
-            state,
+            store,
             terminal: (asks && std::io::stdin().is_terminal() && std::io::stderr().is_terminal())
                 .then(Mutex::default),
         }
     }
 
     async fn left(&self, run: Uuid, pending: &Pending) -> Decision {
-        let decisions = Decisions::of_run(&self.state, run);
         loop {
-            let (decisions, call) = (decisions.clone(), pending.call.id.clone());
-            let taken = tokio::task::spawn_blocking(move || decisions.take(&call)).await;
-            if let Ok(Some(decision)) = taken {
+            // A database that is away for a while comes back; the run's journal says when it does not.
+            if let Ok(Some(decision)) = self.store.decision(run, &pending.call.id).await {
                 return decision;
             }
             tokio::time::sleep(EVERY).await;

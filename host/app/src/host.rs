@@ -3,8 +3,11 @@
 use crate::components::Sources;
 use crate::config::{Config, Endpoint};
 use crate::fetch::{Credentials, FetchError, Fetched, Fetcher, Reference};
+use crate::storage::Store;
 use anyhow::{Context as _, Result};
 use futures_util::stream::{self, StreamExt as _};
+use serde_json::Value;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use toolhold_agent::model::{
@@ -132,6 +135,21 @@ pub fn reference(text: &str) -> Result<Reference, FetchError> {
         text: text.to_owned(),
         source,
     })
+}
+
+/// A file of JSON.
+pub fn json_file(path: &Path) -> Result<Value> {
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    serde_json::from_str(&text).with_context(|| format!("{} is not JSON", path.display()))
+}
+
+/// Where runs are kept.
+pub async fn store(config: &Config) -> Result<Store> {
+    let url = |name: &str| {
+        let url = std::env::var(name).ok();
+        url.filter(|url| !url.trim().is_empty()).map(Into::into)
+    };
+    Ok(Store::open(&config.storage(url)).await?)
 }
 
 /// The compiled cache; a host that has none still runs, only slower.

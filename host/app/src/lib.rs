@@ -49,6 +49,7 @@ mod mcp;
 mod models;
 mod requests;
 mod scaffold;
+mod serve;
 mod shields;
 mod stats;
 mod storage;

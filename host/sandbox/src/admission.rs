@@ -13,7 +13,7 @@ use tokio::time::timeout_at;
 
 /// Who asks for a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Lane {
+pub struct Lane {
     pub module: u64,
     /// Callers of one module that should not starve each other: a tenant, as a hash.
     pub caller: u64,
@@ -21,7 +21,7 @@ pub(crate) struct Lane {
 
 /// Why there is no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub enum Refusal {
     /// The deadline passed in the queue.
     Deadline,
     /// The queue itself is full.
@@ -30,7 +30,7 @@ pub(crate) enum Refusal {
 
 /// The places of an engine and the queue before them.
 #[derive(Debug)]
-pub(crate) struct Admission {
+pub struct Admission {
     places: usize,
     most_waiting: usize,
     state: Mutex<State>,
@@ -56,7 +56,7 @@ struct Waiter {
 
 /// The right to run one call; given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub struct Place {
     admission: Arc<Admission>,
     module: u64,
 }

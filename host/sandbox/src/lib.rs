@@ -33,7 +33,7 @@ pub mod secret;
 pub mod shape;
 pub mod value;
 
-mod admission;
+pub mod admission;
 mod bindings;
 mod capture;
 mod code;

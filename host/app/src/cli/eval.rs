@@ -165,7 +165,7 @@ pub async fn eval(file: Option<&Path>, flags: &Flags, args: EvalArgs) -> Result<
     }
     let arms = arms(file, flags, &args).await?;
     let first = arms.first().context("there is nothing to evaluate")?;
-    let bench = Bench::new(&first.config)?;
+    let bench = Bench::new(&first.config).await?;
     compile(&first.config, &set).await?;
     for task in &set.tasks {
         bench.check(&first.config, task).await?;

@@ -12,8 +12,9 @@ mod config;
 mod demo;
 mod doctor;
 mod eval;
+mod keys;
 mod mcp;
-mod modules;
+pub mod modules;
 mod pipe;
 mod plan;
 mod plan_capacity;
@@ -23,6 +24,7 @@ mod pull;
 mod record;
 mod run;
 mod selftest;
+mod serve;
 mod stats;
 pub mod style;
 mod usage;
@@ -133,6 +135,11 @@ enum Command {
     Replay { run: String },
     /// Say where two runs part.
     Diff { left: String, right: String },
+    /// Serve the agents over HTTP: as an OpenAI-compatible API, with sessions, events and approvals.
+    Serve(Box<serve::ServeArgs>),
+    /// Make, list and revoke the keys of the server.
+    #[command(subcommand)]
+    Keys(keys::KeysCommand),
     /// See and decide calls that wait for a person.
     #[command(subcommand)]
     Approvals(approvals::ApprovalsCommand),
@@ -197,6 +204,7 @@ impl Command {
             Self::Run(args) => args.options.put(flags),
             Self::Request(RequestCommand::Run(args)) => args.options.put(flags),
             Self::Resume(args) => args.means.put(flags),
+            Self::Serve(args) => args.put(flags),
             Self::PlanCapacity(args) => args.put(flags),
             Self::Eval(args) => args.put(flags),
             _ => {}
@@ -282,14 +290,16 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Request(RequestCommand::List) => Ok(run::requests(&load(&flags)?.0)),
         Command::Resume(args) => Box::pin(run::resume(&load(&flags)?.0, *args)).await,
         Command::Runs => {
-            record::runs(&load(&flags)?.0);
+            record::runs(&load(&flags)?.0).await?;
             Ok(Exit::Ok)
         }
-        Command::Show { run, json } => record::show(&load(&flags)?.0, &run, json),
-        Command::Stats(args) => stats::stats(&load(&flags)?.0, &args),
-        Command::Replay { run } => record::replayed(&load(&flags)?.0, &run),
-        Command::Diff { left, right } => record::diff(&load(&flags)?.0, [&left, &right]),
-        Command::Approvals(command) => approvals::approvals(&load(&flags)?.0, command),
+        Command::Show { run, json } => record::show(&load(&flags)?.0, &run, json).await,
+        Command::Stats(args) => stats::stats(&load(&flags)?.0, &args).await,
+        Command::Replay { run } => record::replayed(&load(&flags)?.0, &run).await,
+        Command::Diff { left, right } => record::diff(&load(&flags)?.0, [&left, &right]).await,
+        Command::Approvals(command) => approvals::approvals(&load(&flags)?.0, command).await,
+        Command::Serve(_) => serve::serve(&load(&flags)?.0).await,
+        Command::Keys(command) => keys::keys(&load(&flags)?.0, command).await,
         Command::Modules(command) => modules::modules(&load(&flags)?.0, command).await,
         Command::Mcp(command) => mcp::mcp(&load(&flags)?.0, command).await,
         Command::Plan(command) => plan::plan(&load(&flags)?.0, command).await,

@@ -127,7 +127,7 @@ pub async fn plan_capacity(config: &Config, args: CapacityArgs) -> Result<Exit> 
     }
     let mut inputs = args.inputs();
     let recorded = if args.from_runs {
-        sources::runs(config, args.since)?
+        sources::runs(config, args.since).await?
     } else {
         Inputs::default()
     };

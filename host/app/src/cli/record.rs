@@ -1,15 +1,14 @@
 //! `toolhold runs`, `show`, `replay`, `diff`: what runs left behind (PROTOCOL.md, 11).
 
-use crate::cli::approvals::waits;
 use crate::cli::view::View;
 use crate::cli::{Exit, style};
 use crate::config::Config;
-use crate::storage::journal::{self, Record, RecordError};
+use crate::host;
+use crate::storage::{RecordError, RunRow};
 use anyhow::Result;
 use serde_json::{Value, json};
 use similar::{ChangeTag, TextDiff};
 use std::collections::HashMap;
-use std::path::Path;
 use std::time::SystemTime;
 use toolhold_agent::event::Bodies;
 use toolhold_agent::run::replay::replay;
@@ -22,65 +21,54 @@ const SHOWN: usize = 60;
 const WIDTH: usize = 300;
 
 /// Every run, the newest last.
-pub fn runs(config: &Config) {
-    let paths = journal::list(&config.state_folder());
-    for path in &paths {
-        let run = journal::run_of(path);
-        let line = match journal::read(path) {
-            Ok(events) => summary(run, &events, journal::is_held(path)),
-            Err(error) => style::bad(&style::plain(&error.to_string())),
-        };
-        println!("{run}  {line}");
+pub async fn runs(config: &Config) -> Result<()> {
+    let runs = host::store(config).await?.runs_since(0).await?;
+    for run in &runs {
+        println!("{}  {}", run.id, summary(run));
     }
-    if paths.is_empty() {
+    if runs.is_empty() {
         eprintln!("{}", style::dim(&RecordError::None.to_string()));
     }
+    Ok(())
 }
 
-fn summary(run: &str, events: &[Event], is_held: bool) -> String {
-    let task = events.first().map_or("", |event| match &event.kind {
-        EventKind::Run { task, .. } => task,
-        _ => "",
-    });
-    let end = match events.last().map(|event| &event.kind) {
-        Some(EventKind::Done {
-            reason,
-            steps,
-            calls,
-            ..
-        }) => {
-            format!(
-                "{} after {}, {}",
-                crate::cli::view::name(*reason),
-                style::plural(*steps, "step"),
-                style::plural(*calls, "call")
-            )
-        }
-        _ => {
-            let waits = if waits(events) {
+fn summary(run: &RunRow) -> String {
+    let end = match &run.ended {
+        Some(ended) => format!(
+            "{} after {}, {}",
+            crate::cli::view::name(ended.reason),
+            style::plural(ended.steps, "step"),
+            style::plural(ended.calls, "call")
+        ),
+        None => {
+            let waits = if run.waits {
                 ", waits for a person"
             } else {
                 ""
             };
-            if is_held {
+            if run.is_held {
                 format!("going on{waits}")
             } else {
-                format!("not over{waits}; toolhold resume {run} goes on with it")
+                format!(
+                    "not over{waits}; toolhold resume {} goes on with it",
+                    run.id
+                )
             }
         }
     };
-    let began = events.first().map_or(0, |event| event.at_ms / 1_000);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let age = style::ago(now.map_or(0, |now| now.as_secs()).saturating_sub(began));
+    let now = now.map_or(0, |now| now.as_secs());
+    let age = style::ago(now.saturating_sub(run.began_ms / 1_000));
     let end = format!("{age:>11}  {end}");
-    let short: String = task.chars().take(60).collect();
+    let short: String = run.task.chars().take(60).collect();
     format!("{}  {}", style::dim(&end), style::line(&short))
 }
 
 /// A run as it was seen.
-pub fn show(config: &Config, run: &str, json: bool) -> Result<Exit> {
-    let path = journal::find(&config.state_folder(), run)?;
-    let record = Record::read(&path)?;
+pub async fn show(config: &Config, run: &str, json: bool) -> Result<Exit> {
+    let store = host::store(config).await?;
+    let source = store.find(run).await?;
+    let record = store.record(&source).await?;
     let (mut view, mut bodies) = (View::of_record(), Bodies::default());
     for event in &record.events {
         if json {
@@ -92,7 +80,7 @@ pub fn show(config: &Config, run: &str, json: bool) -> Result<Exit> {
         }
     }
     // Whoever looks for what is wrong wants to see it all the same.
-    match record.unchanged(&path) {
+    match record.unchanged(&source) {
         Ok(_) => Ok(Exit::Ok),
         Err(error) => {
             eprintln!(
@@ -106,9 +94,9 @@ pub fn show(config: &Config, run: &str, json: bool) -> Result<Exit> {
 }
 
 /// Runs the record again, without endpoint and tools, and compares.
-pub fn replayed(config: &Config, run: &str) -> Result<Exit> {
-    let path = journal::find(&config.state_folder(), run)?;
-    let events = journal::read(&path)?;
+pub async fn replayed(config: &Config, run: &str) -> Result<Exit> {
+    let store = host::store(config).await?;
+    let events = store.read(&store.find(run).await?).await?;
     let replayed = replay(&events)?;
     let state = if replayed.is_done {
         ""
@@ -124,10 +112,10 @@ pub fn replayed(config: &Config, run: &str) -> Result<Exit> {
 }
 
 /// Where two runs part: step by step, what was asked, what was called and what came of it.
-pub fn diff(config: &Config, runs: [&str; 2]) -> Result<Exit> {
-    let state = config.state_folder();
-    let [left, right] = runs.map(|run| read(&state, run));
-    let (left, right) = (milestones(&left?), milestones(&right?));
+pub async fn diff(config: &Config, [left, right]: [&str; 2]) -> Result<Exit> {
+    let store = host::store(config).await?;
+    let left = milestones(&store.read(&store.find(left).await?).await?);
+    let right = milestones(&store.read(&store.find(right).await?).await?);
     let mut same = 0;
     for (index, pair) in (0..left.len().max(right.len()))
         .map(|at| (left.get(at), right.get(at)))
@@ -181,10 +169,6 @@ fn parts(left: &Milestone, right: &Milestone) {
             }
         );
     }
-}
-
-fn read(state: &Path, run: &str) -> Result<Vec<Event>> {
-    Ok(journal::read(&journal::find(state, run)?)?)
 }
 
 /// What two runs are compared by: no ids, times or pieces of text.

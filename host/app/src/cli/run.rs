@@ -11,13 +11,13 @@ use crate::mcp::Servers;
 use crate::models;
 use crate::requests::{self, Requests};
 use crate::shields::shields;
-use crate::storage::{FileJournal, journal};
+use crate::storage::{Label, Source, Store};
 use crate::tools::SandboxTools;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use serde_json::Value;
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use toolhold_agent::protocol::{Execution, Message};
@@ -218,7 +218,7 @@ pub async fn run(config: &Config, args: RunArgs) -> Result<Exit> {
     let mut request = RunRequest::new("");
     request.context = match &args.context {
         Some(path) => {
-            let value = json_file(path)?;
+            let value = host::json_file(path)?;
             Message::parse_all(&value).with_context(|| format!("--context {}", path.display()))?
         }
         None => Vec::new(),
@@ -229,7 +229,11 @@ pub async fn run(config: &Config, args: RunArgs) -> Result<Exit> {
     if let Some(instructions) = args.instructions {
         request.instructions = instructions;
     }
-    request.output_schema = args.output_schema.as_deref().map(json_file).transpose()?;
+    request.output_schema = args
+        .output_schema
+        .as_deref()
+        .map(host::json_file)
+        .transpose()?;
     Box::pin(start(config, request, None, args.options)).await
 }
 
@@ -304,14 +308,12 @@ pub fn requests(config: &Config) -> Exit {
 
 /// Goes on with a run whose process ended.
 pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
-    let path = journal::find(&config.state_folder(), &args.run)?;
-    let (journal, events) = FileJournal::reopen(&path).await?;
-    let replayed = replay(&events).with_context(|| path.display().to_string())?;
+    let store = host::store(config).await?;
+    let id = store.find(&args.run).await?.run()?;
+    let (journal, events) = store.reopen(id).await?;
+    let replayed = replay(&events).with_context(|| format!("run {id}"))?;
     if replayed.is_done {
-        bail!(
-            "this run is over; `toolhold show {}` prints it",
-            journal::run_of(&path)
-        );
+        bail!("this run is over; `toolhold show {id}` prints it");
     }
     let request = replayed.machine.request();
     let means = &args.means;
@@ -319,12 +321,13 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
         if let Some(flag) = means.asking() {
             bail!("{flag} has no meaning here: the run is a saved plan's and asks no model");
         }
-        plan::driver(config, request, means.json).await?
+        plan::driver(config, &store, request, means.json).await?
     } else {
         let timeout = request.settings.timeout;
         let own = request.own_tools_only;
         let allowed = request.allowed.as_deref();
-        let (driver, servers, _) = Box::pin(driver(config, means, allowed, timeout, own)).await?;
+        let (driver, servers, _) =
+            Box::pin(driver(config, &store, means, allowed, timeout, own)).await?;
         warn_of_change(&events, driver.model.name());
         (driver, servers)
     };
@@ -373,44 +376,39 @@ async fn start(
     *most = max_steps.unwrap_or(*most).min(*most);
     request.settings.dry_run = options.dry_run;
     request.allowed.clone_from(&options.tools);
+    let store = host::store(config).await?;
     let timeout = request.settings.timeout;
     let (means, tools) = (&options.means, options.tools.as_deref());
     let own = request.own_tools_only;
-    let (driver, servers, dialects) = Box::pin(driver(config, means, tools, timeout, own)).await?;
+    let (driver, servers, dialects) =
+        Box::pin(driver(config, &store, means, tools, timeout, own)).await?;
     dialects.adapt(&mut request.settings, config);
     let id = request.id;
-    let exit = launch(config, &driver, request, means.shown()).await;
+    let exit = launch(&store, &driver, request, means.shown()).await;
     servers.close().await;
     let exit = exit?;
     if options.dry_run && exit == Exit::Ok && !means.json {
-        let path = journal::find(&config.state_folder(), &id.to_string())?;
-        plan::rehearsed(config, &journal::read(&path)?).await?;
+        plan::rehearsed(config, &store.read(&Source::Run(id)).await?).await?;
     }
     Ok(exit)
 }
 
 /// Runs a request with a journal, and shows it until it is over.
 pub async fn launch(
-    config: &Config,
+    store: &Store,
     driver: &Driver,
     request: RunRequest,
     shown: Shown,
 ) -> Result<Exit> {
-    let journal = FileJournal::create(&config.state_folder(), request.id)
-        .await
-        .context("the run's journal cannot be made")?;
-    let path = journal.path().to_owned();
-    let run = match driver.start(request, Box::new(journal)).await {
-        Ok(run) => run,
-        Err(error) => {
-            // Nothing was run, so there is nothing to keep; and it cannot be gone on with.
-            let _ = std::fs::remove_file(&path);
-            return Err(error.into());
-        }
-    };
+    let journal = store.journal(request.id, Label::default());
+    let run = driver.start(request, Box::new(journal)).await?;
+    let id = run.id;
     let exit = watch(run, shown).await?;
     if !shown.json {
-        eprintln!("{}", style::dim(&format!("journal: {}", path.display())));
+        eprintln!(
+            "{}",
+            style::dim(&format!("run {id}; toolhold show last prints it again"))
+        );
     }
     Ok(exit)
 }
@@ -418,6 +416,7 @@ pub async fn launch(
 /// A model, the modules, the MCP servers and whoever approves; and what is known of the endpoints.
 async fn driver(
     config: &Config,
+    store: &Store,
     means: &Means,
     tools: Option<&[String]>,
     timeout: Duration,
@@ -439,7 +438,7 @@ async fn driver(
     }
     let selected = models::selected(config, timeout, means.record.as_deref()).await?;
     let driver = Driver {
-        approver: Arc::new(AppApprover::new(config.state_folder(), !means.json)),
+        approver: Arc::new(AppApprover::new(store.clone(), !means.json)),
         activities: servers.activities(Activities::default()),
         shields,
         candidates: selected.candidates,
@@ -533,11 +532,6 @@ fn text_or_stdin(text: &str, what: &str) -> Result<String> {
         .read_to_string(&mut read)
         .with_context(|| format!("{what} cannot be read from stdin"))?;
     Ok(read)
-}
-
-fn json_file(path: &Path) -> Result<Value> {
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    serde_json::from_str(&text).with_context(|| format!("{} is not JSON", path.display()))
 }
 
 /// One bad module never hides the others, and never goes unnoticed.

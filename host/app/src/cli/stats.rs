@@ -5,11 +5,11 @@ mod text;
 
 use crate::cli::{Exit, style};
 use crate::config::Config;
+use crate::host;
 use crate::stats::{RunStats, Since, Totals};
-use crate::storage::journal::{self, RecordError};
+use crate::storage::{RecordError, Source, Store};
 use anyhow::{Result, bail};
 use clap::Args;
-use std::path::Path;
 
 #[derive(Debug, Args)]
 pub struct StatsArgs {
@@ -27,23 +27,24 @@ pub struct StatsArgs {
 /// Journals that cannot be read and are named; more are counted.
 const MAX_NAMED: usize = 20;
 
-pub fn stats(config: &Config, args: &StatsArgs) -> Result<Exit> {
-    let state = config.state_folder();
+pub async fn stats(config: &Config, args: &StatsArgs) -> Result<Exit> {
+    let store = host::store(config).await?;
     if let Some(since) = args.since {
-        return since_then(&state, since, args.json);
+        return since_then(&store, since, args.json).await;
     }
-    let path = journal::find(&state, args.run.as_deref().unwrap_or("last"))?;
-    let (stats, changed) = of_run(&path)?;
-    let run = journal::run_of(&path);
+    let source = store.find(args.run.as_deref().unwrap_or("last")).await?;
+    let (stats, changed) = of_run(&store, &source).await?;
+    let run = stats.run.to_string();
     if args.json {
-        println!("{}", json::run(run, &stats));
+        println!("{}", json::run(&run, &stats));
     } else {
-        print!("{}", text::run(run, &stats));
+        print!("{}", text::run(&run, &stats));
     }
     match changed {
         None => Ok(Exit::Ok),
         Some(line) => {
-            let error = RecordError::Changed { path, line };
+            let what = source.to_string();
+            let error = RecordError::Changed { what, line };
             eprintln!(
                 "{} {}",
                 style::warn("not genuine:"),
@@ -55,34 +56,32 @@ pub fn stats(config: &Config, args: &StatsArgs) -> Result<Exit> {
 }
 
 /// What one run took, and the first line of its record that is not genuine.
-fn of_run(path: &Path) -> Result<(RunStats, Option<usize>), RecordError> {
+async fn of_run(store: &Store, source: &Source) -> Result<(RunStats, Option<usize>), RecordError> {
     let mut stats = RunStats::default();
-    let scanned = journal::scan(path, |event| stats.take(&event))?;
-    Ok((stats, scanned.changed))
+    let changed = store.scan(source, |event| stats.take(&event)).await?;
+    Ok((stats, changed))
 }
 
-/// What all runs took together that began since then, and the journals that are damaged.
-pub fn gather(state: &Path, since: Since) -> (Totals, Vec<String>) {
-    let from_ms = since.at_ms();
+/// What all runs took together that began since then, and the records that are damaged.
+pub async fn gather(store: &Store, since: Since) -> Result<(Totals, Vec<String>)> {
     let mut totals = Totals::default();
     let mut damaged = Vec::new();
-    for path in journal::list(state) {
-        if journal::began_ms(&path).is_some_and(|began| began < from_ms) {
-            continue;
-        }
-        match of_run(&path) {
-            // Nothing was written yet, or it has another name than we give.
-            Ok((run, _)) if run.began_ms < from_ms || run.contract.is_empty() => {}
+    for run in store.runs_since(since.at_ms()).await? {
+        let source = Source::Run(run.id);
+        match of_run(store, &source).await {
             Ok((run, None)) => totals.add(&run),
-            Ok((_, Some(line))) => damaged.push(RecordError::Changed { path, line }.to_string()),
+            Ok((_, Some(line))) => {
+                let what = source.to_string();
+                damaged.push(RecordError::Changed { what, line }.to_string());
+            }
             Err(error) => damaged.push(error.to_string()),
         }
     }
-    (totals, damaged)
+    Ok((totals, damaged))
 }
 
-fn since_then(state: &Path, since: Since, is_json: bool) -> Result<Exit> {
-    let (totals, damaged) = gather(state, since);
+async fn since_then(store: &Store, since: Since, is_json: bool) -> Result<Exit> {
+    let (totals, damaged) = gather(store, since).await?;
     if is_json {
         println!("{}", json::totals(&totals, &damaged));
     } else {

@@ -1,6 +1,7 @@
 //! Where settings come from: defaults, files, environment, flags; later ones win.
 
 use crate::config::routes::{CLASS, POOL, ROUTER};
+use crate::config::serve::{AGENT, OVERRIDES};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -59,11 +60,12 @@ const SHIELD: [&str; 16] = [
 ];
 /// The file that is read because it lies here.
 const FOUND: &str = "toolhold.toml";
-const NOT_SETTINGS: [&str; 7] = [
+const NOT_SETTINGS: [&str; 8] = [
     "CONFIG",
     "API_KEY",
     "LOG",
-    // Read by `fetch`, so that a registry's password is never a setting that is shown.
+    // Read by `host` and `fetch`, so that a password is never a setting that is shown.
+    "DATABASE_URL",
     "OCI_HOST",
     "OCI_USERNAME",
     "OCI_PASSWORD",
@@ -134,6 +136,20 @@ impl Flags {
             self.set(flag, key, Some(value));
         }
         Ok(())
+    }
+
+    /// Every setting of a table that stands at `key`.
+    pub fn set_table(&mut self, flag: &str, key: &str, value: &Value) {
+        let mut table = Table::new();
+        table.insert(key.to_owned(), value.clone());
+        for (key, value) in flatten(&table) {
+            self.set(flag, key, Some(value));
+        }
+    }
+
+    /// What `other` sets wins.
+    pub fn extend(&mut self, other: &Self) {
+        self.0.extend(other.0.iter().cloned());
     }
 
     /// How many were set.
@@ -279,6 +295,11 @@ impl Merged {
             ["module", _, leaf] => MODULE.contains(leaf),
             ["mcp", _, leaf] => MCP.contains(leaf),
             ["shields", _, leaf] => SHIELD.contains(leaf),
+            ["agents", _, leaf] => AGENT.contains(leaf),
+            ["agents", _, table, rest @ ..] => {
+                OVERRIDES.contains(table)
+                    && self.order.contains(&format!("{table}.{}", rest.join(".")))
+            }
             ["module", _, "limits", leaf] => self.order.contains(&format!("limits.{leaf}")),
             _ => false,
         }
@@ -336,12 +357,7 @@ pub fn merge(
         .collect();
     match file {
         Some(file) => files.push((file.to_owned(), true)),
-        None => files.extend(
-            [user_file(), Some(PathBuf::from(FOUND))]
-                .into_iter()
-                .flatten()
-                .map(|file| (file, false)),
-        ),
+        None => files.extend(usual_files().into_iter().map(|file| (file, false))),
     }
     for (path, required) in files {
         let text = match std::fs::read_to_string(&path) {
@@ -450,6 +466,12 @@ pub fn user_file() -> Option<PathBuf> {
     use etcetera::BaseStrategy as _;
     let base = etcetera::choose_base_strategy().ok()?;
     Some(base.config_dir().join("toolhold").join("config.toml"))
+}
+
+/// What is read when no file is named.
+pub fn usual_files() -> Vec<PathBuf> {
+    let found = PathBuf::from(FOUND);
+    user_file().into_iter().chain([found]).collect()
 }
 
 fn parse(origin: &str, text: &str) -> Result<Table, ConfigError> {

@@ -8,11 +8,13 @@ mod layers;
 mod mcp;
 mod price;
 mod routes;
+mod serve;
 mod shields;
 mod types;
 
 pub use layers::{ConfigError, Flags, Setting};
 pub use routes::{Endpoint, ROUTER, Routes, Target};
+pub use serve::{AgentTable, DEFAULT_AGENT, Keys, ServeTable};
 pub use shields::{ShieldSettings, ShieldWhat};
 pub use types::{COMPILER_COMMAND, Config};
 
@@ -49,6 +51,23 @@ impl Config {
     /// # Errors
     /// As [`load`].
     pub fn again(&self) -> Result<Self, ConfigError> {
-        load(self.given.file.as_deref(), &self.given.flags).map(|(config, _)| config)
+        self.again_with(&Flags::default())
+    }
+
+    /// The files that it is read from, whether they are there or not.
+    pub fn files(&self) -> Vec<std::path::PathBuf> {
+        let given = self.given.file.clone();
+        let files = given.map_or_else(layers::usual_files, |file| vec![file]);
+        files.into_iter().chain([self.grants_file()]).collect()
+    }
+
+    /// The same, with these flags beside those that were given.
+    ///
+    /// # Errors
+    /// As [`load`].
+    pub fn again_with(&self, flags: &Flags) -> Result<Self, ConfigError> {
+        let mut all = self.given.flags.clone();
+        all.extend(flags);
+        load(self.given.file.as_deref(), &all).map(|(config, _)| config)
     }
 }

@@ -5,9 +5,11 @@ use crate::config::layers::{ConfigError, Merged};
 use crate::config::mcp::McpTable;
 use crate::config::price::Money;
 use crate::config::routes::{Endpoint, PoolTable, RouterTable, Routes, Target};
+use crate::config::serve::{AgentTable, ServeTable};
 use crate::config::shields::{ShieldSettings, ShieldTable, ShieldWhat};
 use crate::fetch;
 use crate::mcp;
+use crate::storage::Location;
 use etcetera::BaseStrategy as _;
 use secrecy::SecretString;
 use serde::Deserialize;
@@ -54,6 +56,10 @@ pub struct Config {
     shields: BTreeMap<String, ShieldTable>,
     compiler: CompilerTable,
     oci: OciTable,
+    storage: StorageTable,
+    pub serve: ServeTable,
+    #[serde(default)]
+    pub(super) agents: BTreeMap<String, AgentTable>,
     paths: PathsTable,
     /// Modules that were given something on the command line.
     #[serde(skip)]
@@ -179,6 +185,11 @@ struct OciTable {
 }
 
 #[derive(Debug, Clone, Deserialize)]
+struct StorageTable {
+    url_env: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
 struct PathsTable {
     cache: PathBuf,
     state: PathBuf,
@@ -233,6 +244,12 @@ pub fn validate(merged: &Merged) -> Result<Config, ConfigError> {
         .fault(&config.endpoints, &config.endpoint, is_many);
     if let Some((key, reason)) = fault {
         return Err(value(&format!("fallback.{key}"), reason));
+    }
+    if let Some((key, reason)) = config.serve.fault() {
+        return Err(value(&format!("serve.{key}"), reason));
+    }
+    if let Some((key, reason)) = config.agents_fault() {
+        return Err(value(&key, reason));
     }
     for shield in &config.screening {
         if let ShieldWhat::Model { endpoint, .. } = &shield.what
@@ -549,7 +566,15 @@ impl Config {
         own_or(&self.paths.cache, base.map(|base| base.cache_dir()))
     }
 
-    /// Where runs are recorded and the cache's key lies.
+    /// Where runs are recorded; `url` is what the variable `storage.url_env` says.
+    pub fn storage(&self, url: impl Fn(&str) -> Option<SecretString>) -> Location {
+        match url(&self.storage.url_env) {
+            Some(url) => Location::Postgres(url),
+            None => Location::File(self.state_folder().join("toolhold.db")),
+        }
+    }
+
+    /// Where the cache's key lies, approvals, and what else is not to be lost.
     pub fn state_folder(&self) -> PathBuf {
         let base = etcetera::choose_base_strategy().ok();
         own_or(

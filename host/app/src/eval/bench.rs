@@ -7,7 +7,7 @@ use crate::eval::seen::Seen;
 use crate::eval::set::Task;
 use crate::host;
 use crate::shields::shields;
-use crate::storage::FileJournal;
+use crate::storage::{Label, Store};
 use crate::tools::SandboxTools;
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
@@ -26,11 +26,13 @@ use toolhold_sandbox::{
 /// Where modules see a task's folder.
 const GUEST: &str = "/data";
 
-/// What all attempts share: an engine and compiled code, neither of which remembers a call.
+/// What all attempts share: an engine and compiled code, neither of which remembers a call; and where they
+/// are recorded.
 #[derive(Debug)]
 pub struct Bench {
     engine: Engine,
     cache: Option<Cache>,
+    store: Store,
 }
 
 /// How an attempt went.
@@ -50,12 +52,13 @@ pub struct Attempt {
 impl Bench {
     /// # Errors
     /// There is no engine to be had.
-    pub fn new(config: &Config) -> Result<Self> {
+    pub async fn new(config: &Config) -> Result<Self> {
         let engine =
             Engine::new(config.engine()).context("the WebAssembly engine could not be started")?;
         Ok(Self {
             engine,
             cache: host::cache(config),
+            store: host::store(config).await?,
         })
     }
 
@@ -112,9 +115,7 @@ impl Bench {
             ..Driver::new(arm.model.clone(), Arc::new(toolbox))
         };
         let request = request(arm, task, number)?;
-        let journal = FileJournal::create(&arm.config.state_folder(), request.id)
-            .await
-            .context("the run's journal cannot be made")?;
+        let journal = self.store.journal(request.id, Label::default());
         let mut seen = Seen {
             run: request.id,
             ..Seen::default()

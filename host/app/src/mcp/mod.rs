@@ -39,6 +39,7 @@ pub use pin::{Pins, Trust, is_revoked, reason};
 pub use server::{Ready, Server};
 pub use servers::Servers;
 pub use settings::{Launch, Settings};
+pub use toolbox::WithServers;
 pub use web::address;
 
 /// The server and the tool of an activity, `mcp:SERVER/tool`.

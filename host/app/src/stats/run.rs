@@ -7,10 +7,12 @@ use toolhold_agent::cost::Amount;
 use toolhold_agent::model::Routing;
 use toolhold_agent::run::fallback::Stage;
 use toolhold_agent::{Event, EventKind, RunRequest, StopReason};
+use uuid::Uuid;
 
 /// What a run took, step by step.
 #[derive(Debug, Clone, Default)]
 pub struct RunStats {
+    pub run: Uuid,
     pub task: String,
     pub model: String,
     pub contract: &'static str,
@@ -126,6 +128,7 @@ impl RunStats {
             ..
         } = &event.kind
         {
+            self.run = event.run;
             self.task.clone_from(task);
             self.model.clone_from(model);
             self.contract = request.settings.contract.name();

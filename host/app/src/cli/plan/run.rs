@@ -12,6 +12,7 @@ use crate::host;
 use crate::mcp::Servers;
 use crate::requests::Requests;
 use crate::shields::shields;
+use crate::storage::Store;
 use crate::tools::{SandboxTools, tool};
 use anyhow::Result;
 use clap::Args;
@@ -49,12 +50,13 @@ pub async fn run(config: &Config, args: PlanRunArgs) -> Result<Exit> {
     if !tools.faults.is_empty() {
         return Ok(refused(&tools.faults));
     }
-    let (driver, servers) = with(config, tools, args.json).await?;
+    let store = host::store(config).await?;
+    let (driver, servers) = with(config, &store, tools, args.json).await?;
     let shown = Shown {
         json: args.json,
         budget: false,
     };
-    let exit = launch(config, &driver, request, shown).await;
+    let exit = launch(&store, &driver, request, shown).await;
     servers.close().await;
     exit
 }
@@ -62,14 +64,20 @@ pub async fn run(config: &Config, args: PlanRunArgs) -> Result<Exit> {
 /// With what a run of a saved plan goes on after its process ended.
 pub async fn driver(
     config: &Config,
+    store: &Store,
     request: &RunRequest,
     json: bool,
 ) -> Result<(Driver, Servers)> {
     let tools = tools(config, request).await?;
-    with(config, tools, json).await
+    with(config, store, tools, json).await
 }
 
-async fn with(config: &Config, tools: PlanTools, json: bool) -> Result<(Driver, Servers)> {
+async fn with(
+    config: &Config,
+    store: &Store,
+    tools: PlanTools,
+    json: bool,
+) -> Result<(Driver, Servers)> {
     let shields = Box::pin(shields(config, tools.modules.components(), None)).await?;
     let servers = Servers::new(
         config.servers(),
@@ -81,7 +89,7 @@ async fn with(config: &Config, tools: PlanTools, json: bool) -> Result<(Driver, 
         eprintln!("{} {}", warn("left out:"), plain(&note));
     }
     let driver = Driver {
-        approver: Arc::new(AppApprover::new(config.state_folder(), !json)),
+        approver: Arc::new(AppApprover::new(store.clone(), !json)),
         activities: servers.activities(Activities::default()),
         shields,
         ..Driver::new(Arc::new(NoModel), Arc::new(tools))

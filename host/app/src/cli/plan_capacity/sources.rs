@@ -4,6 +4,7 @@ use crate::capacity::{Inputs, Measured, Rate, Sourced, Spread};
 use crate::cli::stats;
 use crate::cli::style::{self, line, plural};
 use crate::config::Config;
+use crate::host;
 use crate::stats::{GroupStats, Histogram, Since};
 use anyhow::{Result, bail};
 use toolhold_agent::cost::{Amount, Price};
@@ -64,8 +65,9 @@ pub fn level(measured: &Measured, in_flight: Option<u32>, has_runs: bool) -> Res
 }
 
 /// What runs of the past took: of the configured model, or of the one that was asked most.
-pub fn runs(config: &Config, since: Since) -> Result<Inputs> {
-    let (totals, damaged) = stats::gather(&config.state_folder(), since);
+pub async fn runs(config: &Config, since: Since) -> Result<Inputs> {
+    let store = host::store(config).await?;
+    let (totals, damaged) = stats::gather(&store, since).await?;
     for reason in damaged.iter().take(3) {
         eprintln!("{} {}", style::warn("left out:"), style::plain(reason));
     }

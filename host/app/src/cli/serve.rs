@@ -1,0 +1,186 @@
+//! `toolhold serve`: agents as an HTTP service, until it is told to stop.
+
+use crate::cli::progress::Loading;
+use crate::cli::run::warn_of_failures;
+use crate::cli::{Exit, style};
+use crate::config::{Config, Flags, Keys};
+use crate::host;
+use crate::serve::http::{App, router};
+use crate::serve::{Agents, Dispatcher, Limits};
+use crate::watch::Watch;
+use anyhow::{Context as _, Result};
+use axum::serve::ListenerExt as _;
+use clap::Args;
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Address and port; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    #[command(flatten)]
+    endpoint: super::run::Means,
+}
+
+impl ServeArgs {
+    pub fn put(&self, flags: &mut Flags) {
+        flags.set("--listen", "serve.listen", self.listen.clone());
+        self.endpoint.put(flags);
+    }
+}
+
+pub async fn serve(config: &Config) -> Result<Exit> {
+    let serve = config.serve.clone();
+    let registry = host::registry(config)?;
+    let loading = Loading::default();
+    host::load(&registry, config, None, &|event| loading.on_event(event)).await?;
+    warn_of_failures(&registry);
+    let agents = Arc::new(Box::pin(Agents::new(config, registry)).await?);
+    let store = host::store(config).await?;
+    let needs_key = match serve.keys {
+        Keys::Always => true,
+        Keys::Never => false,
+        Keys::Auto => !serve.listen.ip().is_loopback() || store.has_keys().await?,
+    };
+    let limits = Limits {
+        places: serve.concurrent_runs,
+        places_of_one: serve.key_concurrent_runs,
+        waiting: serve.waiting_runs,
+        patience: serve.queue_timeout(),
+    };
+    let dispatcher = Dispatcher::new(store, agents.clone(), limits);
+    let listener = TcpListener::bind(serve.listen).await;
+    let listener = listener.with_context(|| {
+        format!(
+            "{} cannot be listened at; choose another with --listen",
+            serve.listen
+        )
+    })?;
+    let address = listener.local_addr()?;
+    let stop = CancellationToken::new();
+    dispatcher.resume_all().await;
+    let others = dispatcher.clone();
+    tokio::spawn(async move { others.heed_others().await });
+    let router = router(App::new(dispatcher.clone(), &serve), &serve);
+    // A reply is one write; waiting for more would only delay it.
+    let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
+    let served = {
+        let stop = stop.clone();
+        tokio::spawn(
+            axum::serve(listener, router)
+                .with_graceful_shutdown(async move { stop.cancelled().await })
+                .into_future(),
+        )
+    };
+    let names: Vec<String> = agents.all().keys().cloned().collect();
+    eprintln!(
+        "{} http://{address}/v1  agents: {}  {}",
+        style::good("serving:"),
+        names.join(", "),
+        style::dim(if needs_key {
+            "keys are needed"
+        } else {
+            "no key is needed from this machine"
+        })
+    );
+    tokio::select! {
+        stopped = stopped() => stopped?,
+        failed = keep_up(config, &agents) => match failed? {},
+    }
+    eprintln!(
+        "{}",
+        style::dim(&format!(
+            "stopping; runs have {} s to end, and go on at the next start if they do not",
+            serve.drain().as_secs()
+        ))
+    );
+    stop.cancel();
+    tokio::select! {
+        () = dispatcher.close(serve.drain()) => {}
+        again = stopped() => {
+            again?;
+            dispatcher.close(Duration::ZERO).await;
+        }
+    }
+    // Connections end with their runs; one that does not is not waited for.
+    let _ = tokio::time::timeout(LINGER, served).await;
+    Ok(Exit::Ok)
+}
+
+/// For answers on their way when the last run has ended.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// Ctrl-C, or what a service manager sends.
+async fn stopped() -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        pressed = tokio::signal::ctrl_c() => pressed?,
+        _ = terminate.recv() => {}
+    }
+    Ok(())
+}
+
+/// How often the configuration's files are looked at.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// Loads modules and agents again when their files change, and at SIGHUP. What is wrong is said, and the
+/// last that was right goes on.
+async fn keep_up(config: &Config, agents: &Agents) -> Result<Infallible> {
+    let mut hangup = signal(SignalKind::hangup())?;
+    let mut modules = Watch::start(config).ok();
+    let mut known = stamps(config);
+    loop {
+        let changed = async {
+            match &mut modules {
+                Some(watch) => watch.changed().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = changed => {
+                let loaded = host::load(agents.registry(), config, None, &|event| {
+                    tracing::info!(?event, "modules");
+                });
+                match loaded.await {
+                    Ok(()) => warn_of_failures(agents.registry()),
+                    Err(error) => tracing::error!("{error:#}"),
+                }
+            }
+            () = tokio::time::sleep(LOOK) => {
+                let now = stamps(config);
+                if now != known {
+                    known = now;
+                    reload(config, agents).await;
+                }
+            }
+            _ = hangup.recv() => reload(config, agents).await,
+        }
+    }
+}
+
+async fn reload(config: &Config, agents: &Agents) {
+    match Box::pin(agents.reload(config)).await {
+        Ok(()) => eprintln!("{} agents", style::good("reloaded:")),
+        Err(error) => {
+            let text = style::chain(&error);
+            eprintln!(
+                "{} {text}; the agents stay as they were",
+                style::bad("error:")
+            );
+        }
+    }
+}
+
+fn stamps(config: &Config) -> Vec<(PathBuf, Option<SystemTime>)> {
+    let stamp = |path: PathBuf| {
+        let changed = std::fs::metadata(&path).and_then(|found| found.modified());
+        (path, changed.ok())
+    };
+    config.files().into_iter().map(stamp).collect()
+}

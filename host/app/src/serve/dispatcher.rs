@@ -1,0 +1,365 @@
+//! Runs of the server: admitted in turn, watched by whoever asks, cancelled, and gone on with after a crash.
+
+use crate::serve::agents::{Agent, Agents, OnBehalf};
+use crate::storage::{Label, Origin, RecordError, RunRow, Store, StoreError};
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use thiserror::Error;
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use toolhold_agent::run::replay::{ReplayError, replay};
+use toolhold_agent::{Event, EventKind, Run, RunError, RunRequest};
+use toolhold_sandbox::admission::{Admission, Lane, Place, Refusal};
+use uuid::Uuid;
+
+/// Events that a watcher may be behind before it reads them from the database instead.
+const BEHIND: usize = 256;
+
+/// How often a wish of another process is looked for.
+const HEED: Duration = Duration::from_secs(1);
+
+/// Limits of the server's runs.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Of all runs that work at the same time.
+    pub places: usize,
+    /// Of those of one owner.
+    pub places_of_one: usize,
+    /// Runs that may wait for a place.
+    pub waiting: usize,
+    /// How long each waits.
+    pub patience: Duration,
+}
+
+/// Why a run was not begun, or is not gone on with.
+#[derive(Debug, Error)]
+pub enum Refused {
+    #[error("too many runs wait already; try again in a while")]
+    Full,
+    #[error("no place for the run became free in time; try again in a while")]
+    Late,
+    #[error("the server is about to stop; try again when it is back")]
+    Closing,
+    #[error(transparent)]
+    Request(#[from] RunError),
+    #[error("there is no agent {name:?} any more, which began this run")]
+    NoAgent { name: String },
+    #[error("its record does not fit together: {0}")]
+    Replay(#[from] ReplayError),
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// All runs of this process. Clones are the same one.
+#[derive(Debug, Clone)]
+pub struct Dispatcher {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    store: Store,
+    agents: Arc<Agents>,
+    admission: Arc<Admission>,
+    limits: Limits,
+    active: Mutex<HashMap<Uuid, Active>>,
+    closing: CancellationToken,
+    /// Told to runs that have not ended when the time to drain is over.
+    parking: CancellationToken,
+    tasks: TaskTracker,
+}
+
+/// A run that goes on in this process.
+#[derive(Debug, Clone)]
+struct Active {
+    cancel: CancellationToken,
+    live: broadcast::Sender<Arc<Event>>,
+}
+
+impl Dispatcher {
+    pub fn new(store: Store, agents: Arc<Agents>, limits: Limits) -> Self {
+        let admission = Admission::new(limits.places, limits.waiting);
+        Self {
+            inner: Arc::new(Inner {
+                store,
+                agents,
+                admission,
+                limits,
+                active: Mutex::default(),
+                closing: CancellationToken::new(),
+                parking: CancellationToken::new(),
+                tasks: TaskTracker::new(),
+            }),
+        }
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
+    pub fn agents(&self) -> &Agents {
+        &self.inner.agents
+    }
+
+    /// Runs that work, and runs that wait for a place.
+    pub fn load(&self) -> (usize, usize) {
+        let active = self.inner.lock().len();
+        (active, self.inner.admission.waiting())
+    }
+
+    /// Begins a run as soon as there is a place for it. When this returns, its first event is on the disk.
+    pub async fn start(
+        &self,
+        agent: &Agent,
+        behalf: &OnBehalf,
+        turn: Option<(Uuid, u32)>,
+        request: RunRequest,
+    ) -> Result<Watcher, Refused> {
+        let place = self.place(&behalf.owner).await?;
+        let label = Label {
+            owner: behalf.owner.clone(),
+            agent: agent.name.clone(),
+            origin: Origin::Serve,
+            turn,
+        };
+        let journal = self.inner.store.journal(request.id, label);
+        let (driver, notes) = agent.driver(&self.inner.store, behalf).await;
+        for note in notes {
+            tracing::warn!(agent = agent.name, "{note}");
+        }
+        let run = driver.start(request, Box::new(journal)).await?;
+        Ok(self.go_on(run, place))
+    }
+
+    /// Goes on with a run whose process is gone.
+    pub async fn resume(&self, row: &RunRow) -> Result<Watcher, Refused> {
+        let agent = self.inner.agents.named(&row.agent);
+        let agent = agent.ok_or_else(|| Refused::NoAgent {
+            name: row.agent.clone(),
+        })?;
+        let place = self.place(&row.owner).await?;
+        let (journal, events) = self.inner.store.reopen(row.id).await?;
+        let replayed = replay(&events)?;
+        let behalf = OnBehalf {
+            owner: row.owner.clone(),
+            session: row
+                .turn
+                .map(|(session, _)| session.to_string())
+                .unwrap_or_default(),
+            tools: replayed.machine.request().allowed.clone(),
+            ..OnBehalf::default()
+        };
+        let (driver, _) = agent.driver(&self.inner.store, &behalf).await;
+        Ok(self.go_on(driver.resume(replayed, Box::new(journal)), place))
+    }
+
+    /// Goes on with everything that a process left behind which is gone.
+    pub async fn resume_all(&self) {
+        let left = match self.inner.store.left_behind().await {
+            Ok(left) => left,
+            Err(error) => {
+                tracing::error!(%error, "runs that were left behind cannot be found");
+                return;
+            }
+        };
+        for row in left {
+            let this = self.clone();
+            self.inner.tasks.spawn(async move {
+                match this.resume(&row).await {
+                    Ok(_) => tracing::info!(run = %row.id, "goes on"),
+                    // Another process of the same database was faster.
+                    Err(Refused::Record(RecordError::Held)) => {}
+                    Err(error) => tracing::error!(run = %row.id, %error, "cannot go on"),
+                }
+            });
+        }
+    }
+
+    /// What happens in a run of this or any process, from event number `from` on, until it is over or
+    /// parked.
+    pub fn watch(&self, run: Uuid, from: u64) -> Watcher {
+        let live = self.inner.lock().get(&run).map(|it| it.live.subscribe());
+        Watcher::new(self.inner.store.clone(), run, from, live)
+    }
+
+    /// What is recorded of a run so far.
+    pub fn recorded(&self, run: Uuid) -> Watcher {
+        Watcher::new(self.inner.store.clone(), run, 0, None)
+    }
+
+    /// Whether the run goes on in this process, which is told to stop it.
+    pub fn cancel(&self, run: Uuid) -> bool {
+        let active = self.inner.lock().get(&run).cloned();
+        if let Some(active) = &active {
+            active.cancel.cancel();
+        }
+        active.is_some()
+    }
+
+    /// Stops runs of this process that another one was asked to stop, for as long as it is polled.
+    pub async fn heed_others(&self) {
+        loop {
+            tokio::time::sleep(HEED).await;
+            match self.inner.store.to_cancel().await {
+                Ok(runs) => {
+                    for run in runs {
+                        self.cancel(run);
+                    }
+                }
+                Err(error) => tracing::warn!(%error, "nobody knows what is to be cancelled"),
+            }
+        }
+    }
+
+    /// Lets runs end for so long, then leaves them where they are: their records say how to go on.
+    pub async fn close(&self, drain: Duration) {
+        self.inner.closing.cancel();
+        self.inner.tasks.close();
+        if tokio::time::timeout(drain, self.inner.tasks.wait())
+            .await
+            .is_err()
+        {
+            self.inner.parking.cancel();
+            self.inner.tasks.wait().await;
+        }
+    }
+
+    async fn place(&self, owner: &str) -> Result<Place, Refused> {
+        let inner = &self.inner;
+        let mut hasher = DefaultHasher::new();
+        owner.hash(&mut hasher);
+        let lane = Lane {
+            module: hasher.finish(),
+            caller: 0,
+        };
+        let deadline = Instant::now() + inner.limits.patience;
+        let entered = inner
+            .admission
+            .enter(lane, inner.limits.places_of_one, deadline);
+        tokio::select! {
+            biased;
+            () = inner.closing.cancelled() => Err(Refused::Closing),
+            place = entered => place.map_err(|refusal| match refusal {
+                Refusal::Full => Refused::Full,
+                Refusal::Deadline => Refused::Late,
+            }),
+        }
+    }
+
+    /// Passes on what happens in a run until it is over.
+    fn go_on(&self, mut run: Run, place: Place) -> Watcher {
+        let (live, receiver) = broadcast::channel(BEHIND);
+        let active = Active {
+            cancel: run.cancel.clone(),
+            live: live.clone(),
+        };
+        let (inner, id) = (self.inner.clone(), run.id);
+        inner.lock().insert(id, active);
+        let watcher = Watcher::new(inner.store.clone(), id, 0, Some(receiver));
+        self.inner.tasks.spawn(async move {
+            let _place = place;
+            loop {
+                tokio::select! {
+                    event = run.events.recv() => match event {
+                        // Nobody may watch just now.
+                        Some(event) => drop(live.send(Arc::new(event))),
+                        None => break,
+                    },
+                    () = inner.parking.cancelled() => {
+                        inner.lock().remove(&id);
+                        // Dropping a run stops it where it is, and lets go of its record.
+                        return;
+                    }
+                }
+            }
+            if let Err(error) = run.finished().await {
+                tracing::error!(run = %id, %error, "stopped, and can be resumed");
+            }
+            inner.lock().remove(&id);
+        });
+        watcher
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, Active>> {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads a run's events in their order, each once: what was written before from the database, and then as
+/// they happen. One that cannot keep up reads from the database again.
+#[derive(Debug)]
+pub struct Watcher {
+    store: Store,
+    pub run: Uuid,
+    next: u64,
+    /// Read from the database and not handed out yet, the last first.
+    read: Vec<Arc<Event>>,
+    /// Whether the database may have more.
+    reads: bool,
+    live: Option<broadcast::Receiver<Arc<Event>>>,
+    is_over: bool,
+}
+
+impl Watcher {
+    fn new(
+        store: Store,
+        run: Uuid,
+        from: u64,
+        live: Option<broadcast::Receiver<Arc<Event>>>,
+    ) -> Self {
+        Self {
+            store,
+            run,
+            next: from,
+            read: Vec::new(),
+            reads: true,
+            live,
+            is_over: false,
+        }
+    }
+
+    /// The next event. None after the last: the run is over, or no process goes on with it.
+    pub async fn next(&mut self) -> Result<Option<Arc<Event>>, RecordError> {
+        loop {
+            if self.is_over {
+                return Ok(None);
+            }
+            if let Some(event) = self.read.pop() {
+                return Ok(Some(self.hand_out(event)));
+            }
+            if self.reads {
+                let page = self.store.events(self.run, self.next).await?;
+                self.reads = !page.is_empty();
+                self.read = page.into_iter().rev().map(Arc::new).collect();
+                continue;
+            }
+            let Some(live) = &mut self.live else {
+                return Ok(None);
+            };
+            match live.recv().await {
+                Ok(event) if event.seq < self.next => {}
+                Ok(event) if event.seq == self.next => return Ok(Some(self.hand_out(event))),
+                // Some went by while the database was read.
+                Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => self.reads = true,
+                Err(broadcast::error::RecvError::Closed) => {
+                    // Its last events may have come while we looked elsewhere.
+                    self.live = None;
+                    self.reads = true;
+                }
+            }
+        }
+    }
+
+    fn hand_out(&mut self, event: Arc<Event>) -> Arc<Event> {
+        self.next = event.seq + 1;
+        self.is_over = matches!(event.kind, EventKind::Done { .. });
+        event
+    }
+}

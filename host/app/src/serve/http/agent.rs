@@ -1,0 +1,236 @@
+//! `POST /v1/agent`: a task, and the answer with the way to it.
+
+use crate::config::DEFAULT_AGENT;
+use crate::serve::answer::Answer;
+use crate::serve::http::App;
+use crate::serve::http::auth::{Client, digest};
+use crate::serve::http::body::Body;
+use crate::serve::http::error::{ApiError, ErrorBody};
+use crate::serve::http::events;
+use crate::serve::http::messages::{ChatMessage, conversation};
+use crate::serve::{Agent, OnBehalf, Watcher};
+use crate::storage::{Repeat, Scope};
+use axum::Json;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse as _, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::sync::Arc;
+use toolhold_agent::{Message, RunRequest};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(run))
+}
+
+/// A task for an agent.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Task {
+    /// Which agent; `default` if nothing is said.
+    pub agent: Option<String>,
+    pub messages: Vec<ChatMessage>,
+    /// Context messages (data, state, tools, advisors, a plan…) that come before `messages`.
+    #[schema(value_type = Option<Vec<Object>>)]
+    pub context: Option<Value>,
+    /// In the place of the agent's own.
+    pub instructions: Option<String>,
+    /// Only these of the agent's tools, or all tools of these modules.
+    pub tools: Option<Vec<String>>,
+    /// JSON Schema of the output, in the place of the agent's own.
+    #[schema(value_type = Option<Object>)]
+    pub output_schema: Option<Value>,
+    /// The most tokens of one reply of the model; not more than the agent may have.
+    pub max_tokens: Option<u32>,
+    /// The most Requests to the model; not more than the agent may make.
+    pub max_steps: Option<u32>,
+    /// Events as they happen, instead of one answer.
+    pub stream: bool,
+}
+
+/// A request that is ready, with all that it needs.
+#[derive(Debug)]
+pub struct Prepared {
+    pub agent: Arc<Agent>,
+    pub behalf: OnBehalf,
+    pub request: RunRequest,
+}
+
+impl App {
+    /// The agent of that name, if the client may use it.
+    pub fn agent(&self, client: &Client, name: &str) -> Result<Arc<Agent>, ApiError> {
+        let agent = self.dispatcher.agents().named(name);
+        agent.filter(|_| client.may_use_agent(name)).ok_or_else(|| {
+            ApiError::not_found(format_args!("agent {name:?}; /v1/models lists them"))
+        })
+    }
+
+    /// A run of `agent` for `client`, before anything is asked of it.
+    pub fn prepared(
+        &self,
+        client: &Client,
+        name: &str,
+        tools: Option<Vec<String>>,
+    ) -> Result<Prepared, ApiError> {
+        let agent = self.agent(client, name)?;
+        let mut request = agent.request();
+        let mut behalf = OnBehalf {
+            owner: client.name.clone(),
+            // Values and files of a run of its own.
+            session: request.id.to_string(),
+            tools: client.tools().map(<[String]>::to_vec),
+            ..OnBehalf::default()
+        };
+        if tools.is_some() {
+            behalf.narrow(tools);
+        }
+        request.allowed = agent.allowed(&behalf);
+        Ok(Prepared {
+            agent,
+            behalf,
+            request,
+        })
+    }
+
+    /// Begins the run; or finds the one that the same request began before.
+    pub async fn begin(
+        &self,
+        headers: &HeaderMap,
+        body: &impl Serialize,
+        prepared: Prepared,
+        turn: Option<(Uuid, u32)>,
+    ) -> Result<Watcher, ApiError> {
+        let Prepared {
+            agent,
+            behalf,
+            request,
+        } = prepared;
+        let Some(key) = idempotency_key(headers)? else {
+            return Ok(self
+                .dispatcher
+                .start(&agent, &behalf, turn, request)
+                .await?);
+        };
+        let store = self.dispatcher.store();
+        let body = serde_json::to_vec(body).map_err(|error| ApiError::internal(&error))?;
+        let (run, owner) = (request.id, behalf.owner.clone());
+        match store
+            .first_or_repeat(&owner, &key, &digest(&body), run)
+            .await?
+        {
+            Repeat::Same(run) => Ok(self.dispatcher.watch(run, 0)),
+            Repeat::Other => Err(ApiError::conflict(
+                "this Idempotency-Key was used for another request",
+            )),
+            Repeat::First => match self.dispatcher.start(&agent, &behalf, turn, request).await {
+                Ok(watcher) => Ok(watcher),
+                Err(refused) => {
+                    store.forget_request(&owner, &key).await?;
+                    Err(refused.into())
+                }
+            },
+        }
+    }
+}
+
+/// Characters of an Idempotency-Key.
+const MAX_KEY: usize = 255;
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+    let Some(value) = headers.get("idempotency-key") else {
+        return Ok(None);
+    };
+    let key = value.to_str().unwrap_or_default();
+    if key.is_empty() || key.len() > MAX_KEY {
+        let message = format!("Idempotency-Key: 1 to {MAX_KEY} printable characters");
+        return Err(ApiError::invalid(message));
+    }
+    Ok(Some(key.to_owned()))
+}
+
+impl Task {
+    /// Puts what the client says into the request of the agent.
+    pub fn put(&self, request: &mut RunRequest) -> Result<(), ApiError> {
+        if let Some(context) = &self.context {
+            let context = Message::parse_all(context);
+            request.context = context.map_err(|error| ApiError::invalid(error.to_string()))?;
+        }
+        if !self.messages.is_empty() || self.context.is_none() {
+            let said = conversation(&self.messages)?;
+            if let Some(instructions) = said.instructions {
+                request.instructions = instructions;
+            }
+            request.context.extend(said.context);
+        }
+        if let Some(instructions) = &self.instructions {
+            request.instructions.clone_from(instructions);
+        }
+        if self.output_schema.is_some() {
+            request.output_schema.clone_from(&self.output_schema);
+        }
+        limit(
+            &mut request.settings.max_tokens,
+            "max_tokens",
+            self.max_tokens,
+        )?;
+        limit(&mut request.settings.max_steps, "max_steps", self.max_steps)
+    }
+}
+
+/// A client may ask for less than the operator allows, and not for more.
+pub fn limit(most: &mut u32, name: &str, asked: Option<u32>) -> Result<(), ApiError> {
+    match asked {
+        Some(0) => Err(ApiError::invalid(format!("{name} must be at least 1"))),
+        Some(asked) => {
+            *most = asked.min(*most);
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}
+
+/// Everything of a run up to its end.
+pub async fn answer(mut watcher: Watcher) -> Result<Answer, ApiError> {
+    let mut answer = Answer::of(watcher.run);
+    while let Some(event) = watcher.next().await? {
+        answer.take(&event);
+    }
+    Ok(answer)
+}
+
+/// Gives an agent a task.
+///
+/// With `stream`, the answer is a stream of server-sent events (`request`, `plan`, `tool_start`,
+/// `tool_result`, `tokens`, `done`, …), each with its number as `id`: `GET /v1/runs/{run}/events` with that as
+/// `Last-Event-ID` goes on after a lost connection. A connection that ends does not end the run.
+#[utoipa::path(
+    post, path = "/v1/agent", tag = "agents", security(("key" = [])),
+    request_body = Task,
+    params(("Idempotency-Key" = Option<String>, Header, description = "The same request under the same key is the same run")),
+    responses(
+        (status = 200, body = Answer),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody),
+    ),
+)]
+async fn run(
+    State(app): State<App>,
+    client: Client,
+    headers: HeaderMap,
+    Body(body): Body<Value>,
+) -> Result<Response, ApiError> {
+    client.may(Scope::Run)?;
+    let task: Task = serde_json::from_value(body.clone())
+        .map_err(|error| ApiError::invalid(error.to_string()))?;
+    let name = task.agent.as_deref().unwrap_or(DEFAULT_AGENT);
+    let mut prepared = app.prepared(&client, name, task.tools.clone())?;
+    task.put(&mut prepared.request)?;
+    let watcher = app.begin(&headers, &body, prepared, None).await?;
+    if task.stream {
+        return Ok(events::stream(watcher));
+    }
+    Ok(Json(answer(watcher).await?).into_response())
+}

@@ -1,0 +1,120 @@
+//! Who asks, and what that one may do.
+
+use crate::config::Keys;
+use crate::serve::http::App;
+use crate::serve::http::error::ApiError;
+use crate::storage::{Permits, Scope};
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use sha2::{Digest as _, Sha256};
+use std::fmt::Write as _;
+
+/// Whoever sent a request. Extracting one is what requires a key.
+#[derive(Debug, Clone)]
+pub struct Client {
+    /// The key's name; empty where no keys are asked for.
+    pub name: String,
+    permits: Permits,
+}
+
+impl Client {
+    /// Where nobody needs a key, everybody is the operator.
+    fn anybody() -> Self {
+        Self {
+            name: String::new(),
+            permits: Permits {
+                scopes: vec![Scope::Run, Scope::Approve, Scope::Admin],
+                ..Permits::default()
+            },
+        }
+    }
+
+    pub fn may(&self, scope: Scope) -> Result<(), ApiError> {
+        let scopes = &self.permits.scopes;
+        if scopes.contains(&scope) || scopes.contains(&Scope::Admin) {
+            return Ok(());
+        }
+        let name = match scope {
+            Scope::Run => "run",
+            Scope::Approve => "approve",
+            Scope::Admin => "admin",
+        };
+        Err(ApiError::forbidden(format!(
+            "this key lacks the scope {name:?}; whoever runs this server can make one that has it"
+        )))
+    }
+
+    pub fn is_admin(&self) -> bool {
+        self.permits.scopes.contains(&Scope::Admin)
+    }
+
+    /// Whether what belongs to `owner` is there for this client.
+    pub fn sees(&self, owner: &str) -> bool {
+        self.name == owner || self.is_admin()
+    }
+
+    pub fn may_use_agent(&self, agent: &str) -> bool {
+        let agents = &self.permits.agents;
+        agents
+            .as_ref()
+            .is_none_or(|names| names.iter().any(|name| name == agent))
+    }
+
+    /// The tools that the key may use. Absent: all.
+    pub fn tools(&self) -> Option<&[String]> {
+        self.permits.tools.as_deref()
+    }
+}
+
+impl FromRequestParts<App> for Client {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        let client = client(&parts.headers, app).await?;
+        app.limiter.admit(&client.name)?;
+        Ok(client)
+    }
+}
+
+async fn client(headers: &HeaderMap, app: &App) -> Result<Client, ApiError> {
+    let store = app.dispatcher.store();
+    let is_open = match app.keys {
+        Keys::Never => true,
+        Keys::Always => false,
+        // A key that is made while the server runs closes it.
+        Keys::Auto => app.is_local && !store.has_keys().await?,
+    };
+    if is_open {
+        return Ok(Client::anybody());
+    }
+    let Some(key) = bearer(headers) else {
+        return Err(ApiError::unauthenticated(
+            "this server needs a key: Authorization: Bearer KEY; `toolhold keys create` makes one",
+        ));
+    };
+    match store.key(&digest(key.as_bytes())).await? {
+        Some(key) => Ok(Client {
+            name: key.name,
+            permits: key.permits,
+        }),
+        None => Err(ApiError::unauthenticated(
+            "this key is unknown here, or was revoked, or is too old",
+        )),
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, key) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
+}
+
+/// SHA-256 in hex.
+pub fn digest(bytes: &[u8]) -> String {
+    let mut hex = String::new();
+    for byte in Sha256::digest(bytes) {
+        let _ = write!(hex, "{byte:02x}");
+    }
+    hex
+}

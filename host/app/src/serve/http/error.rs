@@ -1,0 +1,192 @@
+//! What a client is told when something is wrong: the shape that OpenAI's API has and its SDKs read.
+
+use crate::serve::Refused;
+use crate::storage::{RecordError, StoreError};
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use toolhold_agent::RunError;
+use utoipa::ToSchema;
+
+/// An answer that is none, with its status.
+#[derive(Debug, Clone)]
+pub struct ApiError {
+    status: StatusCode,
+    kind: &'static str,
+    message: String,
+    retry_after: Option<u32>,
+}
+
+/// The body of every answer that is not 2xx.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ErrorBody {
+    pub error: ErrorDetail,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ErrorDetail {
+    /// What went wrong and what to do about it.
+    pub message: String,
+    /// `invalid_request_error`, `authentication_error`, `permission_error`, `not_found_error`,
+    /// `conflict_error`, `rate_limit_error`, `overloaded_error`, `server_error`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    pub param: Option<String>,
+    pub code: Option<String>,
+}
+
+/// Seconds after which somebody who was refused for want of room may try again.
+const LATER: u32 = 5;
+
+impl ApiError {
+    fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            kind,
+            message: message.into(),
+            retry_after: None,
+        }
+    }
+
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid_request_error", message)
+    }
+
+    pub fn unauthenticated(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "authentication_error", message)
+    }
+
+    pub fn forbidden(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "permission_error", message)
+    }
+
+    /// Also for what is somebody else's: whoever may not see it is not told that it is there.
+    pub fn not_found(what: impl std::fmt::Display) -> Self {
+        let message = format!("there is no {what}");
+        Self::new(StatusCode::NOT_FOUND, "not_found_error", message)
+    }
+
+    pub fn method(message: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "invalid_request_error",
+            message,
+        )
+    }
+
+    pub fn conflict(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, "conflict_error", message)
+    }
+
+    pub fn too_many(message: impl Into<String>, seconds: u32) -> Self {
+        Self {
+            retry_after: Some(seconds),
+            ..Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", message)
+        }
+    }
+
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self {
+            retry_after: Some(LATER),
+            ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded_error", message)
+        }
+    }
+
+    /// The endpoint behind us failed.
+    pub fn upstream(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_GATEWAY, "server_error", message)
+    }
+
+    pub fn internal(error: &dyn std::fmt::Display) -> Self {
+        tracing::error!(%error, "a request failed");
+        let message = "the server failed; its log says why";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message)
+    }
+
+    pub fn body(&self) -> ErrorBody {
+        ErrorBody {
+            error: ErrorDetail {
+                message: self.message.clone(),
+                kind: self.kind,
+                param: None,
+                code: None,
+            },
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(self.body())).into_response();
+        let headers = response.headers_mut();
+        if let Some(seconds) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if self.status == StatusCode::BAD_GATEWAY {
+            // A run was made; SDKs that repeat the request would make another.
+            headers.insert("x-should-retry", HeaderValue::from_static("false"));
+        }
+        response
+    }
+}
+
+impl From<Refused> for ApiError {
+    fn from(refused: Refused) -> Self {
+        let message = refused.to_string();
+        match refused {
+            Refused::Full | Refused::Late => Self::too_many(message, LATER),
+            Refused::Closing => Self::unavailable(message),
+            Refused::Request(RunError::Journal { source }) => Self::unavailable(format!(
+                "the run could not be recorded, and was not begun: {source}"
+            )),
+            Refused::Request(_) => Self::invalid(message),
+            Refused::NoAgent { .. } | Refused::Replay(_) => Self::conflict(message),
+            Refused::Record(error) => error.into(),
+            Refused::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<RecordError> for ApiError {
+    fn from(error: RecordError) -> Self {
+        match error {
+            RecordError::Held => Self::conflict(error.to_string()),
+            RecordError::Unknown { .. } | RecordError::None => Self::not_found("such run"),
+            RecordError::Store(error) => error.into(),
+            _ => Self::internal(&error),
+        }
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        tracing::error!(%error, "the database failed");
+        Self::unavailable("the database cannot be used just now; try again in a while")
+    }
+}
+
+impl From<JsonRejection> for ApiError {
+    fn from(rejection: JsonRejection) -> Self {
+        Self {
+            status: rejection.status(),
+            ..Self::invalid(rejection.body_text())
+        }
+    }
+}
+
+impl From<QueryRejection> for ApiError {
+    fn from(rejection: QueryRejection) -> Self {
+        Self::invalid(rejection.body_text())
+    }
+}
+
+impl From<PathRejection> for ApiError {
+    fn from(rejection: PathRejection) -> Self {
+        Self::invalid(rejection.body_text())
+    }
+}

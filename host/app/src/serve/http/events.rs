@@ -1,0 +1,84 @@
+//! A run's events as they happen: server-sent events, and the same over a WebSocket.
+
+use crate::serve::Watcher;
+use crate::serve::http::error::ApiError;
+use axum::extract::ws::{Message, WebSocket};
+use axum::response::sse::{self, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::{self, Stream};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use toolhold_agent::Event;
+
+/// A comment, so that proxies leave a silent stream open.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// `event:` is the event's kind, `id:` its number, `data:` the event as it is recorded.
+pub fn stream(watcher: Watcher) -> Response {
+    let events = stream::unfold(Some(watcher), async |watcher| {
+        let mut watcher = watcher?;
+        match watcher.next().await {
+            Ok(Some(event)) => Some((sse_event(&event), Some(watcher))),
+            Ok(None) => None,
+            Err(error) => Some((failed(&error.into()), None)),
+        }
+    });
+    respond(events)
+}
+
+/// Whatever events, with what a proxy needs to let them pass at once.
+pub fn respond(
+    events: impl Stream<Item = Result<sse::Event, Infallible>> + Send + 'static,
+) -> Response {
+    let sse = Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));
+    let mut response = sse.into_response();
+    let buffering = axum::http::HeaderValue::from_static("no");
+    response
+        .headers_mut()
+        .insert("x-accel-buffering", buffering);
+    response
+}
+
+fn sse_event(event: &Arc<Event>) -> Result<sse::Event, Infallible> {
+    let data = serde_json::to_string(event.as_ref()).unwrap_or_default();
+    Ok(sse::Event::default()
+        .event(event.kind.name())
+        .id(event.seq.to_string())
+        .data(data))
+}
+
+/// The last event of a stream that cannot go on.
+pub fn failed(error: &ApiError) -> Result<sse::Event, Infallible> {
+    let data = serde_json::to_string(&error.body()).unwrap_or_default();
+    Ok(sse::Event::default().event("error").data(data))
+}
+
+/// An event a message, until the run is over or the client is gone.
+pub async fn socket(mut socket: WebSocket, mut watcher: Watcher) {
+    loop {
+        tokio::select! {
+            event = watcher.next() => {
+                let text = match event {
+                    Ok(Some(event)) => serde_json::to_string(event.as_ref()).unwrap_or_default(),
+                    Ok(None) => break,
+                    Err(error) => {
+                        let body = ApiError::from(error).body();
+                        let text = serde_json::to_string(&body).unwrap_or_default();
+                        let _ = socket.send(Message::text(text)).await;
+                        break;
+                    }
+                };
+                if socket.send(Message::text(text)).await.is_err() {
+                    return;
+                }
+            }
+            // Pings are answered on the way; nothing that a client says has a meaning.
+            said = socket.recv() => match said {
+                Some(Ok(Message::Close(_)) | Err(_)) | None => return,
+                Some(Ok(_)) => {}
+            }
+        }
+    }
+    let _ = socket.send(Message::Close(None)).await;
+}

@@ -1,0 +1,130 @@
+//! The HTTP API. One resource a file; every handler is in the OpenAPI description, or it is not reachable.
+
+mod agent;
+mod auth;
+mod body;
+mod chat;
+mod error;
+mod events;
+mod health;
+mod limiter;
+mod messages;
+mod models;
+mod runs;
+mod sessions;
+mod tools;
+
+pub use auth::digest;
+
+use crate::config::{Keys, ServeTable};
+use crate::serve::Dispatcher;
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::{HeaderName, HeaderValue, Method, header};
+use error::ApiError;
+use limiter::Limiter;
+use std::sync::Arc;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::cors::{AllowOrigin, CorsLayer};
+use tower_http::set_header::SetResponseHeaderLayer;
+use utoipa::OpenApi;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa_axum::router::OpenApiRouter;
+
+/// What handlers share.
+#[derive(Debug, Clone)]
+pub struct App {
+    pub dispatcher: Dispatcher,
+    pub limiter: Arc<Limiter>,
+    pub keys: Keys,
+    /// Only this machine can reach us.
+    pub is_local: bool,
+}
+
+impl App {
+    pub fn new(dispatcher: Dispatcher, serve: &ServeTable) -> Self {
+        Self {
+            dispatcher,
+            limiter: Arc::new(Limiter::per_minute(serve.key_requests_per_minute)),
+            keys: serve.keys,
+            is_local: serve.listen.ip().is_loopback(),
+        }
+    }
+}
+
+#[derive(OpenApi)]
+#[openapi(info(
+    title = "Toolhold",
+    description = "Agents whose tools are WebAssembly components, each call in a sandbox of its own."
+))]
+struct Description;
+
+/// All routes, and their description.
+fn routes() -> (Router<App>, utoipa::openapi::OpenApi) {
+    let (router, mut api) = OpenApiRouter::with_openapi(Description::openapi())
+        .merge(agent::routes())
+        .merge(chat::routes())
+        .merge(sessions::routes())
+        .merge(runs::routes())
+        .merge(tools::routes())
+        .merge(models::routes())
+        .merge(health::routes())
+        .split_for_parts();
+    let components = api.components.get_or_insert_default();
+    let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+    components
+        .security_schemes
+        .insert("key".into(), scheme.into());
+    (router, api)
+}
+
+/// The OpenAPI description.
+pub fn description() -> utoipa::openapi::OpenApi {
+    routes().1
+}
+
+pub fn router(app: App, serve: &ServeTable) -> Router {
+    let body_bytes = serve.body_bytes;
+    let origins = serve
+        .origins
+        .iter()
+        .filter_map(|origin| origin.parse().ok());
+    let cors = CorsLayer::new()
+        .allow_origin(AllowOrigin::list(origins))
+        .allow_methods([Method::GET, Method::POST, Method::DELETE])
+        .allow_headers([
+            header::AUTHORIZATION,
+            header::CONTENT_TYPE,
+            HeaderName::from_static("idempotency-key"),
+            HeaderName::from_static("last-event-id"),
+        ]);
+    let (router, api) = routes();
+    let description = Arc::new(api);
+    let own = |name: HeaderName, value| {
+        SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value))
+    };
+    router
+        .route(
+            "/openapi.json",
+            axum::routing::get(move || {
+                let description = description.clone();
+                async move { axum::Json(description.as_ref().clone()) }
+            }),
+        )
+        .fallback(async || ApiError::not_found("such path; /openapi.json lists them"))
+        .method_not_allowed_fallback(async || {
+            ApiError::method("this path has other methods; /openapi.json lists them")
+        })
+        .with_state(app)
+        .layer(cors)
+        .layer(DefaultBodyLimit::max(body_bytes))
+        .layer(own(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
+        .layer(own(header::REFERRER_POLICY, "no-referrer"))
+        .layer(own(header::CACHE_CONTROL, "no-store"))
+        .layer(CatchPanicLayer::custom(
+            |_: Box<dyn std::any::Any + Send>| {
+                use axum::response::IntoResponse as _;
+                ApiError::internal(&"a handler panicked").into_response()
+            },
+        ))
+}

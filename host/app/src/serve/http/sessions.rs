@@ -1,0 +1,251 @@
+//! Sessions: conversations whose every turn is a run, on the context that the turns before it left.
+
+use crate::config::DEFAULT_AGENT;
+use crate::serve::http::App;
+use crate::serve::http::agent::{Task, answer};
+use crate::serve::http::auth::Client;
+use crate::serve::http::body::{Asked, Body, Place};
+use crate::serve::http::error::{ApiError, ErrorBody};
+use crate::serve::http::events;
+use crate::serve::http::runs::{Page, RunSummary};
+use crate::storage::{RunRow, Scope, Session, Source};
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use toolhold_agent::protocol::Role;
+use toolhold_agent::{EventKind, Message};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(create, list))
+        .routes(routes!(show, delete))
+        .routes(routes!(turn))
+}
+
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+struct NewSession {
+    /// `default` if nothing is said.
+    agent: Option<String>,
+    title: String,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct SessionBody {
+    id: Uuid,
+    agent: String,
+    title: String,
+    /// Milliseconds since 1970 (UTC).
+    created_ms: u64,
+    /// In their order; absent in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turns: Option<Vec<RunSummary>>,
+}
+
+impl From<Session> for SessionBody {
+    fn from(session: Session) -> Self {
+        Self {
+            id: session.id,
+            agent: session.agent,
+            title: session.title,
+            created_ms: session.created_ms,
+            turns: None,
+        }
+    }
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct SessionList {
+    sessions: Vec<SessionBody>,
+}
+
+/// Characters of a title.
+const MAX_TITLE: usize = 200;
+
+impl App {
+    async fn session(&self, client: &Client, id: Uuid) -> Result<Session, ApiError> {
+        let session = self.dispatcher.store().session(&client.name, id).await?;
+        session.ok_or_else(|| ApiError::not_found(format_args!("session {id}")))
+    }
+}
+
+/// Begins a session.
+#[utoipa::path(
+    post, path = "/v1/sessions", tag = "sessions", security(("key" = [])),
+    request_body = NewSession,
+    responses((status = 201, body = SessionBody), (status = "4XX", body = ErrorBody)),
+)]
+async fn create(
+    State(app): State<App>,
+    client: Client,
+    Body(body): Body<NewSession>,
+) -> Result<(StatusCode, Json<SessionBody>), ApiError> {
+    client.may(Scope::Run)?;
+    let agent = app.agent(&client, body.agent.as_deref().unwrap_or(DEFAULT_AGENT))?;
+    let title: String = body.title.chars().take(MAX_TITLE).collect();
+    let store = app.dispatcher.store();
+    let session = store
+        .create_session(&client.name, &agent.name, &title)
+        .await?;
+    Ok((StatusCode::CREATED, Json(session.into())))
+}
+
+/// The key's sessions, the newest first.
+#[utoipa::path(
+    get, path = "/v1/sessions", tag = "sessions", security(("key" = [])), params(Page),
+    responses((status = 200, body = SessionList), (status = "4XX", body = ErrorBody)),
+)]
+async fn list(
+    State(app): State<App>,
+    client: Client,
+    Asked(page): Asked<Page>,
+) -> Result<Json<SessionList>, ApiError> {
+    let page = page.checked()?;
+    let store = app.dispatcher.store();
+    let sessions = store
+        .sessions(&client.name, page.before, page.limit)
+        .await?;
+    Ok(Json(SessionList {
+        sessions: sessions.into_iter().map(SessionBody::from).collect(),
+    }))
+}
+
+/// One session with its turns.
+#[utoipa::path(
+    get, path = "/v1/sessions/{session}", tag = "sessions", security(("key" = [])),
+    params(("session" = Uuid, Path)),
+    responses((status = 200, body = SessionBody), (status = "4XX", body = ErrorBody)),
+)]
+async fn show(
+    State(app): State<App>,
+    client: Client,
+    Place(id): Place<Uuid>,
+) -> Result<Json<SessionBody>, ApiError> {
+    let session = app.session(&client, id).await?;
+    let turns = app.dispatcher.store().turns(id).await?;
+    let mut body = SessionBody::from(session);
+    body.turns = Some(turns.into_iter().map(RunSummary::from).collect());
+    Ok(Json(body))
+}
+
+/// Deletes a session with the record of its turns.
+#[utoipa::path(
+    delete, path = "/v1/sessions/{session}", tag = "sessions", security(("key" = [])),
+    params(("session" = Uuid, Path)),
+    responses((status = 204), (status = "4XX", body = ErrorBody)),
+)]
+async fn delete(
+    State(app): State<App>,
+    client: Client,
+    Place(id): Place<Uuid>,
+) -> Result<StatusCode, ApiError> {
+    client.may(Scope::Run)?;
+    app.session(&client, id).await?;
+    let store = app.dispatcher.store();
+    if store
+        .turns(id)
+        .await?
+        .iter()
+        .any(|turn| turn.ended.is_none())
+    {
+        return Err(ApiError::conflict(
+            "a turn of this session is not over; cancel it first",
+        ));
+    }
+    store.delete_session(&client.name, id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Takes a turn: what is said is added to what the session knows, and the agent goes on.
+///
+/// As `POST /v1/agent`, with the same `stream` and `Idempotency-Key`; the agent is the session's. A session
+/// takes one turn at a time.
+#[utoipa::path(
+    post, path = "/v1/sessions/{session}/turns", tag = "sessions", security(("key" = [])),
+    params(("session" = Uuid, Path), ("Idempotency-Key" = Option<String>, Header)),
+    request_body = Task,
+    responses(
+        (status = 200, body = crate::serve::answer::Answer),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody),
+    ),
+)]
+async fn turn(
+    State(app): State<App>,
+    client: Client,
+    headers: HeaderMap,
+    Place(id): Place<Uuid>,
+    Body(body): Body<Value>,
+) -> Result<Response, ApiError> {
+    client.may(Scope::Run)?;
+    let session = app.session(&client, id).await?;
+    let task: Task = serde_json::from_value(body.clone())
+        .map_err(|error| ApiError::invalid(error.to_string()))?;
+    if task
+        .agent
+        .as_ref()
+        .is_some_and(|agent| *agent != session.agent)
+    {
+        let message = format!("agent: this session is one of {}", session.agent);
+        return Err(ApiError::invalid(message));
+    }
+    let turns = app.dispatcher.store().turns(id).await?;
+    let mut prepared = app.prepared(&client, &session.agent, task.tools.clone())?;
+    prepared.behalf.session = id.to_string();
+    task.put(&mut prepared.request)?;
+    if let Some(last) = turns.last() {
+        if last.ended.is_none() && !is_repeated(&headers) {
+            return Err(ApiError::conflict(format!(
+                "the turn before is not over; watch it at /v1/runs/{}/events, or cancel it",
+                last.id
+            )));
+        }
+        let before = app.left_by(last).await?;
+        prepared.request.context.splice(0..0, before);
+    }
+    let number = u32::try_from(turns.len()).unwrap_or(u32::MAX);
+    let watcher = app
+        .begin(&headers, &body, prepared, Some((id, number)))
+        .await?;
+    if task.stream {
+        return Ok(events::stream(watcher));
+    }
+    Ok(Json(answer(watcher).await?).into_response())
+}
+
+/// It may be the turn that goes on, asked for again.
+fn is_repeated(headers: &HeaderMap) -> bool {
+    headers.contains_key("idempotency-key")
+}
+
+impl App {
+    /// The context with which the next turn begins: that of the last, and what it answered.
+    async fn left_by(&self, last: &RunRow) -> Result<Vec<Message>, ApiError> {
+        let mut context = Vec::new();
+        let store = self.dispatcher.store();
+        store
+            .scan(&Source::Run(last.id), |event| match event.kind {
+                EventKind::Run { request, .. } => context = request.context,
+                EventKind::Done { output, reason, .. } => {
+                    let said = match output {
+                        Value::String(text) => text,
+                        // The next turn must not take it for an answer that the user has read.
+                        Value::Null => {
+                            format!("(I was stopped before I had an answer: {reason:?})")
+                        }
+                        other => other.to_string(),
+                    };
+                    context.push(Message::text(Role::Assistant, said));
+                }
+                _ => {}
+            })
+            .await?;
+        Ok(context)
+    }
+}

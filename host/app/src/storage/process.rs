@@ -1,0 +1,193 @@
+//! Which process goes on with a run, and whether it lives. What a process holds is free again as soon as
+//! it is gone, however it went: nothing has to time out.
+
+use crate::storage::error::StoreError;
+use sqlx::{AnyConnection, AnyPool, Connection as _};
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio_util::task::AbortOnDropHandle;
+use uuid::Uuid;
+
+/// This process, as it is named in `runs.holder`.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    presence: Presence,
+}
+
+/// What is there for as long as the process is.
+#[derive(Debug)]
+enum Presence {
+    /// A locked file in a folder beside the database.
+    File {
+        folder: PathBuf,
+        path: PathBuf,
+        _lock: File,
+    },
+    /// An advisory lock of the server, held by a connection of its own.
+    Advisory { _held: AbortOnDropHandle<()> },
+}
+
+impl Process {
+    pub fn of_file(folder: PathBuf) -> Result<Self, StoreError> {
+        let name = Uuid::now_v7().to_string();
+        let made = || {
+            std::fs::create_dir_all(&folder)?;
+            sweep(&folder);
+            // Locked before it has its name, so that nobody takes it for what a dead process left.
+            let beginning = folder.join(&name);
+            let lock = File::create_new(&beginning)?;
+            lock.try_lock().map_err(io::Error::from)?;
+            let path = lock_file(&folder, &name);
+            std::fs::rename(&beginning, &path)?;
+            Ok((path, lock))
+        };
+        let (path, _lock) = made().map_err(|source| StoreError::Folder {
+            path: folder.clone(),
+            source,
+        })?;
+        let presence = Presence::File {
+            folder,
+            path,
+            _lock,
+        };
+        Ok(Self { name, presence })
+    }
+
+    pub async fn of_server(pool: &AnyPool) -> Result<Self, StoreError> {
+        let name = Uuid::now_v7().to_string();
+        let (ready, is_ready) = oneshot::channel();
+        let held = tokio::spawn(hold(pool.clone(), key(&name), ready));
+        let held = AbortOnDropHandle::new(held);
+        match is_ready.await {
+            Ok(Err(source)) => Err(source.into()),
+            Ok(Ok(())) => Ok(Self {
+                name,
+                presence: Presence::Advisory { _held: held },
+            }),
+            Err(_) => Err(sqlx::Error::WorkerCrashed.into()),
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether the process of that name is there.
+    pub async fn is_alive(&self, name: &str, pool: &AnyPool) -> Result<bool, StoreError> {
+        if name == self.name {
+            return Ok(true);
+        }
+        match &self.presence {
+            Presence::File { folder, .. } => Ok(is_locked(&lock_file(folder, name))),
+            Presence::Advisory { .. } => {
+                // For the length of this statement only.
+                let free: i64 = sqlx::query_scalar(
+                    "SELECT CASE WHEN pg_try_advisory_xact_lock($1) THEN CAST(1 AS BIGINT) ELSE CAST(0 AS BIGINT) END",
+                )
+                .bind(key(name))
+                .fetch_one(pool)
+                .await?;
+                Ok(free == 0)
+            }
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Presence::File { path, .. } = &self.presence {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn lock_file(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}.lock"))
+}
+
+fn is_locked(path: &Path) -> bool {
+    File::open(path)
+        .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}
+
+/// Removes what processes left that were killed.
+fn sweep(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "lock")
+            && !is_locked(&path)
+        {
+            let _ = std::fs::remove_file(&path);
+        }
+    }
+}
+
+/// The random half of the name.
+fn key(name: &str) -> i64 {
+    let id = Uuid::parse_str(name).unwrap_or_default();
+    id.as_u64_pair().1 as i64
+}
+
+/// Between two looks whether the connection that holds the lock is still there.
+const LOOKS: Duration = Duration::from_secs(5);
+const RETRIES: Duration = Duration::from_millis(500);
+
+/// Holds the lock, and takes it again when the server was gone.
+async fn hold(pool: AnyPool, key: i64, ready: oneshot::Sender<Result<(), sqlx::Error>>) {
+    let mut ready = Some(ready);
+    loop {
+        match locked(&pool, key).await {
+            Ok(mut connection) => {
+                if let Some(ready) = ready.take() {
+                    let _ = ready.send(Ok(()));
+                }
+                while connection.ping().await.is_ok() {
+                    tokio::time::sleep(LOOKS).await;
+                }
+            }
+            Err(error) => {
+                if let Some(ready) = ready.take() {
+                    let _ = ready.send(Err(error));
+                    return;
+                }
+            }
+        }
+        tokio::time::sleep(RETRIES).await;
+    }
+}
+
+async fn locked(pool: &AnyPool, key: i64) -> Result<AnyConnection, sqlx::Error> {
+    let mut connection = pool.acquire().await?.detach();
+    sqlx::query("SELECT CAST(1 AS BIGINT) FROM pg_advisory_lock($1)")
+        .bind(key)
+        .fetch_one(&mut connection)
+        .await?;
+    Ok(connection)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_nobody_locks_is_of_a_dead_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let living = Process::of_file(folder.path().to_owned()).unwrap();
+        assert!(is_locked(&lock_file(folder.path(), living.name())));
+        let dead = lock_file(folder.path(), "dead");
+        std::fs::write(&dead, "").unwrap();
+        assert!(!is_locked(&dead));
+        let other = Process::of_file(folder.path().to_owned()).unwrap();
+        assert!(!dead.exists(), "swept");
+        let path = lock_file(folder.path(), living.name());
+        assert!(path.exists(), "and the living left alone");
+        drop((living, other));
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,466 @@
+//! The runs: found, listed, read, and gone on with.
+
+use crate::storage::error::{RecordError, StoreError};
+use crate::storage::sessions::{now_ms, signed};
+use crate::storage::{RunJournal, Store, exported};
+use sqlx::Row as _;
+use sqlx::any::AnyRow;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use toolhold_agent::event::Seal;
+use toolhold_agent::{Event, StopReason};
+use uuid::Uuid;
+
+/// Whose a run is, and what it was started as.
+#[derive(Debug, Clone, Default)]
+pub struct Label {
+    /// The API key's name; empty for whoever has this machine's terminal.
+    pub owner: String,
+    /// The configured agent; empty for none.
+    pub agent: String,
+    pub origin: Origin,
+    /// The session of which it is a turn, and the how manieth.
+    pub turn: Option<(Uuid, u32)>,
+}
+
+/// What began a run, and goes on with it after a crash.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// A person, with `toolhold resume`.
+    #[default]
+    Cli,
+    /// The server, by itself.
+    Serve,
+}
+
+impl Origin {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Cli => "cli",
+            Self::Serve => "serve",
+        }
+    }
+}
+
+/// A run, as a list shows it.
+#[derive(Debug, Clone)]
+pub struct RunRow {
+    pub id: Uuid,
+    pub owner: String,
+    pub agent: String,
+    pub turn: Option<(Uuid, u32)>,
+    pub task: String,
+    pub model: String,
+    pub began_ms: u64,
+    /// Absent: it is not over.
+    pub ended: Option<Ended>,
+    /// A process goes on with it just now.
+    pub is_held: bool,
+    /// A call of it waits for a person.
+    pub waits: bool,
+}
+
+#[derive(Debug, Clone)]
+pub struct Ended {
+    pub at_ms: u64,
+    pub reason: StopReason,
+    pub steps: u64,
+    pub calls: u64,
+    pub tokens: u64,
+}
+
+/// Where a record is read from.
+#[derive(Debug, Clone)]
+pub enum Source {
+    Run(Uuid),
+    /// JSON lines, as `toolhold runs export` writes them.
+    File(PathBuf),
+}
+
+/// A run's events, and whether they are as they were written.
+#[derive(Debug, Default)]
+pub struct Record {
+    pub events: Vec<Event>,
+    /// The first line that is not as it was written.
+    pub changed: Option<usize>,
+}
+
+/// What a list needs of a run.
+const LISTED: &str = "SELECT id, owner, agent, session, turn, task, model, began_ms, ended_ms, reason, steps, \
+     calls, tokens, holder, (SELECT COUNT(*) FROM approvals WHERE approvals.run = runs.id) AS waiting FROM runs";
+
+/// Events that are read at once.
+const PAGE: i64 = 512;
+
+impl Store {
+    /// A new run's journal.
+    pub fn journal(&self, run: Uuid, label: Label) -> RunJournal {
+        RunJournal::begin(run, label, self.writer.clone(), self.process.name())
+    }
+
+    /// What `name` means: a run's id or the beginning of one, `last`, or a file that a run was exported to.
+    pub async fn find(&self, name: &str) -> Result<Source, RecordError> {
+        let path = Path::new(name);
+        if path.extension().is_some_and(|it| it == "jsonl") && path.is_file() {
+            return Ok(Source::File(path.to_owned()));
+        }
+        if name == "last" {
+            let last = sqlx::query("SELECT id FROM runs ORDER BY id DESC LIMIT 1");
+            let row = last.fetch_optional(&self.pool).await?;
+            return match row {
+                Some(row) => Ok(Source::Run(id(&row, "id")?)),
+                None => Err(RecordError::None),
+            };
+        }
+        let is_id = |c: char| c.is_ascii_hexdigit() || c == '-';
+        let unknown = || RecordError::Unknown { name: name.into() };
+        if name.is_empty() || !name.chars().all(is_id) {
+            return Err(unknown());
+        }
+        let rows = sqlx::query("SELECT id FROM runs WHERE id LIKE $1 ORDER BY id")
+            .bind(format!("{}%", name.to_ascii_lowercase()))
+            .fetch_all(&self.pool)
+            .await?;
+        match rows.as_slice() {
+            [] => Err(unknown()),
+            [only] => Ok(Source::Run(id(only, "id")?)),
+            several => {
+                let names = several.iter().map(|row| Ok(id(row, "id")?.to_string()));
+                Err(RecordError::Ambiguous {
+                    name: name.into(),
+                    names: names.collect::<Result<_, sqlx::Error>>()?,
+                })
+            }
+        }
+    }
+
+    /// The runs that began at or after that time, in milliseconds since 1970, the oldest first.
+    pub async fn runs_since(&self, from_ms: u64) -> Result<Vec<RunRow>, StoreError> {
+        let from_ms = i64::try_from(from_ms).unwrap_or(i64::MAX);
+        self.rows("began_ms >= $1 ORDER BY id", from_ms).await
+    }
+
+    /// A run, as a list shows it.
+    pub async fn run(&self, run: Uuid) -> Result<Option<RunRow>, StoreError> {
+        let rows = self.rows("id = $1", run.to_string()).await?;
+        Ok(rows.into_iter().next())
+    }
+
+    /// The runs of `owner`, or of all, that are older than `before`, the newest first.
+    pub async fn runs_before(
+        &self,
+        owner: Option<&str>,
+        before: Option<Uuid>,
+        most: u32,
+    ) -> Result<Vec<RunRow>, StoreError> {
+        let before = before.unwrap_or(Uuid::max()).to_string();
+        let statement =
+            format!("{LISTED} WHERE id < $1 AND (owner = $2 OR $3 = 1) ORDER BY id DESC LIMIT $4");
+        let rows = sqlx::query(sqlx::AssertSqlSafe(statement))
+            .bind(before)
+            .bind(owner.unwrap_or_default())
+            .bind(i64::from(owner.is_none()))
+            .bind(i64::from(most))
+            .fetch_all(&self.pool)
+            .await?;
+        self.listed(&rows).await
+    }
+
+    /// Leaves word that a run is to be stopped, for whichever process goes on with it.
+    pub async fn ask_to_cancel(&self, run: Uuid) -> Result<(), StoreError> {
+        sqlx::query("UPDATE runs SET cancel_ms = $2 WHERE id = $1 AND ended_ms IS NULL")
+            .bind(run.to_string())
+            .bind(signed(now_ms()))
+            .execute(&self.pool)
+            .await?;
+        Ok(())
+    }
+
+    /// Runs of this process that somebody wants stopped.
+    pub async fn to_cancel(&self) -> Result<Vec<Uuid>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT id FROM runs WHERE holder = $1 AND cancel_ms IS NOT NULL AND ended_ms IS NULL",
+        )
+        .bind(self.process.name())
+        .fetch_all(&self.pool)
+        .await?;
+        let runs: Result<_, sqlx::Error> = rows.iter().map(|row| id(row, "id")).collect();
+        Ok(runs?)
+    }
+
+    /// Runs of the server that are not over and that no process goes on with, the oldest first.
+    pub async fn left_behind(&self) -> Result<Vec<RunRow>, StoreError> {
+        let rows = self.rows(
+            "origin = $1 AND ended_ms IS NULL ORDER BY id",
+            Origin::Serve.name(),
+        );
+        Ok(rows.await?.into_iter().filter(|run| !run.is_held).collect())
+    }
+
+    pub(super) async fn rows<'q, T>(
+        &self,
+        which: &'static str,
+        value: T,
+    ) -> Result<Vec<RunRow>, StoreError>
+    where
+        T: sqlx::Encode<'q, sqlx::Any> + sqlx::Type<sqlx::Any> + Send + 'q,
+    {
+        let statement = format!("{LISTED} WHERE {which}");
+        // Made of what is in this program only.
+        let rows = sqlx::query(sqlx::AssertSqlSafe(statement))
+            .bind(value)
+            .fetch_all(&self.pool)
+            .await?;
+        self.listed(&rows).await
+    }
+
+    async fn listed(&self, rows: &[AnyRow]) -> Result<Vec<RunRow>, StoreError> {
+        let mut runs = Vec::with_capacity(rows.len());
+        // Of hundreds of runs most are over, and the rest is of a few processes.
+        let mut living: HashMap<String, bool> = HashMap::new();
+        for row in rows {
+            let holder: Option<String> = row.try_get("holder")?;
+            let is_held = match holder {
+                None => false,
+                Some(name) => match living.get(&name) {
+                    Some(known) => *known,
+                    None => {
+                        let lives = self.process.is_alive(&name, &self.pool).await?;
+                        living.insert(name, lives);
+                        lives
+                    }
+                },
+            };
+            runs.push(run_row(row, is_held)?);
+        }
+        Ok(runs)
+    }
+
+    /// Whether a process goes on with this run just now.
+    pub async fn is_held(&self, run: Uuid) -> Result<bool, StoreError> {
+        let holder = self.holder(run).await?;
+        self.lives(holder).await
+    }
+
+    async fn lives(&self, holder: Option<String>) -> Result<bool, StoreError> {
+        match holder {
+            Some(name) => self.process.is_alive(&name, &self.pool).await,
+            None => Ok(false),
+        }
+    }
+
+    async fn holder(&self, run: Uuid) -> Result<Option<String>, StoreError> {
+        let holder: Option<Option<String>> =
+            sqlx::query_scalar("SELECT holder FROM runs WHERE id = $1")
+                .bind(run.to_string())
+                .fetch_optional(&self.pool)
+                .await?;
+        Ok(holder.flatten())
+    }
+
+    /// Takes a run that nobody goes on with: its events, and where the next ones are appended.
+    ///
+    /// # Errors
+    /// [`RecordError::Held`] if somebody does.
+    pub async fn reopen(&self, run: Uuid) -> Result<(RunJournal, Vec<Event>), RecordError> {
+        let before = self.holder(run).await?;
+        if self.lives(before.clone()).await? {
+            return Err(RecordError::Held);
+        }
+        // Only if it is still so: another process may take it at the same time.
+        let taken = sqlx::query(
+            "UPDATE runs SET holder = $2 WHERE id = $1 AND (holder = $3 OR (holder IS NULL AND $3 IS NULL))",
+        )
+        .bind(run.to_string())
+        .bind(self.process.name())
+        .bind(before)
+        .execute(&self.pool)
+        .await?;
+        if taken.rows_affected() == 0 {
+            return Err(RecordError::Held);
+        }
+        let events = self.read(&Source::Run(run)).await;
+        let known = events.as_deref().unwrap_or_default();
+        // Made in any case: dropping it lets go of the run.
+        let journal = RunJournal::after(run, known, self.writer.clone(), self.process.name());
+        Ok((journal, events?))
+    }
+
+    /// The events of a record.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not as it was written.
+    pub async fn read(&self, source: &Source) -> Result<Vec<Event>, RecordError> {
+        let record = self.record(source).await?;
+        record.unchanged(source)
+    }
+
+    /// The events of a record, whatever became of it.
+    pub async fn record(&self, source: &Source) -> Result<Record, RecordError> {
+        let mut events = Vec::new();
+        let changed = self.scan(source, |event| events.push(event)).await?;
+        Ok(Record { events, changed })
+    }
+
+    /// Reads a record event by event, and keeps none of them. Returns the first line that is not as it
+    /// was written.
+    pub async fn scan(
+        &self,
+        source: &Source,
+        mut each: impl FnMut(Event),
+    ) -> Result<Option<usize>, RecordError> {
+        let run = match source {
+            Source::Run(run) => run,
+            Source::File(path) => return exported::scan(path, each),
+        };
+        let mut lines = Lines::new(source.to_string());
+        let mut next = 0;
+        loop {
+            let page = self.lines(*run, next).await?;
+            for (seq, line) in &page {
+                each(lines.event(line)?);
+                next = seq + 1;
+            }
+            if page.len() < PAGE as usize {
+                return Ok(lines.changed);
+            }
+        }
+    }
+
+    /// Some events of a run, from that number on; none if there are no more.
+    pub async fn events(&self, run: Uuid, from: u64) -> Result<Vec<Event>, RecordError> {
+        let from = i64::try_from(from).unwrap_or(i64::MAX);
+        let page = self.lines(run, from).await?;
+        let event = |(seq, line): &(i64, String)| {
+            serde_json::from_str(line).map_err(|source| RecordError::Line {
+                what: Source::Run(run).to_string(),
+                line: *seq as usize + 1,
+                source,
+            })
+        };
+        page.iter().map(event).collect()
+    }
+
+    async fn lines(&self, run: Uuid, from: i64) -> Result<Vec<(i64, String)>, sqlx::Error> {
+        sqlx::query_as(
+            "SELECT seq, line FROM events WHERE run = $1 AND seq >= $2 ORDER BY seq LIMIT $3",
+        )
+        .bind(run.to_string())
+        .bind(from)
+        .bind(PAGE)
+        .fetch_all(&self.pool)
+        .await
+    }
+}
+
+/// A record's lines, one after the other: what was sealed when, and where that does not fit.
+#[derive(Debug)]
+pub(super) struct Lines {
+    what: String,
+    number: usize,
+    seal: Seal,
+    pub changed: Option<usize>,
+}
+
+impl Lines {
+    pub fn new(what: String) -> Self {
+        Self {
+            what,
+            number: 0,
+            seal: Seal::default(),
+            changed: None,
+        }
+    }
+
+    pub fn event(&mut self, line: &str) -> Result<Event, RecordError> {
+        self.number += 1;
+        let event: Event = serde_json::from_str(line).map_err(|source| RecordError::Line {
+            what: self.what.clone(),
+            line: self.number,
+            source,
+        })?;
+        if Seal::of(line, &self.seal).as_ref() != Some(&event.seal) {
+            self.changed.get_or_insert(self.number);
+        }
+        self.seal = event.seal.clone();
+        Ok(event)
+    }
+}
+
+impl Record {
+    /// # Errors
+    /// It is not as it was written.
+    pub fn unchanged(self, source: &Source) -> Result<Vec<Event>, RecordError> {
+        match self.changed {
+            None => Ok(self.events),
+            Some(line) => Err(RecordError::Changed {
+                what: source.to_string(),
+                line,
+            }),
+        }
+    }
+}
+
+impl Source {
+    /// The run, if it is one of the database.
+    ///
+    /// # Errors
+    /// It is a file.
+    pub fn run(&self) -> Result<Uuid, RecordError> {
+        match self {
+            Self::Run(run) => Ok(*run),
+            Self::File(path) => Err(RecordError::NotKept {
+                what: path.display().to_string(),
+            }),
+        }
+    }
+}
+
+impl std::fmt::Display for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Run(run) => write!(f, "run {run}"),
+            Self::File(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+fn run_row(row: &AnyRow, is_held: bool) -> Result<RunRow, sqlx::Error> {
+    let reason: Option<String> = row.try_get("reason")?;
+    let ended = reason.map(|reason| {
+        Ok::<_, sqlx::Error>(Ended {
+            at_ms: unsigned(row, "ended_ms")?,
+            reason: serde_json::from_value(reason.into())
+                .map_err(|error| sqlx::Error::Decode(error.into()))?,
+            steps: unsigned(row, "steps")?,
+            calls: unsigned(row, "calls")?,
+            tokens: unsigned(row, "tokens")?,
+        })
+    });
+    let session: Option<String> = row.try_get("session")?;
+    let turn = match session {
+        Some(_) => Some((id(row, "session")?, unsigned(row, "turn")? as u32)),
+        None => None,
+    };
+    Ok(RunRow {
+        id: id(row, "id")?,
+        owner: row.try_get("owner")?,
+        agent: row.try_get("agent")?,
+        turn,
+        task: row.try_get("task")?,
+        model: row.try_get("model")?,
+        began_ms: unsigned(row, "began_ms")?,
+        ended: ended.transpose()?,
+        is_held,
+        waits: unsigned(row, "waiting")? > 0,
+    })
+}
+
+pub(super) fn id(row: &AnyRow, column: &str) -> Result<Uuid, sqlx::Error> {
+    let text: String = row.try_get(column)?;
+    Uuid::parse_str(&text).map_err(|error| sqlx::Error::Decode(error.into()))
+}
+
+pub(super) fn unsigned(row: &AnyRow, column: &str) -> Result<u64, sqlx::Error> {
+    Ok(u64::try_from(row.try_get::<i64, _>(column)?).unwrap_or_default())
+}

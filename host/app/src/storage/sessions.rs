@@ -1,0 +1,120 @@
+//! Sessions: conversations of several turns, each of which is a run.
+
+use crate::storage::error::StoreError;
+use crate::storage::{RunRow, Store, runs};
+use sqlx::Row as _;
+use sqlx::any::AnyRow;
+use std::time::{SystemTime, UNIX_EPOCH};
+use uuid::Uuid;
+
+#[derive(Debug, Clone)]
+pub struct Session {
+    pub id: Uuid,
+    pub agent: String,
+    pub title: String,
+    pub created_ms: u64,
+}
+
+impl Store {
+    pub async fn create_session(
+        &self,
+        owner: &str,
+        agent: &str,
+        title: &str,
+    ) -> Result<Session, StoreError> {
+        let session = Session {
+            id: Uuid::now_v7(),
+            agent: agent.to_owned(),
+            title: title.replace('\0', ""),
+            created_ms: now_ms(),
+        };
+        sqlx::query(
+            "INSERT INTO sessions (id, owner, agent, title, created_ms) VALUES ($1, $2, $3, $4, $5)",
+        )
+        .bind(session.id.to_string())
+        .bind(owner)
+        .bind(&session.agent)
+        .bind(&session.title)
+        .bind(signed(session.created_ms))
+        .execute(&self.pool)
+        .await?;
+        Ok(session)
+    }
+
+    /// A session, if it is of that owner.
+    pub async fn session(&self, owner: &str, id: Uuid) -> Result<Option<Session>, StoreError> {
+        let row = sqlx::query(
+            "SELECT id, agent, title, created_ms FROM sessions WHERE owner = $1 AND id = $2",
+        )
+        .bind(owner)
+        .bind(id.to_string())
+        .fetch_optional(&self.pool)
+        .await?;
+        Ok(row.as_ref().map(session).transpose()?)
+    }
+
+    /// The owner's sessions, the newest first, from the one before `before` on.
+    pub async fn sessions(
+        &self,
+        owner: &str,
+        before: Option<Uuid>,
+        most: u32,
+    ) -> Result<Vec<Session>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT id, agent, title, created_ms FROM sessions WHERE owner = $1 AND id < $2 \
+             ORDER BY id DESC LIMIT $3",
+        )
+        .bind(owner)
+        .bind(before.unwrap_or(Uuid::max()).to_string())
+        .bind(i64::from(most))
+        .fetch_all(&self.pool)
+        .await?;
+        let sessions: Result<_, sqlx::Error> = rows.iter().map(session).collect();
+        Ok(sessions?)
+    }
+
+    /// A session with all of its turns goes away. Returns whether there was one.
+    ///
+    /// Its runs must be over: what a process still writes would have no place.
+    pub async fn delete_session(&self, owner: &str, id: Uuid) -> Result<bool, StoreError> {
+        let mut transaction = self.pool.begin().await?;
+        let gone = sqlx::query("DELETE FROM sessions WHERE owner = $1 AND id = $2")
+            .bind(owner)
+            .bind(id.to_string())
+            .execute(&mut *transaction)
+            .await?;
+        if gone.rows_affected() > 0 {
+            sqlx::query("DELETE FROM runs WHERE session = $1")
+                .bind(id.to_string())
+                .execute(&mut *transaction)
+                .await?;
+        }
+        transaction.commit().await?;
+        Ok(gone.rows_affected() > 0)
+    }
+
+    /// The turns of a session, in their order.
+    pub async fn turns(&self, session: Uuid) -> Result<Vec<RunRow>, StoreError> {
+        self.rows("session = $1 ORDER BY turn", session.to_string())
+            .await
+    }
+}
+
+fn session(row: &AnyRow) -> Result<Session, sqlx::Error> {
+    Ok(Session {
+        id: runs::id(row, "id")?,
+        agent: row.try_get("agent")?,
+        title: row.try_get("title")?,
+        created_ms: runs::unsigned(row, "created_ms")?,
+    })
+}
+
+/// Milliseconds since 1970 (UTC).
+pub(super) fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
+}
+
+pub(super) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

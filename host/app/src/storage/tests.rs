@@ -1,0 +1,355 @@
+//! The same for both databases. PostgreSQL is used where `TOOLHOLD_TEST_DATABASE_URL` names a server on
+//! which databases may be made; `.ci/run` starts one.
+
+use super::*;
+use serde_json::json;
+use sqlx::Connection as _;
+use toolhold_agent::event::Seal;
+use toolhold_agent::run::approval::{Decision, Pending, Verdict};
+use toolhold_agent::run::sub_run;
+use toolhold_agent::{Event, EventKind, Journal as _, RunRequest, StopReason};
+use uuid::Uuid;
+
+const SERVER: &str = "TOOLHOLD_TEST_DATABASE_URL";
+
+/// An empty database.
+struct Database {
+    location: Location,
+    _folder: tempfile::TempDir,
+}
+
+/// One of each kind.
+async fn databases() -> Vec<Database> {
+    let folder = || tempfile::tempdir().unwrap();
+    let _folder = folder();
+    let mut databases = vec![Database {
+        location: Location::File(_folder.path().join("a folder/toolhold.db")),
+        _folder,
+    }];
+    let Ok(server) = std::env::var(SERVER) else {
+        eprintln!("!!! SKIPPED: {SERVER} names no PostgreSQL server; tested with SQLite only");
+        return databases;
+    };
+    let name = format!("toolhold_{}", Uuid::now_v7().simple());
+    sqlx::any::install_default_drivers();
+    let mut connection = sqlx::AnyConnection::connect(&server).await.unwrap();
+    let make = sqlx::AssertSqlSafe(format!("CREATE DATABASE {name}"));
+    sqlx::query(make).execute(&mut connection).await.unwrap();
+    let mut url: Url = server.parse().unwrap();
+    url.set_path(&name);
+    databases.push(Database {
+        location: Location::Postgres(url.to_string().into()),
+        _folder: folder(),
+    });
+    databases
+}
+
+/// Events of a run, one after the other.
+struct Script {
+    run: Uuid,
+    next: u64,
+    seal: Seal,
+}
+
+impl Script {
+    fn new() -> Self {
+        Self {
+            run: Uuid::now_v7(),
+            next: 0,
+            seal: Seal::default(),
+        }
+    }
+
+    fn event(&mut self, kind: EventKind) -> Event {
+        let event = Event {
+            run: self.run,
+            seq: self.next,
+            at_ms: 1_000 + self.next,
+            kind,
+            seal: Seal::default(),
+        };
+        let event = event.sealed(&self.seal).unwrap();
+        self.next += 1;
+        self.seal = event.seal.clone();
+        event
+    }
+
+    fn begin(&mut self, task: &str) -> Event {
+        self.event(EventKind::Run {
+            task: task.into(),
+            model: "m".into(),
+            request: Box::new(RunRequest::new(task)),
+            tools: Vec::new(),
+            host: String::new(),
+        })
+    }
+
+    fn notice(&mut self) -> Event {
+        let message = format!("number {} \0 \u{1F980}", self.next);
+        self.event(EventKind::Notice { step: 1, message })
+    }
+
+    fn done(&mut self) -> Event {
+        self.event(EventKind::Done {
+            reason: StopReason::MaxSteps,
+            output: json!(null),
+            error: None,
+            steps: 3,
+            calls: 4,
+            tokens: 5,
+            cost_nano: None,
+            duration_ms: 6,
+        })
+    }
+}
+
+fn pending(call: &str, arguments: serde_json::Value) -> Pending {
+    let call = toolhold_agent::protocol::Call {
+        id: call.into(),
+        tool: "files.write".into(),
+        ..Default::default()
+    };
+    Pending::new(call, arguments, Default::default())
+}
+
+#[tokio::test]
+async fn what_was_appended_is_read_again() {
+    for database in databases().await {
+        let store = Store::open(&database.location).await.unwrap();
+        assert!(matches!(store.find("last").await, Err(RecordError::None)));
+        let mut script = Script::new();
+        let mut journal = store.journal(script.run, Label::default());
+        assert!(store.runs_since(0).await.unwrap().is_empty(), "not yet");
+        let mut events = vec![script.begin("a task \0 with a zero")];
+        // More than a page.
+        events.extend((0..1_200).map(|_| script.notice()));
+        events.push(script.done());
+        for event in &events {
+            journal.append(event).await.unwrap();
+        }
+        let id = script.run.to_string();
+        for name in ["last", &id, &id[..20], &id.to_uppercase()] {
+            let source = store.find(name).await.unwrap();
+            let read = store.read(&source).await.unwrap();
+            assert_eq!(json!(read), json!(events), "{name}");
+        }
+        for name in ["", "%", "zz", "last.jsonl", "0'; DROP TABLE runs"] {
+            let found = store.find(name).await;
+            assert!(matches!(found, Err(RecordError::Unknown { .. })), "{name}");
+        }
+        let listed = store.runs_since(0).await.unwrap().remove(0);
+        assert_eq!(listed.id, script.run);
+        assert_eq!(listed.task, "a task  with a zero");
+        let ended = listed.ended.unwrap();
+        assert_eq!(
+            (ended.reason, ended.steps, ended.calls),
+            (StopReason::MaxSteps, 3, 4)
+        );
+        assert!(!listed.is_held);
+        assert!(store.runs_since(1_001).await.unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_run_is_of_one_process_and_free_when_that_is_gone() {
+    for database in databases().await {
+        let first = Store::open(&database.location).await.unwrap();
+        let second = Store::open(&database.location).await.unwrap();
+        let mut script = Script::new();
+        let mut journal = first.journal(script.run, Label::default());
+        let began = script.begin("t");
+        journal.append(&began).await.unwrap();
+        assert!(second.is_held(script.run).await.unwrap());
+        let refused = second.reopen(script.run).await;
+        assert!(matches!(refused, Err(RecordError::Held)));
+        // As a process does that is killed: without a word.
+        std::mem::forget(journal);
+        drop(first);
+        let reopened = until(async || second.reopen(script.run).await.ok()).await;
+        let (mut journal, events) = reopened;
+        assert_eq!(json!(events), json!([began]));
+        journal.append(&script.notice()).await.unwrap();
+        assert!(second.is_held(script.run).await.unwrap());
+        drop(journal);
+        until(async || (!second.is_held(script.run).await.unwrap()).then_some(())).await;
+    }
+}
+
+async fn until<T>(look: impl AsyncFn() -> Option<T>) -> T {
+    for _ in 0..500 {
+        if let Some(found) = look().await {
+            return found;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("it never came");
+}
+
+#[tokio::test]
+async fn one_event_has_one_place() {
+    for database in databases().await {
+        let store = Store::open(&database.location).await.unwrap();
+        let mut script = Script::new();
+        let mut journal = store.journal(script.run, Label::default());
+        journal.append(&script.begin("t")).await.unwrap();
+        let event = script.notice();
+        journal.append(&event).await.unwrap();
+        // The answer to the first was lost on the way.
+        journal.append(&event).await.unwrap();
+        let other = Event {
+            at_ms: 7,
+            ..event.clone()
+        };
+        let refused = journal.append(&other).await.unwrap_err().to_string();
+        assert!(refused.contains("another process goes on"), "{refused}");
+        let source = Source::Run(script.run);
+        assert_eq!(store.read(&source).await.unwrap().len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_decision_is_there_until_the_run_has_it() {
+    for database in databases().await {
+        let store = Store::open(&database.location).await.unwrap();
+        let mut script = Script::new();
+        let run = script.run;
+        let inner = sub_run(run, "outer");
+        let mut journal = store.journal(run, Label::default());
+        journal.append(&script.begin("t")).await.unwrap();
+        let own = pending("own", json!({"a": 1}));
+        let asked = EventKind::Approval {
+            step: 1,
+            pending: own.clone(),
+        };
+        journal.append(&script.event(asked.clone())).await.unwrap();
+        let deep = EventKind::Sub {
+            call: "outer".into(),
+            what: Box::new(EventKind::Approval {
+                step: 1,
+                pending: pending("deep", json!({})),
+            }),
+        };
+        journal.append(&script.event(deep.clone())).await.unwrap();
+        let waiting = store.waiting().await.unwrap();
+        let seen: Vec<_> = waiting
+            .iter()
+            .map(|it| (it.run, it.within, &*it.pending.call.id, it.is_decided))
+            .collect();
+        assert_eq!(
+            seen,
+            [(run, run, "own", false), (run, inner, "deep", false)]
+        );
+        assert!(store.runs_since(0).await.unwrap()[0].waits);
+
+        let decision = Decision {
+            digest: own.digest.clone(),
+            verdict: Verdict::Approve,
+            by: Some("test".into()),
+        };
+        assert!(!store.decide(run, "deep", &decision).await.unwrap());
+        assert!(store.decide(run, "own", &decision).await.unwrap());
+        assert!(store.decide(inner, "deep", &decision).await.unwrap());
+        assert_eq!(
+            store.decision(run, "own").await.unwrap().as_ref(),
+            Some(&decision)
+        );
+
+        // The process is killed. What was decided meanwhile holds when the calls wait again.
+        let resumed = EventKind::Resumed {
+            step: 1,
+            active_ms: 1,
+        };
+        journal.append(&script.event(resumed)).await.unwrap();
+        journal.append(&script.event(deep)).await.unwrap();
+        assert!(store.decision(inner, "deep").await.unwrap().is_some());
+        // With other arguments it is another call.
+        let other = EventKind::Approval {
+            step: 1,
+            pending: pending("own", json!({"a": 2})),
+        };
+        journal.append(&script.event(other)).await.unwrap();
+        assert_eq!(store.decision(run, "own").await.unwrap(), None);
+
+        let decided = EventKind::Decided {
+            step: 1,
+            id: "own".into(),
+            decision,
+        };
+        journal.append(&script.event(decided)).await.unwrap();
+        let left = store.waiting().await.unwrap();
+        assert_eq!(left.len(), 1);
+        assert!(left[0].is_decided);
+        journal.append(&script.done()).await.unwrap();
+        assert!(store.waiting().await.unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn many_runs_write_at_the_same_time() {
+    const RUNS: usize = 60;
+    for database in databases().await {
+        let store = Store::open(&database.location).await.unwrap();
+        let work = (0..RUNS).map(|number| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                let mut script = Script::new();
+                let mut journal = store.journal(script.run, Label::default());
+                journal.append(&script.begin("t")).await.unwrap();
+                for _ in 0..number {
+                    journal.append(&script.notice()).await.unwrap();
+                }
+                if number % 2 == 0 {
+                    journal.append(&script.done()).await.unwrap();
+                }
+                (script.run, script.next)
+            })
+        });
+        for run in futures_util::future::join_all(work).await {
+            let (run, events) = run.unwrap();
+            let read = store.read(&Source::Run(run)).await.unwrap();
+            assert_eq!(read.len() as u64, events);
+        }
+        let runs = store.runs_since(0).await.unwrap();
+        assert_eq!(
+            runs.iter().filter(|run| run.ended.is_some()).count(),
+            RUNS / 2
+        );
+    }
+}
+
+#[tokio::test]
+async fn processes_may_start_at_the_same_time() {
+    for database in databases().await {
+        let opened = (0..6).map(|_| Store::open(&database.location));
+        for store in futures_util::future::join_all(opened).await {
+            assert!(store.unwrap().runs_since(0).await.unwrap().is_empty());
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_database_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "x".repeat(5_000)).unwrap();
+    for (location, expect) in [
+        (Location::File(file.clone()), "file is not a database"),
+        (
+            Location::File(file.join("below.db")),
+            "for the database cannot be used",
+        ),
+        (
+            Location::Postgres("mysql://u:secret@h/d".to_owned().into()),
+            "no postgres:// URL",
+        ),
+        (
+            Location::Postgres("secret".to_owned().into()),
+            "no postgres:// URL",
+        ),
+    ] {
+        let error = Store::open(&location).await.unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains(expect), "{text}");
+        assert!(!text.contains("secret"), "{text}");
+    }
+}

@@ -1,0 +1,101 @@
+//! The record of runs, read and changed behind the binary's back.
+
+use crate::host::Host;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{ConnectOptions as _, Connection as _};
+use std::time::Duration;
+
+/// A host's database.
+#[derive(Debug)]
+pub struct Records {
+    options: SqliteConnectOptions,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Records {
+    pub fn of(host: &Host) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        Self {
+            options: SqliteConnectOptions::new()
+                .filename(host.path().join(".state/toolhold.db"))
+                .busy_timeout(Duration::from_secs(10))
+                .disable_statement_logging(),
+            runtime: runtime.expect("a runtime"),
+        }
+    }
+
+    fn with<T>(
+        &self,
+        work: impl AsyncFnOnce(&mut SqliteConnection) -> Result<T, sqlx::Error>,
+    ) -> T {
+        self.try_with(work).expect("the database")
+    }
+
+    fn try_with<T>(
+        &self,
+        work: impl AsyncFnOnce(&mut SqliteConnection) -> Result<T, sqlx::Error>,
+    ) -> Result<T, sqlx::Error> {
+        self.runtime.block_on(async {
+            let mut connection = self.options.connect().await?;
+            let result = work(&mut connection).await;
+            connection.close().await?;
+            result
+        })
+    }
+
+    /// The runs' ids, the oldest first; none while there is no database.
+    pub fn runs(&self) -> Vec<String> {
+        self.try_with(async |connection| {
+            sqlx::query_scalar("SELECT id FROM runs ORDER BY id")
+                .fetch_all(connection)
+                .await
+        })
+        .unwrap_or_default()
+    }
+
+    /// The lines of a run's record.
+    pub fn lines(&self, run: &str) -> Vec<String> {
+        self.with(async |connection| {
+            sqlx::query_scalar("SELECT line FROM events WHERE run = $1 ORDER BY seq")
+                .bind(run)
+                .fetch_all(connection)
+                .await
+        })
+    }
+
+    /// Writes something else there.
+    pub fn change(&self, run: &str, seq: usize, line: &str) {
+        self.with(async |connection| {
+            sqlx::query("UPDATE events SET line = $3 WHERE run = $1 AND seq = $2")
+                .bind(run)
+                .bind(i64::try_from(seq).expect("a number"))
+                .bind(line)
+                .execute(connection)
+                .await
+        });
+    }
+
+    /// Loses a line.
+    pub fn lose(&self, run: &str, seq: usize) {
+        self.with(async |connection| {
+            sqlx::query("DELETE FROM events WHERE run = $1 AND seq = $2")
+                .bind(run)
+                .bind(i64::try_from(seq).expect("a number"))
+                .execute(connection)
+                .await
+        });
+    }
+
+    /// Leaves a decision about a call that waits.
+    pub fn decide(&self, call: &str, decision: &str) {
+        self.with(async |connection| {
+            sqlx::query("UPDATE approvals SET decision = $2 WHERE call = $1")
+                .bind(call)
+                .bind(decision)
+                .execute(connection)
+                .await
+        });
+    }
+}
