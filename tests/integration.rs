@@ -32,6 +32,7 @@ mod real_model;
 mod requests;
 mod routes;
 mod run;
+mod serve;
 mod shields;
 mod stats;
 mod terminal;

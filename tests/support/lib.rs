@@ -9,4 +9,5 @@ pub mod host;
 pub mod oci;
 pub mod records;
 pub mod sandbox;
+pub mod server;
 pub mod transcript;

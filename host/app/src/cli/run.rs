@@ -3,7 +3,7 @@
 use crate::approver::AppApprover;
 use crate::cli::progress::Loading;
 use crate::cli::view::View;
-use crate::cli::{Exit, plan, style};
+use crate::cli::{Exit, plan, runs, style};
 use crate::config::{Config, Flags};
 use crate::dialect::Known;
 use crate::host;
@@ -348,7 +348,7 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
         }
     }
     let run = driver.resume(replayed, Box::new(journal));
-    let exit = watch(run, means.shown()).await;
+    let exit = watch(run, Some(&store), means.shown()).await;
     servers.close().await;
     exit
 }
@@ -403,7 +403,7 @@ pub async fn launch(
     let journal = store.journal(request.id, Label::default());
     let run = driver.start(request, Box::new(journal)).await?;
     let id = run.id;
-    let exit = watch(run, shown).await?;
+    let exit = watch(run, Some(store), shown).await?;
     if !shown.json {
         eprintln!(
             "{}",
@@ -478,9 +478,16 @@ pub async fn toolbox(config: &Config, allowed: Option<&[String]>) -> Result<Sand
     Ok(toolbox)
 }
 
-/// Shows a run until it is over. Ctrl-C cancels it, and the run still says how it ended; a second
-/// Ctrl-C ends the process.
-pub async fn watch(mut run: Run, shown: Shown) -> Result<Exit> {
+/// Shows a run until it is over. Ctrl-C cancels it, and so does `toolhold runs cancel` if it is recorded;
+/// the run still says how it ended. A second Ctrl-C ends the process.
+pub async fn watch(mut run: Run, store: Option<&Store>, shown: Shown) -> Result<Exit> {
+    if let Some(store) = store.cloned() {
+        let (cancel, id) = (run.cancel.clone(), run.id);
+        tokio::spawn(async move {
+            runs::heed(&store, id).await;
+            cancel.cancel();
+        });
+    }
     let cancel = run.cancel.clone();
     tokio::spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {
@@ -507,7 +514,7 @@ pub async fn watch(mut run: Run, shown: Shown) -> Result<Exit> {
     Ok(exit)
 }
 
-fn exit_of(reason: StopReason) -> Exit {
+pub fn exit_of(reason: StopReason) -> Exit {
     match reason {
         StopReason::Output | StopReason::Planned => Exit::Ok,
         StopReason::Model => Exit::Endpoint,

@@ -12,7 +12,7 @@ mod serve;
 mod shields;
 mod types;
 
-pub use layers::{ConfigError, Flags, Setting};
+pub use layers::{ConfigError, DEFAULTS, Flags, Setting};
 pub use routes::{Endpoint, ROUTER, Routes, Target};
 pub use serve::{AgentTable, DEFAULT_AGENT, Keys, ServeTable};
 pub use shields::{ShieldSettings, ShieldWhat};
