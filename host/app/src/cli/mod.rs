@@ -139,9 +139,10 @@ enum Command {
     /// See and call modules without a model.
     #[command(subcommand)]
     Modules(modules::ModulesCommand),
-    /// See and approve MCP servers, whose tools may be called beside those of modules.
-    #[command(subcommand)]
-    Mcp(mcp::McpCommand),
+    /// Serve the modules as MCP tools, over stdio or HTTP; see and approve MCP servers of others, whose
+    /// tools may be called beside those of modules.
+    #[command(after_help = mcp::AFTER_HELP)]
+    Mcp(mcp::McpArgs),
     /// See, check, rehearse and run a plan of calls without a model.
     #[command(subcommand)]
     Plan(plan::PlanCommand),
@@ -291,7 +292,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Diff { left, right } => record::diff(&load(&flags)?.0, [&left, &right]),
         Command::Approvals(command) => approvals::approvals(&load(&flags)?.0, command),
         Command::Modules(command) => modules::modules(&load(&flags)?.0, command).await,
-        Command::Mcp(command) => mcp::mcp(&load(&flags)?.0, command).await,
+        Command::Mcp(args) => Box::pin(mcp::mcp(&load(&flags)?.0, args)).await,
         Command::Plan(command) => plan::plan(&load(&flags)?.0, command).await,
         Command::Build { folders } => build::build(&load(&flags)?.0, &folders).await,
         Command::NewModule { name, lang, build } => {

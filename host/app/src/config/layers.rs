@@ -59,9 +59,11 @@ const SHIELD: [&str; 16] = [
 ];
 /// The file that is read because it lies here.
 const FOUND: &str = "toolhold.toml";
-const NOT_SETTINGS: [&str; 7] = [
+const NOT_SETTINGS: [&str; 8] = [
     "CONFIG",
     "API_KEY",
+    // What clients of `toolhold mcp` must bring.
+    "MCP_TOKEN",
     "LOG",
     // Read by `fetch`, so that a registry's password is never a setting that is shown.
     "OCI_HOST",
