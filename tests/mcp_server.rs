@@ -38,11 +38,21 @@ fn probe() -> Vec<u8> {
               (call $write (i32.const 0) (i32.const 0) (i32.const 4))
               (call $report (i64.const 3) (i64.const 3) (i32.const 0) (i32.const 0))
               (i32.const 3))
+            (func $while (local $n i32)
+              (loop $l (br_if $l (i32.lt_u
+                (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const 150_000_000)))))
+            (func (export "walk") (result i32)
+              (call $report (i64.const 1) (i64.const 3) (i32.const 0) (i32.const 8))
+              (call $while)
+              (call $report (i64.const 2) (i64.const 3) (i32.const 0) (i32.const 8))
+              (call $while)
+              (i32.const 3))
             (func (export "spin") (result i32) (loop $l (br $l)) (unreachable)))
           (core instance $m (instantiate $m
             (with "h" (instance (export "report" (func $report)) (export "write" (func $write))))))
           (func (export "answer") (result u32) (canon lift (core func $m "answer")))
           (func (export "steps") (result u32) (canon lift (core func $m "steps")))
+          (func (export "walk") (result u32) (canon lift (core func $m "walk")))
           (func (export "spin") (result u32) (canon lift (core func $m "spin"))))"#,
     )
 }

@@ -23,7 +23,8 @@ fn forms() -> Value {
 
 #[test]
 fn the_clients_user_is_asked_and_decides() {
-    let mut client = Stdio::session(&guarded(""), &FLAGS, forms());
+    let host = guarded("");
+    let mut client = Stdio::session(&host, &FLAGS, forms());
     let free = client.ask(call(1, "calculator.evaluate", json!({"expression": "1"})));
     assert_eq!(free["result"]["isError"], false);
     for (answer, is_error, part) in [
@@ -89,7 +90,8 @@ fn where_nobody_can_be_asked_the_call_is_refused_and_the_operator_told_what_to_d
         ),
         ("[mcp_server]\nask = false\n", forms(), "mcp_server.ask"),
     ] {
-        let mut client = Stdio::session(&guarded(more), &FLAGS, capabilities);
+        let host = guarded(more);
+        let mut client = Stdio::session(&host, &FLAGS, capabilities);
         let refused = client.ask(call(1, "probe.answer", json!({})));
         let words = text(&refused);
         assert_eq!(refused["result"]["isError"], true);
@@ -118,7 +120,8 @@ fn a_question_that_nobody_answers_is_taken_back() {
 
 #[test]
 fn a_cancelled_call_takes_its_question_back() {
-    let mut client = Stdio::session(&guarded(""), &FLAGS, forms());
+    let host = guarded("");
+    let mut client = Stdio::session(&host, &FLAGS, forms());
     client.send(call(1, "probe.answer", json!({})));
     let question = client.hear("elicitation/create");
     let params = json!({"requestId": 1});
@@ -130,7 +133,8 @@ fn a_cancelled_call_takes_its_question_back() {
 
 #[test]
 fn without_a_session_the_question_is_the_result_and_the_answer_comes_with_the_next_call() {
-    let mut client = Stdio::start(&guarded(""), &FLAGS);
+    let host = guarded("");
+    let mut client = Stdio::start(&host, &FLAGS);
     let call = |id: i64, extra: Value| {
         let mut params = json!({"name": "probe.answer", "arguments": {}});
         params

@@ -145,8 +145,9 @@ fn tried(language: &str, client: impl Fn(&[&str]) -> Output) {
             (&wrapped(3), &wrapped(42)),
             "{case}"
         );
-        let last = seen["progress"].as_array().and_then(|notes| notes.last());
-        assert_eq!(last.map(|note| &note[0]), Some(&json!(3)), "{case}");
+        let noted = seen["progress"].as_array().unwrap().iter();
+        let noted: Vec<_> = noted.filter_map(|note| note[0].as_f64()).collect();
+        assert_eq!(noted.first(), Some(&1.0), "{case}");
         let asked = seen["asked"][0].as_str().unwrap_or_default();
         assert!(asked.contains("probe.answer"), "{case}");
         assert!(

@@ -24,7 +24,8 @@ fn steps(id: i64, meta: Value) -> Value {
 
 #[test]
 fn a_request_without_a_session_is_one_post() {
-    let web = Web::start(&host(), &[], &[]);
+    let host = host();
+    let web = Web::start(&host, &[], &[]);
     let done = web.modern(&answer(1));
     assert_eq!(
         (done.status, done.header("content-type")),
@@ -50,7 +51,8 @@ fn a_request_without_a_session_is_one_post() {
 
 #[test]
 fn what_is_wrong_with_a_post_has_a_status_and_a_code() {
-    let web = Web::start(&host(), &["--tools", "probe"], &[]);
+    let host = host();
+    let web = Web::start(&host, &["--tools", "probe"], &[]);
     let version = ("mcp-protocol-version", MODERN);
     let method = ("mcp-method", "tools/call");
     let good = answer(1);
@@ -183,7 +185,8 @@ fn a_body_has_a_limit() {
 
 #[test]
 fn a_page_of_elsewhere_is_refused_before_its_message_is_read() {
-    let web = Web::start(&host(), &["--tools", "probe"], &[]);
+    let host = host();
+    let web = Web::start(&host, &["--tools", "probe"], &[]);
     for (headers, status) in [
         (vec![("origin", "http://localhost:3000")], 200),
         (vec![("origin", "https://evil.example")], 403),
@@ -233,7 +236,8 @@ fn other_machines_need_the_token() {
 
 #[test]
 fn a_session_lives_from_initialize_to_delete() {
-    let web = Web::start(&host(), &[], &[]);
+    let host = host();
+    let web = Web::start(&host, &[], &[]);
     let id = web.session(json!({}));
     let session = [
         ("mcp-session-id", id.as_str()),
@@ -381,7 +385,8 @@ fn both_eras_are_told_of_a_module_that_comes() {
 
 #[test]
 fn a_reply_is_one_piece() {
-    let web = Web::start(&host(), &["--tools", "probe"], &[]);
+    let host = host();
+    let web = Web::start(&host, &["--tools", "probe"], &[]);
     let message = answer(1);
     let mut stream = TcpStream::connect(&web.address).unwrap();
     let mut head = format!("POST /mcp HTTP/1.1\r\nhost: {}\r\n", web.address);

@@ -36,7 +36,8 @@ fn a_session_begins_with_a_version_that_both_know() {
 
 #[test]
 fn tools_are_listed_with_all_that_is_known_of_them() {
-    let mut client = Stdio::session(&host(), &[], json!({}));
+    let host = host();
+    let mut client = Stdio::session(&host, &[], json!({}));
     let listed = client.ask(request(1, "tools/list", json!({})));
     let tools = listed["result"]["tools"].as_array().unwrap();
     let names: Vec<_> = tools.iter().map(|tool| &tool["name"]).collect();
@@ -46,7 +47,8 @@ fn tools_are_listed_with_all_that_is_known_of_them() {
             "calculator.evaluate",
             "probe.answer",
             "probe.spin",
-            "probe.steps"
+            "probe.steps",
+            "probe.walk"
         ]
     );
     let calculator = &tools[0];
@@ -62,7 +64,8 @@ fn tools_are_listed_with_all_that_is_known_of_them() {
 
 #[test]
 fn results_are_text_and_structure_and_failures_are_for_the_model() {
-    let mut client = Stdio::session(&host(), &[], json!({}));
+    let host = host();
+    let mut client = Stdio::session(&host, &[], json!({}));
     let good = client.ask(call(
         1,
         "calculator.evaluate",
@@ -92,7 +95,8 @@ fn results_are_text_and_structure_and_failures_are_for_the_model() {
 
 #[test]
 fn what_is_wrong_with_a_message_is_said_in_the_protocols_codes() {
-    let mut client = Stdio::session(&host(), &[], json!({}));
+    let host = host();
+    let mut client = Stdio::session(&host, &[], json!({}));
     for (line, code, id) in [
         ("{", -32_700, Value::Null),
         ("[]", -32_600, Value::Null),
@@ -233,7 +237,8 @@ fn a_spinning_guest_ends_at_its_limit_and_holds_nobody_up() {
 
 #[test]
 fn an_id_is_worked_on_once_at_a_time() {
-    let mut client = Stdio::session(&host(), &[], json!({}));
+    let host = host();
+    let mut client = Stdio::session(&host, &[], json!({}));
     client.send(call(1, "probe.spin", json!({})));
     let second = client.ask(call(1, "probe.answer", json!({})));
     assert_eq!(second["error"]["code"], -32_600, "{second}");
@@ -241,7 +246,8 @@ fn an_id_is_worked_on_once_at_a_time() {
 
 #[test]
 fn progress_and_logs_come_before_the_result() {
-    let mut client = Stdio::session(&host(), &[], json!({}));
+    let host = host();
+    let mut client = Stdio::session(&host, &[], json!({}));
     let steps = |id: i64, token: Value| {
         let params = json!({"name": "probe.steps", "_meta": {"progressToken": token}});
         request(id, "tools/call", params)
@@ -330,7 +336,8 @@ fn a_client_that_ends_its_input_still_reads_what_is_nearly_done() {
 
 #[test]
 fn both_eras_speak_over_one_pipe() {
-    let mut client = Stdio::session(&host(), &[], json!({}));
+    let host = host();
+    let mut client = Stdio::session(&host, &[], json!({}));
     let params = json!({"name": "probe.answer", "arguments": {}});
     let new = client.ask(modern(1, "tools/call", params, json!({})));
     assert_eq!(new["result"]["structuredContent"], 42);

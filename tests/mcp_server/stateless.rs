@@ -9,7 +9,8 @@ const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 
 #[test]
 fn every_request_stands_for_itself() {
-    let mut client = Stdio::start(&host(), &[]);
+    let host = host();
+    let mut client = Stdio::start(&host, &[]);
     let params = json!({"name": "calculator.evaluate", "arguments": {"expression": "6*7"}});
     let first = client.ask(modern(1, "tools/call", params, json!({})));
     let result = &first["result"];
@@ -55,7 +56,8 @@ fn every_request_stands_for_itself() {
 
 #[test]
 fn what_a_request_lacks_is_said() {
-    let mut client = Stdio::start(&host(), &["--tools", "probe"]);
+    let host = host();
+    let mut client = Stdio::start(&host, &["--tools", "probe"]);
     let with = |meta: Value| request(1, "tools/list", json!({"_meta": meta}));
     for (message, code) in [
         (with(json!({VERSION_KEY: MODERN})), -32_602),
@@ -98,7 +100,8 @@ fn what_a_request_lacks_is_said() {
 
 #[test]
 fn logs_and_progress_are_for_who_asks_for_them_in_the_request() {
-    let mut client = Stdio::start(&host(), &[]);
+    let host = host();
+    let mut client = Stdio::start(&host, &[]);
     let steps = |id: i64, meta: Value| {
         modern(
             id,

@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn an_answer_is_to_one_question_about_one_call_and_counts_once() {
         let questions = Questions::default();
-        let minute = Duration::from_secs(60);
+        let minute = Duration::from_mins(1);
         let yes = json!({"action": "accept", "content": {"decision": "approve"}});
         let ask = |arguments: Value, time| {
             let pending = pending(arguments);
@@ -324,9 +324,9 @@ mod tests {
         let questions = Questions::default();
         let ask = |time| questions.ask(&pending(json!({})), json!({}), time);
         for _ in 0..WAITING {
-            assert!(ask(Duration::from_secs(60)).is_some());
+            assert!(ask(Duration::from_mins(1)).is_some());
         }
-        assert!(ask(Duration::from_secs(60)).is_none());
+        assert!(ask(Duration::from_mins(1)).is_none());
         let short = Questions::default();
         for _ in 0..2 * WAITING {
             assert!(

@@ -66,8 +66,18 @@ impl Service {
         };
         let outcome = self.perform(offered, arguments, terms, outlet).await;
         Ok(match outcome {
-            Ok(value) => result::complete(terms.era, offered, value),
-            Err(failure) => result::failed(&failure),
+            Ok(value) => {
+                tracing::info!(tool = offered.name, "called");
+                result::complete(terms.era, offered, value)
+            }
+            Err(failure) => {
+                tracing::info!(
+                    tool = offered.name,
+                    kind = failure.kind,
+                    "called, and failed"
+                );
+                result::failed(&failure)
+            }
         })
     }
 

@@ -81,18 +81,26 @@ impl Error {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Malformed {
     pub id: Option<Id>,
-    pub error: Error,
+    code: i64,
+    reason: String,
+}
+
+impl Malformed {
+    pub fn error(self) -> Error {
+        Error::new(self.code, self.reason)
+    }
 }
 
 /// Reads one message.
 pub fn parse(bytes: &[u8]) -> Result<Message, Malformed> {
-    let value: Value = serde_json::from_slice(bytes).map_err(|error| Malformed {
-        id: None,
-        error: Error::new(PARSE_ERROR, format!("this is not JSON: {error}")),
+    let value: Value = serde_json::from_slice(bytes).map_err(|error| {
+        let reason = format!("this is not JSON: {error}");
+        malformed(None, PARSE_ERROR, reason)
     })?;
     let Value::Object(mut message) = value else {
         return Err(malformed(
             None,
+            INVALID_REQUEST,
             "a message is one JSON object; there are no batches",
         ));
     };
@@ -102,16 +110,26 @@ pub fn parse(bytes: &[u8]) -> Result<Message, Malformed> {
             Some(id) => Some(id),
             None => {
                 let form = "\"id\" must be an integer or a text of at most 256 bytes";
-                return Err(malformed(None, form));
+                return Err(malformed(None, INVALID_REQUEST, form));
             }
         },
     };
     if message.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
-        return Err(malformed(id, "\"jsonrpc\" must be \"2.0\""));
+        return Err(malformed(
+            id,
+            INVALID_REQUEST,
+            "\"jsonrpc\" must be \"2.0\"",
+        ));
     }
     let method = match message.remove("method") {
         Some(Value::String(method)) if method.len() <= MAX_METHOD => Some(method),
-        Some(_) => return Err(malformed(id, "\"method\" must be a short text")),
+        Some(_) => {
+            return Err(malformed(
+                id,
+                INVALID_REQUEST,
+                "\"method\" must be a short text",
+            ));
+        }
         None => None,
     };
     let Some(method) = method else {
@@ -124,6 +142,7 @@ pub fn parse(bytes: &[u8]) -> Result<Message, Malformed> {
             (Some(id), None, true) => Ok(Message::Answer { id, result: None }),
             (id, ..) => Err(malformed(
                 id,
+                INVALID_REQUEST,
                 "a message has a \"method\", or an \"id\" with a \"result\" or an \"error\"",
             )),
         };
@@ -132,10 +151,11 @@ pub fn parse(bytes: &[u8]) -> Result<Message, Malformed> {
         None | Some(Value::Null) => Map::new(),
         Some(Value::Object(params)) => params,
         Some(_) => {
-            return Err(Malformed {
+            return Err(malformed(
                 id,
-                error: Error::params("\"params\" must be an object"),
-            });
+                INVALID_PARAMS,
+                "\"params\" must be an object",
+            ));
         }
     };
     Ok(match id {
@@ -185,11 +205,9 @@ pub fn read_id(id: Value) -> Option<Id> {
     }
 }
 
-fn malformed(id: Option<Id>, reason: &str) -> Malformed {
-    Malformed {
-        id,
-        error: Error::new(INVALID_REQUEST, reason),
-    }
+fn malformed(id: Option<Id>, code: i64, reason: impl Into<String>) -> Malformed {
+    let reason = reason.into();
+    Malformed { id, code, reason }
 }
 
 #[cfg(test)]
@@ -290,7 +308,7 @@ mod tests {
             (&"[".repeat(100_000), PARSE_ERROR, None),
         ] {
             let malformed = parse(text.as_bytes()).expect_err(text);
-            assert_eq!(malformed.error.code, code, "{text:.60}");
+            assert_eq!(malformed.code, code, "{text:.60}");
             assert_eq!(malformed.id, id.map(|id: i64| Id::Number(id.into())));
         }
     }

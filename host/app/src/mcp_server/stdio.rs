@@ -16,6 +16,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -36,6 +37,8 @@ struct Client {
     outlet: Outlet,
     flights: Arc<Flights>,
     session: OnceLock<Arc<Session>>,
+    /// Tells the session of changes.
+    teller: OnceLock<AbortHandle>,
     /// Whose scratch files modules see.
     id: Arc<str>,
     runtime: Handle,
@@ -55,6 +58,7 @@ pub async fn serve(service: Arc<Service>) {
         outlet,
         flights: Arc::default(),
         session: OnceLock::new(),
+        teller: OnceLock::new(),
         id: Uuid::now_v7().to_string().into(),
         runtime: Handle::current(),
     });
@@ -74,6 +78,9 @@ pub async fn serve(service: Arc<Service>) {
         _ = &mut unread => return,
     }
     client.flights.cancel_all();
+    if let Some(teller) = client.teller.get() {
+        teller.abort();
+    }
     drop(client);
     let _ = timeout(DRAIN, unread).await;
 }
@@ -101,7 +108,10 @@ impl Client {
                     }
                     None
                 }
-                Err(malformed) => Some(rpc::reply(malformed.id.as_ref(), &Err(malformed.error))),
+                Err(malformed) => {
+                    let id = malformed.id.clone();
+                    Some(rpc::reply(id.as_ref(), &Err(malformed.error())))
+                }
             },
             Line::TooLong(most) => {
                 let reason =
@@ -135,12 +145,10 @@ impl Client {
             let answer = client
                 .service
                 .answer(request, terms, session.as_deref(), &client.outlet);
-            // The reply is part of the work: until it is out, the request is not over.
-            let work = async {
-                let outcome = answer.await;
+            // Over before the reply is out: with it the client may use the id again.
+            if let Some(outcome) = flight.run(answer).await {
                 let _ = client.outlet.send(rpc::reply(Some(&id), &outcome)).await;
-            };
-            flight.run(work).await;
+            }
         });
         None
     }
@@ -166,7 +174,7 @@ impl Client {
             }
             "notifications/initialized" if self.session.get().is_some() => {
                 let (mut changes, outlet) = (self.service.changes(), self.outlet.clone());
-                self.runtime.spawn(async move {
+                let tell = async move {
                     while changes.changed().await.is_ok() {
                         let changed =
                             rpc::notification("notifications/tools/list_changed", json!({}));
@@ -174,7 +182,9 @@ impl Client {
                             return;
                         }
                     }
-                });
+                };
+                self.teller
+                    .get_or_init(|| self.runtime.spawn(tell).abort_handle());
             }
             _ => {}
         }

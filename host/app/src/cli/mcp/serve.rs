@@ -99,9 +99,10 @@ async fn reload(config: &Config, registry: &Registry, service: &Service) -> Resu
     loop {
         changes.changed().await;
         let say_event = |event: LoadEvent| tracing::info!(?event, "the modules folder changed");
-        if let Err(error) = host::load(registry, config, None, &say_event).await {
+        let folder = config.modules_folder();
+        if let Err(error) = registry.load_folder(folder, None, &say_event).await {
             // What was loaded goes on.
-            tracing::warn!("the modules folder cannot be loaded again: {error:#}");
+            tracing::warn!(%error, "the modules folder cannot be loaded again");
             continue;
         }
         service.refresh();

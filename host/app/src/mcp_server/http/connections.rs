@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 /// For the head of a request, the wait between two requests included.
-const HEAD: Duration = Duration::from_secs(60);
+const HEAD: Duration = Duration::from_mins(1);
 const HEAD_BYTES: usize = 64 << 10;
 /// When the system has no more connections to give.
 const EXHAUSTED: Duration = Duration::from_millis(100);

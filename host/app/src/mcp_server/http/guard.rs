@@ -1,10 +1,9 @@
 //! Who may talk to the endpoint at all: no page of elsewhere, and nobody without the token.
 
-use super::refused;
+use super::Refused;
 use crate::mcp_server::settings::{Bearer, Settings};
-use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::{IntoResponse as _, Response};
 use std::net::IpAddr;
 
 /// A page whose name was made to mean this machine (DNS rebinding) says so in `Host` and `Origin`.
@@ -28,16 +27,16 @@ impl Guard {
     }
 
     /// # Errors
-    /// The answer to who may not.
-    pub fn check(&self, headers: &HeaderMap) -> Result<(), Response> {
+    /// Why not.
+    pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), Refused> {
         if !self.knows_host(headers) {
-            return Err(refused(
+            return Err(Refused::new(
                 StatusCode::FORBIDDEN,
                 "this server is not known by that Host; name it in mcp_server.hosts",
             ));
         }
         if !self.knows_origin(headers) {
-            return Err(refused(
+            return Err(Refused::new(
                 StatusCode::FORBIDDEN,
                 "pages of that Origin may not reach this server; name it in mcp_server.origins",
             ));
@@ -45,11 +44,8 @@ impl Guard {
         if self.has_token(headers) {
             return Ok(());
         }
-        let refusal = refused(
-            StatusCode::UNAUTHORIZED,
-            "this server needs its bearer token",
-        );
-        Err(([(WWW_AUTHENTICATE, "Bearer")], refusal).into_response())
+        let reason = "this server needs its bearer token";
+        Err(Refused::new(StatusCode::UNAUTHORIZED, reason))
     }
 
     fn knows_host(&self, headers: &HeaderMap) -> bool {
@@ -135,7 +131,7 @@ mod tests {
         }
         guard
             .check(&headers)
-            .map_or_else(|refusal| refusal.status().as_u16(), |()| 200)
+            .map_or_else(|refused| refused.status.as_u16(), |()| 200)
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::reply::{self, Work};
 use super::sessions::{Held, Refusal};
-use super::{Endpoint, SESSION, VERSION, accepts, refused};
+use super::{Endpoint, Refused, SESSION, VERSION, accepts};
 use crate::mcp_server::revision::LEGACY;
 use crate::mcp_server::rpc::{self, Error, INTERNAL_ERROR, Message, Request};
 use axum::body::{Body, Bytes};
@@ -25,7 +25,7 @@ pub async fn post(endpoint: &Arc<Endpoint>, headers: &HeaderMap, message: Messag
     }
     let held = match held(endpoint, headers) {
         Ok(held) => held,
-        Err(refusal) => return refusal,
+        Err(refused) => return refused.into_response(),
     };
     match message {
         Message::Request(request) => request_of(endpoint, &held, headers, request).await,
@@ -102,17 +102,12 @@ fn notified(held: &Held, method: &str, mut params: Map<String, Value>) {
 
 /// The session's own stream, which tells of changes. Its events are numbered by the list that they tell
 /// of, so that a client which comes back is told whether it missed something.
-pub fn stream(endpoint: &Arc<Endpoint>, headers: &HeaderMap) -> Response {
+pub fn stream(endpoint: &Endpoint, headers: &HeaderMap) -> Result<Response, Refused> {
     if !accepts(headers, "text/event-stream") {
-        return refused(
-            StatusCode::NOT_ACCEPTABLE,
-            "a GET is answered with text/event-stream",
-        );
+        let reason = "a GET is answered with text/event-stream";
+        return Err(Refused::new(StatusCode::NOT_ACCEPTABLE, reason));
     }
-    let held = match held(endpoint, headers) {
-        Ok(held) => held,
-        Err(refusal) => return refusal,
-    };
+    let held = held(endpoint, headers)?;
     let mut changes = endpoint.service.changes();
     let now = changes.borrow_and_update().generation;
     let seen = headers.get(LAST_EVENT).and_then(|id| id.to_str().ok());
@@ -149,7 +144,7 @@ pub fn stream(endpoint: &Arc<Endpoint>, headers: &HeaderMap) -> Response {
             Some((Ok(event), (held, changes, streams, None)))
         },
     );
-    reply::events(Body::from_stream(events))
+    Ok(reply::events(Body::from_stream(events)))
 }
 
 fn changed(generation: u64) -> Bytes {
@@ -157,20 +152,20 @@ fn changed(generation: u64) -> Bytes {
     reply::event(Some(generation), &message)
 }
 
-pub fn end(endpoint: &Endpoint, headers: &HeaderMap) -> Response {
-    match session_id(headers) {
-        Ok(id) if endpoint.sessions.end(id) => StatusCode::NO_CONTENT.into_response(),
-        Ok(_) => gone(),
-        Err(refusal) => refusal,
+pub fn end(endpoint: &Endpoint, headers: &HeaderMap) -> Result<StatusCode, Refused> {
+    if endpoint.sessions.end(session_id(headers)?) {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(gone())
     }
 }
 
 /// The session that a message belongs to.
-fn held(endpoint: &Endpoint, headers: &HeaderMap) -> Result<Arc<Held>, Response> {
+fn held(endpoint: &Endpoint, headers: &HeaderMap) -> Result<Arc<Held>, Refused> {
     let version = headers.get(VERSION);
     if version.is_some_and(|version| !LEGACY.iter().any(|own| version == own)) {
         let reason = format!("sessions speak one of {}", LEGACY.join(", "));
-        return Err(refused(StatusCode::BAD_REQUEST, &reason));
+        return Err(Refused::new(StatusCode::BAD_REQUEST, reason));
     }
     endpoint
         .sessions
@@ -178,19 +173,16 @@ fn held(endpoint: &Endpoint, headers: &HeaderMap) -> Result<Arc<Held>, Response>
         .ok_or_else(gone)
 }
 
-fn session_id(headers: &HeaderMap) -> Result<&str, Response> {
+fn session_id(headers: &HeaderMap) -> Result<&str, Refused> {
     let id = headers.get(SESSION).and_then(|id| id.to_str().ok());
     id.ok_or_else(|| {
-        refused(
-            StatusCode::BAD_REQUEST,
-            "there is no Mcp-Session-Id; begin with \"initialize\", or speak revision 2026-07-28",
-        )
+        let reason =
+            "there is no Mcp-Session-Id; begin with \"initialize\", or speak revision 2026-07-28";
+        Refused::new(StatusCode::BAD_REQUEST, reason)
     })
 }
 
-fn gone() -> Response {
-    refused(
-        StatusCode::NOT_FOUND,
-        "there is no such session; begin with \"initialize\"",
-    )
+fn gone() -> Refused {
+    let reason = "there is no such session; begin with \"initialize\"";
+    Refused::new(StatusCode::NOT_FOUND, reason)
 }

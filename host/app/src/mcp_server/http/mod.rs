@@ -12,17 +12,17 @@ mod reply;
 mod sessions;
 
 pub use connections::{Bound, serve};
-pub use guard::Guard;
 
 use super::rpc::{self, Error, INVALID_REQUEST};
 use super::service::Service;
 use axum::Router;
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::header::{ACCEPT, ALLOW, CONTENT_TYPE};
-use axum::http::{HeaderMap, HeaderName, Method, StatusCode};
-use axum::response::{IntoResponse as _, Response};
+use axum::http::header::{ACCEPT, ALLOW, CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
 use axum::routing::any;
+use guard::Guard;
 use sessions::Sessions;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,56 +45,58 @@ struct Endpoint {
 fn router(endpoint: Arc<Endpoint>) -> Router {
     Router::new()
         .route("/mcp", any(answer))
-        .fallback(|| async { refused(StatusCode::NOT_FOUND, "MCP is served at /mcp") })
+        .fallback(|| async { Refused::new(StatusCode::NOT_FOUND, "MCP is served at /mcp") })
         .with_state(endpoint)
 }
 
 async fn answer(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
-    if let Err(refusal) = endpoint.guard.check(&head.headers) {
-        return refusal;
-    }
     let headers = &head.headers;
+    if let Err(refused) = endpoint.guard.check(headers) {
+        return refused.into_response();
+    }
     match head.method {
         Method::POST => match read(&endpoint, headers, body).await {
             Ok(body) => post(&endpoint, headers, &body).await,
-            Err(refusal) => refusal,
+            Err(refused) => refused.into_response(),
         },
-        Method::GET => legacy::stream(&endpoint, headers),
-        Method::DELETE => legacy::end(&endpoint, headers),
+        Method::GET => legacy::stream(&endpoint, headers).into_response(),
+        Method::DELETE => legacy::end(&endpoint, headers).into_response(),
         _ => {
-            let refusal = refused(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "POST, GET and DELETE are served",
-            );
-            ([(ALLOW, "POST, GET, DELETE")], refusal).into_response()
+            let reason = "POST, GET and DELETE are served";
+            Refused::new(StatusCode::METHOD_NOT_ALLOWED, reason).into_response()
         }
     }
 }
 
 /// The body of a message, if it is one that can be answered.
-async fn read(endpoint: &Endpoint, headers: &HeaderMap, body: Body) -> Result<Bytes, Response> {
+async fn read(endpoint: &Endpoint, headers: &HeaderMap, body: Body) -> Result<Bytes, Refused> {
     let kind = headers
         .get(CONTENT_TYPE)
         .and_then(|kind| kind.to_str().ok());
     let kind = kind.and_then(|kind| kind.split(';').next());
     if !kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json")) {
         let reason = "the content type of a message is application/json";
-        return Err(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason));
+        return Err(Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason));
     }
     if !accepts(headers, "application/json") {
         let reason = "a client accepts application/json and text/event-stream";
-        return Err(refused(StatusCode::NOT_ACCEPTABLE, reason));
+        return Err(Refused::new(StatusCode::NOT_ACCEPTABLE, reason));
     }
     let most = endpoint.service.settings().message_bytes;
+    let too_long = || {
+        let reason = format!("a message has at most {most} bytes (mcp_server.message_bytes)");
+        Refused::new(StatusCode::PAYLOAD_TOO_LARGE, reason)
+    };
+    // Said before, it need not be waited for.
+    if body.size_hint().lower() > u64::try_from(most).unwrap_or(u64::MAX) {
+        return Err(too_long());
+    }
     match tokio::time::timeout(BODY, to_bytes(body, most)).await {
         Ok(Ok(body)) => Ok(body),
         // Too long, or broken off, which nobody is there to be told of.
-        Ok(Err(_)) => Err(refused(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            &format!("a message has at most {most} bytes (mcp_server.message_bytes)"),
-        )),
-        Err(_) => Err(refused(
+        Ok(Err(_)) => Err(too_long()),
+        Err(_) => Err(Refused::new(
             StatusCode::REQUEST_TIMEOUT,
             "the message did not come in time",
         )),
@@ -106,11 +108,8 @@ async fn post(endpoint: &Arc<Endpoint>, headers: &HeaderMap, body: &[u8]) -> Res
     let message = match rpc::parse(body) {
         Ok(message) => message,
         Err(malformed) => {
-            return reply::error(
-                StatusCode::BAD_REQUEST,
-                malformed.id.as_ref(),
-                malformed.error,
-            );
+            let id = malformed.id.clone();
+            return reply::error(StatusCode::BAD_REQUEST, id.as_ref(), malformed.error());
         }
     };
     if modern::is(headers, &message) {
@@ -142,9 +141,33 @@ fn accepts(headers: &HeaderMap, kind: &str) -> bool {
     !any
 }
 
-/// A refusal that answers no request in particular.
-fn refused(status: StatusCode, reason: &str) -> Response {
-    reply::error(status, None, Error::new(INVALID_REQUEST, reason))
+/// Why a message is not taken, whatever it asks.
+#[derive(Debug)]
+struct Refused {
+    status: StatusCode,
+    reason: String,
+}
+
+impl Refused {
+    fn new(status: StatusCode, reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self { status, reason }
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let error = Error::new(INVALID_REQUEST, self.reason);
+        let mut response = reply::error(self.status, None, error);
+        let header = match self.status {
+            StatusCode::UNAUTHORIZED => (WWW_AUTHENTICATE, "Bearer"),
+            StatusCode::METHOD_NOT_ALLOWED => (ALLOW, "POST, GET, DELETE"),
+            _ => return response,
+        };
+        let headers = response.headers_mut();
+        headers.insert(header.0, HeaderValue::from_static(header.1));
+        response
+    }
 }
 
 #[cfg(test)]

@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_longest_idle_session_makes_room_and_a_busy_one_does_not() {
-        let sessions = Sessions::new(2, Duration::from_secs(60));
+        let sessions = Sessions::new(2, Duration::from_mins(1));
         let first = begin(&sessions).unwrap();
         let second = begin(&sessions).unwrap();
         let _busy = first.session.flights.begin(&Id::Number(1.into())).unwrap();
