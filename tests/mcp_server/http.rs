@@ -3,7 +3,8 @@
 use super::wire::{Web, events, modern_headers, ping};
 use super::{MODERN, answers, call, drop_in, host, initialize, modern, request};
 use serde_json::{Value, json};
-use std::io::{Read, Write};
+use std::fmt::Write as _;
+use std::io::{Read, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -391,10 +392,11 @@ fn a_reply_is_one_piece() {
     let mut stream = TcpStream::connect(&web.address).unwrap();
     let mut head = format!("POST /mcp HTTP/1.1\r\nhost: {}\r\n", web.address);
     for (name, value) in modern_headers(&message) {
-        head += &format!("{name}: {value}\r\n");
+        let _ = write!(head, "{name}: {value}\r\n");
     }
     let body = message.to_string();
-    head += &format!(
+    let _ = write!(
+        head,
         "content-type: application/json\r\naccept: application/json\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );

@@ -2,7 +2,8 @@
 
 use crate::mcp_server::{initialize, request};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdin, Stdio as Pipe};
 use std::sync::mpsc::{Receiver, channel};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use support::host::Host;
 
 /// Far longer than anything should take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// `toolhold mcp` as a client's child.
 pub struct Stdio {
@@ -196,7 +197,7 @@ impl Web {
             .filter(|(name, _)| !given(name))
             .chain(headers)
         {
-            head += &format!("{name}: {value}\r\n");
+            let _ = write!(head, "{name}: {value}\r\n");
         }
         head += "\r\n";
         // What refuses a body need not read it.
