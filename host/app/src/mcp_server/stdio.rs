@@ -6,7 +6,7 @@
 use super::flights::Flights;
 use super::outlet::Outlet;
 use super::revision::{self, not_initialized};
-use super::rpc::{self, Error, INVALID_REQUEST, Message, Request};
+use super::rpc::{self, Error, INTERNAL_ERROR, INVALID_REQUEST, Message, Request};
 use super::service::Service;
 use super::session::Session;
 use bytes::Bytes;
@@ -15,13 +15,15 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use uuid::Uuid;
 
 /// Messages that the client has not read yet; then what is not needed is dropped, and replies wait.
 const UNREAD: usize = 256;
+/// Requests of one client that it has no answer to.
+const UNANSWERED: usize = 256;
 /// Of one write.
 const WRITE: usize = 64 << 10;
 const READ: usize = 64 << 10;
@@ -36,6 +38,8 @@ struct Client {
     service: Arc<Service>,
     outlet: Outlet,
     flights: Arc<Flights>,
+    /// Requests that were not answered yet, or whose answer nobody has read.
+    unanswered: Arc<Semaphore>,
     session: OnceLock<Arc<Session>>,
     /// Tells the session of changes.
     teller: OnceLock<AbortHandle>,
@@ -57,6 +61,7 @@ pub async fn serve(service: Arc<Service>) {
         service,
         outlet,
         flights: Arc::default(),
+        unanswered: Arc::new(Semaphore::new(UNANSWERED)),
         session: OnceLock::new(),
         teller: OnceLock::new(),
         id: Uuid::now_v7().to_string().into(),
@@ -135,8 +140,16 @@ impl Client {
                 None => Err(not_initialized()),
             }
         };
-        let flight = begun.and_then(|begun| Ok((begun, self.flights.begin(&id)?)));
-        let ((terms, session), flight) = match flight {
+        let begun = begun.and_then(|begun| {
+            let unanswered = self.unanswered.clone().try_acquire_owned();
+            let unanswered = unanswered.map_err(|_| {
+                let reason =
+                    format!("{UNANSWERED} requests are not answered yet; read some answers");
+                Error::new(INTERNAL_ERROR, reason)
+            })?;
+            Ok((begun, self.flights.begin(&id)?, unanswered))
+        });
+        let ((terms, session), flight, unanswered) = match begun {
             Ok(begun) => begun,
             Err(error) => return Some(rpc::reply(Some(&id), &Err(error))),
         };
@@ -149,6 +162,7 @@ impl Client {
             if let Some(outcome) = flight.run(answer).await {
                 let _ = client.outlet.send(rpc::reply(Some(&id), &outcome)).await;
             }
+            drop(unanswered);
         });
         None
     }

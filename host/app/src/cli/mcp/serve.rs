@@ -12,6 +12,7 @@ use crate::shields::shields;
 use crate::watch::Watch;
 use anyhow::{Result, bail};
 use clap::Args;
+use std::convert::Infallible;
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 use toolhold_sandbox::{LoadEvent, Registry};
@@ -31,6 +32,9 @@ pub struct ServeArgs {
 /// Serves until the client is gone, or Ctrl-C.
 pub async fn serve(config: &Config, args: ServeArgs) -> Result<Exit> {
     let registry = host::registry(config)?;
+    // From before it is loaded, so that nothing that changes is missed.
+    let has_folder = config.modules_folder().exists();
+    let changes = has_folder.then(|| Watch::start(config)).transpose()?;
     let loading = Loading::default();
     host::load(&registry, config, None, &|event| loading.on_event(event)).await?;
     warn_of_failures(&registry);
@@ -53,10 +57,9 @@ pub async fn serve(config: &Config, args: ServeArgs) -> Result<Exit> {
     for refused in &service.catalog().refused {
         say(&warn("left out:"), refused);
     }
-    let watching = reload(config, &registry, &service);
     tokio::select! {
         exit = transport(service.clone(), args.http) => exit,
-        never = watching => never,
+        never = reload(config, changes, &registry, &service) => match never {},
         _ = tokio::signal::ctrl_c() => Ok(Exit::Interrupted),
     }
 }
@@ -91,11 +94,15 @@ async fn transport(service: Arc<Service>, address: Option<String>) -> Result<Exi
 }
 
 /// Loads the folder whenever it changes, and has clients told if that changed what there is.
-async fn reload(config: &Config, registry: &Registry, service: &Service) -> Result<Exit> {
-    if !config.modules_folder().exists() {
+async fn reload(
+    config: &Config,
+    changes: Option<Watch>,
+    registry: &Registry,
+    service: &Service,
+) -> Infallible {
+    let Some(mut changes) = changes else {
         return std::future::pending().await;
-    }
-    let mut changes = Watch::start(config)?;
+    };
     loop {
         changes.changed().await;
         let say_event = |event: LoadEvent| tracing::info!(?event, "the modules folder changed");

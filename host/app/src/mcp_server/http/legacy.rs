@@ -69,25 +69,17 @@ async fn request_of(
         Ok(flight) => flight,
         Err(error) => return reply::error(StatusCode::OK, Some(&id), error),
     };
-    let (outlet, said) = Work::outlet();
     let (service, held) = (endpoint.service.clone(), held.clone());
     let streams = accepts(headers, "text/event-stream");
-    let outcome = Box::pin(async move {
+    let work = Work::begin(id, streams, false, |outlet| async move {
         let mut terms = held.session.terms(&request.params);
         // Somebody who takes no stream cannot be asked anything.
         terms.elicits &= streams;
-        let work = service.answer(request, terms, Some(&held.session), &outlet);
-        let outcome = flight.run(work).await;
+        let answer = service.answer(request, terms, Some(&held.session), &outlet);
+        let outcome = flight.run(answer).await;
         held.touch();
         outcome
     });
-    let work = Work {
-        id,
-        outcome,
-        said,
-        has_status: false,
-        streams,
-    };
     work.answer().await
 }
 

@@ -63,17 +63,10 @@ pub async fn post(endpoint: &Arc<Endpoint>, headers: &HeaderMap, message: Messag
         let error = Error::new(INVALID_REQUEST, "a subscription is a text/event-stream");
         return reply::error(StatusCode::NOT_ACCEPTABLE, Some(&request.id), error);
     }
-    let (outlet, said) = Work::outlet();
     let (service, id) = (endpoint.service.clone(), request.id.clone());
-    let outcome =
-        Box::pin(async move { Some(service.answer(request, terms, None, &outlet).await) });
-    let work = Work {
-        id,
-        outcome,
-        said,
-        has_status: true,
-        streams,
-    };
+    let work = Work::begin(id, streams, true, |outlet| async move {
+        Some(service.answer(request, terms, None, &outlet).await)
+    });
     work.answer().await
 }
 

@@ -2,23 +2,23 @@
 
 use crate::mcp_server::outlet::Outlet;
 use crate::mcp_server::rpc::{
-    self, Error, HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, Id, METHOD_NOT_FOUND,
-    MISSING_CAPABILITY, PARSE_ERROR, UNSUPPORTED_VERSION,
+    self, Error, HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, Id,
+    METHOD_NOT_FOUND, MISSING_CAPABILITY, PARSE_ERROR, UNSUPPORTED_VERSION,
 };
 use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderName, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use futures_util::future::BoxFuture;
 use futures_util::stream;
 use serde_json::Value;
 use std::convert::Infallible;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 /// Messages of one request that its client has not read yet.
-pub const UNREAD: usize = 64;
+const UNREAD: usize = 64;
 /// A stream says something within this time, so that nobody on the way takes it for dead.
 const ALIVE: Duration = Duration::from_secs(15);
 const UNBUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -28,31 +28,48 @@ pub type Outcome = Option<Result<Value, Error>>;
 
 /// A request that is being worked on.
 pub struct Work {
-    pub id: Id,
-    pub outcome: BoxFuture<'static, Outcome>,
+    id: Id,
+    /// A task of its own: a client that does not read must not keep a call from ending. Dropped, it is
+    /// aborted.
+    task: JoinSet<Outcome>,
     /// What it says before.
-    pub said: mpsc::Receiver<Bytes>,
+    said: mpsc::Receiver<Bytes>,
     /// Whether an error of the protocol is one of HTTP, too.
-    pub has_status: bool,
+    has_status: bool,
     /// Whether the client takes streams.
-    pub streams: bool,
+    streams: bool,
 }
 
 impl Work {
-    pub fn outlet() -> (Outlet, mpsc::Receiver<Bytes>) {
-        Outlet::new(UNREAD)
+    /// Begins the work that `outcome` makes of a way to the client.
+    pub fn begin<F: Future<Output = Outcome> + Send + 'static>(
+        id: Id,
+        streams: bool,
+        has_status: bool,
+        outcome: impl FnOnce(Outlet) -> F,
+    ) -> Self {
+        let (outlet, said) = Outlet::new(UNREAD);
+        let mut task = JoinSet::new();
+        task.spawn(outcome(outlet));
+        Self {
+            id,
+            task,
+            said,
+            has_status,
+            streams,
+        }
     }
 
     /// Answers as soon as it is known how. Dropped, the work is.
     pub async fn answer(mut self) -> Response {
         if !self.streams {
-            let outcome = self.outcome.await;
+            let outcome = outcome(&mut self.task).await;
             return whole(&self.id, outcome, self.has_status);
         }
         tokio::select! {
             biased;
             Some(first) = self.said.recv() => events(self.rest(vec![first])),
-            outcome = &mut self.outcome => {
+            outcome = outcome(&mut self.task) => {
                 // What was said in the same moment comes before the reply.
                 let mut messages = Vec::new();
                 while let Ok(message) = self.said.try_recv() {
@@ -62,7 +79,6 @@ impl Work {
                     return whole(&self.id, outcome, self.has_status);
                 }
                 messages.extend(outcome.map(|outcome| rpc::reply(Some(&self.id), &outcome)));
-                self.outcome = Box::pin(std::future::ready(None));
                 events(self.rest(messages))
             }
             () = sleep(ALIVE) => events(self.rest(Vec::new())),
@@ -87,7 +103,7 @@ impl Work {
                 Some(message) = work.said.recv() => {
                     Some((Ok(event(None, &message)), Some((work, None))))
                 }
-                outcome = &mut work.outcome => {
+                outcome = outcome(&mut work.task) => {
                     let mut last = Vec::new();
                     while let Ok(message) = work.said.try_recv() {
                         last.extend(event(None, &message));
@@ -101,6 +117,14 @@ impl Work {
             }
         });
         Body::from_stream(stream)
+    }
+}
+
+/// What the task came to, once.
+async fn outcome(task: &mut JoinSet<Outcome>) -> Outcome {
+    match task.join_next().await? {
+        Ok(outcome) => outcome,
+        Err(_) => Some(Err(Error::new(INTERNAL_ERROR, "the request broke off"))),
     }
 }
 
