@@ -47,12 +47,16 @@ fn probe() -> Vec<u8> {
               (call $report (i64.const 2) (i64.const 3) (i32.const 0) (i32.const 8))
               (call $while)
               (i32.const 3))
+            (func (export "toil") (result i32)
+              (call $report (i64.const 1) (i64.const 0) (i32.const 0) (i32.const 8))
+              (loop $l (br $l)) (unreachable))
             (func (export "spin") (result i32) (loop $l (br $l)) (unreachable)))
           (core instance $m (instantiate $m
             (with "h" (instance (export "report" (func $report)) (export "write" (func $write))))))
           (func (export "answer") (result u32) (canon lift (core func $m "answer")))
           (func (export "steps") (result u32) (canon lift (core func $m "steps")))
           (func (export "walk") (result u32) (canon lift (core func $m "walk")))
+          (func (export "toil") (result u32) (canon lift (core func $m "toil")))
           (func (export "spin") (result u32) (canon lift (core func $m "spin"))))"#,
     )
 }

@@ -324,6 +324,27 @@ fn a_connection_that_closes_stops_its_guest_and_so_does_a_notification() {
         started.elapsed()
     );
 
+    // The same once something was said.
+    let meta = json!({"progressToken": 1});
+    let params = json!({"name": "probe.toil", "_meta": meta});
+    let toil = modern(3, "tools/call", params, json!({}));
+    let headers = modern_headers(&toil);
+    let headers: Vec<_> = headers
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()))
+        .collect();
+    let mut told = events(web.open("POST", &headers, toil.to_string().as_bytes()));
+    assert_eq!(told.next().unwrap()["params"]["progress"], 1);
+    let started = Instant::now();
+    drop(told);
+    let done = web.modern(&answer(4)).json();
+    assert_eq!(done["result"]["structuredContent"], 42, "{done}");
+    assert!(
+        started.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        started.elapsed()
+    );
+
     let id = web.session(json!({}));
     let session = [("mcp-session-id", id.as_str())];
     let body = call("spin", "probe.spin", json!({})).to_string();

@@ -48,6 +48,7 @@ fn tools_are_listed_with_all_that_is_known_of_them() {
             "probe.answer",
             "probe.spin",
             "probe.steps",
+            "probe.toil",
             "probe.walk"
         ]
     );

@@ -32,11 +32,16 @@ pub struct ServeArgs {
 /// Serves until the client is gone, or Ctrl-C.
 pub async fn serve(config: &Config, args: ServeArgs) -> Result<Exit> {
     let registry = host::registry(config)?;
-    // From before it is loaded, so that nothing that changes is missed.
-    let has_folder = config.modules_folder().exists();
-    let changes = has_folder.then(|| Watch::start(config)).transpose()?;
     let loading = Loading::default();
     host::load(&registry, config, None, &|event| loading.on_event(event)).await?;
+    let has_folder = config.modules_folder().exists();
+    // After it was loaded: only then are there approvals to watch, too.
+    let changes = has_folder.then(|| Watch::start(config)).transpose()?;
+    if has_folder {
+        // What changed before it was watched.
+        let folder = config.modules_folder();
+        registry.load_folder(folder, None, &|_| ()).await?;
+    }
     warn_of_failures(&registry);
     let named = args.tools.iter().flatten();
     let is_known = |name: &str| registry.module(name).is_some() || registry.tool(name).is_some();
