@@ -5,9 +5,9 @@
 //! ([`revision`]); both end in the same call ([`call`]), under the limits, grants, shields and
 //! approvals of every other call.
 //!
-//! Written here and not taken from `rmcp`: with its features it unifies those of `serde`, `libc` and
-//! `futures-util` below wasmtime (a second build of the engine), it answers a call through three tasks
-//! and two serialisations, and its session store and ours would be two. What is left is seven methods.
+//! Written here and not taken from `rmcp`, whose features unify with those of `serde`, `libc` and
+//! `futures-util` below wasmtime, as [`crate::mcp`] says. What it would save is the small part: how many
+//! calls there may be, what stops them and who decides about them is this host's either way.
 //!
 //! Read it in this order: [`rpc`] (messages), [`revision`] (what a request says of itself),
 //! [`catalog`] (the tools as they are listed), [`service`] (methods), [`call`] with [`approval`] and
