@@ -21,6 +21,7 @@ mod interpreters;
 mod many_runs;
 mod markdown;
 mod mcp;
+mod mcp_server;
 mod misbehaviours;
 mod model;
 mod modules;

@@ -157,9 +157,10 @@ enum Command {
     /// See and call modules without a model.
     #[command(subcommand)]
     Modules(modules::ModulesCommand),
-    /// See and approve MCP servers, whose tools may be called beside those of modules.
-    #[command(subcommand)]
-    Mcp(mcp::McpCommand),
+    /// Serve the modules as MCP tools, over stdio or HTTP; see and approve MCP servers of others, whose
+    /// tools may be called beside those of modules.
+    #[command(after_help = mcp::AFTER_HELP)]
+    Mcp(mcp::McpArgs),
     /// See, check, rehearse and run a plan of calls without a model.
     #[command(subcommand)]
     Plan(plan::PlanCommand),
@@ -318,7 +319,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Serve(_) => serve::serve(&load(&flags)?.0).await,
         Command::Keys(command) => keys::keys(&load(&flags)?.0, command).await,
         Command::Modules(command) => modules::modules(&load(&flags)?.0, command).await,
-        Command::Mcp(command) => mcp::mcp(&load(&flags)?.0, command).await,
+        Command::Mcp(args) => Box::pin(mcp::mcp(&load(&flags)?.0, args)).await,
         Command::Plan(command) => plan::plan(&load(&flags)?.0, command).await,
         Command::Build { folders } => build::build(&load(&flags)?.0, &folders).await,
         Command::NewModule { name, lang, build } => {

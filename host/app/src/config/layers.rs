@@ -61,9 +61,11 @@ const SHIELD: [&str; 16] = [
 ];
 /// The file that is read because it lies here.
 const FOUND: &str = "toolhold.toml";
-const NOT_SETTINGS: [&str; 8] = [
+const NOT_SETTINGS: [&str; 9] = [
     "CONFIG",
     "API_KEY",
+    // What clients of `toolhold mcp` must bring.
+    "MCP_TOKEN",
     "LOG",
     // Read by `host` and `fetch`, so that a password is never a setting that is shown.
     "DATABASE_URL",

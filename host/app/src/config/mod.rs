@@ -6,6 +6,7 @@
 mod fallback;
 mod layers;
 mod mcp;
+mod mcp_server;
 mod price;
 mod routes;
 mod serve;
