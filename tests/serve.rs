@@ -1,5 +1,7 @@
 //! `toolhold serve`: what clients of its API see.
 
+mod clients;
+
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};

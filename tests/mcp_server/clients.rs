@@ -2,83 +2,14 @@
 
 use super::{MODERN, Web, answers, host};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
 use support::endpoint::{Endpoint, Reply, Scenario};
+use support::foreign;
 use support::host::{Host, binary};
 use support::sandbox::repository;
 
 const PYTHON: &str = "mcp==2.3.0";
 const NODE: &str = "@modelcontextprotocol/client@2.4.0";
-
-/// Where pinned tools are kept between runs.
-fn tools() -> Option<PathBuf> {
-    Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/toolhold-tools"))
-}
-
-/// Makes `folder` with `make`, unless somebody did. What was begun and not finished is not there.
-fn installed(folder: &str, make: impl Fn(&Path) -> std::io::Result<bool>) -> Option<PathBuf> {
-    let folder = tools()?.join(folder);
-    if folder.join("done").exists() {
-        return Some(folder);
-    }
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).ok()?;
-    make(&folder).ok().filter(|made| *made)?;
-    std::fs::write(folder.join("done"), "").ok()?;
-    Some(folder)
-}
-
-/// The official Python client's interpreter.
-fn python() -> Option<&'static Path> {
-    static PLACE: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let place = PLACE.get_or_init(|| {
-        let folder = installed("mcp-client-python-2.3.0", |folder| {
-            let venv = Command::new("python3")
-                .args(["-m", "venv"])
-                .arg(folder)
-                .output()?;
-            let pip = [
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-                PYTHON,
-            ];
-            let pip = Command::new(folder.join("bin/python")).args(pip).output()?;
-            Ok(venv.status.success() && pip.status.success())
-        })?;
-        Some(folder.join("bin/python"))
-    });
-    place.as_deref()
-}
-
-/// A folder with the official Node client.
-fn node() -> Option<&'static Path> {
-    static PLACE: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let place = PLACE.get_or_init(|| {
-        installed("mcp-client-node-2.4.0", |folder| {
-            std::fs::write(folder.join("package.json"), "{\"private\": true}")?;
-            let npm = [
-                "install",
-                "--no-audit",
-                "--no-fund",
-                "--ignore-scripts",
-                NODE,
-            ];
-            let npm = Command::new("npm").args(npm).current_dir(folder).output()?;
-            let node = Command::new("node").arg("--version").output()?;
-            Ok(npm.status.success() && node.status.success())
-        })
-    });
-    place.as_deref()
-}
-
-fn skipped(what: &str) {
-    eprintln!("SKIPPED: {what} could not be installed (is there a way to its registry?)");
-}
 
 /// The command that starts our server, as a client takes it.
 fn command(host: &Host, arguments: &[&str]) -> String {
@@ -160,12 +91,12 @@ fn tried(language: &str, client: impl Fn(&[&str]) -> Output) {
 
 #[test]
 fn the_official_python_client_works_with_it() {
-    let Some(python) = python() else {
-        return skipped("the official Python client");
+    let Some(bin) = foreign::python("mcp-client-python-2.3.0", &[PYTHON]) else {
+        return;
     };
     let script = repository().join("tests/fixtures/mcp_clients/client.py");
     tried("Python", |arguments| {
-        let mut client = Command::new(python);
+        let mut client = Command::new(bin.join("python"));
         client
             .arg(&script)
             .args(arguments)
@@ -176,13 +107,13 @@ fn the_official_python_client_works_with_it() {
 
 #[test]
 fn the_official_node_client_works_with_it() {
-    let Some(folder) = node() else {
-        return skipped("the official Node client");
+    let Some(folder) = foreign::node("mcp-client-node-2.4.0", &[NODE]) else {
+        return;
     };
     let script = repository().join("tests/fixtures/mcp_clients/client.mjs");
     tried("Node", |arguments| {
         let mut client = Command::new("node");
-        client.arg(&script).args(arguments).current_dir(folder);
+        client.arg(&script).args(arguments).current_dir(&folder);
         client.output().expect("it runs")
     });
 }

@@ -5,6 +5,7 @@
 )]
 
 pub mod endpoint;
+pub mod foreign;
 pub mod host;
 pub mod oci;
 pub mod records;
