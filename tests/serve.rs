@@ -64,7 +64,7 @@ fn an_answer_comes_with_the_way_to_it() {
     let call = &answer["steps"][0]["calls"][0];
     assert_eq!(call["tool"], "calculator.evaluate");
     assert_eq!(call["arguments"], json!({"expression": "2+2"}));
-    assert_eq!(call["result"], json!(4));
+    assert_eq!(call["result"], json!({"value": "4"}));
     assert_eq!(answer["steps"].as_array().unwrap().len(), 2);
     let used = &answer["usage"];
     assert!(used["total_tokens"].as_u64() > Some(0), "{answer}");
@@ -193,7 +193,7 @@ fn tools_of_the_client_are_the_clients_to_call() {
     assert_eq!(answer["choices"][0]["message"]["content"], "4, and sunny");
     let told = endpoint.requests()[1].to_string();
     assert!(
-        told.contains("sunny") && told.contains("returned 4"),
+        told.contains("sunny") && told.contains("returned {"),
         "{told}"
     );
 }
@@ -292,7 +292,10 @@ fn a_call_waits_until_somebody_decides() {
     let done = server.get(&format!("/v1/runs/{run}/events")).events();
     assert_eq!(done.last().unwrap().json()["output"], "It is 4.");
     let shown = server.get(&format!("/v1/runs/{run}")).good();
-    assert_eq!(shown["answer"]["steps"][0]["calls"][0]["result"], json!(6));
+    assert_eq!(
+        shown["answer"]["steps"][0]["calls"][0]["result"],
+        json!({"value": "6"})
+    );
 }
 
 /// Whatever a client sends, it is told what is wrong with it in one form.
@@ -426,7 +429,7 @@ fn a_tool_is_called_without_a_model() {
     assert!(names.contains(&"calculator.evaluate"), "{names:?}");
     let body = json!({"arguments": {"expression": "2^10"}});
     let made = server.post("/v1/tools/calculator.evaluate", &body).good();
-    assert_eq!(made["result"], json!(1024));
+    assert_eq!(made["result"], json!({"value": "1024"}));
     let wrong = server
         .post(
             "/v1/tools/calculator.evaluate",

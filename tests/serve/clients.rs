@@ -86,7 +86,21 @@ fn no_request_makes_the_server_fail() {
         .stdout;
     let scenario = Scenario::new([Reply::solution(json!({"calls": [], "output": "x"}))]);
     let endpoint = Endpoint::start(scenario.in_order(Order::Repeat));
-    let server = serve(&host, &endpoint);
+    let mut server = serve(&host, &endpoint);
+    let id = |made: Value| made["id"].as_str().unwrap().to_owned();
+    server.use_key(&key);
+    let run = id(server
+        .post(
+            "/v1/agent",
+            &json!({"messages": [{"role": "user", "content": "t"}]}),
+        )
+        .good());
+    let session = id(server.post("/v1/sessions", &json!({})).good());
+    let known = format!(
+        "[parameters]\n\"path.run\" = {run:?}\n\"path.session\" = {session:?}\n\"path.tool\" = \"text.count\"\n\
+         \"path.module\" = \"text\"\n\"path.name\" = \"default\"\n"
+    );
+    host.write("schemathesis.toml", known);
     let done = Command::new(bin.join("schemathesis"))
         .arg("run")
         .arg(format!("{}/openapi.json", server.address()))
@@ -110,5 +124,5 @@ fn no_request_makes_the_server_fail() {
         "{words}\n{errors}\n{}",
         server.said()
     );
-    assert!(words.contains("No issues found"), "{words}");
+    assert!(words.contains("Tested: 2"), "every operation: {words}");
 }

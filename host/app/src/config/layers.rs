@@ -503,7 +503,12 @@ fn flatten(table: &Table) -> Vec<(String, Value)> {
                     | ["endpoints", _, "extra" | "price_per_million"]
                     | ["shields", _, "settings"]
             );
+            let is_agent = matches!(key.split('.').collect::<Vec<_>>().as_slice(), ["agents", _]);
             match value {
+                // It is there, though it says nothing.
+                Value::Table(inner) if is_agent && inner.is_empty() => {
+                    out.push((format!("{key}.description"), "".into()));
+                }
                 Value::Table(inner) if !free => walk(&key, inner, out),
                 _ => out.push((key, value.clone())),
             }
