@@ -5,7 +5,8 @@ mod bodies;
 
 pub use bodies::{Bodies, BodyError, Shared};
 
-use crate::context::Parts;
+use crate::context::counts::Counted;
+use crate::context::{Part, Parts};
 use crate::cost::Amount;
 use crate::error::ErrorClass;
 use crate::guard::Repair;
@@ -86,7 +87,8 @@ impl Event {
 /// On the wire: `{"event": "tool_start", …}`.
 ///
 /// What the run was told from outside is in `run`, `delta`, `reply`, `model_failed`, `decided`,
-/// `screened`, `resumed` and `tool_result`, whole: from these alone the loop can be run again and comes to the same events.
+/// `screened`, `counted`, `resumed` and `tool_result`, whole: from these alone the loop can be run again and
+/// comes to the same events.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum EventKind {
@@ -195,8 +197,13 @@ pub enum EventKind {
         #[serde(flatten)]
         stage: Stage,
     },
-    /// What the Request takes of the window: estimated tokens, corrected by what the endpoint counted
-    /// before. Nobody knows the window if it is absent.
+    /// The endpoint counted the tokens of texts in the next Request that it had not counted before.
+    Counted {
+        step: u32,
+        #[serde(flatten)]
+        counted: Counted,
+    },
+    /// What the Request takes of the window. Nobody knows the window if it is absent.
     Budget {
         step: u32,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -204,6 +211,10 @@ pub enum EventKind {
         /// What the reply may take.
         reply: u64,
         parts: Parts,
+        /// The parts that the endpoint counted. The others are estimates, corrected by what it counted
+        /// of the prompts before.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        exact: Vec<Part>,
     },
     /// The window was nearly full: the oldest turns of the history are shown as a summary from now on.
     Summarized {

@@ -80,5 +80,8 @@ pub async fn known(
     } else {
         Delivery::Whole
     };
-    (model.with_delivery(delivery), Some(dialect))
+    let model = model
+        .with_delivery(delivery)
+        .with_tokenizer(dialect.tokenizer);
+    (model, Some(dialect))
 }

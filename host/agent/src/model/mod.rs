@@ -51,7 +51,7 @@ pub use record::RecordingTransport;
 pub use replay::ReplayTransport;
 pub use routing::{Classifier, Degradation, Routing};
 pub use server::{Health, ModelInfo, Server};
-pub use tokenize::Tokenizer;
+pub use tokenize::{Counter, Tokenizer};
 pub use transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};
 
 /// A language model: something that completes a chat.
@@ -72,6 +72,11 @@ pub trait Model: Send + Sync + Debug {
 
     /// The model as one run uses it, where that differs: what is decided once in a run is decided there.
     fn session(&self, _: &Session<'_>) -> Option<Arc<dyn Model>> {
+        None
+    }
+
+    /// What counts tokens as this model does, where its endpoint can.
+    fn counter(&self) -> Option<Arc<dyn Counter>> {
         None
     }
 }

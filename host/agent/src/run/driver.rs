@@ -1,5 +1,6 @@
 //! Performs what the machine asks for: the only place in the loop with I/O, time and concurrency.
 
+use crate::context::counts::Counted;
 use crate::error::{ErrorClass, RunError};
 use crate::event::{Event, EventKind, Journal, RunFailure, Seal};
 use crate::guard::shield::{Screened, Shields};
@@ -7,6 +8,7 @@ use crate::model::{Delta, Model, Routing, Session, Watch};
 use crate::protocol::context::Context;
 use crate::run::approval::{Approver, Decision, Nobody, Pending, Verdict};
 use crate::run::bind;
+use crate::run::counting::count;
 use crate::run::machine::{Action, Effects, Input, Machine, Work};
 use crate::run::purse::Purse;
 use crate::run::replay::Replayed;
@@ -155,6 +157,7 @@ impl Driver {
     /// Everything that can be wrong about a request is found here.
     pub(super) async fn machine(&self, mut request: RunRequest) -> Result<Machine, RunError> {
         request.policy = self.shields.policy(&request.settings, request.depth);
+        request.settings.window.counted = self.model.counter().is_some();
         let context = Context::new(request.context.clone())?;
         let offered = if request.own_tools_only {
             Vec::new()
@@ -257,6 +260,7 @@ enum Doing {
     Call(String),
     Decide(Box<Pending>),
     Screen,
+    Count,
 }
 
 impl Performer {
@@ -352,6 +356,10 @@ impl Performer {
                 Some(Doing::Screen) => Input::Screened(Screened::Blocked {
                     shield: "host".into(),
                     reason: "its code that asks the shields crashed".into(),
+                }),
+                Some(Doing::Count) => Input::Counted(Counted {
+                    tokens: Vec::new(),
+                    failure: Some("the host's code that asks for counts crashed".into()),
                 }),
                 Some(Doing::Ask) | None => Input::ModelFailed(RunFailure::new(
                     ErrorClass::Fatal,
@@ -463,6 +471,12 @@ impl Performer {
                     let (shields, events) = (self.driver.shields.clone(), self.events.clone());
                     self.spawn(Doing::Screen, async move {
                         Input::Screened(screen(&shields, *screening, &events).await)
+                    });
+                }
+                Action::Count(texts) => {
+                    let counter = self.driver.model.counter();
+                    self.spawn(Doing::Count, async move {
+                        Input::Counted(count(counter, texts).await)
                     });
                 }
                 // Said by the event `done`, which was published before.

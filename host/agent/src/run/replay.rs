@@ -228,6 +228,7 @@ fn input(event: &EventKind) -> Option<Input> {
             decision: decision.clone(),
         },
         EventKind::Screened { screened, .. } => Input::Screened(screened.clone()),
+        EventKind::Counted { counted, .. } => Input::Counted(counted.clone()),
         EventKind::Resumed { .. } => Input::Resumed,
         EventKind::ToolResult {
             id,

@@ -6,7 +6,7 @@ use crate::cli::style::{bad, bold, bytes, count, dim, duration, good, line, plai
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
-use toolhold_agent::context::Parts;
+use toolhold_agent::context::{Part, Parts};
 use toolhold_agent::cost::Amount;
 use toolhold_agent::event::{RunFailure, ToolOutcome};
 use toolhold_agent::guard::shield::{Judgement, Ruling};
@@ -83,15 +83,16 @@ impl View {
                 ..
             } => self.model_text(text),
             // A native call is shown when it is made; what shields say was shown one by one.
-            EventKind::Delta { .. } | EventKind::Screened { .. } => {}
+            EventKind::Delta { .. } | EventKind::Screened { .. } | EventKind::Counted { .. } => {}
             EventKind::Budget {
                 window,
                 reply,
                 parts,
+                exact,
                 ..
             } => {
                 if self.has_budget {
-                    self.line(&dim(&budget(*window, *reply, parts)));
+                    self.line(&dim(&budget(*window, *reply, parts, exact)));
                 }
             }
             EventKind::Reply { .. } | EventKind::Plan { .. } => self.end_line(),
@@ -527,18 +528,31 @@ fn tokens(
     )
 }
 
-/// What a request takes: an estimate, which the endpoint's count of the one before has corrected.
-fn budget(window: Option<u64>, reply: u64, parts: &Parts) -> String {
+/// What a request takes. What the endpoint did not count itself is an estimate, and marked as one.
+fn budget(window: Option<u64>, reply: u64, parts: &Parts, exact: &[Part]) -> String {
     let of = window.map_or_else(
         || "a window that nobody told the size of".to_owned(),
         |window| format!("a window of {}", count(window)),
     );
+    let marked = |is_exact: bool| if is_exact { "" } else { "≈ " };
     let each: Vec<String> = parts
         .iter()
-        .map(|(part, tokens)| format!("{} {}", part.name(), count(tokens)))
+        .map(|(part, tokens)| {
+            let mark = marked(exact.contains(&part));
+            format!("{} {mark}{}", part.name(), count(tokens))
+        })
         .collect();
+    let all = parts.iter().all(|(part, _)| exact.contains(&part));
+    let legend = if all {
+        "counted by the endpoint"
+    } else if exact.is_empty() {
+        "all estimated"
+    } else {
+        "≈ is an estimate, the rest counted by the endpoint"
+    };
     format!(
-        "  ≈ {} tokens, and {} for the reply, of {of}: {}",
+        "  {}{} tokens, and {} for the reply, of {of}: {} ({legend})",
+        marked(all),
         count(parts.total()),
         count(reply),
         each.join(" · ")

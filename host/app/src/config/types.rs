@@ -338,6 +338,7 @@ impl Config {
             window: Window {
                 tokens: self.routes().window(&self.endpoint),
                 max_tools: self.run.max_tools,
+                ..Window::default()
             },
             privacy: self.privacy(),
             ..Settings::default()

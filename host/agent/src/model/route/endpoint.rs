@@ -1,6 +1,6 @@
 //! One server, with what it is spared: its limits, its circuit breaker, the rest that it asked for.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -12,7 +12,9 @@ use super::breaker::{Breaker, BreakerPolicy, Change, Outcome, Passage};
 use super::estimate::prompt_tokens;
 use super::{Unavailable, later};
 use crate::error::ErrorClass;
-use crate::model::{ChatRequest, Completion, Model, ModelError, Routing, TimeoutPhase, Watch};
+use crate::model::{
+    ChatRequest, Completion, Counter, Model, ModelError, Routing, TimeoutPhase, Watch,
+};
 
 /// The longest that an endpoint is left alone because it asked: a wrong date in its header must not take
 /// it out of service for a year.
@@ -245,6 +247,10 @@ impl Model for Endpoint {
             entry.complete(request, watch).await
         }
         .boxed()
+    }
+
+    fn counter(&self) -> Option<Arc<dyn Counter>> {
+        self.model.counter()
     }
 }
 

@@ -12,7 +12,7 @@ use super::Unavailable;
 use super::endpoint::{Endpoint, millis};
 use super::listening::Listening;
 use crate::error::ErrorClass;
-use crate::model::{ChatRequest, Completion, Model, ModelError, Routing, Watch};
+use crate::model::{ChatRequest, Completion, Counter, Model, ModelError, Routing, Watch};
 
 /// The shortest wait, whatever was configured: what refuses at once must not be asked in a hot loop.
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -83,6 +83,10 @@ impl Model for Retry {
             request,
         };
         retry(self.endpoint.label(), &self.policy, once, watch).boxed()
+    }
+
+    fn counter(&self) -> Option<Arc<dyn Counter>> {
+        self.endpoint.counter()
     }
 }
 

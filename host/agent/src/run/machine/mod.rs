@@ -4,6 +4,7 @@
 //! `reply` reads what the model says, while it says it; `calls` takes each call from there to being
 //! made, `results` from there to what the model is told; `turns` is what it is shown of it all.
 
+mod budget;
 mod calls;
 mod carried;
 mod decided;
@@ -19,6 +20,7 @@ mod screen;
 mod turns;
 mod window;
 
+use crate::context::counts::Counted;
 use crate::contract::{Reader, View};
 use crate::cost::Amount;
 use crate::error::{ErrorClass, RunError};
@@ -39,6 +41,7 @@ use crate::run::schedule::Schedule;
 use crate::run::settings::Wiring;
 use crate::run::{Bound, RunRequest, Runner};
 use crate::toolbox::{ToolCall, ToolResult};
+use budget::{Composed, Fitting};
 use carried::Carried;
 use fallback::Fallbacks;
 use serde_json::Value;
@@ -68,6 +71,8 @@ pub enum Input {
     },
     /// What the shields say of the run's input or output.
     Screened(Screened),
+    /// How many tokens the texts are that [`Action::Count`] named.
+    Counted(Counted),
     /// The process that ran this ended; nothing that was begun is under way any more.
     Resumed,
     Cancelled,
@@ -92,6 +97,8 @@ pub enum Action {
     Decide(Box<Pending>),
     /// Ask the shields about the run's input or output.
     Screen(Box<Screening>),
+    /// Ask the endpoint how many tokens each of these texts is; as the model is shown them.
+    Count(Vec<String>),
     /// Nothing more; whatever still runs is to be stopped.
     Finish,
 }
@@ -208,6 +215,8 @@ struct Step {
     moment: Moment,
     /// Whether the meta that this reply needs was read and accepted.
     has_meta: bool,
+    /// The Request is not sent before its texts are counted.
+    fitting: Fitting,
 }
 
 impl Machine {
@@ -307,6 +316,7 @@ impl Machine {
             Input::ModelFailed(failure) => self.model_failed(failure, &mut effects, elapsed),
             Input::Decided { id, decision } => self.decided(&id, decision, &mut effects, elapsed),
             Input::Screened(screened) => self.screened(screened, &mut effects, elapsed),
+            Input::Counted(counted) => self.tokens_counted(counted, &mut effects),
             Input::Resumed => self.resumed(&mut effects, elapsed),
             Input::Cancelled => {
                 self.finish(
@@ -435,7 +445,14 @@ impl Machine {
                 .then(|| advisor::schema(&advisors, &self.context.instances)),
             ..Step::default()
         };
-        let request = self.fit(effects);
+        self.send_fitting(effects);
+    }
+
+    /// Sends what [`Self::send`] began, once it fits and its texts are counted.
+    fn send_fitting(&mut self, effects: &mut Effects) {
+        let Some(request) = self.fit(effects) else {
+            return;
+        };
         let sent = request.body();
         let (same, body) = Shared::split(self.sent.as_ref(), &sent);
         effects.events.push(EventKind::Request {
@@ -455,14 +472,15 @@ impl Machine {
     }
 
     /// The next Request as it would be now.
-    fn compose(&mut self, effects: &mut Effects) -> ChatRequest {
+    fn compose(&mut self, effects: &mut Effects) -> Composed {
         let (turns, instructions) = self.shown(effects);
         let meta = self.needed_meta().map(meta::schema);
         let view = View {
             instructions: &instructions,
             ..self.view(&turns, meta.as_ref())
         };
-        self.contract().request(&view)
+        let request = self.contract().request(&view);
+        self.composed(request, &turns)
     }
 
     fn view<'a>(&'a self, turns: &'a [Turn], meta: Option<&'a Value>) -> View<'a> {

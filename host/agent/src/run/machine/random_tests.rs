@@ -188,6 +188,7 @@ impl World {
                     },
                 }),
                 Action::Screen(_) => self.pending.push(Input::Screened(Screened::Pass)),
+                Action::Count(_) => unreachable!("nothing counts here"),
                 Action::Finish => {}
             }
         }
