@@ -14,7 +14,7 @@ use toolhold_agent::guard::shield::{
     Domains, OnFailure, Place, Post, Screening, Shield, Shields, Verdict,
 };
 use toolhold_agent::run::replay::replay;
-use toolhold_agent::{Activities, Driver, EventKind, Message, RunRequest};
+use toolhold_agent::{Activities, Contract, Driver, EventKind, Message, RunRequest};
 
 const MAIL: &str = "ann@example.com";
 const KEY: &str = "AKIAIOSFODNN7EXAMPLE";
@@ -662,4 +662,128 @@ async fn what_was_cut_belongs_to_its_instance_too() {
     let made = results(&events);
     let echoed = made.iter().find(|(tool, _)| tool == "echo").unwrap();
     assert!(!echoed.1.to_string().contains(MAIL), "{echoed:?}");
+}
+
+/// Everything of a Request: schemas and functions, too.
+fn bodies(script: &Script) -> String {
+    let bodies: Vec<String> = script.bodies().iter().map(Value::to_string).collect();
+    bodies.join("\n")
+}
+
+/// What an instance is called may be somebody's address: the model calls it by a placeholder.
+#[tokio::test]
+async fn names_of_instances_are_hidden_and_meant() {
+    for contract in Contract::ALL {
+        let call = json!({"_tool": "echo", "_instance": "<email_2>", "of": "<email_1>"});
+        let script = Script::new([
+            Reply::of(contract, &json!({"calls": [call], "output": null})),
+            Reply::of(contract, &json!({"calls": [], "output": "done"})),
+        ]);
+        let echo = Echo::default();
+        let driver = driver(&script, Activities::default().with("echo", echo.activity()));
+        let mut context = messages(json!([
+            {"role": "user", "content": "write to boss@example.com"},
+            {"type": "state", "_instance": MAIL, "state": {"n": 1}},
+            {"type": "state", "_instance": "bob@b.org", "state": {"n": 2}},
+            {"type": "advisor", "id": "eye", "role": "Looks.", "on": "request", "isInstanced": true},
+        ]));
+        context.push(plain_tools(&["echo"]));
+        let mut request = private(context, &["echo"]);
+        request.settings.contract = contract;
+        let events = run(&driver, request).await;
+        let called = events.iter().find_map(|event| match &event.kind {
+            EventKind::ToolStart { call, .. } => call.instance.clone(),
+            _ => None,
+        });
+        assert_eq!(called.as_deref(), Some(MAIL), "{}", lines(&events));
+        let sent = bodies(&script);
+        for name in [MAIL, "bob@b.org"] {
+            assert!(!sent.contains(name), "{contract:?}: {sent}");
+        }
+        assert!(
+            sent.contains("<email_2>") && sent.contains("<email_3>"),
+            "{sent}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_version_s_domain_is_hidden_and_meant() {
+    let meta = json!({"domain": "<email_1>", "version": "1.1.0"});
+    let script = Script::new([Reply::solution(
+        &json!({"meta": meta, "calls": [], "output": "done"}),
+    )]);
+    let driver = driver(&script, Activities::default());
+    let context = messages(json!([
+        {"type": "meta", "meta": {"domain": MAIL, "version": "1.0.0"}},
+        {"role": "user", "content": "go on"},
+    ]));
+    let events = run(&driver, private(context, &[])).await;
+    assert_eq!(end(&events), ("output".into(), json!("done")));
+    let moved = events
+        .iter()
+        .map(json_of)
+        .find(|event| event["event"] == "meta");
+    assert_eq!(moved.unwrap()["meta"]["domain"], MAIL);
+    assert!(!bodies(&script).contains(MAIL));
+}
+
+/// What authors wrote into a tool is shown to the model as well.
+#[tokio::test]
+async fn what_tools_say_of_themselves_is_hidden_and_meant() {
+    for contract in Contract::ALL {
+        let call = json!({"_tool": "echo", "of": "<email_1>"});
+        let script = Script::new([
+            Reply::of(contract, &json!({"calls": [call], "output": null})),
+            Reply::of(contract, &json!({"calls": [], "output": "done"})),
+        ]);
+        let echo = Echo::default();
+        let driver = driver(&script, Activities::default().with("echo", echo.activity()));
+        let context = messages(json!([
+            {"type": "tool", "tool": {"echo": {"type": "object", "description": format!("Writes to {MAIL}."),
+                "properties": {"of": {"enum": [MAIL, "nobody"]}}, "required": ["of"]}}},
+        ]));
+        let mut request = private(context, &["echo"]);
+        request.settings.contract = contract;
+        let events = run(&driver, request).await;
+        assert_eq!(
+            *echo.made.lock().unwrap(),
+            [json!({"of": MAIL})],
+            "{}",
+            lines(&events)
+        );
+        assert!(!bodies(&script).contains(MAIL), "{contract:?}");
+    }
+}
+
+/// A function cannot be called by a placeholder; everything else can.
+#[tokio::test]
+async fn a_tool_s_name_that_cannot_be_hidden_is_warned_of() {
+    let name = "pay.4111111111111111";
+    for contract in Contract::ALL {
+        let called = match contract {
+            Contract::Tools => name,
+            _ => "pay.<card_1>",
+        };
+        let call = json!({"_tool": called, "of": 1});
+        let script = Script::new([
+            Reply::of(contract, &json!({"calls": [call], "output": null})),
+            Reply::of(contract, &json!({"calls": [], "output": "done"})),
+        ]);
+        let echo = Echo::default();
+        let driver = driver(&script, Activities::default().with(name, echo.activity()));
+        let mut request = private([plain_tools(&[name])], &[]);
+        request.settings.contract = contract;
+        let events = run(&driver, request).await;
+        assert_eq!(echo.made.lock().unwrap().len(), 1, "{}", lines(&events));
+        let warned = events.iter().map(json_of).any(|event| {
+            event["event"] == "notice" && event["message"].to_string().contains("rename it")
+        });
+        assert_eq!(warned, contract == Contract::Tools);
+        let number = "4111111111111111";
+        assert_eq!(
+            bodies(&script).contains(number),
+            contract == Contract::Tools
+        );
+    }
 }

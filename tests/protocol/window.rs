@@ -397,7 +397,9 @@ fn counting(script: &Arc<Script>, each: u64, until: usize) -> (Driver, Arc<Words
 
 fn exact(budget: &Value) -> BTreeSet<String> {
     let parts = budget["exact"].as_array().into_iter().flatten();
-    parts.map(|part| part.as_str().unwrap().to_owned()).collect()
+    parts
+        .map(|part| part.as_str().unwrap().to_owned())
+        .collect()
 }
 
 fn part(budget: &Value, name: &str) -> u64 {
@@ -431,18 +433,26 @@ async fn an_endpoint_that_counts_makes_every_part_exact() {
                 // How a template writes functions nobody can count.
                 assert!(!exact(budget).contains("tools"), "{budget}");
             } else {
-                assert_eq!(total(budget) - template, written, "{contract:?} {n}: {budget}");
+                assert_eq!(
+                    total(budget) - template,
+                    written,
+                    "{contract:?} {n}: {budget}"
+                );
                 assert!(exact(budget).contains("tools"), "{budget}");
             }
             let told: BTreeSet<&str> = ["system", "user"].into();
-            assert!(told.iter().all(|part| exact(budget).contains(*part)), "{budget}");
+            assert!(
+                told.iter().all(|part| exact(budget).contains(*part)),
+                "{budget}"
+            );
             assert_eq!(exact(budget).contains("results"), n > 0, "{budget}");
             assert!(!exact(budget).contains("template"), "{budget}");
         }
         // The endpoint counted 500 for the second prompt: what is not of its texts is the template's.
         if contract != Contract::Tools {
             let texts = total(&budgets[1]) - part(&budgets[1], "template");
-            let messages = |n: usize| script.bodies()[n]["messages"].as_array().unwrap().len() as u64;
+            let messages =
+                |n: usize| script.bodies()[n]["messages"].as_array().unwrap().len() as u64;
             let template = ((500 - texts) * messages(2)).div_ceil(messages(1));
             assert_eq!(part(&budgets[2], "template"), template, "{contract:?}");
         }

@@ -139,7 +139,9 @@ impl Machine {
     }
 
     fn size(&self, text: &str) -> Size {
-        let counted = self.is_counted().then(|| self.window.tokens_of.counts.of(text));
+        let counted = self
+            .is_counted()
+            .then(|| self.window.tokens_of.counts.of(text));
         match counted.flatten() {
             Some(tokens) => Size { tokens, bytes: 0 },
             None => Size {

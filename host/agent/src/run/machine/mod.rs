@@ -230,8 +230,13 @@ impl Machine {
         tools: Vec<Bound>,
         warnings: Vec<String>,
     ) -> Result<Self, RunError> {
-        let context = Context::new(request.context.clone())?;
+        let mut context = Context::new(request.context.clone())?;
         context.check_input()?;
+        if request.settings.dry_run {
+            // Whatever the model does is a plan, and nothing of a lazy one runs before it was checked.
+            let plan = context.plan.get_or_insert_default();
+            plan.mode = Mode::Lazy;
+        }
         let offered: Vec<Tool> = tools.iter().map(|bound| bound.tool.clone()).collect();
         let gate = Gate::new(&offered)?;
         let output = request
@@ -277,6 +282,7 @@ impl Machine {
         };
         machine.opening = machine.open_turns();
         machine.open_window();
+        machine.warn_of_names();
         machine.take_plans()?;
         Ok(machine)
     }
@@ -480,6 +486,7 @@ impl Machine {
             ..self.view(&turns, meta.as_ref())
         };
         let request = self.contract().request(&view);
+        let request = self.hidden_request(request, effects);
         self.composed(request, &turns)
     }
 
