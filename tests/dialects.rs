@@ -387,3 +387,103 @@ fn an_endpoint_that_cannot_be_probed_says_why() {
     assert_eq!(nobody.code, Some(3), "{nobody:?}");
     assert!(nobody.stderr.contains("cannot reach"), "{nobody:?}");
 }
+
+/// What the probe found counts in the runs that follow; one that fails leaves estimates.
+#[test]
+fn a_tokenizer_that_was_probed_counts_what_runs_send() {
+    // The probe itself has two texts counted.
+    for (most, legend) in [
+        (None, "≈ is an estimate, the rest counted by the endpoint"),
+        (
+            Some(4),
+            "≈ is an estimate, the rest counted by the endpoint",
+        ),
+        (Some(2), "all estimated"),
+    ] {
+        let mut scenario = good().with_route(
+            "/v1/models",
+            json!({"data": [{"id": "m", "owned_by": "vllm", "max_model_len": 9000}]}),
+        );
+        let solution = json!({"calls": [], "output": "done"});
+        let answer = Reply::solution(solution).expecting(Expect::text("count my words"));
+        scenario.replies.insert(0, answer);
+        scenario.tokenize_most = most;
+        let (host, endpoint) = (host(), Endpoint::start(scenario));
+        probe(&host, &endpoint);
+        let before = endpoint.others().len();
+        let url = endpoint.base_url();
+        let done = host.run(&[
+            "run",
+            "count my words",
+            "--base-url",
+            &url,
+            "--model",
+            "m",
+            "--budget",
+        ]);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        let line = done
+            .stderr
+            .lines()
+            .find(|line| line.contains("of a window of"));
+        let line = line.unwrap_or_else(|| panic!("{done:?}"));
+        assert!(line.contains(legend), "{most:?}: {line}");
+        let failures = done.stderr.matches("failed to count tokens").count();
+        assert_eq!(failures, usize::from(most.is_some()), "{done:?}");
+        if most.is_none() {
+            assert!(line.contains("· user 3 ·"), "{line}");
+            assert!(line.contains("chat template ≈ "), "{line}");
+        }
+        let asked = endpoint.others()[before..].to_vec();
+        let form = asked.iter().find(|(path, _)| path == "/tokenize");
+        let (_, form) = form.unwrap_or_else(|| panic!("nothing was counted: {asked:?}"));
+        assert_eq!(form["add_special_tokens"], false);
+        assert_eq!(host.run(&["replay", "last"]).code, Some(0));
+    }
+}
+
+/// A run keeps its contract: an endpoint that was found to refuse it cannot go on with it.
+#[test]
+fn a_run_is_not_resumed_where_its_contract_is_refused() {
+    let refusing = scenario([
+        with_format(
+            "json_schema",
+            Reply::error(
+                400,
+                json!({"error": {"message": "no response_format here"}}),
+            ),
+        ),
+        any_tools(calling(&["weather_of"])),
+        Reply::content("Hello!"),
+    ]);
+    let (host, refusing) = (host(), Endpoint::start(refusing));
+    let found = probe(&host, &refusing);
+    assert_eq!(verdict(&found, "/schema"), "refused", "{found}");
+    let first = Endpoint::start(Scenario::new([Reply::endless()]));
+    let url = first.base_url();
+    let mut child = host
+        .command(&["run", "t", "--base-url", &url, "--model", "m", "--json"])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let started = std::time::Instant::now();
+    while first.requests().is_empty() {
+        assert!(started.elapsed().as_secs() < 60, "it never asked");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let asked = refusing.requests().len();
+    let url = refusing.base_url();
+    let done = host.run(&["resume", "last", "--base-url", &url, "--model", "m"]);
+    assert_eq!(done.code, Some(1), "{done:?}");
+    for part in [
+        "the schema contract",
+        "no response_format here",
+        "begin a new run",
+    ] {
+        assert!(done.stderr.contains(part), "{part}: {done:?}");
+    }
+    assert_eq!(refusing.requests().len(), asked, "nothing was asked");
+}

@@ -15,6 +15,7 @@ mod text;
 mod thought;
 mod tools;
 
+pub use examples::MAX_EXAMPLES;
 pub use reader::{Piece, Reader};
 
 use crate::guard::mend::{End, Mended, mend};

@@ -11,6 +11,7 @@ mod columns;
 mod config;
 mod demo;
 mod doctor;
+mod endpoint;
 mod eval;
 mod mcp;
 mod modules;
@@ -196,7 +197,7 @@ impl Command {
         match self {
             Self::Run(args) => args.options.put(flags),
             Self::Request(RequestCommand::Run(args)) => args.options.put(flags),
-            Self::Resume(args) => args.means.put(flags),
+            Self::Resume(args) => args.means.endpoint.put(flags),
             Self::PlanCapacity(args) => args.put(flags),
             Self::Eval(args) => args.put(flags),
             _ => {}

@@ -237,7 +237,7 @@ pub struct RouterTable {
     /// The endpoint or pool that decides where no rule does; empty: none.
     pub model: String,
     default: String,
-    timeout_ms: u64,
+    pub timeout_ms: u64,
     #[serde(default)]
     pub classes: BTreeMap<String, ClassTable>,
 }
