@@ -437,7 +437,7 @@ fn settings_that_cannot_be_meant_are_refused() {
             ["\"endpoints.default.idle_timeout_ms\"", "at least 1"],
         ),
         (
-            "[endpoints.big]\nconnect_timeout_ms = 0",
+            "[endpoints.big]\nbase_url = \"http://127.0.0.1:1/v1\"\nconnect_timeout_ms = 0",
             ["\"endpoints.big.connect_timeout_ms\"", "at least 1"],
         ),
         (

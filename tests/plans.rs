@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::process::Stdio;
+use support::endpoint::{Endpoint, Reply, Scenario};
 use support::host::{Finished, Host, finish};
 
 /// Counts a text's words, and multiplies them by a price that is given.
