@@ -228,6 +228,7 @@ fn input(event: &EventKind) -> Option<Input> {
             decision: decision.clone(),
         },
         EventKind::Screened { screened, .. } => Input::Screened(screened.clone()),
+        EventKind::SideRequest(request) => Input::SideRequest(request.clone()),
         EventKind::Resumed { .. } => Input::Resumed,
         EventKind::ToolResult {
             id,

@@ -32,6 +32,9 @@ pub struct PoolPolicy {
     pub overload: Vec<Relief>,
     /// For [`Relief::FewerTokens`], and the least room for an answer in [`Relief::ShortWindow`].
     pub fewer_tokens: u32,
+    /// Without a piece of an answer after so long, another member is sent the request as well, once;
+    /// `None`: never.
+    pub hedge_after: Option<Duration>,
     /// For [`Relief::SmallerModel`].
     pub smaller: Option<(String, Arc<dyn Model>)>,
 }
@@ -43,6 +46,7 @@ impl Default for PoolPolicy {
             left_out: Duration::from_secs(10),
             overload: Vec::new(),
             fewer_tokens: 256,
+            hedge_after: None,
             smaller: None,
         }
     }
