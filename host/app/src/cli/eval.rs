@@ -13,6 +13,7 @@ use crate::eval::schedule;
 use crate::eval::set::Set;
 use crate::eval::store::Store;
 use crate::host;
+use crate::models::Spared;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -255,13 +256,13 @@ async fn compile(config: &config::Config, set: &Set) -> Result<()> {
 
 /// The configurations, the first of which the others are compared with.
 async fn arms(file: Option<&Path>, flags: &Flags, args: &EvalArgs) -> Result<Vec<Arm>> {
-    let mut made = Vec::new();
+    let (mut made, spared) = (Vec::new(), Spared::default());
     for (name, flags) in variants(flags, args)? {
         if made.iter().any(|arm: &Arm| arm.name == name) {
             bail!("two configurations would be called {name:?}");
         }
         let (config, _) = config::load(file, &flags).with_context(|| format!("for {name:?}"))?;
-        made.push(Arm::new(name, config).await?);
+        made.push(Arm::new(name, config, &spared).await?);
     }
     Ok(made)
 }

@@ -8,7 +8,7 @@ use crate::config::{Config, Flags};
 use crate::dialect::Known;
 use crate::host;
 use crate::mcp::Servers;
-use crate::models;
+use crate::models::Models;
 use crate::requests::{self, Requests};
 use crate::shields::shields;
 use crate::storage::{FileJournal, journal};
@@ -431,13 +431,15 @@ async fn driver(
     } else {
         toolbox(config, tools).await?
     };
-    let shields = shields(config, toolbox.components(), tools).await?;
+    let mut models = Models::new(config, timeout, means.record.as_deref())?;
+    let guards = models.guards().await?;
+    let shields = shields(config, toolbox.components(), tools, &guards).await?;
     let servers = Servers::new(config.servers(), &config.pins(), tools);
     let (toolbox, notes) = servers.offered(toolbox).await;
     for note in notes {
         eprintln!("{} {}", style::warn("left out:"), style::plain(&note));
     }
-    let selected = models::selected(config, timeout, means.record.as_deref()).await?;
+    let selected = Box::pin(models.selected()).await?;
     let driver = Driver {
         approver: Arc::new(AppApprover::new(config.state_folder(), !means.json)),
         activities: servers.activities(Activities::default()),

@@ -10,7 +10,7 @@ use toolhold_agent::context::Parts;
 use toolhold_agent::cost::Amount;
 use toolhold_agent::event::{RunFailure, ToolOutcome};
 use toolhold_agent::guard::shield::{Judgement, Ruling};
-use toolhold_agent::model::Delta;
+use toolhold_agent::model::{Delta, Routing, SideRequest, SideRole};
 use toolhold_agent::protocol::Call;
 use toolhold_agent::protocol::advisor::{Council, Outcome};
 use toolhold_agent::protocol::reference::Path;
@@ -35,6 +35,8 @@ pub struct View {
     currency: String,
     /// Whether what each part of a request takes is wanted.
     has_budget: bool,
+    /// How the last Request failed, as it was shown.
+    failure: Option<String>,
 }
 
 impl View {
@@ -77,7 +79,10 @@ impl View {
                     plural(tools.len() as u64, "tool")
                 ))));
             }
-            EventKind::Request { step, .. } => self.line(&bold(&format!("step {step}"))),
+            EventKind::Request { step, .. } => {
+                self.failure = None;
+                self.line(&bold(&format!("step {step}")));
+            }
             EventKind::Delta {
                 delta: Delta::Content(text) | Delta::Reasoning(text),
                 ..
@@ -97,6 +102,7 @@ impl View {
             EventKind::Reply { .. } | EventKind::Plan { .. } => self.end_line(),
             EventKind::ModelFailed { failure, .. } => {
                 self.line(&format!("  {} {}", bad("✗"), plain(&failure.message)));
+                self.failure = Some(failure.message.clone());
             }
             EventKind::Council { council, .. } => self.council(council),
             EventKind::Meta { meta, .. } => {
@@ -204,6 +210,15 @@ impl View {
                 );
                 self.line(&format!("  {} {text}", warn("!")));
             }
+            EventKind::SideRequest(request) => {
+                let cost = request
+                    .cost_nano
+                    .map_or(String::new(), |cost| format!(", {}", self.money(cost)));
+                let text = side(request);
+                self.line(&dim(&format!("  {}{cost}", line(&text))));
+            }
+            // Whoever asked for the answer says that there is none, and why.
+            EventKind::Routing(Routing::GaveUp { .. }) => {}
             EventKind::Routing(routing) => {
                 let text = line(&routing.to_string());
                 self.line(&if routing.is_trouble() {
@@ -387,6 +402,15 @@ impl View {
                 self.line(&dim(&format!("{} after {summary}", name(reason))));
                 println!("{}", plain_json(output));
             }
+            // Why was said when it happened.
+            (reason, Some(failure)) if self.failure.as_ref() == Some(&failure.message) => {
+                self.line(&format!(
+                    "{} {} after {summary}",
+                    bad("stopped:"),
+                    name(reason)
+                ));
+                self.so_far(output);
+            }
             (reason, Some(failure)) => {
                 self.line(&format!("{} {}", bad("stopped:"), plain(&failure.message)));
                 self.line(&dim(&format!("{} after {summary}", name(reason))));
@@ -525,6 +549,39 @@ fn tokens(
         "{counted}, {}{first}",
         duration(duration_ms.saturating_mul(1_000))
     )
+}
+
+/// Who was asked beside the run, and what for.
+fn side(request: &SideRequest) -> String {
+    let SideRequest {
+        role,
+        endpoint,
+        model,
+        usage,
+        duration_ms,
+        ..
+    } = request;
+    let who = if endpoint == model {
+        model.clone()
+    } else {
+        format!("{model} at {endpoint}")
+    };
+    let took = match usage {
+        Some(usage) => tokens(
+            Some(usage.prompt_tokens),
+            Some(usage.completion_tokens),
+            None,
+            *duration_ms,
+        ),
+        None if role.is_complete() => tokens(None, None, None, *duration_ms),
+        None => duration(duration_ms.saturating_mul(1_000)),
+    };
+    let what = match role {
+        SideRole::Shield => "screened by",
+        SideRole::Router => "routed by",
+        SideRole::Hedge => "overtaken:",
+    };
+    format!("{what} {who}: {took}")
 }
 
 /// What a request takes: an estimate, which the endpoint's count of the one before has corrected.

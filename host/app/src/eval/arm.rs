@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::eval::set::digest;
-use crate::models;
+use crate::models::{Guards, Models, Spared};
 use anyhow::Result;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -18,16 +18,21 @@ pub struct Arm {
     pub settings: Settings,
     pub model: Arc<dyn Model>,
     pub candidates: BTreeMap<String, Arc<dyn Model>>,
+    pub guards: Guards,
     /// Changes with whatever may change an outcome.
     pub digest: String,
 }
 
 impl Arm {
+    /// `spared` is shared by all arms: they ask the same servers at the same time.
+    ///
     /// # Errors
     /// The endpoint does not say which model it has.
-    pub async fn new(name: String, config: Config) -> Result<Self> {
+    pub async fn new(name: String, config: Config, spared: &Spared) -> Result<Self> {
         let mut settings = config.settings();
-        let selected = models::selected(&config, settings.timeout, None).await?;
+        let mut models = Models::new(&config, settings.timeout, None)?.sparing(spared);
+        let guards = models.guards().await?;
+        let selected = Box::pin(models.selected()).await?;
         selected.known.adapt(&mut settings, &config);
         let all = json!([selected.model.name(), config.place(), settings]);
         Ok(Self {
@@ -36,6 +41,7 @@ impl Arm {
             settings,
             model: selected.model,
             candidates: selected.candidates,
+            guards,
             config,
         })
     }
