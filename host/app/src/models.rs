@@ -363,3 +363,28 @@ impl Write for Recording {
         self.file().flush()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_names_the_same_server_spares_it_together() {
+        let table = |text: &str| EndpointTable::of_test(text).unwrap();
+        let spared = Spared::default();
+        let first = spared.of("a", &table("model = \"m\""));
+        for (name, text, is_same) in [
+            ("a", "model = \"other\"", true),
+            ("a", "contract = \"tools\"\nextra = { min_p = 0.1 }", true),
+            ("b", "model = \"m\"", false),
+            ("a", "base_url = \"http://elsewhere/v1\"", false),
+            ("a", "concurrent_requests = 3", false),
+            ("a", "breaker_failures = 9", false),
+            ("a", "api_key_env = \"OTHER\"", false),
+        ] {
+            let other = spared.clone().of(name, &table(text));
+            assert_eq!(Arc::ptr_eq(&first, &other), is_same, "{name} {text}");
+            assert!(Arc::ptr_eq(&other, &spared.of(name, &table(text))));
+        }
+    }
+}
