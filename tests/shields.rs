@@ -168,8 +168,8 @@ fn a_hostile_shield_is_a_failure_that_is_told() {
              timeout_ms = 2_000\nsettings = {{ does = \"{does}\" }}\n"
         );
         let endpoint = Endpoint::start(Scenario::new([
-            calls("text.reverse", json!({"text": "abc"})),
-            calls("text.reverse", json!({"text": "abd"})),
+            calls("text.reverse", json!({"text": "xyz"})),
+            calls("text.reverse", json!({"text": "xyw"})),
             answers(json!("went on")),
         ]));
         let started = Instant::now();
@@ -182,7 +182,7 @@ fn a_hostile_shield_is_a_failure_that_is_told() {
         assert!(started.elapsed() < Duration::from_mins(1), "{does}");
         let told = told(&endpoint);
         assert!(
-            told.contains(expect) && !told.contains("cba"),
+            told.contains(expect) && !told.contains("zyx"),
             "{does}: {told}"
         );
         assert!(!told.contains("seen 2"), "{does}");
@@ -368,14 +368,15 @@ fn a_shield_at_the_runs_own_endpoint_shares_its_limits() {
     let policy = "[endpoints.default]\nmodel = \"m\"\nrequests_per_minute = 2\nqueue_timeout_ms = 200\n\
                   attempts = 1\n[shields.llama]\nkind = \"model\"\nendpoint = \"default\"\n";
     let done = run(&host(policy), &endpoint, "the task", &[]);
-    // The third request of the minute is the second verdict.
+    // The third request of the minute is the second verdict; nor is there a place for another answer.
     assert_eq!(
         (done.code, endpoint.requests().len()),
-        (Some(6), 2),
+        (Some(3), 2),
         "{done:?}"
     );
     assert!(
-        done.stderr.contains("no place became free at default"),
+        done.stderr
+            .contains("blocked the output: its endpoint failed: no place became free at default"),
         "{done:?}"
     );
 }
