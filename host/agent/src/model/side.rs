@@ -41,17 +41,6 @@ pub enum SideRole {
 }
 
 impl SideRole {
-    /// Every role, in its order.
-    pub const ALL: [Self; 3] = [Self::Shield, Self::Router, Self::Hedge];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Shield => "shield",
-            Self::Router => "router",
-            Self::Hedge => "hedge",
-        }
-    }
-
     /// Whether the answer was heard to its end. Of one that was not, nobody says what it took.
     pub fn is_complete(self) -> bool {
         self != Self::Hedge

@@ -87,8 +87,11 @@ impl View {
                 delta: Delta::Content(text) | Delta::Reasoning(text),
                 ..
             } => self.model_text(text),
-            // A native call is shown when it is made; what shields say was shown one by one.
-            EventKind::Delta { .. } | EventKind::Screened { .. } => {}
+            // A native call is shown when it is made; what shields say was shown one by one; that an endpoint
+            // is given up, and why, is said by whoever asked it.
+            EventKind::Delta { .. }
+            | EventKind::Screened { .. }
+            | EventKind::Routing(Routing::GaveUp { .. }) => {}
             EventKind::Budget {
                 window,
                 reply,
@@ -217,8 +220,6 @@ impl View {
                 let text = side(request);
                 self.line(&dim(&format!("  {}{cost}", line(&text))));
             }
-            // Whoever asked for the answer says that there is none, and why.
-            EventKind::Routing(Routing::GaveUp { .. }) => {}
             EventKind::Routing(routing) => {
                 let text = line(&routing.to_string());
                 self.line(&if routing.is_trouble() {

@@ -20,7 +20,7 @@ pub(super) struct Raced {
     pub is_hedged: bool,
     /// Whether the result is the second one's.
     pub is_second: bool,
-    /// Both failed; otherwise the one that failed is not the one whose result this is.
+    /// Whether the other one had failed before.
     pub other_failed: bool,
 }
 
