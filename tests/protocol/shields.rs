@@ -353,12 +353,12 @@ fn asking(usage: Option<Usage>, cost: Option<&str>) -> Arc<Words> {
     })
 }
 
-fn forty() -> Option<Usage> {
-    Some(Usage {
+fn forty() -> Usage {
+    Usage {
         prompt_tokens: 38,
         completion_tokens: 2,
         ..Usage::default()
-    })
+    }
 }
 
 #[tokio::test]
@@ -374,7 +374,7 @@ async fn what_shields_ask_models_for_counts_as_the_runs() {
         &script(),
         &Echo::default(),
         &Place::ALL,
-        asking(forty(), None),
+        asking(Some(forty()), None),
     );
     let events = run(&driver, request([plain_tools(&["echo"])])).await;
     holds(&events);
@@ -392,7 +392,7 @@ async fn what_shields_ask_models_for_counts_as_the_runs() {
         &script,
         &Echo::default(),
         &[Place::Input],
-        asking(forty(), None),
+        asking(Some(forty()), None),
     );
     let mut request = request([plain_tools(&["echo"])]);
     request.settings.token_budget = Some(40);
@@ -405,8 +405,8 @@ async fn what_shields_ask_models_for_counts_as_the_runs() {
 #[tokio::test]
 async fn what_a_shield_costs_is_in_the_runs_money_and_unknown_is_not_nothing() {
     for (usage, cost, max_cost, reason) in [
-        (forty(), Some("0.02"), "0.05", "output"),
-        (forty(), Some("0.02"), "0.02", "max_cost"),
+        (Some(forty()), Some("0.02"), "0.05", "output"),
+        (Some(forty()), Some("0.02"), "0.02", "max_cost"),
         (None, None, "0.05", "max_cost"),
     ] {
         let script = Script::new([Reply::output("done")]);
