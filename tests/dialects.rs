@@ -487,3 +487,58 @@ fn a_run_is_not_resumed_where_its_contract_is_refused() {
     }
     assert_eq!(refusing.requests().len(), asked, "nothing was asked");
 }
+
+#[test]
+fn members_that_were_probed_as_different_contracts_are_told_of() {
+    let with_task = |reply: Reply| reply.expecting(Expect::text("a task of a run"));
+    let answer = || with_task(Reply::content("done"));
+    let both = scenario([
+        answer(),
+        with_format("json_schema", Reply::obedient()),
+        with_tools(json!("auto"), "Paris", calling(&["weather_of"])),
+        Reply::content("Hello!"),
+    ]);
+    let tools = scenario([
+        answer(),
+        with_tools(json!("auto"), "Paris", calling(&["weather_of"])),
+        Reply::content("Hello!"),
+    ]);
+    let listed = |scenario: Scenario| {
+        Endpoint::start(scenario.with_route("/v1/models", json!({"data": [{"id": "m"}]})))
+    };
+    let (host, both, tools) = (host(), listed(both), listed(tools));
+    assert_eq!(probe(&host, &both)["contract"], "schema");
+    assert_eq!(probe(&host, &tools)["contract"], "tools");
+    let configuration = |contract: &str| {
+        format!(
+            "endpoint = \"all\"\n[endpoints.a]\nbase_url = {:?}\nmodel = \"m\"\n{contract}\
+             [endpoints.b]\nbase_url = {:?}\nmodel = \"m\"\n[pools.all]\nmembers = [\"a\", \"b\"]\n",
+            both.base_url(),
+            tools.base_url()
+        )
+    };
+    host.write("toolhold.toml", configuration(""));
+    let run = || host.run(&["run", "a task of a run"]);
+    let done = run();
+    assert_eq!(
+        (done.code, done.stdout.trim()),
+        (Some(0), "done"),
+        "{done:?}"
+    );
+    let told = "a as schema, b as tools; runs ask all of them in the tools contract";
+    assert!(done.stderr.contains(told), "{done:?}");
+    assert!(done.stderr.contains("all (tools contract)"), "{done:?}");
+    let found = host.run(&["doctor"]);
+    assert!(
+        found.stdout.contains("– contract: ") && found.stdout.contains(told),
+        "{found:?}"
+    );
+    // Somebody decided.
+    host.write("toolhold.toml", configuration("contract = \"tools\"\n"));
+    let done = run();
+    assert!(
+        done.code == Some(0) && !done.stderr.contains("a as schema"),
+        "{done:?}"
+    );
+    assert!(!host.run(&["doctor"]).stdout.contains("contract: "));
+}

@@ -8,11 +8,13 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use toolhold_agent::cost::{Amount, Price};
 use toolhold_agent::event::NoJournal;
 use toolhold_agent::guard::pii::{Kind, Privacy};
 use toolhold_agent::guard::shield::{
     Domains, OnFailure, Place, Post, Screening, Shield, Shields, Verdict,
 };
+use toolhold_agent::model::{SideRequest, SideRole, Usage, Watch};
 use toolhold_agent::run::replay::replay;
 use toolhold_agent::{Activities, Contract, Driver, EventKind, Message, RunRequest};
 
@@ -24,11 +26,20 @@ const KEY: &str = "AKIAIOSFODNN7EXAMPLE";
 struct Words {
     block: &'static str,
     redact: &'static str,
+    /// What it asks a model for each verdict.
+    asks: Option<SideRequest>,
     seen: Mutex<Vec<Screening>>,
 }
 
 impl Shield for Words {
-    fn screen<'a>(&'a self, screening: &'a Screening) -> BoxFuture<'a, Result<Verdict, String>> {
+    fn screen<'a>(
+        &'a self,
+        screening: &'a Screening,
+        watch: &'a mut dyn Watch,
+    ) -> BoxFuture<'a, Result<Verdict, String>> {
+        if let Some(request) = &self.asks {
+            watch.side_request(request.clone());
+        }
         self.seen.lock().unwrap().push(screening.clone());
         let text = screening.value.to_string();
         let verdict = if !self.block.is_empty() && text.contains(self.block) {
@@ -170,7 +181,11 @@ async fn a_call_that_no_longer_fits_is_not_made() {
     #[derive(Debug)]
     struct Everything;
     impl Shield for Everything {
-        fn screen<'a>(&'a self, _: &'a Screening) -> BoxFuture<'a, Result<Verdict, String>> {
+        fn screen<'a>(
+            &'a self,
+            _: &'a Screening,
+            _: &'a mut dyn Watch,
+        ) -> BoxFuture<'a, Result<Verdict, String>> {
             let verdict = Verdict::Redact {
                 value: json!({"n": "[redacted]"}),
                 reason: String::new(),
@@ -321,6 +336,101 @@ async fn a_run_that_is_stopped_does_not_get_around_the_shields() {
     request.settings.wiring = toolhold_agent::run::Wiring::Always;
     let events = run(&driver, request).await;
     assert_eq!(end(&events), ("max_steps".into(), Value::Null));
+}
+
+/// A shield that asks a model, which takes 40 tokens and 0.02 each time.
+fn asking(usage: Option<Usage>, cost: Option<&str>) -> Arc<Words> {
+    Arc::new(Words {
+        asks: Some(SideRequest {
+            role: SideRole::Shield,
+            endpoint: "guard".into(),
+            model: "guard".into(),
+            usage,
+            duration_ms: 3,
+            cost_nano: cost.map(|cost| cost.parse().unwrap()),
+        }),
+        ..Words::default()
+    })
+}
+
+fn forty() -> Usage {
+    Usage {
+        prompt_tokens: 38,
+        completion_tokens: 2,
+        ..Usage::default()
+    }
+}
+
+#[tokio::test]
+async fn what_shields_ask_models_for_counts_as_the_runs() {
+    let script = || {
+        Script::new([
+            Reply::calls(&[json!({"_tool": "echo", "of": "a"})]),
+            Reply::output("done"),
+        ])
+    };
+    // Input, call, result, output: four verdicts.
+    let driver = shielded(
+        &script(),
+        &Echo::default(),
+        &Place::ALL,
+        asking(Some(forty()), None),
+    );
+    let events = run(&driver, request([plain_tools(&["echo"])])).await;
+    holds(&events);
+    let of = |name: &str| -> Vec<Value> {
+        let all = events.iter().map(json_of);
+        all.filter(|event| event["event"] == name).collect()
+    };
+    assert_eq!(of("side_request").len(), 4);
+    assert_eq!(of("side_request")[0]["role"], "shield");
+    // The script's own replies have no counts.
+    assert_eq!(of("done")[0]["tokens"], json!(160));
+    // A budget that the first verdict uses up: nothing is sent.
+    let script = script();
+    let driver = shielded(
+        &script,
+        &Echo::default(),
+        &[Place::Input],
+        asking(Some(forty()), None),
+    );
+    let mut request = request([plain_tools(&["echo"])]);
+    request.settings.token_budget = Some(40);
+    let events = run(&driver, request).await;
+    holds(&events);
+    assert_eq!(end(&events).0, "token_budget");
+    assert_eq!(script.asked(), 0);
+}
+
+#[tokio::test]
+async fn what_a_shield_costs_is_in_the_runs_money_and_unknown_is_not_nothing() {
+    for (usage, cost, max_cost, reason) in [
+        (Some(forty()), Some("0.02"), "0.05", "output"),
+        (Some(forty()), Some("0.02"), "0.02", "max_cost"),
+        (None, None, "0.05", "max_cost"),
+    ] {
+        let script = Script::new([Reply::output("done")]);
+        let driver = shielded(
+            &script,
+            &Echo::default(),
+            &[Place::Input],
+            asking(usage, cost),
+        );
+        let mut request = request([]);
+        request.settings.max_cost = Some(max_cost.parse().unwrap());
+        // The script's replies have no counts.
+        request.settings.price = Some(Price::Time {
+            gpu_hour: Amount::ZERO,
+            gpus: 1,
+            in_flight: 1,
+        });
+        let events = run(&driver, request).await;
+        holds(&events);
+        assert_eq!(end(&events).0, reason, "{cost:?} of {max_cost}");
+        let done = json_of(events.last().unwrap());
+        let spent = cost.map(|_| json!(20_000_000));
+        assert_eq!(done.get("cost_nano"), spent.as_ref(), "{done}");
+    }
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use crate::error::ErrorClass;
 use crate::guard::Repair;
 use crate::guard::pii::Kind;
 use crate::guard::shield::{Judgement, Place, Screened};
-use crate::model::{Completion, ContextOverflow, Delta, Routing};
+use crate::model::{Completion, ContextOverflow, Delta, Routing, SideRequest};
 use crate::protocol::Call;
 use crate::protocol::advisor::{Council, Dissent, Tally};
 use crate::protocol::meta::Meta;
@@ -86,9 +86,9 @@ impl Event {
 
 /// On the wire: `{"event": "tool_start", …}`.
 ///
-/// What the run was told from outside is in `run`, `delta`, `reply`, `model_failed`, `decided`,
-/// `screened`, `counted`, `resumed` and `tool_result`, whole: from these alone the loop can be run again and
-/// comes to the same events.
+/// What the run was told from outside is in `run`, `delta`, `reply`, `model_failed`, `side_request`,
+/// `decided`, `screened`, `counted`, `resumed` and `tool_result`, whole: from these alone the loop can be
+/// run again and comes to the same events.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum EventKind {
@@ -125,6 +125,9 @@ pub enum EventKind {
     },
     /// Something was decided on the way to the endpoint that answers. It changes nothing of the run.
     Routing(Routing),
+    /// A model was asked on behalf of the run, beside its own Requests: by a shield, by the router, or for
+    /// an answer that came from elsewhere first. What it took counts as the run's.
+    SideRequest(SideRequest),
     /// The model wrote something.
     Delta {
         step: u32,

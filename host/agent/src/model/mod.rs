@@ -27,6 +27,7 @@ mod extras;
 mod json;
 pub mod probe;
 pub mod server;
+mod side;
 pub mod sse;
 pub mod tokenize;
 mod tool_calls;
@@ -51,6 +52,8 @@ pub use record::RecordingTransport;
 pub use replay::ReplayTransport;
 pub use routing::{Classifier, Degradation, Routing};
 pub use server::{Health, ModelInfo, Server};
+pub(crate) use side::Aside;
+pub use side::{SideModel, SideRequest, SideRole};
 pub use tokenize::{Counter, Tokenizer};
 pub use transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};
 
@@ -96,6 +99,9 @@ pub trait Watch: Send {
     fn delta(&mut self, delta: Delta);
 
     fn routing(&mut self, _: Routing) {}
+
+    /// Another request was made on the way.
+    fn side_request(&mut self, _: SideRequest) {}
 }
 
 impl<F: FnMut(Delta) + Send> Watch for F {

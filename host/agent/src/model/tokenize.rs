@@ -23,6 +23,12 @@ pub trait Counter: Send + Sync + Debug {
     /// How many tokens `text` is, without those that a chat template puts around it. Must bound its own
     /// waiting.
     fn count<'a>(&'a self, text: &'a str) -> BoxFuture<'a, Result<u64, ModelError>>;
+
+    /// How an endpoint is asked for it, if one is. Endpoints of the same model that are asked alike count
+    /// alike.
+    fn tokenizer(&self) -> Option<Tokenizer> {
+        None
+    }
 }
 
 /// Where an endpoint counts tokens, and how it is asked.
@@ -125,6 +131,10 @@ pub(super) struct Asked {
 impl Counter for Asked {
     fn count<'a>(&'a self, text: &'a str) -> BoxFuture<'a, Result<u64, ModelError>> {
         self.model.count_tokens(self.with, text).boxed()
+    }
+
+    fn tokenizer(&self) -> Option<Tokenizer> {
+        Some(self.with)
     }
 }
 

@@ -4,7 +4,7 @@ use crate::context::counts::Counted;
 use crate::error::{ErrorClass, RunError};
 use crate::event::{Event, EventKind, Journal, RunFailure, Seal};
 use crate::guard::shield::{Screened, Shields};
-use crate::model::{Delta, Model, Routing, Session, Watch};
+use crate::model::{Delta, Model, Routing, Session, SideRequest, Watch};
 use crate::protocol::context::Context;
 use crate::run::approval::{Approver, Decision, Nobody, Pending, Verdict};
 use crate::run::bind;
@@ -293,14 +293,16 @@ impl Performer {
                 biased;
                 () = cancel.cancelled() => Input::Cancelled,
                 () = tokio::time::sleep_until(deadline) => Input::TimedOut,
-                Some(event) = call_events.recv() => {
-                    self.sink.publish(event).await?;
-                    effects = Effects::default();
-                    continue;
-                }
+                Some(event) = call_events.recv() => match self.happened(event).await? {
+                    Some(input) => input,
+                    None => {
+                        effects = Effects::default();
+                        continue;
+                    }
+                },
                 // Before the work: a reply is complete only after its last piece.
                 Some(heard) = hearing.recv() => match self.wrote(heard).await? {
-                    Some(delta) => Input::Wrote(delta),
+                    Some(input) => input,
                     None => {
                         effects = Effects::default();
                         continue;
@@ -310,14 +312,20 @@ impl Performer {
             };
             // Before the result of a call, all that happened in it.
             while let Ok(event) = call_events.try_recv() {
-                self.sink.publish(event).await?;
+                let Some(told) = self.happened(event).await? else {
+                    continue;
+                };
+                let effects = machine.handle(told, elapsed());
+                if let Some(ended) = self.carry_out(effects, machine.spent(), &heard).await? {
+                    return Ok(ended);
+                }
             }
             if matches!(input, Input::Replied(_) | Input::ModelFailed(_)) {
                 while let Ok(heard_last) = hearing.try_recv() {
-                    let Some(delta) = self.wrote(heard_last).await? else {
+                    let Some(told) = self.wrote(heard_last).await? else {
                         continue;
                     };
-                    let effects = machine.handle(Input::Wrote(delta), elapsed());
+                    let effects = machine.handle(told, elapsed());
                     if let Some(ended) = self.carry_out(effects, machine.spent(), &heard).await? {
                         return Ok(ended);
                     }
@@ -371,11 +379,23 @@ impl Performer {
 
     /// What the model wrote; what was decided on the way to it is told as it is, for it changes
     /// nothing.
-    async fn wrote(&mut self, heard: Heard) -> Result<Option<Delta>, RunError> {
+    async fn wrote(&mut self, heard: Heard) -> Result<Option<Input>, RunError> {
         match heard {
-            Heard::Delta(delta) => Ok(Some(delta)),
+            Heard::Delta(delta) => Ok(Some(Input::Wrote(delta))),
+            Heard::SideRequest(request) => Ok(Some(Input::SideRequest(request))),
             Heard::Routing(routing) => {
                 self.sink.publish(EventKind::Routing(routing)).await?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// What happened in a call or with a shield: told as it is, unless the machine counts it.
+    async fn happened(&mut self, event: EventKind) -> Result<Option<Input>, RunError> {
+        match event {
+            EventKind::SideRequest(request) => Ok(Some(Input::SideRequest(request))),
+            event => {
+                self.sink.publish(event).await?;
                 Ok(None)
             }
         }
@@ -525,6 +545,7 @@ impl Performer {
 enum Heard {
     Delta(Delta),
     Routing(Routing),
+    SideRequest(SideRequest),
 }
 
 struct Listener(mpsc::UnboundedSender<Heard>);
@@ -536,6 +557,10 @@ impl Watch for Listener {
 
     fn routing(&mut self, routing: Routing) {
         let _ = self.0.send(Heard::Routing(routing));
+    }
+
+    fn side_request(&mut self, request: SideRequest) {
+        let _ = self.0.send(Heard::SideRequest(request));
     }
 }
 

@@ -14,6 +14,7 @@ use crate::eval::schedule;
 use crate::eval::set::Set;
 use crate::eval::store::Store;
 use crate::host;
+use crate::models::Spared;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -246,14 +247,14 @@ async fn compile(config: &config::Config, set: &Set, tells: bool) -> Result<Regi
 
 /// The configurations, the first of which the others are compared with.
 async fn arms(file: Option<&Path>, flags: &Flags, args: &EvalArgs) -> Result<Vec<Arm>> {
-    let mut made = Vec::new();
+    let (mut made, spared) = (Vec::new(), Spared::default());
     for (name, flags) in variants(flags, args)? {
         if made.iter().any(|arm: &Arm| arm.name == name) {
             bail!("two configurations would be called {name:?}");
         }
         let loaded = config::load(file, &flags).with_context(|| format!("for {name:?}"))?;
         let (config, settings) = loaded;
-        made.push(Arm::new(name, config, &settings).await?);
+        made.push(Arm::new(name, config, &settings, &spared).await?);
     }
     Ok(made)
 }

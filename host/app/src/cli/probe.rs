@@ -90,7 +90,7 @@ pub async fn probe(config: &Config, json: bool) -> Result<Exit> {
 /// What earlier probing found; `None` if the endpoint cannot be asked for its model now.
 pub(super) async fn remembered(config: &Config, endpoint: &Endpoint) -> Option<Finding> {
     let model = model(endpoint).await.ok()?;
-    let found = Dialects::new(&config.state_folder()).find(model.target(), model.name());
+    let found = kept(config, &model);
     let Some(probed) = found else {
         return Some(Finding::Lacking(
             match endpoint.contract.fixed() {
@@ -121,6 +121,15 @@ pub(super) async fn remembered(config: &Config, endpoint: &Endpoint) -> Option<F
         "the {contract} contract works, as found on {}",
         probed.date()
     )))
+}
+
+/// What is kept of an endpoint; `None` if it was not probed, or cannot be asked for its model now.
+pub(super) async fn found(config: &Config, endpoint: &Endpoint) -> Option<Probed> {
+    kept(config, &model(endpoint).await.ok()?)
+}
+
+fn kept(config: &Config, model: &OpenAiModel) -> Option<Probed> {
+    Dialects::new(&config.state_folder()).find(model.target(), model.name())
 }
 
 async fn model(endpoint: &Endpoint) -> Result<OpenAiModel> {

@@ -9,10 +9,10 @@ use crate::config::{Config, Flags};
 use crate::dialect::Known;
 use crate::host;
 use crate::mcp::Servers;
-use crate::models;
+use crate::models::Models;
 use crate::requests::{self, Requests};
 use crate::shields::shields;
-use crate::storage::{Dialects, FileJournal, journal};
+use crate::storage::{FileJournal, journal};
 use crate::tools::SandboxTools;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
@@ -25,9 +25,7 @@ use toolhold_agent::model::Verdict;
 use toolhold_agent::protocol::{Execution, Message};
 use toolhold_agent::run::Runner;
 use toolhold_agent::run::replay::replay;
-use toolhold_agent::{
-    Activities, Contract, Driver, Event, EventKind, Run, RunRequest, Settings, StopReason,
-};
+use toolhold_agent::{Activities, Driver, Event, EventKind, Run, RunRequest, Settings, StopReason};
 use toolhold_sandbox::{LoadError, Registry};
 
 #[derive(Debug, Args)]
@@ -304,9 +302,10 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
         let timeout = request.settings.timeout;
         let own = request.own_tools_only;
         let allowed = request.allowed.as_deref();
-        let (driver, servers, _) = Box::pin(driver(config, means, allowed, timeout, own)).await?;
+        let (driver, servers, known) =
+            Box::pin(driver(config, means, allowed, timeout, own)).await?;
         let change = Change {
-            config,
+            doubt: known.doubt(request.settings.contract, config),
             settings: &request.settings,
             before: began_with(&events),
             now: driver.model.name(),
@@ -348,7 +347,8 @@ fn began_with(events: &[Event]) -> &str {
 /// A run that goes on elsewhere. Its settings stay as they are in its record: a replay comes to the same
 /// Requests by them alone.
 struct Change<'a> {
-    config: &'a Config,
+    /// Who may answer and was found to do otherwise than the run's contract says.
+    doubt: Option<(&'a str, &'a Verdict)>,
     settings: &'a Settings,
     before: &'a str,
     now: &'a str,
@@ -362,17 +362,17 @@ impl Change<'_> {
     fn tell(&self) -> Result<()> {
         let contract = self.settings.contract;
         let mut doubt = String::new();
-        match self.verdict() {
-            Some(Verdict::Refused { reason }) => bail!(
-                "the run goes on under the {} contract that it began with, and toolhold doctor --probe found that {} \
-                 refuses it: {reason}. Resume it with an endpoint that knows it, or begin a new run",
-                contract.name(),
-                self.now
+        match self.doubt {
+            Some((endpoint, Verdict::Refused { reason })) => bail!(
+                "the run goes on under the {} contract that it began with, and toolhold doctor --probe found that the \
+                 endpoint {endpoint:?} refuses it: {reason}. Resume it with an endpoint that knows it, or begin a new \
+                 run",
+                contract.name()
             ),
-            Some(Verdict::Ignored { .. }) => {
-                doubt = ", which this endpoint was found to accept and ignore".into();
+            Some((endpoint, Verdict::Ignored { .. })) => {
+                doubt = format!(", which the endpoint {endpoint:?} was found to accept and ignore");
             }
-            Some(Verdict::Works | Verdict::Unknown { .. }) | None => {}
+            _ => {}
         }
         let window = match self.settings.window.tokens {
             Some(tokens) => format!("a window of {tokens} tokens"),
@@ -392,19 +392,6 @@ impl Change<'_> {
         );
         eprintln!("{} {}", style::warn("note:"), style::plain(&text));
         Ok(())
-    }
-
-    /// What became of the run's contract when the endpoint was probed.
-    fn verdict(&self) -> Option<Verdict> {
-        let endpoint = self.config.selected()?;
-        let transport = host::transport(endpoint).ok()?;
-        let dialects = Dialects::new(&self.config.state_folder());
-        let dialect = dialects.find(transport.target(), self.now)?.dialect;
-        match self.settings.contract {
-            Contract::Schema => Some(dialect.schema),
-            Contract::Tools => Some(dialect.tools.auto),
-            Contract::Simple => None,
-        }
     }
 }
 
@@ -478,13 +465,15 @@ async fn driver(
     } else {
         toolbox(config, tools).await?
     };
-    let shields = shields(config, toolbox.components(), tools).await?;
+    let mut models = Models::new(config, timeout, means.record.as_deref())?;
+    let guards = models.guards().await?;
+    let shields = shields(config, toolbox.components(), tools, &guards).await?;
     let servers = Servers::new(config.servers(), &config.pins(), tools);
     let (toolbox, notes) = servers.offered(toolbox).await;
     for note in notes {
         eprintln!("{} {}", style::warn("left out:"), style::plain(&note));
     }
-    let selected = models::selected(config, timeout, means.record.as_deref()).await?;
+    let selected = Box::pin(models.selected()).await?;
     let driver = Driver {
         approver: Arc::new(AppApprover::new(config.state_folder(), !means.json)),
         activities: servers.activities(Activities::default()),

@@ -11,6 +11,7 @@ mod routes;
 mod shields;
 mod types;
 
+pub use fallback::Named;
 pub use layers::{ConfigError, Flags, Setting};
 pub use routes::{Endpoint, ROUTER, Routes, Target};
 pub use shields::{ShieldSettings, ShieldWhat};

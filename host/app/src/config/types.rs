@@ -1,6 +1,6 @@
 //! The merged settings as types. Units leave the wire here: milliseconds become durations.
 
-use crate::config::fallback::{self, FallbackTable};
+use crate::config::fallback::{self, FallbackTable, Named};
 use crate::config::layers::{ConfigError, Merged};
 use crate::config::mcp::McpTable;
 use crate::config::price::Money;
@@ -293,8 +293,8 @@ impl Config {
         self.fallback.names().iter().map(String::as_str)
     }
 
-    /// The endpoint of a candidate of `[fallback]`, and its model there.
-    pub fn candidate(&self, name: &str) -> Option<(&Endpoint, String)> {
+    /// What a candidate of `[fallback]` is.
+    pub fn candidate(&self, name: &str) -> Option<Named<'_>> {
         fallback::named(name, &self.endpoints, &self.endpoint)
     }
 
@@ -455,14 +455,30 @@ impl Config {
             let reason = "endpoints have prices, so say in which currency, such as \"EUR\"";
             return Some(("run.currency".into(), reason.into()));
         }
-        if self.max_cost().is_some() && self.routes().price(&self.endpoint).is_none() {
-            let reason = format!(
-                "nobody knows what a reply costs: set endpoints.{0}.price_per_million or endpoints.{0}.gpu_hour",
-                self.endpoint
-            );
-            return Some(("run.max_cost".into(), reason));
-        }
-        None
+        self.max_cost()?;
+        let mut asked = self.asked().into_iter();
+        let reason = asked.find_map(|name| self.routes().unpriced(name))?;
+        Some(("run.max_cost".into(), reason))
+    }
+
+    /// The endpoints and pools whose replies every run pays for, with those that decide and screen.
+    fn asked(&self) -> Vec<&str> {
+        let mut asked = vec![self.endpoint.as_str()];
+        asked.extend(self.routes().picker(&self.endpoint));
+        asked.extend(self.guards().map(|(_, endpoint)| endpoint));
+        asked
+    }
+
+    /// The shields that ask a model, and its endpoint.
+    pub fn guards(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.screening
+            .iter()
+            .filter_map(|shield| match &shield.what {
+                ShieldWhat::Model { endpoint, .. } => {
+                    Some((shield.name.as_str(), endpoint.as_str()))
+                }
+                _ => None,
+            })
     }
 
     /// Where saved Requests are.

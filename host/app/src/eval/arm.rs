@@ -2,7 +2,7 @@
 
 use crate::config::{Config, Setting};
 use crate::eval::set::digest;
-use crate::models;
+use crate::models::{Guards, Models, Spared};
 use crate::shields::shields;
 use crate::tools::SandboxTools;
 use anyhow::Result;
@@ -32,6 +32,7 @@ pub struct Arm {
     pub settings: Settings,
     pub model: Arc<dyn Model>,
     pub candidates: BTreeMap<String, Arc<dyn Model>>,
+    pub guards: Guards,
     /// Changes with whatever may change an outcome, but for the modules.
     pub digest: String,
     /// The same of each module, by its name.
@@ -39,11 +40,20 @@ pub struct Arm {
 }
 
 impl Arm {
+    /// `spared` is shared by all arms: they ask the same servers at the same time.
+    ///
     /// # Errors
     /// The endpoint does not say which model it has.
-    pub async fn new(name: String, config: Config, all: &[Setting]) -> Result<Self> {
+    pub async fn new(
+        name: String,
+        config: Config,
+        all: &[Setting],
+        spared: &Spared,
+    ) -> Result<Self> {
         let mut settings = config.settings();
-        let selected = models::selected(&config, settings.timeout, None).await?;
+        let mut models = Models::new(&config, settings.timeout, None)?.sparing(spared);
+        let guards = models.guards().await?;
+        let selected = Box::pin(models.selected()).await?;
         selected.known.adapt(&mut settings, &config);
         let of_outcomes = all.iter().filter(|setting| {
             let mut prefixes = OF_OUTCOMES.iter();
@@ -59,6 +69,7 @@ impl Arm {
             settings,
             model: selected.model,
             candidates: selected.candidates,
+            guards,
             config,
             modules: BTreeMap::new(),
         })
@@ -81,7 +92,7 @@ impl Arm {
         }
         let toolbox = SandboxTools::new(registry);
         // Its hash covers the components that screen.
-        let shields = shields(&self.config, toolbox.components(), None).await?;
+        let shields = shields(&self.config, toolbox.components(), None, &self.guards).await?;
         let policy = shields.policy(&self.settings, 0);
         self.digest = digest(format!("{} {}", self.digest, policy.hash).as_bytes());
         Ok(())

@@ -28,7 +28,7 @@ use crate::event::{EventKind, RunFailure, Shared, StopReason};
 use crate::guard::pii::{Masked, Vault};
 use crate::guard::shield::{Screened, Screening};
 use crate::guard::{Gate, Validator};
-use crate::model::{ChatRequest, Completion, Delta};
+use crate::model::{ChatRequest, Completion, Delta, SideRequest};
 use crate::protocol::advisor::{self, Moment};
 use crate::protocol::compose::Composition;
 use crate::protocol::context::{Context, Message};
@@ -73,6 +73,8 @@ pub enum Input {
     Screened(Screened),
     /// How many tokens the texts are that [`Action::Count`] named.
     Counted(Counted),
+    /// A model was asked on behalf of the run, beside its own Requests.
+    SideRequest(SideRequest),
     /// The process that ran this ended; nothing that was begun is under way any more.
     Resumed,
     Cancelled,
@@ -323,6 +325,7 @@ impl Machine {
             Input::Decided { id, decision } => self.decided(&id, decision, &mut effects, elapsed),
             Input::Screened(screened) => self.screened(screened, &mut effects, elapsed),
             Input::Counted(counted) => self.tokens_counted(counted, &mut effects),
+            Input::SideRequest(request) => self.asked_beside(request, &mut effects),
             Input::Resumed => self.resumed(&mut effects, elapsed),
             Input::Cancelled => {
                 self.finish(
@@ -619,6 +622,19 @@ impl Machine {
             duration_ms: millis(elapsed),
         });
         effects.actions.push(Action::Finish);
+    }
+
+    /// Counted when it is told: whether there may be another Request is decided before each.
+    fn asked_beside(&mut self, request: SideRequest, effects: &mut Effects) {
+        let counts_money = self.counts_money();
+        self.spent = self.spent.plus(Spent::beside(&request, counts_money));
+        effects.events.push(EventKind::SideRequest(request));
+    }
+
+    /// Whether what a reply costs has to be known.
+    fn counts_money(&self) -> bool {
+        let settings = &self.request.settings;
+        settings.price.is_some() || settings.max_cost.is_some()
     }
 
     /// What the run cost, if it has prices and they tell all of it.

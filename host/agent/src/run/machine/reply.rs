@@ -64,11 +64,10 @@ impl Machine {
         if let Some(usage) = usage {
             self.counted(usage.prompt_tokens);
         }
-        let settings = &self.request.settings;
         let cost = self
             .price()
             .and_then(|price| price.of(usage, completion.duration));
-        let has_to_be_known = settings.price.is_some() || settings.max_cost.is_some();
+        let has_to_be_known = self.counts_money();
         self.spent = self.spent.plus(Spent {
             tokens: usage.map_or(0, Usage::total),
             cost: cost.unwrap_or_default(),
