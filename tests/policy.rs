@@ -112,9 +112,8 @@ fn what_holds_is_shown_by_place() {
 fn the_hash_is_the_one_that_records_carry() {
     let host = host(POLICY);
     let policy = json_of(&host, &[]);
-    let endpoint = Endpoint::start(Scenario::new([Reply::solution(
-        json!({"calls": [], "output": "done"}),
-    )]));
+    let done = || Reply::solution(json!({"calls": [], "output": "done"}));
+    let endpoint = Endpoint::start(Scenario::new([done(), done()]));
     let url = endpoint.base_url();
     for extra in [&[][..], &["--tools", "text.count"]] {
         let policy = json_of(&host, extra);
