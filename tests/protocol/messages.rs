@@ -560,9 +560,9 @@ fn what_was_sent_stays_the_beginning_of_what_is_sent() {
         };
         let echo = |text: &str| json!([{"_tool": "echo", "_reasoningForCall": "r", "text": text, "_outputPath": "†state.said"}]);
         let replies = [
-            solution("1.1.0", calls(&echo("†user.name"))),
+            solution("1.1.0", calls(echo("†user.name"))),
             solution("1.2.0", calls(json!([{"_tool": "judge", "_output": 3}]))),
-            solution("1.3.0", calls(&echo("hello"))),
+            solution("1.3.0", calls(echo("hello"))),
             solution("1.4.0", output("done")),
         ];
         let play = Play::new(&messages, replies).settings(|settings| settings.contract = contract);

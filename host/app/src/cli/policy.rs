@@ -77,7 +77,8 @@ fn screens(shields: &Shields) {
 fn post_words(post: &Post, place: Place) -> String {
     let mut words = terms(&post.terms);
     if matches!(place, Place::ToolInput | Place::ToolOutput) && !post.tools.is_empty() {
-        words += &format!("; only of {}", list(&post.tools));
+        words.push_str("; only of ");
+        words.push_str(&list(&post.tools));
     }
     let otherwise = match post.on_failure {
         OnFailure::Block => "blocks",
