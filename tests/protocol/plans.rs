@@ -1,6 +1,7 @@
 //! PROTOCOL.md, 8: plans.
 
-use super::script::{Told, calls, output, request, run, run_with};
+use super::support::told::{Told, request, run, run_with};
+use super::support::{calls, output};
 use serde_json::{Value, json};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};

@@ -5,6 +5,7 @@
 
 mod conversation;
 mod examples;
+mod harmony;
 mod leak;
 mod reader;
 mod schema;
