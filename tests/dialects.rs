@@ -442,6 +442,44 @@ fn a_tokenizer_that_was_probed_counts_what_runs_send() {
     }
 }
 
+/// A pool of one model counts as its members do, and a member that fails to count is not missed.
+#[test]
+fn members_of_one_model_count_for_their_pool() {
+    let host = host();
+    let serving = |most: Option<usize>| {
+        let mut scenario = good().with_route(
+            "/v1/models",
+            json!({"data": [{"id": "m", "owned_by": "vllm", "max_model_len": 9000}]}),
+        );
+        let solution = json!({"calls": [], "output": "done"});
+        let answer = Reply::solution(solution).expecting(Expect::text("count my words"));
+        scenario.replies.insert(0, answer);
+        scenario.tokenize_most = most;
+        let endpoint = Endpoint::start(scenario);
+        probe(&host, &endpoint);
+        endpoint
+    };
+    // The first counts for its probe, and never again.
+    let (first, second) = (serving(Some(2)), serving(None));
+    for (model, legend) in [
+        ("m", "≈ is an estimate, the rest counted by the endpoint"),
+        ("n", "all estimated"),
+    ] {
+        let configuration = format!(
+            "endpoint = \"all\"\n[endpoints.a]\nbase_url = {:?}\nmodel = \"m\"\n\
+             [endpoints.b]\nbase_url = {:?}\nmodel = {model:?}\n[pools.all]\nmembers = [\"a\", \"b\"]\n",
+            first.base_url(),
+            second.base_url()
+        );
+        host.write("toolhold.toml", configuration);
+        let done = host.run(&["run", "count my words", "--budget"]);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        assert!(done.stderr.contains(legend), "{model}: {done:?}");
+        assert!(!done.stderr.contains("failed to count"), "{done:?}");
+        assert_eq!(host.run(&["replay", "last"]).code, Some(0));
+    }
+}
+
 /// A run keeps its contract: an endpoint that was found to refuse it cannot go on with it.
 #[test]
 fn a_run_is_not_resumed_where_its_contract_is_refused() {
@@ -485,6 +523,15 @@ fn a_run_is_not_resumed_where_its_contract_is_refused() {
     ] {
         assert!(done.stderr.contains(part), "{part}: {done:?}");
     }
+    // Who may answer in a pool is one of those that were probed.
+    let pool = format!(
+        "[endpoints.b]\nbase_url = {url:?}\nmodel = \"m\"\n[pools.all]\nmembers = [\"b\"]\n"
+    );
+    host.write("toolhold.toml", pool);
+    let done = host.run(&["resume", "last", "--endpoint", "all"]);
+    assert_eq!(done.code, Some(1), "{done:?}");
+    let who = "the endpoint \"b\" refuses it: ";
+    assert!(done.stderr.contains(who), "{done:?}");
     assert_eq!(refusing.requests().len(), asked, "nothing was asked");
 }
 
