@@ -28,6 +28,7 @@ mod modules;
 mod new_module;
 mod oci;
 mod plans;
+mod policy;
 mod protocol;
 mod real_model;
 mod requests;

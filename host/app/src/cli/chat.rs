@@ -1,8 +1,9 @@
 //! `toolhold chat`: a session at the terminal.
 
 use crate::approver::{Unclear, question, unclear, verdict};
+use crate::cli::endpoint::EndpointArgs;
 use crate::cli::progress::Loading;
-use crate::cli::run::{Means, exit_of, warn_of_failures};
+use crate::cli::run::{exit_of, warn_of_failures};
 use crate::cli::view::View;
 use crate::cli::{Exit, runs, style};
 use crate::config::{Config, DEFAULT_AGENT, Flags};
@@ -32,12 +33,12 @@ pub struct ChatArgs {
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
     #[command(flatten)]
-    means: Means,
+    endpoint: EndpointArgs,
 }
 
 impl ChatArgs {
     pub fn put(&self, flags: &mut Flags) {
-        self.means.put(flags);
+        self.endpoint.put(flags);
     }
 }
 

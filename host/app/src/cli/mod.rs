@@ -12,6 +12,7 @@ mod columns;
 mod config;
 mod demo;
 mod doctor;
+mod endpoint;
 mod eval;
 mod generate;
 mod keys;
@@ -20,6 +21,7 @@ pub mod modules;
 mod pipe;
 mod plan;
 mod plan_capacity;
+mod policy;
 mod probe;
 mod progress;
 mod pull;
@@ -34,7 +36,7 @@ mod usage;
 mod view;
 
 use crate::config::{COMPILER_COMMAND, Flags};
-use crate::scaffold;
+use crate::scaffold::{self, Offers};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -176,6 +178,9 @@ enum Command {
         name: String,
         #[arg(long, value_name = "LANGUAGE", help = "rust, c, go, python, js or ts")]
         lang: crate::build::Language,
+        /// A shield, which screens what runs and tools say, instead of tools: in rust.
+        #[arg(long)]
+        shield: bool,
         /// Build it right away.
         #[arg(long)]
         build: bool,
@@ -188,6 +193,9 @@ enum Command {
     Doctor(probe::DoctorArgs),
     /// Estimate latency, throughput, replicas and cost.
     PlanCapacity(Box<plan_capacity::CapacityArgs>),
+    /// Show the policy that holds: what screens runs, what is hidden from whom, which calls wait for a
+    /// person, what was granted, and the hash by which records name it.
+    Policy(policy::PolicyArgs),
     /// The compiler's own process: started by this program, not by people.
     #[command(name = COMPILER_COMMAND, hide = true)]
     CompileComponent,
@@ -215,7 +223,7 @@ impl Command {
         match self {
             Self::Run(args) => args.options.put(flags),
             Self::Request(RequestCommand::Run(args)) => args.options.put(flags),
-            Self::Resume(args) => args.means.put(flags),
+            Self::Resume(args) => args.means.endpoint.put(flags),
             Self::Serve(args) => args.put(flags),
             Self::Chat(args) => args.put(flags),
             Self::Runs {
@@ -322,9 +330,19 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Mcp(args) => Box::pin(mcp::mcp(&load(&flags)?.0, args)).await,
         Command::Plan(command) => plan::plan(&load(&flags)?.0, command).await,
         Command::Build { folders } => build::build(&load(&flags)?.0, &folders).await,
-        Command::NewModule { name, lang, build } => {
+        Command::NewModule {
+            name,
+            lang,
+            shield,
+            build,
+        } => {
             let (config, _) = load(&flags)?;
-            let folder = scaffold::create(config.modules_folder(), &name, lang)?;
+            let offers = if shield {
+                Offers::Shield
+            } else {
+                Offers::Tools
+            };
+            let folder = scaffold::create(config.modules_folder(), &name, lang, offers)?;
             println!("made {}; its README.md says how it works", folder.display());
             if build {
                 return build::build(&config, &[folder]).await;
@@ -345,6 +363,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
                 doctor::doctor(file.as_deref(), &flags).await
             }
         }
+        Command::Policy(args) => policy::policy(&load(&flags)?.0, &args).await,
         Command::Selftest(args) => selftest::selftest(&load(&flags)?.0, args).await,
         Command::Config { json } => config::show(&load(&flags)?.1, json),
     }

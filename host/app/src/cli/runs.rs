@@ -60,7 +60,7 @@ pub enum RunsCommand {
 impl RunsCommand {
     pub fn put(&self, flags: &mut Flags) {
         if let Self::Resume(args) = self {
-            args.means.put(flags);
+            args.means.endpoint.put(flags);
         }
     }
 }

@@ -13,6 +13,7 @@ mod serve;
 mod shields;
 mod types;
 
+pub use fallback::Named;
 pub use layers::{ConfigError, DEFAULTS, Flags, Setting};
 pub use routes::{Endpoint, ROUTER, Routes, Target};
 pub use serve::{AgentTable, DEFAULT_AGENT, Keys, ServeTable};

@@ -12,6 +12,7 @@ use crate::tools;
 use serde_json::{Map, Value};
 use toolhold_agent::ToolFailure;
 use toolhold_agent::guard::shield::{Place, Screened, Screening};
+use toolhold_agent::model::Delta;
 use toolhold_sandbox::{CallReport, Caller, Invocation};
 use uuid::Uuid;
 
@@ -272,7 +273,9 @@ impl Service {
             value,
             context: Vec::new(),
         };
-        let (screened, judgements) = self.shields.screen(screening).await;
+        // What a guard model costs is nobody's budget here.
+        let mut unheard = |_: Delta| {};
+        let (screened, judgements) = self.shields.screen(screening, &mut unheard).await;
         for judgement in judgements {
             tracing::debug!(?judgement, "a shield judged");
         }

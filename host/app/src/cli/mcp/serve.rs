@@ -8,6 +8,7 @@ use crate::components::Components;
 use crate::config::Config;
 use crate::host;
 use crate::mcp_server::{Bound, Service, serve_http, serve_stdio};
+use crate::models::Models;
 use crate::shields::shields;
 use crate::watch::Watch;
 use anyhow::{Result, bail};
@@ -49,7 +50,9 @@ pub async fn serve(config: &Config, args: ServeArgs) -> Result<Exit> {
         bail!("--tools {unknown}: there is no such tool or module; see `toolhold modules list`");
     }
     let components = Components::new(registry.clone(), host::sources(config));
-    let shields = Box::pin(shields(config, &components, args.tools.as_deref())).await?;
+    let guards = Box::pin(Models::new(config, config.settings().timeout, None)?.guards()).await?;
+    let tools = args.tools.as_deref();
+    let shields = Box::pin(shields(config, &components, tools, &guards)).await?;
     if !config.privacy().is_off() {
         say(
             &warn("not hidden:"),

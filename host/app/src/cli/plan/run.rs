@@ -10,6 +10,7 @@ use crate::cli::{Exit, plan};
 use crate::config::Config;
 use crate::host;
 use crate::mcp::Servers;
+use crate::models::Models;
 use crate::requests::Requests;
 use crate::shields::shields;
 use crate::storage::Store;
@@ -78,7 +79,10 @@ async fn with(
     tools: PlanTools,
     json: bool,
 ) -> Result<(Driver, Servers)> {
-    let shields = Box::pin(shields(config, tools.modules.components(), None)).await?;
+    let mut models = Models::new(config, config.settings().timeout, None)?;
+    let guards = Box::pin(models.guards()).await?;
+    let components = tools.modules.components();
+    let shields = Box::pin(shields(config, components, None, &guards)).await?;
     let servers = Servers::new(
         config.servers(),
         &config.pins(),
