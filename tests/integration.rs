@@ -9,6 +9,7 @@
 mod approval;
 mod authority;
 mod capacity;
+mod chat;
 mod cli;
 mod dialects;
 mod egress;

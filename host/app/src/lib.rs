@@ -40,6 +40,7 @@ mod capacity;
 mod cli;
 mod components;
 mod config;
+mod connections;
 mod demo;
 mod dialect;
 mod eval;
