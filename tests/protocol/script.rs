@@ -348,6 +348,7 @@ impl Activity for Function {
             outcome,
             usage: ToolUsage::default(),
             printed: Vec::new(),
+            module: None,
         }))
     }
 }

@@ -389,5 +389,6 @@ fn result(outcome: Result<ToolOutput, ToolFailure>) -> ToolResult {
         outcome,
         usage: ToolUsage::default(),
         printed: Vec::new(),
+        module: None,
     }
 }

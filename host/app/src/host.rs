@@ -3,6 +3,7 @@
 use crate::components::Sources;
 use crate::config::{Config, Endpoint};
 use crate::fetch::{Credentials, FetchError, Fetched, Fetcher, Reference};
+use crate::redaction::Redaction;
 use crate::storage::Store;
 use anyhow::{Context as _, Result};
 use futures_util::stream::{self, StreamExt as _};
@@ -149,7 +150,13 @@ pub async fn store(config: &Config) -> Result<Store> {
         let url = std::env::var(name).ok();
         url.filter(|url| !url.trim().is_empty()).map(Into::into)
     };
-    Ok(Store::open(&config.storage(url)).await?)
+    let store = Store::open(&config.storage(url)).await?;
+    Ok(store.redacting(redaction(config)))
+}
+
+/// Takes out what is to leave no record.
+pub fn redaction(config: &Config) -> Redaction {
+    Redaction::new(config.secrets())
 }
 
 /// The compiled cache; a host that has none still runs, only slower.

@@ -47,6 +47,7 @@ mod fetch;
 mod host;
 mod mcp;
 mod models;
+mod redaction;
 mod requests;
 mod scaffold;
 mod serve;

@@ -302,6 +302,7 @@ pub fn tool(spec: &ToolSpec) -> Tool {
 
 fn result(report: CallReport) -> ToolResult {
     let printed = printed(&report);
+    let module = report.module.map(|digest| digest.to_string());
     let outcome = match report.result {
         Ok(Output::Value(value)) => Ok(ToolOutput::from(value)),
         Ok(Output::Message(message)) => message_of(message),
@@ -325,6 +326,7 @@ fn result(report: CallReport) -> ToolResult {
         outcome,
         usage,
         printed,
+        module,
     }
 }
 

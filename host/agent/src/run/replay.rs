@@ -235,6 +235,7 @@ fn input(event: &EventKind) -> Option<Input> {
             written,
             usage,
             printed,
+            module,
             ..
         } => Input::Called {
             id: id.clone(),
@@ -252,6 +253,7 @@ fn input(event: &EventKind) -> Option<Input> {
                 },
                 usage: *usage,
                 printed: printed.clone(),
+                module: module.clone(),
             },
         },
         EventKind::Done {

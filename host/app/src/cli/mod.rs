@@ -6,6 +6,7 @@
 )]
 
 pub mod approvals;
+mod audit;
 mod build;
 mod columns;
 mod config;
@@ -143,6 +144,9 @@ enum Command {
     /// See and decide calls that wait for a person.
     #[command(subcommand)]
     Approvals(approvals::ApprovalsCommand),
+    /// See and verify the log of what was done: calls, decisions, approvals, keys.
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
     /// See and call modules without a model.
     #[command(subcommand)]
     Modules(modules::ModulesCommand),
@@ -298,6 +302,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Replay { run } => record::replayed(&load(&flags)?.0, &run).await,
         Command::Diff { left, right } => record::diff(&load(&flags)?.0, [&left, &right]).await,
         Command::Approvals(command) => approvals::approvals(&load(&flags)?.0, command).await,
+        Command::Audit(command) => audit::audit(&load(&flags)?.0, command).await,
         Command::Serve(_) => serve::serve(&load(&flags)?.0).await,
         Command::Keys(command) => keys::keys(&load(&flags)?.0, command).await,
         Command::Modules(command) => modules::modules(&load(&flags)?.0, command).await,

@@ -310,7 +310,7 @@ pub fn requests(config: &Config) -> Exit {
 pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
     let store = host::store(config).await?;
     let id = store.find(&args.run).await?.run()?;
-    let (journal, events) = store.reopen(id).await?;
+    let (mut journal, events) = store.reopen(id).await?;
     let replayed = replay(&events).with_context(|| format!("run {id}"))?;
     if replayed.is_done {
         bail!("this run is over; `toolhold show {id}` prints it");
@@ -332,6 +332,7 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
         (driver, servers)
     };
     let policy = driver.shields.policy(&request.settings, request.depth);
+    journal.under(&policy.hash);
     if policy.hash != request.policy.hash {
         let text = "the policy is another than the one that this run began under; the present one holds for its calls";
         eprintln!("{} {text}", style::warn("policy:"));

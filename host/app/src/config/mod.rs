@@ -8,14 +8,17 @@ mod layers;
 mod mcp;
 mod price;
 mod routes;
+mod secrets;
 mod serve;
 mod shields;
+mod telemetry;
 mod types;
 
 pub use layers::{ConfigError, Flags, Setting};
 pub use routes::{Endpoint, ROUTER, Routes, Target};
 pub use serve::{AgentTable, DEFAULT_AGENT, Keys, ServeTable};
 pub use shields::{ShieldSettings, ShieldWhat};
+pub use telemetry::{LogFormat, TelemetryTable};
 pub use types::{COMPILER_COMMAND, Config};
 
 /// Merges the layers and validates the result.

@@ -143,7 +143,7 @@ impl Dispatcher {
             name: row.agent.clone(),
         })?;
         let place = self.place(&row.owner).await?;
-        let (journal, events) = self.inner.store.reopen(row.id).await?;
+        let (mut journal, events) = self.inner.store.reopen(row.id).await?;
         let replayed = replay(&events)?;
         let behalf = OnBehalf {
             owner: row.owner.clone(),
@@ -155,6 +155,9 @@ impl Dispatcher {
             ..OnBehalf::default()
         };
         let (driver, _) = agent.driver(&self.inner.store, &behalf).await;
+        let request = replayed.machine.request();
+        let policy = driver.shields.policy(&request.settings, request.depth);
+        journal.under(&policy.hash);
         Ok(self.go_on(driver.resume(replayed, Box::new(journal)), place))
     }
 

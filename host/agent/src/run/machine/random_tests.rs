@@ -203,6 +203,7 @@ fn result(index: usize, fails: bool) -> ToolResult {
         },
         usage: ToolUsage::default(),
         printed: Vec::new(),
+        module: None,
     }
 }
 
