@@ -54,6 +54,7 @@ mod serve;
 mod shields;
 mod stats;
 mod storage;
+mod telemetry;
 mod tools;
 mod watch;
 

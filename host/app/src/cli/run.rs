@@ -4,7 +4,7 @@ use crate::approver::AppApprover;
 use crate::cli::progress::Loading;
 use crate::cli::view::View;
 use crate::cli::{Exit, plan, style};
-use crate::config::{Config, Flags};
+use crate::config::{Config, DEFAULT_AGENT, Flags};
 use crate::dialect::Known;
 use crate::host;
 use crate::mcp::Servers;
@@ -12,6 +12,7 @@ use crate::models;
 use crate::requests::{self, Requests};
 use crate::shields::shields;
 use crate::storage::{Label, Source, Store};
+use crate::telemetry::{Observer, Subject, Telemetry};
 use crate::tools::SandboxTools;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
@@ -25,6 +26,7 @@ use toolhold_agent::run::Runner;
 use toolhold_agent::run::replay::replay;
 use toolhold_agent::{Activities, Driver, Event, EventKind, Run, RunRequest, StopReason};
 use toolhold_sandbox::{LoadError, Registry};
+use uuid::Uuid;
 
 #[derive(Debug, Args)]
 pub struct RunArgs {
@@ -348,8 +350,11 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
             }
         }
     }
+    let telemetry = host::telemetry(config, false)?;
     let run = driver.resume(replayed, Box::new(journal));
-    let exit = watch(run, means.shown()).await;
+    let observer = telemetry.observe(subject(run.id));
+    let exit = watch(run, means.shown(), observer).await;
+    telemetry.close().await;
     servers.close().await;
     exit
 }
@@ -385,7 +390,9 @@ async fn start(
         Box::pin(driver(config, &store, means, tools, timeout, own)).await?;
     dialects.adapt(&mut request.settings, config);
     let id = request.id;
-    let exit = launch(&store, &driver, request, means.shown()).await;
+    let telemetry = host::telemetry(config, false)?;
+    let exit = launch(&store, &driver, request, means.shown(), &telemetry).await;
+    telemetry.close().await;
     servers.close().await;
     let exit = exit?;
     if options.dry_run && exit == Exit::Ok && !means.json {
@@ -400,11 +407,12 @@ pub async fn launch(
     driver: &Driver,
     request: RunRequest,
     shown: Shown,
+    telemetry: &Telemetry,
 ) -> Result<Exit> {
     let journal = store.journal(request.id, Label::default());
     let run = driver.start(request, Box::new(journal)).await?;
     let id = run.id;
-    let exit = watch(run, shown).await?;
+    let exit = watch(run, shown, telemetry.observe(subject(id))).await?;
     if !shown.json {
         eprintln!(
             "{}",
@@ -412,6 +420,15 @@ pub async fn launch(
         );
     }
     Ok(exit)
+}
+
+/// What a person runs at a terminal.
+fn subject(run: Uuid) -> Subject {
+    Subject {
+        run,
+        agent: DEFAULT_AGENT.to_owned(),
+        ..Subject::default()
+    }
 }
 
 /// A model, the modules, the MCP servers and whoever approves; and what is known of the endpoints.
@@ -481,7 +498,7 @@ pub async fn toolbox(config: &Config, allowed: Option<&[String]>) -> Result<Sand
 
 /// Shows a run until it is over. Ctrl-C cancels it, and the run still says how it ended; a second
 /// Ctrl-C ends the process.
-pub async fn watch(mut run: Run, shown: Shown) -> Result<Exit> {
+pub async fn watch(mut run: Run, shown: Shown, mut observer: Observer) -> Result<Exit> {
     let cancel = run.cancel.clone();
     tokio::spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {
@@ -495,6 +512,7 @@ pub async fn watch(mut run: Run, shown: Shown) -> Result<Exit> {
     view.show_budget(shown.budget);
     let mut exit = Exit::Failed;
     while let Some(event) = run.events.recv().await {
+        observer.take(&event);
         if shown.json {
             println!("{}", serde_json::to_string(&event)?);
         } else {

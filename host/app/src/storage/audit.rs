@@ -10,6 +10,7 @@ mod verify;
 
 pub use drafts::{Draft, Drafts};
 pub use search::{Entry, Filter, Order};
+#[cfg(test)]
 pub use verify::Fault;
 
 use crate::storage::Store;

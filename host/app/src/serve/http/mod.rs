@@ -10,6 +10,7 @@ mod events;
 mod health;
 mod limiter;
 mod messages;
+mod metrics;
 mod models;
 mod runs;
 mod sessions;
@@ -71,6 +72,7 @@ fn routes() -> (Router<App>, utoipa::openapi::OpenApi) {
         .merge(models::routes())
         .merge(audit::routes())
         .merge(health::routes())
+        .merge(metrics::routes())
         .split_for_parts();
     let components = api.components.get_or_insert_default();
     let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
