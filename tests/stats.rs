@@ -2,7 +2,6 @@
 //! caps on money and calls, with the real binary against a scripted endpoint.
 
 use serde_json::{Value, json};
-use std::fs;
 use support::endpoint::{Endpoint, Order, Reply, Scenario};
 use support::host::{Finished, Host};
 use support::records::Records;

@@ -78,5 +78,5 @@ pub async fn demo(config: &Config, args: DemoArgs) -> Result<Exit> {
         budget: false,
     };
     let observer = Telemetry::off().observe(Subject::default());
-    watch(run, shown, observer).await
+    watch(run, None, observer, shown).await
 }

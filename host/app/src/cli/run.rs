@@ -3,7 +3,7 @@
 use crate::approver::AppApprover;
 use crate::cli::progress::Loading;
 use crate::cli::view::View;
-use crate::cli::{Exit, plan, style};
+use crate::cli::{Exit, plan, runs, style};
 use crate::config::{Config, DEFAULT_AGENT, Flags};
 use crate::dialect::Known;
 use crate::host;
@@ -353,7 +353,7 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
     let telemetry = host::telemetry(config, false)?;
     let run = driver.resume(replayed, Box::new(journal));
     let observer = telemetry.observe(subject(run.id));
-    let exit = watch(run, means.shown(), observer).await;
+    let exit = watch(run, Some(&store), observer, means.shown()).await;
     telemetry.close().await;
     servers.close().await;
     exit
@@ -412,7 +412,8 @@ pub async fn launch(
     let journal = store.journal(request.id, Label::default());
     let run = driver.start(request, Box::new(journal)).await?;
     let id = run.id;
-    let exit = watch(run, shown, telemetry.observe(subject(id))).await?;
+    let observer = telemetry.observe(subject(id));
+    let exit = watch(run, Some(store), observer, shown).await?;
     if !shown.json {
         eprintln!(
             "{}",
@@ -496,9 +497,21 @@ pub async fn toolbox(config: &Config, allowed: Option<&[String]>) -> Result<Sand
     Ok(toolbox)
 }
 
-/// Shows a run until it is over. Ctrl-C cancels it, and the run still says how it ended; a second
-/// Ctrl-C ends the process.
-pub async fn watch(mut run: Run, shown: Shown, mut observer: Observer) -> Result<Exit> {
+/// Shows a run until it is over. Ctrl-C cancels it, and so does `toolhold runs cancel` if it is recorded;
+/// the run still says how it ended. A second Ctrl-C ends the process.
+pub async fn watch(
+    mut run: Run,
+    store: Option<&Store>,
+    mut observer: Observer,
+    shown: Shown,
+) -> Result<Exit> {
+    if let Some(store) = store.cloned() {
+        let (cancel, id) = (run.cancel.clone(), run.id);
+        tokio::spawn(async move {
+            runs::heed(&store, id).await;
+            cancel.cancel();
+        });
+    }
     let cancel = run.cancel.clone();
     tokio::spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {
@@ -526,7 +539,7 @@ pub async fn watch(mut run: Run, shown: Shown, mut observer: Observer) -> Result
     Ok(exit)
 }
 
-fn exit_of(reason: StopReason) -> Exit {
+pub fn exit_of(reason: StopReason) -> Exit {
     match reason {
         StopReason::Output | StopReason::Planned => Exit::Ok,
         StopReason::Model => Exit::Endpoint,

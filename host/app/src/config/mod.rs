@@ -6,6 +6,7 @@
 mod fallback;
 mod layers;
 mod mcp;
+mod mcp_server;
 mod price;
 mod routes;
 mod secrets;
@@ -14,7 +15,7 @@ mod shields;
 mod telemetry;
 mod types;
 
-pub use layers::{ConfigError, Flags, Setting};
+pub use layers::{ConfigError, DEFAULTS, Flags, Setting};
 pub use routes::{Endpoint, ROUTER, Routes, Target};
 pub use serve::{AgentTable, DEFAULT_AGENT, Keys, ServeTable};
 pub use shields::{ShieldSettings, ShieldWhat};

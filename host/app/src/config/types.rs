@@ -3,6 +3,7 @@
 use crate::config::fallback::{self, FallbackTable};
 use crate::config::layers::{ConfigError, Merged};
 use crate::config::mcp::McpTable;
+use crate::config::mcp_server::McpServerTable;
 use crate::config::price::Money;
 use crate::config::routes::{Endpoint, PoolTable, RouterTable, Routes, Target};
 use crate::config::serve::{AgentTable, ServeTable};
@@ -10,6 +11,7 @@ use crate::config::shields::{ShieldSettings, ShieldTable, ShieldWhat};
 use crate::config::telemetry::TelemetryTable;
 use crate::fetch;
 use crate::mcp;
+use crate::mcp_server;
 use crate::storage::Location;
 use etcetera::BaseStrategy as _;
 use secrecy::SecretString;
@@ -53,6 +55,7 @@ pub struct Config {
     pub(super) module: BTreeMap<String, ModuleTable>,
     #[serde(default)]
     pub(super) mcp: BTreeMap<String, McpTable>,
+    mcp_server: McpServerTable,
     #[serde(default)]
     shields: BTreeMap<String, ShieldTable>,
     compiler: CompilerTable,
@@ -263,6 +266,9 @@ pub fn validate(merged: &Merged) -> Result<Config, ConfigError> {
             let key = format!("shields.{}.endpoint", shield.name);
             return Err(value(&key, format!("there is no [endpoints.{endpoint}]")));
         }
+    }
+    if let Some(key) = config.mcp_server.zero() {
+        return Err(value(key, "must be at least 1".into()));
     }
     for (key, zero) in [
         ("run.max_steps", config.run.max_steps == 0),
@@ -522,6 +528,13 @@ impl Config {
         let name = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_URL, bytes);
         let approvals = self.state_folder().join("approvals");
         Approvals::new(approvals.join(name.simple().to_string()))
+    }
+
+    /// How the modules are served as MCP tools.
+    pub fn mcp_server(&self) -> mcp_server::Settings {
+        let call_timeout = Duration::from_millis(self.run.call_timeout_ms);
+        self.mcp_server
+            .settings(self.approval.rules(), call_timeout)
     }
 
     /// The MCP servers, by name.

@@ -213,7 +213,7 @@ impl Toolbox for PlanTools {
 /// Stands where a run has its model. A saved plan in which one would have to answer is refused before
 /// it runs, so it is never asked.
 #[derive(Debug)]
-struct NoModel;
+pub struct NoModel;
 
 impl Model for NoModel {
     fn name(&self) -> &'static str {
