@@ -36,6 +36,7 @@ mod run;
 mod serve;
 mod shields;
 mod stats;
+mod telemetry;
 mod terminal;
 mod typed;
 mod typed_docs;
