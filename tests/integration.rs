@@ -38,6 +38,7 @@ mod run;
 mod serve;
 mod shields;
 mod stats;
+mod telemetry;
 mod terminal;
 mod typed;
 mod typed_docs;

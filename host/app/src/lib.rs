@@ -49,12 +49,14 @@ mod host;
 mod mcp;
 mod mcp_server;
 mod models;
+mod redaction;
 mod requests;
 mod scaffold;
 mod serve;
 mod shields;
 mod stats;
 mod storage;
+mod telemetry;
 mod tools;
 mod watch;
 

@@ -54,7 +54,8 @@ pub async fn serve(config: &Config) -> Result<Exit> {
         waiting: serve.waiting_runs,
         patience: serve.queue_timeout(),
     };
-    let dispatcher = Dispatcher::new(store, agents.clone(), limits);
+    let telemetry = host::telemetry(config, true)?;
+    let dispatcher = Dispatcher::new(store, agents.clone(), limits, telemetry.clone());
     let listener = TcpListener::bind(serve.listen).await;
     let listener = listener.with_context(|| {
         format!(
@@ -106,6 +107,7 @@ pub async fn serve(config: &Config) -> Result<Exit> {
     }
     // Connections end with their runs; one that does not is not waited for.
     let _ = tokio::time::timeout(LINGER, served).await;
+    telemetry.close().await;
     Ok(Exit::Ok)
 }
 
