@@ -10,6 +10,8 @@ mod health;
 mod limiter;
 mod messages;
 mod models;
+mod page;
+mod requests;
 mod runs;
 mod sessions;
 mod tools;
@@ -67,6 +69,7 @@ fn routes() -> (Router<App>, utoipa::openapi::OpenApi) {
         .merge(sessions::routes())
         .merge(runs::routes())
         .merge(tools::routes())
+        .merge(requests::routes())
         .merge(models::routes())
         .merge(health::routes())
         .split_for_parts();
@@ -104,6 +107,7 @@ pub fn router(app: App, serve: &ServeTable) -> Router {
         SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value))
     };
     router
+        .merge(page::routes())
         .route(
             "/openapi.json",
             axum::routing::get(move || {
