@@ -24,9 +24,9 @@ export class CallView {
     this.body = h("div", { class: "call-body" });
     this.approval = h("div", {});
     this.sub = h("div", { class: "call-sub" });
-    this.details = h("details", { class: "call", id: `call-${call.id}`, ontoggle: () => this.update() },
+    this.details = h("details", { class: "call", ontoggle: () => this.update() },
       h("summary", {}, this.head.state, this.head.tool, this.head.brief, this.head.used), this.body);
-    this.element = h("div", { class: "call-box" }, this.details, this.approval, this.sub);
+    this.element = h("div", { class: "call-box", id: `call-${call.id}` }, this.details, this.approval, this.sub);
     this.bodyOf = "";
     this.update();
   }
@@ -46,6 +46,7 @@ export class CallView {
       fill(this.body, this.parts());
     }
     const isAsked = call.state === "approval";
+    this.details.hidden = isAsked;
     if (isAsked && !this.approval.firstChild) {
       this.form = new ApprovalForm({
         run: this.run, call: call.id, tool: call.tool, instance: call.instance,

@@ -3,10 +3,10 @@
 import { ApprovalForm } from "./approval.js";
 import { begin, get, post, remove, watch } from "./api.js";
 import { action, dialog, empty, failed, fill, h, problem, setText } from "./dom.js";
-import { duration, oneLine, when, words } from "./format.js";
+import { duration, ending, oneLine, when } from "./format.js";
 import { preview, shown } from "./json.js";
 import { agentSelect } from "./runs.js";
-import { spoken } from "./spoken.js";
+import { speaks, spoken } from "./spoken.js";
 import { Trace } from "./trace.js";
 
 /** Turns that are loaded at once; those before them when asked for. */
@@ -15,7 +15,7 @@ const TURNS = 20;
 export function chatPage({ parameters: [id], signal }) {
   const sessions = h("div", { class: "sessions-list" });
   const side = h("aside", { class: "sessions", "aria-label": "Sessions" },
-    h("div", { class: "page-head" }, h("h1", {}, "Chat")), create(signal), sessions);
+    h("div", { class: "page-head" }, h("h1", {}, "Chat")), sessions);
   const look = async () => {
     try {
       const found = await get("/v1/sessions?limit=100", { signal });
@@ -28,23 +28,22 @@ export function chatPage({ parameters: [id], signal }) {
     }
   };
   look();
-  const room = id ? new Conversation(id, signal).element
+  const agent = agentSelect(signal);
+  sessions.before(h("div", { class: "buttons new-session" }, agent, action("New chat", () => {
+    location.hash = "#/chat/new";
+  }, { class: "primary" })));
+  const isNew = id === "new";
+  const room = id ? new Conversation(isNew ? null : id, signal, () => agent.value).element
     : empty("A conversation with an agent", "Choose an agent and begin one, or go on with one of those you had.");
   return h("div", { class: `chat ${id ? "has-session" : ""}` }, side, h("section", { class: "conversation", "aria-label": "Conversation" }, room));
 }
 
-function create(signal) {
-  const agent = agentSelect(signal);
-  return h("div", { class: "buttons new-session", "data-problems": true }, agent, action("New chat", async () => {
-    const session = await post("/v1/sessions", { agent: agent.value || undefined });
-    location.hash = `#/chat/${session.id}`;
-  }, { class: "primary" }));
-}
-
 class Conversation {
-  constructor(id, signal) {
+  /** Without an id it begins with what is said first, with the agent that `agent()` names. */
+  constructor(id, signal, agent) {
     this.id = id;
     this.signal = signal;
+    this.chosen = agent;
     this.turns = h("div", { class: "turns", role: "log", "aria-label": "Turns" });
     this.agent = h("span", { class: "tag" });
     this.title = h("h2", {}, "…");
@@ -62,9 +61,17 @@ class Conversation {
       this.message, h("div", { class: "buttons" }, h("span", { class: "grow hint" }, "Enter sends, Shift+Enter begins a line"), this.stopButton, this.sendButton));
     this.element = h("div", { class: "room" },
       h("div", { class: "room-head", "data-problems": true }, h("a", { class: "back", href: "#/chat" }, "Sessions"), this.title, this.agent, h("span", { class: "grow" }),
-        action("Delete", () => this.delete())),
+        id ? action("Delete", () => this.delete()) : null),
       this.turns, this.composer);
-    this.load();
+    if (id) this.load();
+    else this.begin();
+  }
+
+  begin() {
+    setText(this.title, "New chat");
+    this.agent.hidden = true;
+    fill(this.turns, h("p", { class: "dim pad" }, "Say what you want; the agent has its tools at hand."));
+    queueMicrotask(() => this.message.focus({ preventScroll: true }));
   }
 
   async load() {
@@ -76,7 +83,7 @@ class Conversation {
       const recent = session.turns.slice(-TURNS);
       fill(this.turns, older.length ? action(`${older.length} turns before`, (button) => {
         button.replaceWith(...older.map((turn) => this.turn(turn.id).element));
-      }) : null, session.turns.length ? null : h("p", { class: "dim pad" }, "Say what you want; the agent has its tools at hand."));
+      }) : null);
       for (const turn of recent) this.turns.append(this.turn(turn.id, turn.state !== "done").element);
       this.toEnd(true);
       this.message.focus({ preventScroll: true });
@@ -103,10 +110,15 @@ class Conversation {
   async send() {
     const said = this.message.value.trim();
     if (!said) return;
+    if (!this.id) {
+      const session = await post("/v1/sessions", { agent: this.chosen() || undefined, title: oneLine(said, 80) });
+      await begin(`/v1/sessions/${session.id}/turns`, { messages: [{ role: "user", content: said }] });
+      location.hash = `#/chat/${session.id}`;
+      return;
+    }
     const run = await begin(`/v1/sessions/${this.id}/turns`, { messages: [{ role: "user", content: said }] });
     this.message.value = "";
     this.turns.querySelector(":scope > .pad")?.remove();
-    if (["…", "New chat"].includes(this.title.textContent)) setText(this.title, oneLine(said, 60));
     this.turns.append(this.turn(run, true).element);
     this.toEnd(true);
   }
@@ -195,13 +207,13 @@ class Turn {
       if (this.isAnswered) return;
       this.isAnswered = true;
       const { output } = done;
-      fill(this.answer, output === null ? h("p", { class: "problem" }, done.error?.message ?? `Stopped: ${words(done.reason)}.`)
+      fill(this.answer, output === null ? h("p", { class: "problem" }, done.error?.message ?? `Stopped: ${ending(done.reason)}.`)
         : typeof output === "string" ? h("div", { class: "prose" }, output) : shown(output));
       setText(this.foot, `${duration(done.duration_ms)} · ${done.tokens} tokens · the run`);
       return;
     }
     const step = [...this.trace.steps.values()].at(-1);
-    const said = begun?.request?.policy ? "" : spoken(step?.text ?? "");
+    const said = speaks(begun) ? spoken(step?.text ?? "") : "";
     this.writing ??= h("div", { class: "prose writing" });
     if (!this.writing.isConnected) fill(this.answer, this.writing);
     setText(this.writing, said);

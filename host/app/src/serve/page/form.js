@@ -69,7 +69,7 @@ function missing({ label }) {
 function string(schema, value, context) {
   const isLong = (schema.maxLength ?? 1e9) > 200 && !schema.format && !schema.pattern;
   const kinds = { date: "date", email: "email", uri: "url", time: "time" };
-  const input = isLong ? h("textarea", { rows: Math.min(8, String(value ?? "").split("\n").length + 1) })
+  const input = isLong ? h("textarea", { rows: 1, class: "grows" })
     : h("input", { type: kinds[schema.format] ?? "text", pattern: schema.pattern, minlength: schema.minLength, maxlength: schema.maxLength });
   input.value = value ?? "";
   if (schema.minLength > 0) input.required = context.isRequired;

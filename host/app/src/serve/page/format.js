@@ -65,3 +65,13 @@ export function oneLine(text, most = 160) {
   const line = String(text).replace(/\s+/g, " ").trim();
   return line.length > most ? `${line.slice(0, most - 1)}…` : line;
 }
+
+const REASONS = {
+  output: "answered", max_steps: "step limit", token_budget: "token limit", max_cost: "cost limit",
+  max_tool_calls: "call limit", model: "model failed", unusable: "unusable replies",
+};
+
+/** Why a run is over. */
+export function ending(reason) {
+  return REASONS[reason] ?? words(reason);
+}

@@ -21,8 +21,8 @@ export class Graph {
 
   paint(trace) {
     const { nodes, edges } = flow(trace);
-    // Single calls one after the other have no plan worth a picture.
-    const isPlan = nodes.length <= MOST && (edges.length > 0 || [...trace.steps.values()].some((step) => step.plan.length > 1));
+    // Calls that pass nothing to each other are a list, and the steps show it.
+    const isPlan = nodes.length <= MOST && edges.length > 0;
     this.element.hidden = !isPlan;
     if (!isPlan) return;
     const state = JSON.stringify([nodes.map((node) => [node.key, node.call?.state]), edges]);
@@ -34,7 +34,7 @@ export class Graph {
   }
 
   picture(nodes, edges) {
-    const place = layout(nodes, edges);
+    const { place, ways } = layout(nodes, edges);
     const columns = Math.max(...[...place.values()].map((it) => it.column)) + 1;
     const rows = Math.max(...[...place.values()].map((it) => it.row)) + 1;
     const width = columns * NODE.width + (columns - 1) * NODE.x + 4;
@@ -47,13 +47,8 @@ export class Graph {
       s("path", { d: "M0 0.5 L8 4 L0 7.5 z", class: "g-arrow" }));
     return s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": `${nodes.length} nodes, ${edges.length} edges` },
       s("defs", {}, arrow),
-      edges.map(({ from, to, path }) => {
-        const [a, b] = [at(from), at(to)];
-        const [x1, y1, x2, y2] = [a.x + NODE.width, a.y + NODE.height / 2, b.x, b.y + NODE.height / 2];
-        const bend = Math.max(24, Math.abs(x2 - x1) / 2);
-        return s("path", { class: "g-edge", "marker-end": "url(#arrow)", d: `M${x1} ${y1} C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}` },
-          s("title", {}, path));
-      }),
+      edges.map((edge) => s("path", { class: "g-edge", "marker-end": "url(#arrow)", d: curve(at(edge.from), ways.get(edge).map(at), at(edge.to)) },
+        s("title", {}, edge.path))),
       nodes.map((node) => this.node(node, at(node.key))));
   }
 
@@ -79,21 +74,57 @@ export class Graph {
   }
 }
 
-/** Columns by the longest way; a step's calls come after all of the step before it. */
+/** Columns by the longest way, rows so that edges cross little; `ways` are the places that an edge passes on its
+    way over columns in between. A step's calls come after all of the step before it. */
 function layout(nodes, edges) {
-  const column = new Map(nodes.map((node) => [node.key, 0]));
-  const into = new Map(nodes.map((node) => [node.key, []]));
+  const column = columns(nodes, edges);
+  const items = [];
+  const put = (key, at, from) => {
+    (items[at] ??= []).push({ key, from });
+    return key;
+  };
+  for (const node of nodes) {
+    put(node.key, column.get(node.key), edges.filter((edge) => edge.to === node.key).map((edge) => edge.from));
+  }
+  const ways = new Map();
+  for (const edge of edges) {
+    let before = edge.from;
+    const own = [];
+    for (let at = column.get(edge.from) + 1; at < column.get(edge.to); at++) {
+      before = put(`${edge.from} ${edge.to} ${at}`, at, [before]);
+      own.push(before);
+    }
+    ways.set(edge, own);
+    const reader = items[column.get(edge.to)].find((item) => item.key === edge.to);
+    reader.from = reader.from.map((from) => (from === edge.from ? before : from));
+  }
+  const place = new Map();
+  items.forEach((own, at) => {
+    const mean = ({ from }) => {
+      const rows = from.map((key) => place.get(key)?.row).filter((row) => row !== undefined);
+      return rows.length ? rows.reduce((sum, row) => sum + row, 0) / rows.length : Infinity;
+    };
+    const ordered = at === 0 ? own : own.map((item) => ({ ...item, mean: mean(item) })).sort((a, b) => (a.mean === b.mean ? 0 : a.mean - b.mean));
+    ordered.forEach((item, row) => place.set(item.key, { column: at, row }));
+  });
+  return { place, ways };
+}
+
+function columns(nodes, edges) {
+  const calls = nodes.filter((node) => node.call);
+  const column = new Map();
+  const into = new Map(calls.map((node) => [node.key, []]));
   for (const edge of edges) into.get(edge.to)?.push(edge.from);
-  const steps = [...new Set(nodes.map((node) => node.step))].sort((a, b) => a - b);
   let first = 0;
-  for (const step of steps) {
-    const own = nodes.filter((node) => node.step === step);
+  for (const step of [...new Set(calls.map((node) => node.step))].sort((a, b) => a - b)) {
+    const own = calls.filter((node) => node.step === step);
     for (const node of own) column.set(node.key, first);
     // As many rounds as a way can be long; a cycle ends with them.
     for (let round = 0; round < own.length; round++) {
       let moved = false;
       for (const node of own) {
-        const least = Math.max(first, ...into.get(node.key).map((from) => column.get(from) + 1));
+        const before = into.get(node.key).map((from) => column.get(from)).filter((at) => at !== undefined);
+        const least = Math.max(first, ...before.map((at) => at + 1));
         if (least > column.get(node.key) && least < first + own.length) {
           column.set(node.key, least);
           moved = true;
@@ -103,13 +134,26 @@ function layout(nodes, edges) {
     }
     first = Math.max(...own.map((node) => column.get(node.key))) + 1;
   }
-  const filled = new Map();
-  const place = new Map();
+  // Data from outside stands just before whoever reads it first.
   for (const node of nodes) {
-    const at = column.get(node.key);
-    const row = filled.get(at) ?? 0;
-    filled.set(at, row + 1);
-    place.set(node.key, { column: at, row });
+    if (node.call) continue;
+    column.set(node.key, Math.min(...edges.filter((edge) => edge.from === node.key).map((edge) => column.get(edge.to))) - 1);
   }
-  return place;
+  const least = Math.min(...column.values());
+  for (const [key, at] of column) column.set(key, at - least);
+  return column;
+}
+
+/** From the right of a box to the left of another, through the middle of the gaps of the columns between. */
+function curve(from, over, to) {
+  const middle = NODE.height / 2;
+  let [x, y] = [from.x + NODE.width, from.y + middle];
+  let path = `M${x} ${y}`;
+  for (const { x: left, y: top, isEnd } of [...over, { ...to, isEnd: true }]) {
+    const bend = Math.max(20, (left - x) / 2);
+    path += ` C${x + bend} ${y} ${left - bend} ${top + middle} ${left} ${top + middle}`;
+    [x, y] = [left, top + middle];
+    if (!isEnd) path += ` H${(x += NODE.width)}`;
+  }
+  return path;
 }

@@ -2,11 +2,11 @@
 
 import { get, post, watch } from "./api.js";
 import { action, failed, fill, h, setText } from "./dom.js";
-import { cost, count, duration, time, words } from "./format.js";
+import { cost, count, duration, ending, time } from "./format.js";
 import { Graph } from "./graph.js";
 import { shown, text } from "./json.js";
 import { loadLimits } from "./modules.js";
-import { spoken } from "./spoken.js";
+import { speaks, spoken } from "./spoken.js";
 import { StepView } from "./step.js";
 import { Timeline } from "./timeline.js";
 import { Trace } from "./trace.js";
@@ -91,7 +91,7 @@ class RunView {
     const title = `${trace.asked.slice(0, 60) || "Run"} · Toolhold`;
     if (document.title !== title) document.title = title;
     const waits = trace.pending.length > 0;
-    const state = done ? words(done.reason) : waits ? "waits for approval" : "running";
+    const state = done ? ending(done.reason) : waits ? "waits for approval" : "running";
     setText(this.state, state);
     this.state.className = `pill ${done ? (done.reason === "output" || done.reason === "planned" ? "good" : "bad") : waits ? "warn" : "live"}`;
     const now = Math.max(Date.now() + this.skew, trace.lastAt);
@@ -124,8 +124,8 @@ class RunView {
       fill(this.answer, h("div", { class: "panel-head" }, h("h2", {}, hasOutput ? "Answer" : "No answer")),
         hasOutput ? (typeof done.output === "string" ? text(done.output) : shown(done.output)) : null,
         done.error ? h("p", { class: "problem" }, done.error.message) : null,
-        !hasOutput && !done.error ? h("p", {}, `The run was stopped: ${words(done.reason)}.`) : null);
-    } else if (!done && !this.trace.begun.request.policy) {
+        !hasOutput && !done.error ? h("p", {}, `The run was stopped: ${ending(done.reason)}.`) : null);
+    } else if (!done && speaks(this.trace.begun)) {
       const step = [...this.trace.steps.values()].at(-1);
       const said = step?.models.at(-1)?.endedAt === null ? spoken(step.text) : "";
       this.answer.hidden = !said;
@@ -139,8 +139,9 @@ class RunView {
   pick({ step, call }) {
     const found = document.getElementById(call === undefined ? `step-${step}` : `call-${call}`);
     if (!found) return;
-    if (found instanceof HTMLDetailsElement) found.open = true;
-    const target = found.querySelector("summary") ?? found;
+    const details = found.querySelector(":scope > details");
+    if (details && call !== undefined) details.open = true;
+    const target = found.querySelector("summary, button") ?? found;
     target.scrollIntoView({ block: "center", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
     target.focus({ preventScroll: true });
     found.classList.add("picked");

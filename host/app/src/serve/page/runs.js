@@ -2,7 +2,7 @@
 
 import { begin, get } from "./api.js";
 import { action, empty, failed, fill, h } from "./dom.js";
-import { count, duration, oneLine, time, when, words } from "./format.js";
+import { count, duration, ending, oneLine, time, when } from "./format.js";
 
 const PAGE = 50;
 
@@ -52,12 +52,12 @@ export function runsPage({ signal }) {
 
 function row(run) {
   const tone = run.state === "done" ? (["output", "planned"].includes(run.reason) ? "good" : "bad") : { waiting: "warn", parked: "dim" }[run.state] ?? "live";
-  const said = run.state === "done" ? words(run.reason) : { waiting: "waits for approval", parked: "parked" }[run.state] ?? run.state;
-  const facts = [run.calls === undefined ? null : `${count(run.calls)} calls`, run.tokens === undefined ? null : `${count(run.tokens)} tokens`,
+  const said = run.state === "done" ? ending(run.reason) : { waiting: "waits for approval", parked: "parked" }[run.state] ?? run.state;
+  const facts = [run.calls === undefined ? null : `${count(run.calls)} ${run.calls === 1 ? "call" : "calls"}`, run.tokens === undefined ? null : `${count(run.tokens)} tokens`,
     run.ended_ms === undefined ? null : duration(run.ended_ms - run.began_ms)].filter(Boolean);
   return h("a", { class: "row", href: `#/runs/${run.id}` },
     h("span", { class: `dot ${tone}`, "aria-hidden": "true" }),
-    h("span", { class: "row-title" }, oneLine(run.task) || "a plan"),
+    h("span", { class: "row-title" }, oneLine(run.task) || "a plan", run.turn > 0 ? h("span", { class: "dim" }, ` · turn ${run.turn + 1}`) : null),
     h("span", { class: "row-state" }, said),
     h("span", { class: "row-facts" }, [run.agent, ...facts].join(" · ")),
     h("time", { class: "row-when", datetime: new Date(run.began_ms).toISOString(), title: time(run.began_ms) }, when(run.began_ms)));

@@ -1,6 +1,11 @@
 // The final answer while it is written: the string `output` (or `final_answer`) of a JSON object that is not
 // whole yet, or the text itself where the model writes no JSON.
 
+/** Whether an answer may be shown while it is written: a shield of the output has to see all of it before. */
+export function speaks(begun) {
+  return Boolean(begun) && !begun.request.policy?.screens?.includes("output");
+}
+
 const ANSWERS = ["output", "final_answer"];
 
 export function spoken(text) {

@@ -8,15 +8,16 @@ import { shown, text } from "./json.js";
 export class StepView {
   constructor(run, trace, step, inner) {
     Object.assign(this, { run, trace, step, inner });
+    this.title = h("h3", {});
     this.facts = h("span", { class: "step-facts" });
     this.notes = h("ul", { class: "notes" });
     this.votes = h("div", {});
-    this.live = h("pre", { class: "text live", "aria-label": "What the model writes" });
+    this.live = h("pre", { class: "text written", "aria-label": "What the model writes" });
     this.reply = h("div", { class: "step-folds" });
     this.calls = h("div", { class: "calls" });
     this.views = new Map();
     this.element = h("section", { class: "step", id: inner.isSub ? null : `step-${step.number}`, "aria-label": `Step ${step.number}` },
-      h("div", { class: "step-head" }, h("h3", {}, step.models.length || step.text ? `Step ${step.number}` : "Calls"), this.facts),
+      h("div", { class: "step-head" }, this.title, this.facts),
       this.live, this.votes, this.calls, this.notes, this.reply);
     this.noted = this.voted = 0;
     this.stamp = "";
@@ -34,6 +35,8 @@ export class StepView {
       setText(this.live, written || "…");
       if (atEnd) this.live.scrollTop = this.live.scrollHeight;
     }
+    // The calls of a saved plan are asked for by nobody.
+    setText(this.title, model ? `Step ${step.number}` : "Calls");
     const said = facts(step, model);
     if (said.join() !== this.said) {
       this.said = said.join();
@@ -52,7 +55,7 @@ export class StepView {
       const note = step.notes[this.noted];
       this.notes.append(h("li", { class: `note note-${note.tone}` }, h("span", { class: "note-kind" }, note.kind), h("span", {}, note.text)));
     }
-    for (; this.voted < step.councils.length; this.voted++) this.votes.append(council(step.councils[this.voted]));
+    for (; this.voted < step.councils.length; this.voted++) this.votes.append(council(step.councils[this.voted], step.notes));
     const stamp = `${isWriting} ${step.models.length}`;
     if (stamp !== this.stamp) {
       this.stamp = stamp;
@@ -101,7 +104,9 @@ function facts(step, model) {
 }
 
 /** The votes as bars around 0, with who gave them. */
-function council({ council, tallies, dissent }) {
+function council({ council, tallies, dissent }, notes) {
+  // It is a notice as well.
+  const isNoted = notes.some((note) => note.text === dissent?.sentence);
   const tables = (tallies ?? []).map((tally) => {
     const most = Math.max(1e-9, ...tally.standings.map((standing) => Math.abs(standing.sum)));
     return h("table", { class: "votes" },
@@ -109,20 +114,24 @@ function council({ council, tallies, dissent }) {
       h("tbody", {}, tally.standings.map((standing) => {
         const meter = h("span", { class: `vote-bar ${standing.sum < 0 ? "against" : ""}` }, h("i", {}));
         meter.firstChild.style.width = `${(100 * Math.abs(standing.sum)) / most}%`;
-        return h("tr", {}, h("th", { scope: "row" }, standing.tool), h("td", {}, meter), h("td", { class: "num" }, standing.sum.toFixed(2)),
+        return h("tr", {}, h("th", { scope: "row" }, standing.tool), h("td", {}, meter), h("td", { class: "num" }, votes(standing.sum)),
           h("td", { class: "ballots" }, standing.ballots.map((ballot) => h("span", { class: "tag" }, `${ballot.advisor} ${ballot.weight}`))));
       })));
   });
   const opinions = council.opinions.length ? fold(`${council.opinions.length} opinions`, () => council.opinions.map((opinion) =>
     h("div", { class: "part" }, h("h4", {}, opinion.instance ? `${opinion.advisor} · ${opinion.instance}` : opinion.advisor), shown(opinion.fields)))) : null;
   return h("div", { class: "council" }, tables,
-    dissent ? h("p", { class: "note note-warn" }, h("span", { class: "note-kind" }, "dissent"), h("span", {}, dissent.sentence)) : null,
+    dissent && !isNoted ? h("p", { class: "note note-warn" }, h("span", { class: "note-kind" }, "dissent"), h("span", {}, dissent.sentence)) : null,
     (council.faults ?? []).map((fault) => h("p", { class: "note note-warn" }, h("span", { class: "note-kind" }, fault.advisor ?? "advisor"), h("span", {}, fault.reason))),
     opinions);
 }
 
+function votes(sum) {
+  return String(Math.round(100 * sum) / 100);
+}
+
 function outcome(it) {
-  if (it.result === "winner") return `${it.tool} (${it.sum.toFixed(2)})`;
+  if (it.result === "winner") return `${it.tool} (${votes(it.sum)})`;
   if (it.result === "tie") return `tie of ${it.tools.join(", ")}`;
   return "undecided";
 }

@@ -14,6 +14,8 @@ export class Trace {
     this.tokens = 0;
     this.total = null;
     this.lastBody = null;
+    /** Where a tool's results go, whoever calls it. */
+    this.outputPaths = new Map();
   }
 
   /** What a person is waited for. */
@@ -43,11 +45,12 @@ export class Trace {
     if (!call) {
       call = { id, step, tool: "", arguments: undefined, state: "planned", beganAt: null, endedAt: null, waits: [], notes: [], written: [], printed: [] };
       this.calls.set(id, call);
-      this.step(step).calls.push(call);
+      this.step(step).calls.push(id);
     }
     for (const [name, own] of [["tool", "tool"], ["arguments", "arguments"], ["reason", "reason"], ["instance", "instance"], ["output_path", "outputPath"]]) {
       if (from[name] !== undefined) call[own] = from[name];
     }
+    call.outputPath ??= this.outputPaths.get(call.tool);
     return call;
   }
 
@@ -72,6 +75,7 @@ export class Trace {
 const HANDLERS = {
   run(event) {
     this.begun = event;
+    this.outputPaths = new Map((event.tools ?? []).filter((tool) => tool.output_path).map((tool) => [tool.name, tool.output_path]));
   },
   request(event, at) {
     const step = this.step(event.step);
