@@ -293,6 +293,9 @@ fn a_resumed_run_says_when_another_model_goes_on_with_it() {
             .contains("second goes on with what first began"),
         "{resumed:?}"
     );
+    for kept in ["the schema contract", "no known window", "no price"] {
+        assert!(resumed.stderr.contains(kept), "{kept}: {resumed:?}");
+    }
     assert_eq!(host.run(&["replay", "last"]).code, Some(0));
 
     killed_while_it_waits(&host, &["plan", "run", "plan.json"]);
@@ -413,5 +416,58 @@ fn a_reader_that_goes_away_is_no_crash() {
             matches!(done.code, Some(0 | 141)),
             "{arguments:?}: {done:?}"
         );
+    }
+}
+
+/// A value that cannot be meant is refused with what to write instead, before anything is done.
+#[test]
+fn settings_that_cannot_be_meant_are_refused() {
+    for (file, expect) in [
+        ("[run]\nexamples = 99", ["\"run.examples\"", "0 to 2"]),
+        (
+            "[run]\ncall_timeout_ms = 0",
+            ["\"run.call_timeout_ms\"", "leave it out"],
+        ),
+        (
+            "[run]\ntimeout_ms = 0",
+            ["\"run.timeout_ms\"", "leave it out"],
+        ),
+        (
+            "[endpoints.default]\nidle_timeout_ms = 0",
+            ["\"endpoints.default.idle_timeout_ms\"", "at least 1"],
+        ),
+        (
+            "[endpoints.big]\nbase_url = \"http://127.0.0.1:1/v1\"\nconnect_timeout_ms = 0",
+            ["\"endpoints.big.connect_timeout_ms\"", "at least 1"],
+        ),
+        (
+            "[endpoints.default]\nfirst_token_timeout_ms = 0",
+            ["\"endpoints.default.first_token_timeout_ms\"", "at least 1"],
+        ),
+        (
+            "[router]\ntimeout_ms = 0",
+            ["\"router.timeout_ms\"", "at least 1"],
+        ),
+        (
+            "[limits]\ntimeout_ms = 0",
+            ["\"limits.timeout_ms\"", "at least 1"],
+        ),
+        (
+            "[module.text]\nlimits = { http_timeout_ms = 0 }",
+            ["\"module.text.limits.http_timeout_ms\"", "at least 1"],
+        ),
+        (
+            "[shields.a]\nkind = \"pii\"\nhide = [\"email\"]\nplaces = [\"output\"]",
+            ["\"shields.a.places\"", "name what to block"],
+        ),
+    ] {
+        let host = Host::new();
+        host.write("toolhold.toml", file);
+        let done = host.run(&["config"]);
+        assert_eq!(done.code, Some(1), "{file}: {done:?}");
+        for part in expect {
+            assert!(done.stderr.contains(part), "{file}: {part}: {done:?}");
+        }
+        assert!(done.stderr.contains("toolhold.toml"), "{file}: {done:?}");
     }
 }

@@ -387,3 +387,205 @@ fn an_endpoint_that_cannot_be_probed_says_why() {
     assert_eq!(nobody.code, Some(3), "{nobody:?}");
     assert!(nobody.stderr.contains("cannot reach"), "{nobody:?}");
 }
+
+/// What the probe found counts in the runs that follow; one that fails leaves estimates.
+#[test]
+fn a_tokenizer_that_was_probed_counts_what_runs_send() {
+    // The probe itself has two texts counted.
+    for (most, legend) in [
+        (None, "≈ is an estimate, the rest counted by the endpoint"),
+        (
+            Some(4),
+            "≈ is an estimate, the rest counted by the endpoint",
+        ),
+        (Some(2), "all estimated"),
+    ] {
+        let mut scenario = good().with_route(
+            "/v1/models",
+            json!({"data": [{"id": "m", "owned_by": "vllm", "max_model_len": 9000}]}),
+        );
+        let solution = json!({"calls": [], "output": "done"});
+        let answer = Reply::solution(solution).expecting(Expect::text("count my words"));
+        scenario.replies.insert(0, answer);
+        scenario.tokenize_most = most;
+        let (host, endpoint) = (host(), Endpoint::start(scenario));
+        probe(&host, &endpoint);
+        let before = endpoint.others().len();
+        let url = endpoint.base_url();
+        let done = host.run(&[
+            "run",
+            "count my words",
+            "--base-url",
+            &url,
+            "--model",
+            "m",
+            "--budget",
+        ]);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        let line = done
+            .stderr
+            .lines()
+            .find(|line| line.contains("of a window of"));
+        let line = line.unwrap_or_else(|| panic!("{done:?}"));
+        assert!(line.contains(legend), "{most:?}: {line}");
+        let failures = done.stderr.matches("failed to count tokens").count();
+        assert_eq!(failures, usize::from(most.is_some()), "{done:?}");
+        if most.is_none() {
+            assert!(line.contains("· user 3 ·"), "{line}");
+            assert!(line.contains("chat template ≈ "), "{line}");
+        }
+        let asked = endpoint.others()[before..].to_vec();
+        let form = asked.iter().find(|(path, _)| path == "/tokenize");
+        let (_, form) = form.unwrap_or_else(|| panic!("nothing was counted: {asked:?}"));
+        assert_eq!(form["add_special_tokens"], false);
+        assert_eq!(host.run(&["replay", "last"]).code, Some(0));
+    }
+}
+
+/// A pool of one model counts as its members do, and a member that fails to count is not missed.
+#[test]
+fn members_of_one_model_count_for_their_pool() {
+    let host = host();
+    let serving = |most: Option<usize>| {
+        let mut scenario = good().with_route(
+            "/v1/models",
+            json!({"data": [{"id": "m", "owned_by": "vllm", "max_model_len": 9000}]}),
+        );
+        let solution = json!({"calls": [], "output": "done"});
+        let answer = Reply::solution(solution).expecting(Expect::text("count my words"));
+        scenario.replies.insert(0, answer);
+        scenario.tokenize_most = most;
+        let endpoint = Endpoint::start(scenario);
+        probe(&host, &endpoint);
+        endpoint
+    };
+    // The first counts for its probe, and never again.
+    let (first, second) = (serving(Some(2)), serving(None));
+    for (model, legend) in [
+        ("m", "≈ is an estimate, the rest counted by the endpoint"),
+        ("n", "all estimated"),
+    ] {
+        let configuration = format!(
+            "endpoint = \"all\"\n[endpoints.a]\nbase_url = {:?}\nmodel = \"m\"\n\
+             [endpoints.b]\nbase_url = {:?}\nmodel = {model:?}\n[pools.all]\nmembers = [\"a\", \"b\"]\n",
+            first.base_url(),
+            second.base_url()
+        );
+        host.write("toolhold.toml", configuration);
+        let done = host.run(&["run", "count my words", "--budget"]);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        assert!(done.stderr.contains(legend), "{model}: {done:?}");
+        assert!(!done.stderr.contains("failed to count"), "{done:?}");
+        assert_eq!(host.run(&["replay", "last"]).code, Some(0));
+    }
+}
+
+/// A run keeps its contract: an endpoint that was found to refuse it cannot go on with it.
+#[test]
+fn a_run_is_not_resumed_where_its_contract_is_refused() {
+    let refusing = scenario([
+        with_format(
+            "json_schema",
+            Reply::error(
+                400,
+                json!({"error": {"message": "no response_format here"}}),
+            ),
+        ),
+        any_tools(calling(&["weather_of"])),
+        Reply::content("Hello!"),
+    ]);
+    let (host, refusing) = (host(), Endpoint::start(refusing));
+    let found = probe(&host, &refusing);
+    assert_eq!(verdict(&found, "/schema"), "refused", "{found}");
+    let first = Endpoint::start(Scenario::new([Reply::endless()]));
+    let url = first.base_url();
+    let mut child = host
+        .command(&["run", "t", "--base-url", &url, "--model", "m", "--json"])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let started = std::time::Instant::now();
+    while first.requests().is_empty() {
+        assert!(started.elapsed().as_secs() < 60, "it never asked");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let asked = refusing.requests().len();
+    let url = refusing.base_url();
+    let done = host.run(&["resume", "last", "--base-url", &url, "--model", "m"]);
+    assert_eq!(done.code, Some(1), "{done:?}");
+    for part in [
+        "the schema contract",
+        "no response_format here",
+        "begin a new run",
+    ] {
+        assert!(done.stderr.contains(part), "{part}: {done:?}");
+    }
+    // Who may answer in a pool is one of those that were probed.
+    let pool = format!(
+        "[endpoints.b]\nbase_url = {url:?}\nmodel = \"m\"\n[pools.all]\nmembers = [\"b\"]\n"
+    );
+    host.write("toolhold.toml", pool);
+    let done = host.run(&["resume", "last", "--endpoint", "all"]);
+    assert_eq!(done.code, Some(1), "{done:?}");
+    let who = "the endpoint \"b\" refuses it: ";
+    assert!(done.stderr.contains(who), "{done:?}");
+    assert_eq!(refusing.requests().len(), asked, "nothing was asked");
+}
+
+#[test]
+fn members_that_were_probed_as_different_contracts_are_told_of() {
+    let with_task = |reply: Reply| reply.expecting(Expect::text("a task of a run"));
+    let answer = || with_task(Reply::content("done"));
+    let both = scenario([
+        answer(),
+        with_format("json_schema", Reply::obedient()),
+        with_tools(json!("auto"), "Paris", calling(&["weather_of"])),
+        Reply::content("Hello!"),
+    ]);
+    let tools = scenario([
+        answer(),
+        with_tools(json!("auto"), "Paris", calling(&["weather_of"])),
+        Reply::content("Hello!"),
+    ]);
+    let listed = |scenario: Scenario| {
+        Endpoint::start(scenario.with_route("/v1/models", json!({"data": [{"id": "m"}]})))
+    };
+    let (host, both, tools) = (host(), listed(both), listed(tools));
+    assert_eq!(probe(&host, &both)["contract"], "schema");
+    assert_eq!(probe(&host, &tools)["contract"], "tools");
+    let configuration = |contract: &str| {
+        format!(
+            "endpoint = \"all\"\n[endpoints.a]\nbase_url = {:?}\nmodel = \"m\"\n{contract}\
+             [endpoints.b]\nbase_url = {:?}\nmodel = \"m\"\n[pools.all]\nmembers = [\"a\", \"b\"]\n",
+            both.base_url(),
+            tools.base_url()
+        )
+    };
+    host.write("toolhold.toml", configuration(""));
+    let run = || host.run(&["run", "a task of a run"]);
+    let done = run();
+    assert_eq!(
+        (done.code, done.stdout.trim()),
+        (Some(0), "done"),
+        "{done:?}"
+    );
+    let told = "a as schema, b as tools; runs ask all of them in the tools contract";
+    assert!(done.stderr.contains(told), "{done:?}");
+    assert!(done.stderr.contains("all (tools contract)"), "{done:?}");
+    let found = host.run(&["doctor"]);
+    assert!(
+        found.stdout.contains("– contract: ") && found.stdout.contains(told),
+        "{found:?}"
+    );
+    // Somebody decided.
+    host.write("toolhold.toml", configuration("contract = \"tools\"\n"));
+    let done = run();
+    assert!(
+        done.code == Some(0) && !done.stderr.contains("a as schema"),
+        "{done:?}"
+    );
+    assert!(!host.run(&["doctor"]).stdout.contains("contract: "));
+}

@@ -345,6 +345,38 @@ fn what_is_saved_is_not_done_again_until_the_settings_change() {
     assert_eq!(asked(&[]), 4);
     assert_eq!(asked(&[]), 0);
     assert_eq!(asked(&["--max-tokens", "77"]), 4);
+    // What every request has besides, what screens, and what the modules are.
+    let manifest = host.path().join("modules/calculator/module.toml");
+    let changes: [(&str, &dyn Fn()); 3] = [
+        ("extra", &|| {
+            host.write(
+                "toolhold.toml",
+                "[endpoints.default]\nextra = { min_p = 0.1 }\n",
+            );
+        }),
+        ("a shield", &|| {
+            host.write(
+                "toolhold.toml",
+                "[shields.hosts]\nkind = \"domains\"\nallow = [\"example.com\"]\n",
+            );
+        }),
+        ("a module", &|| {
+            let text = std::fs::read_to_string(&manifest).unwrap();
+            let text = text.replace("timeout_ms = ", "timeout_ms = 1");
+            std::fs::write(&manifest, text).unwrap();
+        }),
+    ];
+    let whole = std::fs::read(&manifest).unwrap();
+    for (what, change) in changes {
+        change();
+        // Of two tasks one has this module.
+        let again = if what == "a module" { 2 } else { 4 };
+        assert_eq!(asked(&["--trust-all"]), again, "{what}");
+        assert_eq!(asked(&["--trust-all"]), 0, "{what}");
+    }
+    std::fs::write(&manifest, whole).unwrap();
+    host.write("toolhold.toml", "");
+    assert_eq!(asked(&[]), 0);
     // The line that was being written when the process was killed.
     let path = host.path().join("attempts.jsonl");
     let text = std::fs::read_to_string(&path).unwrap();

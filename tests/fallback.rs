@@ -1,7 +1,7 @@
 //! `[fallback]` through the binary: its configuration, its flags, its variables, and what a person sees.
 
 use serde_json::json;
-use support::endpoint::{Endpoint, Reply, Scenario};
+use support::endpoint::{Endpoint, Expect, Order, Reply, Scenario};
 use support::host::{Finished, Host, finish};
 use support::transcript::{answers, calls};
 
@@ -113,4 +113,64 @@ fn what_makes_no_sense_is_an_error_that_says_so() {
     }
     let done = Bench::new(0, [], "").run(&["--no-fallback-tool", "--max-tool-failures", "2"], &[]);
     assert_eq!(done.code, Some(2), "{done:?}");
+}
+
+/// What was probed of a candidate is used, and what spares its endpoint spares it under every name.
+#[test]
+fn candidates_are_asked_as_they_were_probed_and_spared_as_one() {
+    let probing = Scenario::new([
+        Reply::tool_calls([("weather_of", json!({"city": "Paris"}))]).expecting(Expect {
+            tools: vec!["weather_of".into()],
+            tool_choice: Some(json!("auto")),
+            contains: vec!["Paris".into()],
+            ..Expect::default()
+        }),
+        Reply::tool_calls([("calculator-evaluate", json!({"expression": "2+"}))]).expecting(
+            Expect {
+                tools: vec!["calculator-evaluate".into()],
+                ..Expect::default()
+            },
+        ),
+        Reply::content("Hello!"),
+    ]);
+    let bench = Bench::new(3, [], "");
+    let other = Endpoint::start(probing.in_order(Order::FirstMatch));
+    let url = other.base_url();
+    let probe = [
+        "doctor",
+        "--probe",
+        "--json",
+        "--base-url",
+        &url,
+        "--model",
+        "big",
+    ];
+    let probed = bench.host.run(&probe);
+    assert!(
+        probed.stdout.contains("\"contract\":\"tools\""),
+        "{probed:?}"
+    );
+    let before = other.requests().len();
+    bench.host.write(
+        "toolhold.toml",
+        format!(
+            "[endpoints.other]\nbase_url = {url:?}\nmodel = \"big\"\nrequests_per_minute = 1\n\
+             queue_timeout_ms = 100\nattempts = 1\n[fallback]\nattempts = 1\nmodels = [\"other\", \"other/huge\"]\n"
+        ),
+    );
+    let done = bench.run(&[], &[]);
+    let asked = other.requests().split_off(before);
+    assert_eq!(
+        asked.len(),
+        1,
+        "the second stands before the same limit: {done:?}"
+    );
+    assert!(
+        asked[0]["tools"].is_array() && asked[0].get("response_format").is_none(),
+        "{asked:?}"
+    );
+    assert!(
+        done.stderr.contains("no place became free at other"),
+        "{done:?}"
+    );
 }

@@ -21,6 +21,8 @@ use toolhold_agent::model::{
 const MOST_BYTES: usize = 100_000;
 /// Rows that are played at the same time: most of them wait.
 const AT_ONCE: usize = 12;
+/// What is shown of a call that the calculator answered.
+const MADE: &str = "← calculator.evaluate {\"value\":\"42\"}";
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -177,6 +179,14 @@ fn runs_get_past_what_can_be_got_past_and_say_the_rest() {
         ("a filter took the rest", 0, "sunny"),
         ("calls that are never read", 0, "sunny"),
         ("more tokens than can be counted", 0, "sunny"),
+        // The call is made all the same.
+        (
+            "gpt-oss: a call in the text, with the messages around it",
+            0,
+            MADE,
+        ),
+        ("DeepSeek V3.2: a call in the text", 0, MADE),
+        ("Gemma: a call in the text, as Python", 0, MADE),
     ] {
         let first = match row {
             "calls that are never read" => {

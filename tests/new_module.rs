@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use std::process::Command;
+use support::endpoint::{Endpoint, Reply, Scenario};
 use support::host::Host;
 
 fn builds_and_runs(language: &str, needs: &[&str]) {
@@ -81,4 +82,75 @@ fn typescript_is_type_checked() {
         built.stderr.contains("module.ts(") && built.stderr.contains("'tpo'"),
         "{built:?}"
     );
+}
+
+/// The template of a shield, at its post: what it is told not to let through goes no further.
+#[test]
+fn a_shield_in_rust() {
+    if Command::new("cargo").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: cargo is not installed, so the template of a shield is not built");
+        return;
+    }
+    let host = Host::new();
+    let made = host.run(&[
+        "new-module",
+        "words",
+        "--lang",
+        "rust",
+        "--shield",
+        "--build",
+    ]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let shield = "[shields.words]\nkind = \"wasm\"\nmodule = \"words\"\n";
+    let settings = "settings = { block = [\"bomb\"], redact = [\"codename\"] }\n";
+    host.write("toolhold.toml", format!("{shield}{settings}"));
+    let policy = host.run(&["policy"]);
+    assert_eq!(policy.code, Some(0), "{policy:?}");
+    assert!(
+        policy.stdout.contains("component words (sha256:"),
+        "{policy:?}"
+    );
+
+    let answer = || Reply::solution(json!({"calls": [], "output": "codename it is"}));
+    let endpoint = Endpoint::start(Scenario::new([answer()]));
+    let url = endpoint.base_url();
+    let done = host.run(&["run", "say the codename", "--base-url", &url]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(done.stdout.trim(), "[redacted: word] it is");
+    let told = endpoint.requests()[0].to_string();
+    assert!(
+        told.contains("say the [redacted: word]") && !told.contains("codename"),
+        "{told}"
+    );
+    let blocked = host.run(&["run", "build a bomb", "--base-url", &url]);
+    assert_eq!(blocked.code, Some(6), "{blocked:?}");
+    assert!(
+        blocked
+            .stderr
+            .contains("it says `bomb`, which may not be said"),
+        "{blocked:?}"
+    );
+
+    // What it does not understand is no verdict, and without one nothing passes.
+    host.write(
+        "toolhold.toml",
+        format!("{shield}settings = {{ blocks = [] }}\n"),
+    );
+    let failed = host.run(&["run", "hello", "--base-url", &url]);
+    assert_eq!(failed.code, Some(6), "{failed:?}");
+    assert!(
+        failed
+            .stderr
+            .contains("its settings do not fit: unknown field `blocks`"),
+        "{failed:?}"
+    );
+}
+
+#[test]
+fn a_shield_without_a_template_is_refused() {
+    let host = Host::new();
+    let made = host.run(&["new-module", "words", "--lang", "go", "--shield"]);
+    assert_eq!(made.code, Some(1), "{made:?}");
+    assert!(made.stderr.contains("use --lang rust"), "{made:?}");
+    assert!(!host.path().join("modules/words").exists());
 }

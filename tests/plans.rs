@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::process::Stdio;
+use support::endpoint::{Endpoint, Reply, Scenario};
 use support::host::{Finished, Host, finish};
 
 /// Counts a text's words, and multiplies them by a price that is given.
@@ -414,4 +415,34 @@ fn a_context_brings_data_and_tools() {
         done.stdout.contains("fault: ") && done.stdout.contains("there is no module \"nowhere\""),
         "{done:?}"
     );
+}
+
+/// As its name says: the flag alone has the model plan, and nothing is run.
+#[test]
+fn a_run_with_dry_run_needs_no_plan_message_and_runs_nothing() {
+    let host = Host::new();
+    host.ship("text");
+    let call = json!({"_tool": "text.count", "_reasoningForCall": "r", "text": "a b"});
+    for (solution, stdout, said) in [
+        (
+            json!({"calls": [call], "output": null}),
+            "text.count",
+            "only reads",
+        ),
+        (
+            json!({"calls": [], "output": "two"}),
+            "two",
+            "without a call",
+        ),
+    ] {
+        let endpoint = Endpoint::start(Scenario::new([Reply::solution(solution)]));
+        let url = endpoint.base_url();
+        let done = host.run(&["run", "t", "--base-url", &url, "--model", "m", "--dry-run"]);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        assert!(done.stdout.contains(stdout), "{done:?}");
+        assert!(done.stderr.contains(said), "{said}: {done:?}");
+        assert!(done.stderr.contains("nothing was run"), "{done:?}");
+        let journal = host.run(&["show", "last", "--json"]).stdout;
+        assert!(!journal.contains("\"event\":\"tool_start\""), "{journal}");
+    }
 }

@@ -534,3 +534,185 @@ fn doctor_and_config_know_pools() {
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(done.stdout.contains("pools.all.members"), "{done:?}");
 }
+
+/// The loser's connection is closed while the run goes on, so that its GPU stops.
+#[test]
+fn a_member_that_says_nothing_is_hedged_and_let_go() {
+    let silent = Server::start(Scenario::new([Reply::never()]));
+    let quick = Server::start(Scenario::new([calculates(), Reply::never()]));
+    let host = host(
+        &[("silent", &silent), ("quick", &quick)],
+        "[pools.all]\nmembers = [\"silent\", \"quick\"]\nhedge_after_ms = 300\n",
+    );
+    let mut child = host
+        .command(&["run", "17*23?", "--endpoint", "all", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let goes_on = quick.wait_until(Duration::from_mins(1), |quick| quick.requests().len() == 2);
+    let is_closed = silent.wait_until(Duration::from_secs(10), |silent| silent.disconnects() == 1);
+    let is_open = quick.open_streams();
+    child.kill().unwrap();
+    let out = child.wait_with_output().unwrap();
+    let text = String::from_utf8(out.stdout).unwrap();
+    assert!(goes_on && is_closed, "{text}");
+    assert_eq!((silent.open_streams(), is_open), (0, 1), "{text}");
+    assert_eq!((silent.requests().len(), models(&quick).len()), (1, 2));
+    let events: Vec<Value> = text
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect();
+    assert_eq!(decisions(&events), ["chosen", "hedged", "chosen"]);
+    let named = |name: &str| {
+        let mut events = events.iter();
+        events
+            .find(|event| event["event"] == name)
+            .unwrap_or_else(|| panic!("no {name}: {text}"))
+            .clone()
+    };
+    let hedged = named("routing");
+    assert_eq!(hedged["endpoint"], "silent");
+    let lost = named("side_request");
+    assert_eq!(
+        (&lost["role"], &lost["endpoint"]),
+        (&json!("hedge"), &json!("silent"))
+    );
+    assert!(lost["duration_ms"].as_u64().unwrap() >= 300, "{lost}");
+    let again = host.run(&["replay", "last"]);
+    assert!(again.stdout.contains("identical"), "{again:?}");
+}
+
+#[test]
+fn an_endpoint_is_hedged_at_itself_only_where_that_is_set() {
+    for (set, asked) in [("", 1), ("hedge_after_ms = 200\n", 2)] {
+        let slow = answers(json!("slow")).delayed_ms(1_200, 0);
+        let server = Server::start(Scenario::new([slow, answers(json!("fast"))]));
+        let host = host(&[("one", &server)], set);
+        let done = host.run(&["run", "a task", "--endpoint", "one", "--json"]);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        let answer = if asked == 2 { "fast" } else { "slow" };
+        assert_eq!(events(&done).last().unwrap()["output"], answer);
+        assert_eq!(server.requests().len(), asked, "{set}");
+    }
+}
+
+#[test]
+fn what_the_routers_model_takes_counts_and_is_in_stats() {
+    let tiny = Server::start(Scenario::new([Reply::content("{\"class\": \"easy\"}")]));
+    let easy = Server::start(Scenario::new([answers(json!("391"))]));
+    let hard = Server::start(Scenario::new([]));
+    let host = routed(&tiny, &easy, &hard);
+    let done = host.run(&["run", "17*23?", "--endpoint", "router", "--json"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let events = events(&done);
+    let side = events.iter().find(|event| event["event"] == "side_request");
+    let side = side.expect("what it took");
+    assert_eq!(
+        (&side["role"], &side["endpoint"], &side["model"]),
+        (&json!("router"), &json!("tiny"), &json!("tiny"))
+    );
+    // Each reply is of 10 and 5 tokens.
+    assert_eq!(events.last().unwrap()["tokens"], 30);
+    let stats = host.run(&["stats", "last", "--json"]);
+    let stats: Value = serde_json::from_str(&stats.stdout).unwrap();
+    assert_eq!(
+        stats["side_requests"][0]["total"]["prompt_tokens"], 10,
+        "{stats}"
+    );
+    assert_eq!(stats["total"]["prompt_tokens"], 20, "{stats}");
+    assert_eq!(stats["steps"].as_array().map(Vec::len), Some(1));
+    let text = host.run(&["stats", "last"]).stdout;
+    assert!(
+        text.contains("routed    tiny: 1 request, 10 prompt, 5 completion"),
+        "{text}"
+    );
+    let again = host.run(&["replay", "last"]);
+    assert!(again.stdout.contains("identical"), "{again:?}");
+}
+
+#[test]
+fn how_an_endpoint_failed_is_said_once() {
+    let refusals = [
+        Reply::error(400, json!({"error": {"message": "no such adapter"}})),
+        refusal(503),
+    ];
+    for (refused, said) in refusals
+        .into_iter()
+        .zip(["no such adapter", "given up after 2"])
+    {
+        let server = Server::start(Scenario::new([refused]).in_order(Order::Repeat));
+        let host = host(&[("one", &server)], "attempts = 2\n");
+        let done = host.run(&["run", "a task", "--endpoint", "one"]);
+        assert_eq!(done.code, Some(3), "{done:?}");
+        assert_eq!(done.stderr.matches(said).count(), 1, "{}", done.stderr);
+        assert!(
+            done.stderr
+                .contains("stopped: endpoint failure after 1 step"),
+            "{}",
+            done.stderr
+        );
+        let shown = host.run(&["show", "last", "--json"]).stdout;
+        assert!(
+            shown.matches(said).count() > 1,
+            "nothing is left out of the record: {shown}"
+        );
+    }
+}
+
+#[test]
+fn doctor_checks_every_model_by_its_role() {
+    let lists =
+        |name: &str| Scenario::new([]).with_route("/v1/models", json!({"data": [{"id": name}]}));
+    let [own, tiny, guard] = ["own", "tiny", "guard"].map(|name| Server::start(lists(name)));
+    let big = Server::start(lists("another"));
+    let dead = Server::start(lists("dead"));
+    let host = host(
+        &[
+            ("own", &own),
+            ("tiny", &tiny),
+            ("guard", &guard),
+            ("big", &big),
+            ("dead", &dead),
+        ],
+        r#"
+        [router]
+        model = "tiny"
+        default = "all"
+        [router.classes.all]
+        description = "all"
+        to = "own"
+        [shields.llama]
+        kind = "model"
+        endpoint = "guard"
+        [shields.second]
+        kind = "model"
+        endpoint = "dead"
+        [endpoints.keyless]
+        base_url = "http://127.0.0.1:9/v1"
+        model = "x"
+        api_key_env = "NO_SUCH_KEY_HERE"
+        [fallback]
+        models = ["big", "own/other", "keyless"]
+        "#,
+    );
+    drop(dead);
+    let text = std::fs::read_to_string(host.path().join("toolhold.toml")).unwrap();
+    host.write("toolhold.toml", format!("endpoint = \"router\"\n{text}"));
+    let done = host.run(&["doctor"]);
+    assert_eq!(done.code, Some(1), "{done:?}");
+    for part in [
+        "✓ endpoint own: ",
+        "✓ router's model tiny: ",
+        "✓ shield llama, model guard: ",
+        "✗ shield second, model dead: ",
+        "✗ fallback big: ",
+        "has no model \"big\"",
+        "✗ fallback own/other: ",
+        "has no model \"other\"",
+        "– fallback keyless: ",
+        "endpoints.dead.base_url",
+    ] {
+        assert!(done.stdout.contains(part), "{part}: {}", done.stdout);
+    }
+}

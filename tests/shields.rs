@@ -168,8 +168,8 @@ fn a_hostile_shield_is_a_failure_that_is_told() {
              timeout_ms = 2_000\nsettings = {{ does = \"{does}\" }}\n"
         );
         let endpoint = Endpoint::start(Scenario::new([
-            calls("text.reverse", json!({"text": "abc"})),
-            calls("text.reverse", json!({"text": "abd"})),
+            calls("text.reverse", json!({"text": "xyz"})),
+            calls("text.reverse", json!({"text": "xyw"})),
             answers(json!("went on")),
         ]));
         let started = Instant::now();
@@ -182,7 +182,7 @@ fn a_hostile_shield_is_a_failure_that_is_told() {
         assert!(started.elapsed() < Duration::from_mins(1), "{does}");
         let told = told(&endpoint);
         assert!(
-            told.contains(expect) && !told.contains("cba"),
+            told.contains(expect) && !told.contains("zyx"),
             "{does}: {told}"
         );
         assert!(!told.contains("seen 2"), "{does}");
@@ -276,6 +276,108 @@ fn a_model_screens_as_a_shield() {
     assert!(
         told.contains("I am <email_1>") && !told.contains(MAIL),
         "{told}"
+    );
+}
+
+/// As the run's own endpoint is: tried again, within the limits that everybody shares, recorded, counted.
+#[test]
+fn a_guard_model_is_asked_as_any_endpoint_is() {
+    let guard = Endpoint::start(Scenario::new([
+        Reply::error(503, json!({"error": {"message": "not now"}})),
+        Reply::content("safe"),
+        Reply::content("safe"),
+    ]));
+    let policy = format!(
+        "[run]\ncurrency = \"EUR\"\n[endpoints.default]\nbackoff_ms = 20\n\
+         price_per_million = {{ prompt = 1, completion = 1 }}\n\
+         [endpoints.guard]\nbase_url = \"{}\"\nmodel = \"guard\"\n\
+         price_per_million = {{ prompt = 2, completion = 4 }}\n\
+         [shields.llama]\nkind = \"model\"\nendpoint = \"guard\"\n",
+        guard.base_url()
+    );
+    let endpoint = Endpoint::start(Scenario::new([answers(json!("done"))]));
+    let host = host(&policy);
+    let exchanges = host.path().join("exchanges.jsonl");
+    let record = exchanges.to_str().expect("a path").to_owned();
+    let done = run(
+        &host,
+        &endpoint,
+        "the task",
+        &["--json", "--record", &record],
+    );
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let events = events(&done);
+    let of = |name: &str| -> Vec<&Value> {
+        let events = events.iter();
+        events.filter(|event| event["event"] == name).collect()
+    };
+    assert_eq!(of("routing")[0]["decision"], "retry");
+    assert_eq!(of("routing")[0]["endpoint"], "guard");
+    // 10 × 2 + 5 × 4 millionths each; the run's own reply 15.
+    let sides = of("side_request");
+    assert_eq!(sides.len(), 2);
+    assert_eq!(
+        (&sides[0]["role"], &sides[0]["cost_nano"]),
+        (&json!("shield"), &json!(40_000))
+    );
+    let end = of("done")[0];
+    assert_eq!(
+        (&end["tokens"], &end["cost_nano"]),
+        (&json!(45), &json!(95_000))
+    );
+    let recorded = std::fs::read_to_string(exchanges).expect("a recording");
+    assert!(
+        recorded.contains("safety assessment"),
+        "the guard's exchanges, too"
+    );
+    let text = host.run(&["stats", "last"]).stdout;
+    assert!(
+        text.contains("screened  guard: 2 requests, 20 prompt, 10 completion, cost 0.00008"),
+        "{text}"
+    );
+    assert!(host.run(&["replay", "last"]).stdout.contains("identical"));
+    // The budget holds for what shields ask.
+    let endpoint = Endpoint::start(Scenario::new([answers(json!("done"))]));
+    let guard = Endpoint::start(Scenario::new([Reply::content("safe")]));
+    let policy = format!(
+        "[endpoints.guard]\nbase_url = \"{}\"\nmodel = \"guard\"\n\
+         [shields.llama]\nkind = \"model\"\nendpoint = \"guard\"\n",
+        guard.base_url()
+    );
+    let done = run(
+        &self::host(&policy),
+        &endpoint,
+        "the task",
+        &["--token-budget", "15"],
+    );
+    assert_eq!(
+        (done.code, endpoint.requests().len()),
+        (Some(4), 0),
+        "{done:?}"
+    );
+}
+
+/// One place at the endpoint: the shield and the run take turns, and do not wait for each other for ever.
+#[test]
+fn a_shield_at_the_runs_own_endpoint_shares_its_limits() {
+    let endpoint = Endpoint::start(Scenario::new([
+        Reply::content("safe"),
+        answers(json!("done")),
+        Reply::content("safe"),
+    ]));
+    let policy = "[endpoints.default]\nmodel = \"m\"\nrequests_per_minute = 2\nqueue_timeout_ms = 200\n\
+                  attempts = 1\n[shields.llama]\nkind = \"model\"\nendpoint = \"default\"\n";
+    let done = run(&host(policy), &endpoint, "the task", &[]);
+    // The third request of the minute is the second verdict; nor is there a place for another answer.
+    assert_eq!(
+        (done.code, endpoint.requests().len()),
+        (Some(3), 2),
+        "{done:?}"
+    );
+    assert!(
+        done.stderr
+            .contains("blocked the output: its endpoint failed: no place became free at default"),
+        "{done:?}"
     );
 }
 

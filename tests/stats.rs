@@ -2,7 +2,6 @@
 //! caps on money and calls, with the real binary against a scripted endpoint.
 
 use serde_json::{Value, json};
-use std::fs;
 use support::endpoint::{Endpoint, Order, Reply, Scenario};
 use support::host::{Finished, Host};
 use support::records::Records;
@@ -301,7 +300,7 @@ fn a_cap_on_money_needs_a_price_and_a_price_a_currency() {
     for (configuration, part) in [
         (
             "[run]\nmax_cost = 1",
-            "nobody knows what a reply costs: set endpoints.default.price_per_million",
+            "nobody knows what a reply of default costs: set endpoints.default.price_per_million",
         ),
         (&PRICES.replace("EUR", ""), "say in which currency"),
         ("[endpoints.default]\ngpu_hour = -3", "no amount of money"),

@@ -1,6 +1,7 @@
 //! PROTOCOL.md, 10: advisors.
 
-use super::script::{Told, calls, output, request, run};
+use super::support::told::{Told, request, run};
+use super::support::{calls, output};
 use serde_json::{Value, json};
 use toolhold_agent::protocol::advisor::{Council, Dissent, Tally};
 use toolhold_agent::{Contract, EventKind, StopReason};

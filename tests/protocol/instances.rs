@@ -1,6 +1,7 @@
 //! PROTOCOL.md, 9: instances.
 
-use super::script::{Told, calls, output, request, run, run_with};
+use super::support::told::{Told, request, run, run_with};
+use super::support::{calls, output};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use support::endpoint::{Endpoint, Reply, Scenario};
@@ -65,7 +66,12 @@ async fn a_targeted_input_overrides_a_global_one() {
         let told = run(
             request(Contract::Schema, two()),
             [
-                calls(references.iter().map(|one| say(instance, *one)).collect()),
+                calls(
+                    references
+                        .iter()
+                        .map(|one| say(instance, *one))
+                        .collect::<Vec<_>>(),
+                ),
                 output("done"),
             ],
         )
@@ -302,7 +308,7 @@ async fn equal_calls_of_instances_are_no_repetition() {
         .collect();
     let told = run(
         request(Contract::Schema, messages.into()),
-        [calls(all.into()), output("done")],
+        [calls(all), output("done")],
     )
     .await;
     assert_eq!(told.calls.len(), 5, "{:?}", told.results());
@@ -318,7 +324,7 @@ async fn each_instance_gets_as_many_calls_as_a_run_without_any() {
             .collect();
         let mut request = request(Contract::Schema, messages);
         request.settings.max_calls = 2;
-        let all = (0..9)
+        let all: Vec<_> = (0..9)
             .map(|n| say(names.get(n % names.len().max(1)).map(String::as_str), n))
             .collect();
         let told = run(request, [calls(all), output("done")]).await;
@@ -504,7 +510,7 @@ proptest! {
                     call["_outputMethod"] = METHODS[random.method].into();
                     call["_scopes"] = json!(["input"]);
                     call
-                }).collect())
+                }).collect::<Vec<_>>())
             });
             let mut request = request(Contract::Schema, messages.into());
             request.settings.max_calls = 10;

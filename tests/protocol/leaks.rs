@@ -58,6 +58,9 @@ async fn calls_written_as_text_are_made_in_every_contract() {
             format!("I look at both.\n{TWO}\n"),
             "[TOOL_CALLS]echo[ARGS]{\"of\": 7}[TOOL_CALLS]math-add[ARGS]{\"of\": 8}".to_owned(),
             "[echo(of=7), math.add(of=8)]".to_owned(),
+            "```tool_code\nprint(echo(of=7))\nprint(math_add(of=8))\n```".to_owned(),
+            "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"echo\">\n<｜DSML｜parameter name=\"of\" string=\"false\">7</｜DSML｜parameter>\n</｜DSML｜invoke>\n<｜DSML｜invoke name=\"math-add\">\n<｜DSML｜parameter name=\"of\" string=\"false\">8</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>".to_owned(),
+            "<|channel|>commentary to=functions.echo <|constrain|>json<|message|>{\"of\": 7}<|call|><|start|>assistant<|channel|>commentary to=functions.math-add <|constrain|>json<|message|>{\"of\": 8}<|call|>".to_owned(),
             "```json\n[{\"name\": \"echo\", \"arguments\": {\"of\": 7}}, {\"name\": \"math.add\", \"parameters\": {\"of\": 8}}]\n```".to_owned(),
         ] {
             let (events, made, _) = play(contract, vec![Reply::text(&reply), done(contract)]).await;
@@ -209,6 +212,7 @@ async fn a_thought_is_no_part_of_the_answer() {
         for thought in [
             "<think>\n2+5 is {\"final_answer\": \"8\"}\n</think>\n\n",
             "<reasoning>2+5</reasoning>",
+            "<|channel|>analysis<|message|>2+5 is {\"final_answer\": \"8\"}<|end|><|start|>assistant<|channel|>final<|message|>",
             "2+5 is {\"final_answer\": \"8\"}, no.\n</think>\n",
         ] {
             let (events, _, _) =
@@ -227,14 +231,54 @@ async fn a_thought_is_no_part_of_the_answer() {
     }
 }
 
+/// gpt-oss behind a server that does not take its messages apart.
+#[tokio::test]
+async fn the_messages_of_harmony_are_taken_apart() {
+    let thought = "<|channel|>analysis<|message|>{\"of\": 1}, perhaps.<|end|>";
+    let said = "<|start|>assistant<|channel|>commentary<|message|>I ask.<|end|>";
+    let call = "<|start|>assistant<|channel|>commentary to=functions.echo <|constrain|>json<|message|>{\"of\": 7}<|call|>";
+    for contract in Contract::ALL {
+        let answer = match contract {
+            Contract::Schema => r#"{"calls": [], "output": "7"}"#,
+            Contract::Tools => "7",
+            Contract::Simple => r#"{"final_answer": "7"}"#,
+        };
+        let answer =
+            format!("{thought}<|start|>assistant<|channel|>final<|message|>{answer}<|return|>");
+        let calls = format!("{thought}{said}{call}");
+        let (events, made, _) =
+            play(contract, vec![Reply::text(&calls), Reply::text(&answer)]).await;
+        assert_eq!(made, [json!({"of": 7})], "{contract:?} {}", lines(&events));
+        assert_eq!(end(&events), ("output".into(), json!("7")), "{contract:?}");
+        assert_eq!(
+            repaired(&events),
+            [
+                (None, vec![json!("thought"), json!("leaked_call")]),
+                (None, vec![json!("thought")]),
+            ]
+        );
+    }
+    // Nothing follows what it says, so that is the answer.
+    let reply = said.replace("I ask.", "It is 7.");
+    let (events, _, _) = play(Contract::Tools, vec![Reply::text(&reply)]).await;
+    assert_eq!(end(&events), ("output".into(), json!("It is 7.")));
+}
+
 /// What is nothing but a call of something that is not offered is neither made nor an answer.
 #[tokio::test]
 async fn a_leaked_call_of_an_unknown_tool_is_told() {
-    let reply = "<tool_call>{\"name\": \"format_disk\", \"arguments\": {}}</tool_call>";
-    for contract in Contract::ALL {
-        let (events, made, told) = play(contract, vec![Reply::text(reply), done(contract)]).await;
-        assert_eq!((made, end(&events).1), (vec![], json!("done")));
-        assert_eq!(results(&events), []);
-        assert!(told.contains("could not be used"), "{told}");
+    for reply in [
+        "<tool_call>{\"name\": \"format_disk\", \"arguments\": {}}</tool_call>",
+        "<|channel|>commentary to=functions.format_disk <|constrain|>json<|message|>{}<|call|>",
+        "<｜DSML｜invoke name=\"format_disk\"></｜DSML｜invoke>",
+        "```tool_code\nformat_disk()\n```",
+    ] {
+        for contract in Contract::ALL {
+            let (events, made, told) =
+                play(contract, vec![Reply::text(reply), done(contract)]).await;
+            assert_eq!((made, end(&events).1), (vec![], json!("done")), "{reply}");
+            assert_eq!(results(&events), []);
+            assert!(told.contains("could not be used"), "{told}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Section 2: context messages.
 
-use super::scripted::{Play, answers, calls, task, tool};
+use super::support::play::{Play, task, tool};
+use super::support::{calls, output};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -379,7 +380,7 @@ fn data_is_shown_merged_under_a_heading_with_description_and_schema() {
         {"type": "error", "data": {"call": {"_tool": "t"}, "error": "it broke"}},
         task(),
     ]);
-    let done = Play::new(&messages, [answers("x")]).run().unwrap();
+    let done = Play::new(&messages, [output("x")]).run().unwrap();
     let told = done.told(0);
     for part in [
         "## Data: ¶user\nWho asks.\n{\"name\":\"Ada\",\"age\":36}\nSchema: {\"type\":\"object\",\"required\":[\"name\"]}",
@@ -401,7 +402,7 @@ fn data_that_a_call_changes_is_shown_again_as_it_is_now() {
         task(),
     ]);
     let call = json!([{"_tool": "note", "_output": "Bob", "_outputPath": "†user.name"}]);
-    let done = Play::new(&messages, [calls(&call), answers("x")])
+    let done = Play::new(&messages, [calls(&call), output("x")])
         .run()
         .unwrap();
     let told = done.told(1);
@@ -440,7 +441,7 @@ fn where_data_comes_from_is_hidden_from_the_model_and_kept() {
         "type": "data", "kind": "state", "data": 7, "_call": {"_tool": "secret_tool", "_outputPath": "†state.n"},
         "_date": 1_234_567, "_outputMethod": "push",
     });
-    let done = Play::new(&json!([message, task()]), [answers("x")])
+    let done = Play::new(&json!([message, task()]), [output("x")])
         .run()
         .unwrap();
     let sent = done.requests[0].to_string();
@@ -456,8 +457,8 @@ fn a_long_value_is_shown_in_part_and_can_be_referred_to_as_a_whole() {
     let text = "x".repeat(500);
     let messages = json!([{"type": "data", "data": {"text": text}}, tool("echo", &json!({"text": {}})), task()]);
     let replies = [
-        calls(&json!([{"_tool": "echo", "text": "†data.text"}])),
-        answers("x"),
+        calls(json!([{"_tool": "echo", "text": "†data.text"}])),
+        output("x"),
     ];
     let done = Play::new(&messages, replies)
         .settings(|settings| settings.result_chars = 100)
@@ -487,7 +488,7 @@ fn nothing_is_sent_for_an_input_that_is_missing_or_wrong() {
             true,
         ),
     ] {
-        let replies = if fits { vec![answers("x")] } else { Vec::new() };
+        let replies = if fits { vec![output("x")] } else { Vec::new() };
         match Play::new(&messages, replies).run() {
             Ok(_) => assert!(fits, "{messages}"),
             Err(RunError::Context(error)) => {
@@ -505,8 +506,8 @@ fn a_state_without_a_value_tells_which_paths_to_write() {
     let schema = json!({"type": "object", "properties": {"score": {"type": "integer"}}});
     let messages = json!([{"type": "state", "schema": schema, "description": "Fill this."}, tool("judge", &json!({})), task()]);
     let replies = [
-        calls(&json!([{"_tool": "judge", "_outputPath": "†state.score", "_output": 7}])),
-        answers("x"),
+        calls(json!([{"_tool": "judge", "_outputPath": "†state.score", "_output": 7}])),
+        output("x"),
     ];
     let done = Play::new(&messages, replies).run().unwrap();
     let blueprint = format!("## Data: ¶state\nFill this.\n(nothing yet)\nSchema: {schema}");
@@ -559,10 +560,10 @@ fn what_was_sent_stays_the_beginning_of_what_is_sent() {
         };
         let echo = |text: &str| json!([{"_tool": "echo", "_reasoningForCall": "r", "text": text, "_outputPath": "†state.said"}]);
         let replies = [
-            solution("1.1.0", calls(&echo("†user.name"))),
-            solution("1.2.0", calls(&json!([{"_tool": "judge", "_output": 3}]))),
-            solution("1.3.0", calls(&echo("hello"))),
-            solution("1.4.0", answers("done")),
+            solution("1.1.0", calls(echo("†user.name"))),
+            solution("1.2.0", calls(json!([{"_tool": "judge", "_output": 3}]))),
+            solution("1.3.0", calls(echo("hello"))),
+            solution("1.4.0", output("done")),
         ];
         let play = Play::new(&messages, replies).settings(|settings| settings.contract = contract);
         let done = play.run().unwrap();
@@ -604,7 +605,7 @@ fn what_calls_wrote_is_saved_with_the_call_that_wrote_it() {
         "_tool": "echo", "_reasoningForCall": "why", "text": "hi",
         "_outputPath": "†state.a && †notes", "_outputMethod": "push",
     });
-    let done = Play::new(&messages, [calls(&json!([call])), answers("x")])
+    let done = Play::new(&messages, [calls(json!([call])), output("x")])
         .run()
         .unwrap();
     let replayed = replay(&done.events).unwrap();
@@ -647,7 +648,7 @@ fn what_went_wrong_is_saved_with_the_whole_call() {
     let background = json!({"_tool": "notify"});
     let fine = json!({"_tool": "echo", "text": "fine", "_outputPath": "†state.c"});
     let list = json!([fails, blocked, unknown, background, fine]);
-    let done = Play::new(&messages, [calls(&list), answers("x")])
+    let done = Play::new(&messages, [calls(&list), output("x")])
         .run()
         .unwrap();
     let replayed = replay(&done.events).unwrap();
@@ -676,7 +677,7 @@ fn what_went_wrong_is_saved_with_the_whole_call() {
     }
     assert!(matches!(saved.last(), Some(Message::Error(_))));
     // Whoever goes on with the context is told, and what is saved then is the same.
-    let mut play = Play::new(&json!([]), [answers("x")]);
+    let mut play = Play::new(&json!([]), [output("x")]);
     play.request.context.clone_from(&saved);
     let again = play.run().unwrap();
     assert!(

@@ -1,6 +1,7 @@
 //! PROTOCOL.md, 2: the meta message.
 
-use super::script::{Told, calls, output, request, run};
+use super::support::told::{Told, request, run};
+use super::support::{calls, output};
 use serde_json::{Value, json};
 use toolhold_agent::{Contract, EventKind, StopReason};
 

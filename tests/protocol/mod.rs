@@ -14,8 +14,6 @@ mod record;
 mod run_loop;
 mod scheduling;
 mod schema;
-mod script;
-mod scripted;
 mod shields;
 mod sub_agents;
 mod support;

@@ -1,6 +1,7 @@
 //! PROTOCOL.md, 8: plans.
 
-use super::script::{Told, calls, output, request, run, run_with};
+use super::support::told::{Told, request, run, run_with};
+use super::support::{calls, output};
 use serde_json::{Value, json};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -223,6 +224,43 @@ async fn nothing_of_a_lazy_plan_runs_while_the_model_writes_it_and_then_it_runs_
     );
 }
 
+/// What an advisor should look at is written before it is asked, in whatever order the plan says it.
+/// That is guidance: it makes no plan impossible.
+#[tokio::test]
+async fn in_a_plan_an_advisor_is_asked_after_what_it_should_look_at() {
+    let question = json!({"_tool": "ConsultAdvisor", "id": "critic", "question": "Is it good?",
+        "_outputPath": "†state.verdict"});
+    let messages = json!([
+        {"type": "plan", "mode": "lazy"},
+        {"type": "advisor", "id": "critic", "role": "Looks for mistakes.", "on": null, "scopes": ["state.draft"]},
+    ]);
+    let opinion = json!({"calls": [], "output": {"opinion": "Yes."}});
+    let draft = add(20, 22, "†state.draft");
+    // Written from the verdict, so the question cannot come after it.
+    let late =
+        json!({"_tool": "echo.say", "value": "†state.verdict", "_outputPath": "†state.draft"});
+    for (plan, order) in [
+        (json!([question, draft]), vec!["math.add", "ConsultAdvisor"]),
+        (json!([draft, question]), vec!["math.add", "ConsultAdvisor"]),
+        (json!([late, question]), vec!["ConsultAdvisor", "echo.say"]),
+        (json!([question]), vec!["ConsultAdvisor"]),
+    ] {
+        let told = run(
+            request(Contract::Schema, messages.clone()),
+            [calls(plan.clone()), opinion.clone(), output("done")],
+        )
+        .await;
+        assert_eq!(told.done(), (StopReason::Output, json!("done")), "{plan}");
+        let made = told.events.iter().filter_map(|event| match &event.kind {
+            EventKind::ToolStart { call, .. } => Some(call.tool.as_str()),
+            _ => None,
+        });
+        assert_eq!(made.collect::<Vec<_>>(), order, "{plan}");
+        let sees_draft = told.asked(1).contains("42");
+        assert_eq!(sees_draft, order[0] == "math.add", "{plan}");
+    }
+}
+
 #[tokio::test]
 async fn what_a_call_is_shown_of_the_context_is_written_before_it() {
     let sees = json!({"_tool": "echo.say", "value": 1, "_scopes": ["state"]});
@@ -301,6 +339,41 @@ async fn a_dry_run_reports_order_parallel_groups_and_missing_inputs_and_runs_not
             {"paths": ["†input.text", "†input.title"], "tool": "text.up"},
         ]})
     );
+}
+
+/// Whatever the context says of plans: the calls are checked and returned.
+#[tokio::test]
+async fn a_dry_run_without_a_lazy_plan_runs_nothing_either() {
+    for messages in [
+        json!([]),
+        json!([{"type": "plan", "plan": []}]),
+        json!([{"type": "plan", "plan": [add(1, 1, "†state.z")], "mode": "eager"}]),
+    ] {
+        let mut asked = request(Contract::Schema, messages.clone());
+        asked.settings.dry_run = true;
+        let steps = json!([add(1, 1, "†state.a"), add("†state.a", 1, "†state.b")]);
+        let broken = json!([add("†state.nowhere", 1, "†state.b")]);
+        let told = run(asked, [calls(broken), calls(steps.clone())]).await;
+        let (reason, report) = told.done();
+        assert_eq!(reason, StopReason::Planned, "{messages}");
+        assert_eq!(report["plan"], steps, "{messages}");
+        assert!(told.calls.is_empty(), "{messages}");
+        assert!(told.asked(1).contains("nothing provides †state.nowhere"));
+    }
+    let mut asked = request(Contract::Schema, json!([]));
+    asked.settings.dry_run = true;
+    let told = run(asked, [output("no call is needed")]).await;
+    assert_eq!(
+        told.done(),
+        (StopReason::Output, json!("no call is needed"))
+    );
+
+    let mut saved = request(Contract::Schema, json!([]));
+    saved.settings.dry_run = true;
+    saved.plan = Some(vec![add(1, 1, "†state.a")]);
+    let told = run(saved, []).await;
+    assert_eq!(told.done().0, StopReason::Planned);
+    assert!(told.calls.is_empty());
 }
 
 #[tokio::test]

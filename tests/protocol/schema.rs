@@ -1,7 +1,8 @@
 //! Section 4: the composed schema, its shapes, and the three contracts.
 
-use super::scripted::{Done, Play, answers, calls, echo, task, tool};
+use super::support::play::{Done, Play, echo, task, tool};
 use super::support::{Echo, Reply, Script, driver, end, lines, plain_tools, request, results, run};
+use super::support::{calls, output};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use toolhold_agent::run::Wiring;
@@ -63,13 +64,10 @@ fn play(contract: Contract, shape: Shape) -> Done {
         solution["meta"] = json!({"domain": "example", "version": version});
         solution
     };
-    let mut first = solution("1.3.0", calls(&json!([rich_call()])));
+    let mut first = solution("1.3.0", calls(json!([rich_call()])));
     first["advisors"] =
         json!([{"id": "critic", "opinion": "Look first.", "calls": "{\"seen\": 90}"}]);
-    let replies = [
-        first,
-        solution("1.4.0", answers(json!({"verdict": "fine"}))),
-    ];
+    let replies = [first, solution("1.4.0", output(json!({"verdict": "fine"})))];
     let mut play = Play::new(&rich(), replies).settings(|settings| {
         settings.contract = contract;
         settings.shape = shape;
@@ -87,16 +85,16 @@ fn compose(
     offered: &[Tool],
     shape: Shape,
     wiring: Wiring,
-    output: Option<(&Value, &Value)>,
+    required: Option<(&Value, &Value)>,
 ) -> Value {
-    let answer = output.map_or(json!("x"), |(_, answer)| answer.clone());
-    let mut play = Play::new(&json!([task()]), [answers(answer)])
+    let answer = required.map_or(json!("x"), |(_, answer)| answer.clone());
+    let mut play = Play::new(&json!([task()]), [output(answer)])
         .offering(offered.to_vec())
         .settings(|settings| {
             settings.shape = shape;
             settings.wiring = wiring;
         });
-    play.request.output_schema = output.map(|(schema, _)| schema.clone());
+    play.request.output_schema = required.map(|(schema, _)| schema.clone());
     composed(&play.run().unwrap().requests[0]).clone()
 }
 
@@ -240,7 +238,7 @@ async fn a_reply_with_faults_of_form_is_mended_in_each_contract() {
             "a missing comma, brackets that were not closed",
         ),
     ] {
-        let script = Script::new([reply, Reply::of(contract, &answers("done"))]);
+        let script = Script::new([reply, Reply::of(contract, &output("done"))]);
         let activities = Activities::default().with("echo", Echo::default().activity());
         let mut request = request([plain_tools(&["echo"])]);
         request.settings.contract = contract;
@@ -304,7 +302,7 @@ fn an_output_beside_calls_counts_only_where_both_are_allowed() {
         for (shape, replies, meant) in [
             (
                 Shape::Exclusive,
-                vec![both.clone(), answers(json!({"verdict": "391"}))],
+                vec![both.clone(), output(json!({"verdict": "391"}))],
                 "391",
             ),
             (Shape::Both, vec![both.clone()], "401"),
@@ -477,7 +475,7 @@ fn a_reference_inside_of_a_parameter_is_replaced() {
     for contract in Contract::ALL {
         let context = json!([{"type": "data", "kind": "user", "data": {"x": 7}}, tool("echo", &takes), task()]);
         let call = json!([{"_tool": "echo", "_reasoningForCall": "r", "at": {"x": "†user.x"}}]);
-        let done = Play::new(&context, [calls(&call), answers("x")])
+        let done = Play::new(&context, [calls(&call), output("x")])
             .settings(|settings| settings.contract = contract)
             .run()
             .unwrap();
@@ -697,7 +695,7 @@ fn in_a_lazy_plan_a_latent_output_may_be_left_out() {
     for contract in Contract::ALL {
         let context = json!([{"type": "plan", "mode": "lazy"}, tool("judge", &json!({"_output": {"type": "integer"}})), task()]);
         let play =
-            Play::new(&context, [answers("x")]).settings(|settings| settings.contract = contract);
+            Play::new(&context, [output("x")]).settings(|settings| settings.contract = contract);
         let done = play.run().unwrap();
         let request = done.requests[0].to_string();
         assert!(
@@ -733,7 +731,7 @@ fn a_run_without_data_is_not_wired_and_one_with_some_is() {
         (json!([tool("t", &json!({})), task()]), false),
     ] {
         for contract in Contract::ALL {
-            let play = Play::new(&context, [answers("x")]).offering([offered.clone()]);
+            let play = Play::new(&context, [output("x")]).offering([offered.clone()]);
             let done = play
                 .settings(|settings| settings.contract = contract)
                 .run()

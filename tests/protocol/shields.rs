@@ -8,13 +8,15 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use toolhold_agent::cost::{Amount, Price};
 use toolhold_agent::event::NoJournal;
 use toolhold_agent::guard::pii::{Kind, Privacy};
 use toolhold_agent::guard::shield::{
     Domains, OnFailure, Place, Post, Screening, Shield, Shields, Verdict,
 };
+use toolhold_agent::model::{SideRequest, SideRole, Usage, Watch};
 use toolhold_agent::run::replay::replay;
-use toolhold_agent::{Activities, Driver, EventKind, Message, RunRequest};
+use toolhold_agent::{Activities, Contract, Driver, EventKind, Message, RunRequest};
 
 const MAIL: &str = "ann@example.com";
 const KEY: &str = "AKIAIOSFODNN7EXAMPLE";
@@ -24,11 +26,20 @@ const KEY: &str = "AKIAIOSFODNN7EXAMPLE";
 struct Words {
     block: &'static str,
     redact: &'static str,
+    /// What it asks a model for each verdict.
+    asks: Option<SideRequest>,
     seen: Mutex<Vec<Screening>>,
 }
 
 impl Shield for Words {
-    fn screen<'a>(&'a self, screening: &'a Screening) -> BoxFuture<'a, Result<Verdict, String>> {
+    fn screen<'a>(
+        &'a self,
+        screening: &'a Screening,
+        watch: &'a mut dyn Watch,
+    ) -> BoxFuture<'a, Result<Verdict, String>> {
+        if let Some(request) = &self.asks {
+            watch.side_request(request.clone());
+        }
         self.seen.lock().unwrap().push(screening.clone());
         let text = screening.value.to_string();
         let verdict = if !self.block.is_empty() && text.contains(self.block) {
@@ -170,7 +181,11 @@ async fn a_call_that_no_longer_fits_is_not_made() {
     #[derive(Debug)]
     struct Everything;
     impl Shield for Everything {
-        fn screen<'a>(&'a self, _: &'a Screening) -> BoxFuture<'a, Result<Verdict, String>> {
+        fn screen<'a>(
+            &'a self,
+            _: &'a Screening,
+            _: &'a mut dyn Watch,
+        ) -> BoxFuture<'a, Result<Verdict, String>> {
             let verdict = Verdict::Redact {
                 value: json!({"n": "[redacted]"}),
                 reason: String::new(),
@@ -321,6 +336,101 @@ async fn a_run_that_is_stopped_does_not_get_around_the_shields() {
     request.settings.wiring = toolhold_agent::run::Wiring::Always;
     let events = run(&driver, request).await;
     assert_eq!(end(&events), ("max_steps".into(), Value::Null));
+}
+
+/// A shield that asks a model, which takes 40 tokens and 0.02 each time.
+fn asking(usage: Option<Usage>, cost: Option<&str>) -> Arc<Words> {
+    Arc::new(Words {
+        asks: Some(SideRequest {
+            role: SideRole::Shield,
+            endpoint: "guard".into(),
+            model: "guard".into(),
+            usage,
+            duration_ms: 3,
+            cost_nano: cost.map(|cost| cost.parse().unwrap()),
+        }),
+        ..Words::default()
+    })
+}
+
+fn forty() -> Usage {
+    Usage {
+        prompt_tokens: 38,
+        completion_tokens: 2,
+        ..Usage::default()
+    }
+}
+
+#[tokio::test]
+async fn what_shields_ask_models_for_counts_as_the_runs() {
+    let script = || {
+        Script::new([
+            Reply::calls(&[json!({"_tool": "echo", "of": "a"})]),
+            Reply::output("done"),
+        ])
+    };
+    // Input, call, result, output: four verdicts.
+    let driver = shielded(
+        &script(),
+        &Echo::default(),
+        &Place::ALL,
+        asking(Some(forty()), None),
+    );
+    let events = run(&driver, request([plain_tools(&["echo"])])).await;
+    holds(&events);
+    let of = |name: &str| -> Vec<Value> {
+        let all = events.iter().map(json_of);
+        all.filter(|event| event["event"] == name).collect()
+    };
+    assert_eq!(of("side_request").len(), 4);
+    assert_eq!(of("side_request")[0]["role"], "shield");
+    // The script's own replies have no counts.
+    assert_eq!(of("done")[0]["tokens"], json!(160));
+    // A budget that the first verdict uses up: nothing is sent.
+    let script = script();
+    let driver = shielded(
+        &script,
+        &Echo::default(),
+        &[Place::Input],
+        asking(Some(forty()), None),
+    );
+    let mut request = request([plain_tools(&["echo"])]);
+    request.settings.token_budget = Some(40);
+    let events = run(&driver, request).await;
+    holds(&events);
+    assert_eq!(end(&events).0, "token_budget");
+    assert_eq!(script.asked(), 0);
+}
+
+#[tokio::test]
+async fn what_a_shield_costs_is_in_the_runs_money_and_unknown_is_not_nothing() {
+    for (usage, cost, max_cost, reason) in [
+        (Some(forty()), Some("0.02"), "0.05", "output"),
+        (Some(forty()), Some("0.02"), "0.02", "max_cost"),
+        (None, None, "0.05", "max_cost"),
+    ] {
+        let script = Script::new([Reply::output("done")]);
+        let driver = shielded(
+            &script,
+            &Echo::default(),
+            &[Place::Input],
+            asking(usage, cost),
+        );
+        let mut request = request([]);
+        request.settings.max_cost = Some(max_cost.parse().unwrap());
+        // The script's replies have no counts.
+        request.settings.price = Some(Price::Time {
+            gpu_hour: Amount::ZERO,
+            gpus: 1,
+            in_flight: 1,
+        });
+        let events = run(&driver, request).await;
+        holds(&events);
+        assert_eq!(end(&events).0, reason, "{cost:?} of {max_cost}");
+        let done = json_of(events.last().unwrap());
+        let spent = cost.map(|_| json!(20_000_000));
+        assert_eq!(done.get("cost_nano"), spent.as_ref(), "{done}");
+    }
 }
 
 #[tokio::test]
@@ -662,4 +772,128 @@ async fn what_was_cut_belongs_to_its_instance_too() {
     let made = results(&events);
     let echoed = made.iter().find(|(tool, _)| tool == "echo").unwrap();
     assert!(!echoed.1.to_string().contains(MAIL), "{echoed:?}");
+}
+
+/// Everything of a Request: schemas and functions, too.
+fn bodies(script: &Script) -> String {
+    let bodies: Vec<String> = script.bodies().iter().map(Value::to_string).collect();
+    bodies.join("\n")
+}
+
+/// What an instance is called may be somebody's address: the model calls it by a placeholder.
+#[tokio::test]
+async fn names_of_instances_are_hidden_and_meant() {
+    for contract in Contract::ALL {
+        let call = json!({"_tool": "echo", "_instance": "<email_2>", "of": "<email_1>"});
+        let script = Script::new([
+            Reply::of(contract, &json!({"calls": [call], "output": null})),
+            Reply::of(contract, &json!({"calls": [], "output": "done"})),
+        ]);
+        let echo = Echo::default();
+        let driver = driver(&script, Activities::default().with("echo", echo.activity()));
+        let mut context = messages(json!([
+            {"role": "user", "content": "write to boss@example.com"},
+            {"type": "state", "_instance": MAIL, "state": {"n": 1}},
+            {"type": "state", "_instance": "bob@b.org", "state": {"n": 2}},
+            {"type": "advisor", "id": "eye", "role": "Looks.", "on": "request", "isInstanced": true},
+        ]));
+        context.push(plain_tools(&["echo"]));
+        let mut request = private(context, &["echo"]);
+        request.settings.contract = contract;
+        let events = run(&driver, request).await;
+        let called = events.iter().find_map(|event| match &event.kind {
+            EventKind::ToolStart { call, .. } => call.instance.clone(),
+            _ => None,
+        });
+        assert_eq!(called.as_deref(), Some(MAIL), "{}", lines(&events));
+        let sent = bodies(&script);
+        for name in [MAIL, "bob@b.org"] {
+            assert!(!sent.contains(name), "{contract:?}: {sent}");
+        }
+        assert!(
+            sent.contains("<email_2>") && sent.contains("<email_3>"),
+            "{sent}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_version_s_domain_is_hidden_and_meant() {
+    let meta = json!({"domain": "<email_1>", "version": "1.1.0"});
+    let script = Script::new([Reply::solution(
+        &json!({"meta": meta, "calls": [], "output": "done"}),
+    )]);
+    let driver = driver(&script, Activities::default());
+    let context = messages(json!([
+        {"type": "meta", "meta": {"domain": MAIL, "version": "1.0.0"}},
+        {"role": "user", "content": "go on"},
+    ]));
+    let events = run(&driver, private(context, &[])).await;
+    assert_eq!(end(&events), ("output".into(), json!("done")));
+    let moved = events
+        .iter()
+        .map(json_of)
+        .find(|event| event["event"] == "meta");
+    assert_eq!(moved.unwrap()["meta"]["domain"], MAIL);
+    assert!(!bodies(&script).contains(MAIL));
+}
+
+/// What authors wrote into a tool is shown to the model as well.
+#[tokio::test]
+async fn what_tools_say_of_themselves_is_hidden_and_meant() {
+    for contract in Contract::ALL {
+        let call = json!({"_tool": "echo", "of": "<email_1>"});
+        let script = Script::new([
+            Reply::of(contract, &json!({"calls": [call], "output": null})),
+            Reply::of(contract, &json!({"calls": [], "output": "done"})),
+        ]);
+        let echo = Echo::default();
+        let driver = driver(&script, Activities::default().with("echo", echo.activity()));
+        let context = messages(json!([
+            {"type": "tool", "tool": {"echo": {"type": "object", "description": format!("Writes to {MAIL}."),
+                "properties": {"of": {"enum": [MAIL, "nobody"]}}, "required": ["of"]}}},
+        ]));
+        let mut request = private(context, &["echo"]);
+        request.settings.contract = contract;
+        let events = run(&driver, request).await;
+        assert_eq!(
+            *echo.made.lock().unwrap(),
+            [json!({"of": MAIL})],
+            "{}",
+            lines(&events)
+        );
+        assert!(!bodies(&script).contains(MAIL), "{contract:?}");
+    }
+}
+
+/// A function cannot be called by a placeholder; everything else can.
+#[tokio::test]
+async fn a_tool_s_name_that_cannot_be_hidden_is_warned_of() {
+    let name = "pay.4111111111111111";
+    for contract in Contract::ALL {
+        let called = match contract {
+            Contract::Tools => name,
+            _ => "pay.<card_1>",
+        };
+        let call = json!({"_tool": called, "of": 1});
+        let script = Script::new([
+            Reply::of(contract, &json!({"calls": [call], "output": null})),
+            Reply::of(contract, &json!({"calls": [], "output": "done"})),
+        ]);
+        let echo = Echo::default();
+        let driver = driver(&script, Activities::default().with(name, echo.activity()));
+        let mut request = private([plain_tools(&[name])], &[]);
+        request.settings.contract = contract;
+        let events = run(&driver, request).await;
+        assert_eq!(echo.made.lock().unwrap().len(), 1, "{}", lines(&events));
+        let warned = events.iter().map(json_of).any(|event| {
+            event["event"] == "notice" && event["message"].to_string().contains("rename it")
+        });
+        assert_eq!(warned, contract == Contract::Tools);
+        let number = "4111111111111111";
+        assert_eq!(
+            bodies(&script).contains(number),
+            contract == Contract::Tools
+        );
+    }
 }

@@ -1,6 +1,7 @@
 //! Section 3: tools.
 
-use super::scripted::{Play, answers, calls, echo, task, tool};
+use super::support::play::{Play, echo, task, tool};
+use super::support::{calls, output};
 use serde_json::{Value, json};
 use toolhold_agent::protocol::Annotations;
 use toolhold_agent::run::approval::When;
@@ -11,7 +12,7 @@ fn outcome(properties: &Value, call: &Value) -> Result<Value, String> {
     let context = json!([{"type": "data", "kind": "user", "data": {"name": "Ada"}}, tool("t", properties), task()]);
     let mut call = call.clone();
     call["_tool"] = json!("t");
-    let done = Play::new(&context, [calls(&json!([call])), answers("x")])
+    let done = Play::new(&context, [calls(json!([call])), output("x")])
         .run()
         .unwrap();
     assert_eq!(
@@ -38,7 +39,7 @@ fn a_call_is_run_by_module_then_activity_then_the_activity_of_its_name_then_the_
         let call = json!([{"_tool": name, "text": "a", "_output": "latent"}]);
         let done = Play::new(
             &json!([tool(name, &properties), task()]),
-            [calls(&call), answers("x")],
+            [calls(&call), output("x")],
         )
         .run()
         .unwrap();
@@ -87,9 +88,9 @@ fn a_saved_request_is_named_by_module_or_delegate() {
         ]);
         // The sub-agent asks the same script.
         let replies = [
-            calls(&json!([{"_tool": "t", "q": "why"}])),
-            answers("because"),
-            answers("x"),
+            calls(json!([{"_tool": "t", "q": "why"}])),
+            output("because"),
+            output("x"),
         ];
         let done = Play::new(&context, replies).run().unwrap();
         assert_eq!(done.outcomes()[0].1, Ok(json!("because")), "{key}");
@@ -144,8 +145,8 @@ fn the_last_definition_of_a_name_wins() {
     for contract in Contract::ALL {
         let context = json!([first, tool("other", &json!({})), last, task()]);
         let replies = [
-            calls(&json!([{"_tool": "echo.say", "new": "a", "_output": "n"}])),
-            answers("x"),
+            calls(json!([{"_tool": "echo.say", "new": "a", "_output": "n"}])),
+            output("x"),
         ];
         let play = Play::new(&context, replies).offering([echo()]);
         let done = play
@@ -181,7 +182,7 @@ fn what_a_message_leaves_open_is_the_components_to_say() {
             .as_object_mut()
             .unwrap()
             .extend(more.as_object().unwrap().clone());
-        let done = Play::new(&json!([message, task()]), [answers("x")])
+        let done = Play::new(&json!([message, task()]), [output("x")])
             .run()
             .unwrap();
         let EventKind::Run { tools, .. } = &done.events[0].kind else {
@@ -219,8 +220,8 @@ fn what_a_message_leaves_open_is_the_components_to_say() {
 fn another_name_does_not_free_a_module_of_approval() {
     let context = json!([tool("harmless", &json!({"_module": "echo"})), task()]);
     let replies = [
-        calls(&json!([{"_tool": "harmless", "text": "a"}])),
-        answers("x"),
+        calls(json!([{"_tool": "harmless", "text": "a"}])),
+        output("x"),
     ];
     let play = Play::new(&context, replies).settings(|settings| {
         settings.approval.tools.insert("echo".into(), When::Always);
@@ -232,16 +233,16 @@ fn another_name_does_not_free_a_module_of_approval() {
 
 #[test]
 fn the_output_of_an_explicit_tool_is_hidden_from_the_model_and_enforced() {
-    let output = json!({"type": "object", "required": ["secret_field"]});
+    let hidden = json!({"type": "object", "required": ["secret_field"]});
     for contract in Contract::ALL {
         let context = json!([
-            tool("echo", &json!({"_output": output, "text": {}})),
+            tool("echo", &json!({"_output": hidden, "text": {}})),
             task()
         ]);
         let replies = [
-            calls(&json!([{"_tool": "echo", "text": 1}])),
-            calls(&json!([{"_tool": "echo", "secret_field": 1}])),
-            answers("x"),
+            calls(json!([{"_tool": "echo", "text": 1}])),
+            calls(json!([{"_tool": "echo", "secret_field": 1}])),
+            output("x"),
         ];
         let play = Play::new(&context, replies).settings(|settings| settings.contract = contract);
         let done = play.run().unwrap();
@@ -301,9 +302,9 @@ fn a_place_that_the_author_fixed_is_not_the_models_to_choose() {
     ]);
     for contract in Contract::ALL {
         let replies = [
-            calls(&json!([{"_tool": "echo", "text": 1, "_outputPath": "†state.mine"}])),
-            calls(&json!([{"_tool": "echo", "text": 2}])),
-            answers("x"),
+            calls(json!([{"_tool": "echo", "text": 1, "_outputPath": "†state.mine"}])),
+            calls(json!([{"_tool": "echo", "text": 2}])),
+            output("x"),
         ];
         let play = Play::new(&context, replies).settings(|settings| settings.contract = contract);
         let done = play.run().unwrap();
@@ -350,9 +351,9 @@ fn how_a_result_joins_what_is_there_is_said_in_the_call() {
         let call = |value: &Value, method: &Value| json!({"_tool": "t", "_output": value, "_outputPath": "†state.x", "_outputMethod": method});
         let context = json!([{"type": "state"}, tool("t", &json!({})), task()]);
         let replies = [
-            calls(&json!([call(&first, &json!("set"))])),
-            calls(&json!([call(&second, &method)])),
-            answers("x"),
+            calls(json!([call(&first, &json!("set"))])),
+            calls(json!([call(&second, &method)])),
+            output("x"),
         ];
         let done = Play::new(&context, replies).run().unwrap();
         assert_eq!(done.data("†state.x", None), meant, "{method}");
@@ -414,8 +415,8 @@ fn scopes_are_what_the_author_provides_or_the_model_asks_for() {
 fn why_a_call_is_made_is_asked_and_recorded() {
     for contract in Contract::ALL {
         let replies = [
-            calls(&json!([{"_tool": "echo", "_reasoningForCall": "It is due.", "text": 1}])),
-            answers("x"),
+            calls(json!([{"_tool": "echo", "_reasoningForCall": "It is due.", "text": 1}])),
+            output("x"),
         ];
         let play = Play::new(&json!([tool("echo", &json!({})), task()]), replies);
         let done = play
@@ -448,8 +449,8 @@ fn why_a_call_is_made_is_asked_and_recorded() {
 fn without_the_setting_nobody_asks_why_and_who_says_it_is_recorded_all_the_same() {
     for contract in Contract::ALL {
         let replies = [
-            calls(&json!([{"_tool": "echo", "_reasoningForCall": "It is due.", "text": 1}])),
-            answers("x"),
+            calls(json!([{"_tool": "echo", "_reasoningForCall": "It is due.", "text": 1}])),
+            output("x"),
         ];
         let play = Play::new(&json!([tool("echo", &json!({})), task()]), replies);
         let done = play
@@ -484,8 +485,8 @@ fn reserved_properties_that_mean_nothing_are_ignored_with_a_warning_and_recorded
         task(),
     ]);
     let replies = [
-        calls(&json!([{"_tool": "echo", "text": 1, "_urgent": true, "_module": "other"}])),
-        answers("x"),
+        calls(json!([{"_tool": "echo", "text": 1, "_urgent": true, "_module": "other"}])),
+        output("x"),
     ];
     let done = Play::new(&context, replies).run().unwrap();
     assert_eq!(done.outcomes()[0].1, Ok(json!({"text": 1})));
@@ -519,9 +520,9 @@ fn a_tool_of_a_module_whose_schema_says_more_than_properties_keeps_them_all() {
         ..echo()
     };
     let replies = [
-        calls(&json!([{"_tool": "echo.say"}])),
-        calls(&json!([{"_tool": "echo.say", "b": "x"}])),
-        answers("x"),
+        calls(json!([{"_tool": "echo.say"}])),
+        calls(json!([{"_tool": "echo.say", "b": "x"}])),
+        output("x"),
     ];
     let done = Play::new(&json!([task()]), replies)
         .offering([Tool {

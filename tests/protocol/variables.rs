@@ -1,6 +1,7 @@
 //! Section 5: variables and outputs.
 
-use super::scripted::{Done, Outcome, Play, answers, calls, task, tool};
+use super::support::play::{Done, Outcome, Play, task, tool};
+use super::support::{calls, output};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -25,7 +26,7 @@ fn context() -> Value {
 
 /// Plays these calls in one step.
 fn play(list: &Value) -> Done {
-    let done = Play::new(&context(), [calls(list), answers("x")])
+    let done = Play::new(&context(), [calls(list), output("x")])
         .run()
         .unwrap();
     assert_eq!(
@@ -297,7 +298,7 @@ fn without_a_place_a_latent_result_is_a_thought_and_an_explicit_one_is_told() {
 fn nobody_waits_for_a_call_that_is_fired_and_forgotten() {
     let mut forget = tool("echo", &json!({"v": {}}));
     forget["tool"]["echo"]["annotations"] = json!({"fireAndForget": true});
-    let replies = [calls(&json!([{"_tool": "echo", "v": 1}])), answers("x")];
+    let replies = [calls(json!([{"_tool": "echo", "v": 1}])), output("x")];
     let done = Play::new(&json!([forget, task()]), replies).run().unwrap();
     assert!(
         done.told(1)
@@ -323,7 +324,7 @@ fn data_is_wired_through_the_calls_of_one_step() {
             {"_tool": "echo", "v": "†state.failed.message"},
             {"_tool": "echo", "v": "†state.never"},
         ]);
-        let play = Play::new(&context(), [calls(&list), answers("x")]);
+        let play = Play::new(&context(), [calls(&list), output("x")]);
         let done = play
             .settings(|settings| settings.contract = contract)
             .run()
@@ -399,10 +400,7 @@ fn arguments_are_checked_with_what_their_references_stand_for() {
         task(),
     ]);
     for (written, fits) in [("†data.n", true), ("†data.text", false)] {
-        let replies = [
-            calls(&json!([{"_tool": "echo", "n": written}])),
-            answers("x"),
-        ];
+        let replies = [calls(json!([{"_tool": "echo", "n": written}])), output("x")];
         let done = Play::new(&context, replies).run().unwrap();
         let (_, outcome) = done.outcomes().remove(0);
         assert_eq!(outcome.is_ok(), fits, "{outcome:?}");
@@ -474,7 +472,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
     fn bad_input_never_ends_a_run(list in vec(call(), 1..5), contract in select(Contract::ALL.to_vec())) {
-        let play = Play::new(&context(), [calls(&list.into()), answers("x")]);
+        let play = Play::new(&context(), [calls(list), output("x")]);
         let done = play.settings(|settings| settings.contract = contract).run().unwrap();
         prop_assert_eq!(done.stop(), (StopReason::Output, json!("x")));
         prop_assert_eq!(done.requests.len(), 2);

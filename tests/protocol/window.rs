@@ -1,12 +1,16 @@
 //! Section 7, the budget: what a Request takes, what is dropped, and how the model reads it again.
 
 use super::support::{Reply, Script, driver, end, holds, json_of, plain_tools, request, rest, run};
+use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use toolhold_agent::event::NoJournal;
+use toolhold_agent::guard::pii::{Kind, Privacy};
+use toolhold_agent::model::{ChatRequest, Completion, Counter, Model, ModelError, Watch};
 use toolhold_agent::run::replay::replay;
-use toolhold_agent::{Activities, Contract, Event, RunRequest};
+use toolhold_agent::{Activities, Contract, Driver, Event, RunRequest};
 
 /// `order` tells of the order with a number: an identifier, what belongs to it, and much prose.
 fn orders() -> Activities {
@@ -315,5 +319,234 @@ async fn a_summary_survives_its_process() {
         let driver = driver(&script, orders());
         events.extend(rest(driver.resume(replayed, Box::new(NoJournal))).await);
         holds(&events);
+    }
+}
+
+/// A model whose endpoint counts: a word is so many tokens.
+#[derive(Debug)]
+struct Counting {
+    model: Arc<dyn Model>,
+    words: Arc<Words>,
+}
+
+#[derive(Debug)]
+struct Words {
+    each: u64,
+    /// After so many texts it fails.
+    until: usize,
+    asked: Mutex<Vec<String>>,
+}
+
+impl Words {
+    fn of(&self, text: &str) -> u64 {
+        self.each * text.split_whitespace().count() as u64
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+impl Model for Counting {
+    fn name(&self) -> &str {
+        self.model.name()
+    }
+
+    fn complete<'a>(
+        &'a self,
+        request: &'a ChatRequest,
+        watch: &'a mut dyn Watch,
+    ) -> BoxFuture<'a, Result<Completion, ModelError>> {
+        self.model.complete(request, watch)
+    }
+
+    fn counter(&self) -> Option<Arc<dyn Counter>> {
+        Some(self.words.clone())
+    }
+}
+
+impl Counter for Words {
+    fn count<'a>(&'a self, text: &'a str) -> BoxFuture<'a, Result<u64, ModelError>> {
+        Box::pin(async move {
+            let mut asked = self.asked.lock().unwrap();
+            if asked.len() >= self.until {
+                return Err(ModelError::Config {
+                    message: "the tokenizer is gone".into(),
+                });
+            }
+            asked.push(text.to_owned());
+            Ok(self.of(text))
+        })
+    }
+}
+
+/// A driver whose endpoint counts, until it was asked for so many texts.
+fn counting(script: &Arc<Script>, each: u64, until: usize) -> (Driver, Arc<Words>) {
+    let mut driver = driver(script, orders());
+    let words = Arc::new(Words {
+        each,
+        until,
+        asked: Mutex::default(),
+    });
+    driver.model = Arc::new(Counting {
+        model: driver.model.clone(),
+        words: words.clone(),
+    });
+    (driver, words)
+}
+
+fn exact(budget: &Value) -> BTreeSet<String> {
+    let parts = budget["exact"].as_array().into_iter().flatten();
+    parts
+        .map(|part| part.as_str().unwrap().to_owned())
+        .collect()
+}
+
+fn part(budget: &Value, name: &str) -> u64 {
+    let parts = budget["parts"].as_array().unwrap();
+    let found = parts.iter().find(|part| part[0] == name);
+    found.map_or(0, |part| part[1].as_u64().unwrap())
+}
+
+#[tokio::test]
+async fn an_endpoint_that_counts_makes_every_part_exact() {
+    for contract in Contract::ALL {
+        let script = Script::new([
+            order(contract, 1),
+            order(contract, 2).counted(500, 10),
+            done(contract),
+        ]);
+        let (driver, words) = counting(&script, 1, usize::MAX);
+        let events = run(&driver, asking(contract, Some(100_000))).await;
+        assert_eq!(end(&events), ("output".into(), json!("done")));
+        let budgets: Vec<Value> = of(&events, "budget").collect();
+        assert_eq!(budgets.len(), 3);
+        for (n, budget) in budgets.iter().enumerate() {
+            let texts = script.bodies()[n]["messages"].clone();
+            let texts = texts.as_array().unwrap().iter();
+            let written: u64 = texts
+                .map(|message| words.of(message["content"].as_str().unwrap_or_default()))
+                .sum();
+            let template = part(budget, "template");
+            assert!(template > 0, "{contract:?}: {budget}");
+            if contract == Contract::Tools {
+                // How a template writes functions nobody can count.
+                assert!(!exact(budget).contains("tools"), "{budget}");
+            } else {
+                assert_eq!(
+                    total(budget) - template,
+                    written,
+                    "{contract:?} {n}: {budget}"
+                );
+                assert!(exact(budget).contains("tools"), "{budget}");
+            }
+            let told: BTreeSet<&str> = ["system", "user"].into();
+            assert!(
+                told.iter().all(|part| exact(budget).contains(*part)),
+                "{budget}"
+            );
+            assert_eq!(exact(budget).contains("results"), n > 0, "{budget}");
+            assert!(!exact(budget).contains("template"), "{budget}");
+        }
+        // The endpoint counted 500 for the second prompt: what is not of its texts is the template's.
+        if contract != Contract::Tools {
+            let texts = total(&budgets[1]) - part(&budgets[1], "template");
+            let messages =
+                |n: usize| script.bodies()[n]["messages"].as_array().unwrap().len() as u64;
+            let template = ((500 - texts) * messages(2)).div_ceil(messages(1));
+            assert_eq!(part(&budgets[2], "template"), template, "{contract:?}");
+        }
+        // No text is counted twice.
+        let asked = words.asked();
+        let distinct: BTreeSet<&String> = asked.iter().collect();
+        assert_eq!(distinct.len(), asked.len(), "{contract:?}");
+    }
+}
+
+/// The same run, by an endpoint with a token a word and by one with many: by bytes both are the same.
+#[tokio::test]
+async fn what_is_dropped_goes_by_the_count() {
+    let contract = Contract::Schema;
+    let dropped = async |each: u64| {
+        let script = Script::new((1..=9).map(|n| order(contract, n)).chain([done(contract)]));
+        let (driver, _) = counting(&script, each, usize::MAX);
+        let events = run(&driver, asking(contract, Some(2_500))).await;
+        assert_eq!(end(&events), ("output".into(), json!("done")));
+        for budget in of(&events, "budget") {
+            assert!(total(&budget) + 200 <= 2_500, "{each}: {budget}");
+            assert!(exact(&budget).contains("user"), "{each}: {budget}");
+        }
+        of(&events, "summarized").count()
+    };
+    assert_eq!(dropped(1).await, 0);
+    assert!(dropped(4).await > 0);
+}
+
+#[tokio::test]
+async fn a_tokenizer_that_fails_midway_is_not_asked_again() {
+    let contract = Contract::Schema;
+    for until in [0, 1, 3, 6, 8] {
+        let script = Script::new((1..=4).map(|n| order(contract, n)).chain([done(contract)]));
+        let (driver, words) = counting(&script, 1, until);
+        let events = run(&driver, asking(contract, Some(100_000))).await;
+        assert_eq!(end(&events), ("output".into(), json!("done")), "{until}");
+        let notices: Vec<Value> = of(&events, "notice").collect();
+        assert_eq!(notices.len(), 1, "{until}: {notices:?}");
+        let said = notices[0]["message"].as_str().unwrap();
+        assert!(
+            said.contains("estimated") && said.contains("the tokenizer is gone"),
+            "{said}"
+        );
+        assert_eq!(words.asked().len(), until);
+        let last = of(&events, "budget").last().unwrap();
+        assert!(!exact(&last).contains("results"), "{until}: {last}");
+        assert!(part(&last, "results") > 0, "{until}: {last}");
+    }
+}
+
+/// Counting is something that the run was told: it is replayed, and begun anew by another process.
+#[tokio::test]
+async fn counting_survives_its_process() {
+    let contract = Contract::Schema;
+    let script = Script::new((1..=9).map(|n| order(contract, n)).chain([done(contract)]));
+    let (driver, _) = counting(&script, 4, usize::MAX);
+    let whole = run(&driver, asking(contract, Some(2_500))).await;
+    let counted: Vec<usize> = (0..whole.len())
+        .filter(|at| json_of(&whole[*at])["event"] == "counted")
+        .collect();
+    assert!(counted.len() >= 10, "{counted:?}");
+    for at in counted {
+        for kept in [at, at + 1] {
+            let mut events = whole[..kept].to_vec();
+            let replayed = replay(&events).unwrap_or_else(|error| panic!("after {kept}: {error}"));
+            let script = Script::new((0..3).map(|_| done(contract)));
+            let (driver, words) = counting(&script, 1, usize::MAX);
+            events.extend(rest(driver.resume(replayed, Box::new(NoJournal))).await);
+            holds(&events);
+            // Another endpoint may count otherwise.
+            assert!(!words.asked().is_empty(), "after {kept}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_tokenizer_sees_no_more_than_the_model() {
+    let contract = Contract::Schema;
+    let script = Script::new([order(contract, 1), done(contract)]);
+    let (driver, words) = counting(&script, 1, usize::MAX);
+    let mut asked = asking(contract, Some(100_000));
+    asked.instructions.push_str(" Ask boss@corp.example.");
+    asked
+        .context
+        .push(toolhold_agent::Message::user("I am me@home.example."));
+    asked.settings.privacy = Privacy {
+        hide: BTreeSet::from([Kind::Email]),
+        ..Privacy::default()
+    };
+    run(&driver, asked).await;
+    let told = words.asked().join("\n");
+    assert!(told.contains("<email_1>"), "{told}");
+    for address in ["boss@corp.example", "me@home.example", "c1@shop.example"] {
+        assert!(!told.contains(address), "{told}");
     }
 }

@@ -5,8 +5,10 @@
 )]
 
 pub mod endpoint;
+pub mod foreign;
 pub mod host;
 pub mod oci;
 pub mod records;
 pub mod sandbox;
+pub mod server;
 pub mod transcript;

@@ -115,6 +115,7 @@ fn endpoint(address: SocketAddr) -> Arc<Endpoint> {
         },
         breaker: BreakerPolicy::default(),
         window: Some(32_000),
+        price: None,
     };
     Arc::new(Endpoint::new("one", client, policy))
 }

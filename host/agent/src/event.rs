@@ -5,13 +5,14 @@ mod bodies;
 
 pub use bodies::{Bodies, BodyError, Shared};
 
-use crate::context::Parts;
+use crate::context::counts::Counted;
+use crate::context::{Part, Parts};
 use crate::cost::Amount;
 use crate::error::ErrorClass;
 use crate::guard::Repair;
 use crate::guard::pii::Kind;
 use crate::guard::shield::{Judgement, Place, Screened};
-use crate::model::{Completion, ContextOverflow, Delta, Routing};
+use crate::model::{Completion, ContextOverflow, Delta, Routing, SideRequest};
 use crate::protocol::Call;
 use crate::protocol::advisor::{Council, Dissent, Tally};
 use crate::protocol::meta::Meta;
@@ -85,8 +86,9 @@ impl Event {
 
 /// On the wire: `{"event": "tool_start", …}`.
 ///
-/// What the run was told from outside is in `run`, `delta`, `reply`, `model_failed`, `decided`,
-/// `screened`, `resumed` and `tool_result`, whole: from these alone the loop can be run again and comes to the same events.
+/// What the run was told from outside is in `run`, `delta`, `reply`, `model_failed`, `side_request`,
+/// `decided`, `screened`, `counted`, `resumed` and `tool_result`, whole: from these alone the loop can be
+/// run again and comes to the same events.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum EventKind {
@@ -123,6 +125,9 @@ pub enum EventKind {
     },
     /// Something was decided on the way to the endpoint that answers. It changes nothing of the run.
     Routing(Routing),
+    /// A model was asked on behalf of the run, beside its own Requests: by a shield, by the router, or for
+    /// an answer that came from elsewhere first. What it took counts as the run's.
+    SideRequest(SideRequest),
     /// The model wrote something.
     Delta {
         step: u32,
@@ -195,8 +200,13 @@ pub enum EventKind {
         #[serde(flatten)]
         stage: Stage,
     },
-    /// What the Request takes of the window: estimated tokens, corrected by what the endpoint counted
-    /// before. Nobody knows the window if it is absent.
+    /// The endpoint counted the tokens of texts in the next Request that it had not counted before.
+    Counted {
+        step: u32,
+        #[serde(flatten)]
+        counted: Counted,
+    },
+    /// What the Request takes of the window. Nobody knows the window if it is absent.
     Budget {
         step: u32,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -204,6 +214,10 @@ pub enum EventKind {
         /// What the reply may take.
         reply: u64,
         parts: Parts,
+        /// The parts that the endpoint counted. The others are estimates, corrected by what it counted
+        /// of the prompts before.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        exact: Vec<Part>,
     },
     /// The window was nearly full: the oldest turns of the history are shown as a summary from now on.
     Summarized {
@@ -268,6 +282,8 @@ impl EventKind {
             Self::Hidden { .. } => "hidden",
             Self::Request { .. } => "request",
             Self::Routing(_) => "routing",
+            Self::SideRequest(_) => "side_request",
+            Self::Counted { .. } => "counted",
             Self::Delta { .. } => "delta",
             Self::Reply { .. } => "reply",
             Self::ModelFailed { .. } => "model_failed",

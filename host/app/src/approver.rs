@@ -120,14 +120,14 @@ fn typed() -> mpsc::Receiver<String> {
 
 /// Why a line is no answer.
 #[derive(Debug, PartialEq)]
-enum Unclear {
+pub enum Unclear {
     /// Somebody wants to see the question again.
     Nothing,
     Because(String),
 }
 
 /// What an answer means.
-fn verdict(answer: &str) -> Result<Verdict, Unclear> {
+pub fn verdict(answer: &str) -> Result<Verdict, Unclear> {
     let (word, rest) = answer.split_once(' ').unwrap_or((answer, ""));
     let rest = rest.trim();
     let json = |what: &str| {
@@ -158,7 +158,7 @@ fn verdict(answer: &str) -> Result<Verdict, Unclear> {
     }
 }
 
-fn question(pending: &Pending) {
+pub fn question(pending: &Pending) {
     say(&format!(
         "{} {}\n  {}",
         warn("approve?"),
@@ -167,7 +167,7 @@ fn question(pending: &Pending) {
     ));
 }
 
-fn unclear(reason: &str) {
+pub fn unclear(reason: &str) {
     say(&format!(
         "  {} {}\n  {}",
         warn("?"),

@@ -46,6 +46,7 @@ mod eval;
 mod fetch;
 mod host;
 mod mcp;
+mod mcp_server;
 mod models;
 mod requests;
 mod scaffold;

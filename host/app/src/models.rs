@@ -1,8 +1,10 @@
-//! Builds what answers a run's requests: an endpoint, a pool, or the router, as the configuration says.
+//! Builds what answers a run's requests: an endpoint, a pool, or the router, as the configuration says; and
+//! the models that are asked beside it, by shields and in fallbacks.
 
-use crate::config::{Config, Endpoint as EndpointTable, ROUTER, Routes, Target};
+use crate::config::{Config, Endpoint as EndpointTable, Named, ROUTER, Routes, Target};
 use crate::dialect::{self, Known};
 use crate::host;
+use crate::storage::Dialects;
 use anyhow::{Context as _, Result, anyhow};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -15,10 +17,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::OnceCell;
 use toolhold_agent::model::route::{
-    Class, Endpoint, Member, Pool, PoolPolicy, Retry, Router, RouterPolicy,
+    Class, Endpoint, EndpointPolicy, Member, Pool, PoolPolicy, Protection, Retry, Router,
+    RouterPolicy,
 };
 use toolhold_agent::model::{
-    ChatRequest, Completion, Model, ModelError, OpenAiModel, RecordingTransport, Transport, Watch,
+    ChatRequest, Completion, Counter, Model, ModelError, OpenAiModel, RecordingTransport,
+    SideModel, SideRole, Transport, Watch,
 };
 
 /// What answers a run's requests.
@@ -30,47 +34,129 @@ pub struct Selected {
     pub known: Known,
 }
 
-/// The models that runs use. Each endpoint is built once, whatever names it, so that its limits hold for
-/// all runs and sub-agents together. All exchanges are appended to the file `record`.
-pub async fn selected(config: &Config, total: Duration, record: Option<&Path>) -> Result<Selected> {
-    let recording = record.map(Recording::create).transpose()?;
-    let mut models = Models {
-        config,
-        routes: config.routes(),
-        total,
-        recording,
-        endpoints: BTreeMap::new(),
-        pools: BTreeMap::new(),
-        known: Known::default(),
-    };
-    let model = match models.routes.target(&config.endpoint) {
-        Some(Target::Router) => Arc::new(models.router().await?),
-        _ => models.model(&config.endpoint).await?,
-    };
-    Ok(Selected {
-        model,
-        candidates: models.candidates()?,
-        known: models.known,
-    })
+/// The models that shields ask, by their endpoints.
+pub type Guards = BTreeMap<String, Arc<dyn Model>>;
+
+/// What servers are spared, for all configurations that name the same one: the arms of an evaluation ask
+/// it at the same time.
+#[derive(Debug, Clone, Default)]
+pub struct Spared(Arc<Mutex<Vec<Server>>>);
+
+#[derive(Debug)]
+struct Server {
+    name: String,
+    base_url: String,
+    api_key_env: String,
+    policy: EndpointPolicy,
+    protection: Arc<Protection>,
 }
 
-struct Models<'a> {
+impl Spared {
+    /// Those who would spare a server differently spare it each for themselves.
+    fn of(&self, name: &str, table: &EndpointTable) -> Arc<Protection> {
+        let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let policy = table.policy();
+        let is_it = |known: &&Server| {
+            known.name == name
+                && known.base_url == table.base_url
+                && known.api_key_env == table.api_key_env
+                && known.policy.limits == policy.limits
+                && known.policy.breaker == policy.breaker
+        };
+        if let Some(known) = servers.iter().find(is_it) {
+            return known.protection.clone();
+        }
+        let protection = Arc::new(Protection::new(name, &policy));
+        servers.push(Server {
+            name: name.to_owned(),
+            base_url: table.base_url.clone(),
+            api_key_env: table.api_key_env.clone(),
+            policy,
+            protection: protection.clone(),
+        });
+        protection
+    }
+}
+
+/// The models that runs use. Each endpoint is built once, whatever names it, so that its limits hold for
+/// all runs, sub-agents, shields and candidates together.
+pub struct Models<'a> {
     config: &'a Config,
     routes: Routes<'a>,
     total: Duration,
     recording: Option<Recording>,
+    spared: Spared,
     endpoints: BTreeMap<String, Arc<Endpoint>>,
     pools: BTreeMap<String, Arc<Pool>>,
     known: Known,
 }
 
-impl Models<'_> {
+impl<'a> Models<'a> {
+    /// `total` is the most time of a request. All exchanges are appended to the file `record`.
+    pub fn new(config: &'a Config, total: Duration, record: Option<&Path>) -> Result<Self> {
+        Ok(Self {
+            config,
+            routes: config.routes(),
+            total,
+            recording: record.map(Recording::create).transpose()?,
+            spared: Spared::default(),
+            endpoints: BTreeMap::new(),
+            pools: BTreeMap::new(),
+            known: Known::default(),
+        })
+    }
+
+    /// With the limits and breakers of others.
+    #[must_use]
+    pub fn sparing(mut self, spared: &Spared) -> Self {
+        self.spared = spared.clone();
+        self
+    }
+
+    /// What answers the requests of a run.
+    pub async fn selected(mut self) -> Result<Selected> {
+        let model = match self.routes.target(&self.config.endpoint) {
+            Some(Target::Router) => Arc::new(self.router().await?),
+            _ => self.model(&self.config.endpoint).await?,
+        };
+        Ok(Selected {
+            model,
+            candidates: self.candidates()?,
+            known: self.known,
+        })
+    }
+
+    /// What the shields ask. A shield whose model cannot be had is an error, as [`crate::shields`] says.
+    pub async fn guards(&mut self) -> Result<Guards> {
+        let mut guards = Guards::new();
+        for (shield, name) in self.config.guards() {
+            if guards.contains_key(name) {
+                continue;
+            }
+            let built = self.model(name).await;
+            let model = built.with_context(|| format!("the shield {shield:?} cannot be used"))?;
+            guards.insert(name.to_owned(), self.beside(SideRole::Shield, name, model));
+        }
+        Ok(guards)
+    }
+
+    /// A model whose answers are none of the run's, and whose costs are.
+    fn beside(&self, role: SideRole, name: &str, model: Arc<dyn Model>) -> Arc<dyn Model> {
+        Arc::new(SideModel {
+            role,
+            endpoint: name.to_owned(),
+            model,
+            price: self.routes.price(name),
+        })
+    }
+
     /// What a run uses that has nothing else.
     async fn model(&mut self, name: &str) -> Result<Arc<dyn Model>> {
         match self.routes.target(name) {
             Some(Target::Endpoint(table)) => {
                 let endpoint = self.endpoint(name, table).await?;
-                Ok(Arc::new(Retry::new(endpoint, table.retry())))
+                let retry = Retry::new(endpoint, table.retry()).hedging(table.hedge_after());
+                Ok(Arc::new(retry))
             }
             _ => Ok(self.pool(name).await?),
         }
@@ -91,11 +177,13 @@ impl Models<'_> {
         let model = host::model(table, self.transport(table)?, self.total)
             .await
             .with_context(|| format!("the endpoint {name:?}"))?;
-        let (model, dialect) = Box::pin(dialect::known(self.config, table, model)).await;
+        let dialects = Dialects::new(&self.config.state_folder());
+        let (model, dialect) = Box::pin(dialect::known(&dialects, table, model)).await;
         if let Some(dialect) = dialect {
             self.known.add(name, dialect);
         }
-        let endpoint = Arc::new(Endpoint::new(name, model, table.policy()));
+        let protection = self.spared.of(name, table);
+        let endpoint = Arc::new(Endpoint::behind(protection, model, &table.policy()));
         self.endpoints.insert(name.to_owned(), endpoint.clone());
         Ok(endpoint)
     }
@@ -111,27 +199,41 @@ impl Models<'_> {
     fn candidates(&mut self) -> Result<BTreeMap<String, Arc<dyn Model>>> {
         let mut candidates: BTreeMap<String, Arc<dyn Model>> = BTreeMap::new();
         for name in self.config.candidates() {
-            let Some((table, model)) = self.config.candidate(name) else {
+            let Some(named) = self.config.candidate(name) else {
                 continue;
             };
-            let mut table = table.clone();
-            table.model = model;
-            let endpoint = match self.endpoints.get(name) {
-                Some(known) => known.clone(),
-                None => {
-                    let when_asked = WhenAsked {
-                        transport: self.transport(&table)?,
-                        table: table.clone(),
-                        total: self.total,
-                        model: OnceCell::new(),
-                    };
-                    Arc::new(Endpoint::new(name, when_asked, table.policy()))
-                }
-            };
-            let model = Arc::new(Retry::new(endpoint, table.retry()));
-            candidates.insert(name.to_owned(), model);
+            let table = named.endpoint;
+            let endpoint = self.candidate(name, &named)?;
+            let retry = Retry::new(endpoint, table.retry()).hedging(table.hedge_after());
+            candidates.insert(name.to_owned(), Arc::new(retry));
         }
         Ok(candidates)
+    }
+
+    /// What is known of it is looked up now, because Requests are written in its contract before it is
+    /// asked; whether that still holds is asked with it.
+    fn candidate(&mut self, name: &str, named: &Named<'_>) -> Result<Arc<Endpoint>> {
+        let is_own = named.endpoint.model == named.model;
+        if let Some(built) = self.endpoints.get(named.key).filter(|_| is_own) {
+            self.known.is_candidate(name, named.key);
+            return Ok(built.clone());
+        }
+        let table = named.table();
+        let dialects = Dialects::new(&self.config.state_folder());
+        let transport = self.transport(&table)?;
+        if let Some(probed) = dialects.find(transport.target(), &named.model) {
+            self.known.add_candidate(name, probed.dialect.contract());
+        }
+        let policy = table.policy();
+        let protection = self.spared.of(named.key, named.endpoint);
+        let when_asked = WhenAsked {
+            table,
+            transport,
+            dialects,
+            total: self.total,
+            model: OnceCell::new(),
+        };
+        Ok(Arc::new(Endpoint::behind(protection, when_asked, &policy)))
     }
 
     /// Calls itself for smaller models, which the configuration knows to have no cycles.
@@ -179,7 +281,10 @@ impl Models<'_> {
         }
         let picker = match table.model.as_str() {
             "" => None,
-            name => Some((name.to_owned(), self.once(name).await?)),
+            name => {
+                let model = self.once(name).await?;
+                Some((name.to_owned(), self.beside(SideRole::Router, name, model)))
+            }
         };
         let policy = RouterPolicy {
             picker,
@@ -194,6 +299,7 @@ impl Models<'_> {
 struct WhenAsked {
     table: EndpointTable,
     transport: Arc<dyn Transport>,
+    dialects: Dialects,
     total: Duration,
     model: OnceCell<OpenAiModel>,
 }
@@ -211,16 +317,23 @@ impl Model for WhenAsked {
         Box::pin(async move {
             let find = || async {
                 let found = host::model(&self.table, self.transport.clone(), self.total).await;
-                found.map_err(|error| {
+                let found = found.map_err(|error| {
                     let message = format!("{error:#}");
                     error
                         .downcast::<ModelError>()
                         .unwrap_or(ModelError::Config { message })
-                })
+                })?;
+                let (model, _) = dialect::known(&self.dialects, &self.table, found).await;
+                Ok::<_, ModelError>(model)
             };
             let model = self.model.get_or_try_init(find).await?;
             model.complete(request, watch).await
         })
+    }
+
+    /// Nothing before it was asked, for nothing is known of it.
+    fn counter(&self) -> Option<Arc<dyn Counter>> {
+        self.model.get()?.counter()
     }
 }
 
@@ -253,5 +366,30 @@ impl Write for Recording {
 
     fn flush(&mut self) -> io::Result<()> {
         self.file().flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_names_the_same_server_spares_it_together() {
+        let table = |text: &str| EndpointTable::of_test(text).unwrap();
+        let spared = Spared::default();
+        let first = spared.of("a", &table("model = \"m\""));
+        for (name, text, is_same) in [
+            ("a", "model = \"other\"", true),
+            ("a", "contract = \"tools\"\nextra = { min_p = 0.1 }", true),
+            ("b", "model = \"m\"", false),
+            ("a", "base_url = \"http://elsewhere/v1\"", false),
+            ("a", "concurrent_requests = 3", false),
+            ("a", "breaker_failures = 9", false),
+            ("a", "api_key_env = \"OTHER\"", false),
+        ] {
+            let other = spared.clone().of(name, &table(text));
+            assert_eq!(Arc::ptr_eq(&first, &other), is_same, "{name} {text}");
+            assert!(Arc::ptr_eq(&other, &spared.of(name, &table(text))));
+        }
     }
 }

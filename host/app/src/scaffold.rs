@@ -7,10 +7,33 @@ use std::path::{Path, PathBuf};
 use crate::build::{self, DECLARATIONS, Language, WIT};
 use toolhold_sandbox::is_name;
 
+/// What a module is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offers {
+    Tools,
+    /// A verdict on what runs and tools say.
+    Shield,
+}
+
 /// Creates the folder `parent/name` with a module in `language` and returns its path.
 ///
 /// The folder must not exist yet; if something fails half-way it is removed again.
-pub fn create(parent: &Path, name: &str, language: Language) -> Result<PathBuf, ScaffoldError> {
+pub fn create(
+    parent: &Path,
+    name: &str,
+    language: Language,
+    offers: Offers,
+) -> Result<PathBuf, ScaffoldError> {
+    let template = match (offers, language) {
+        (Offers::Tools, Language::Rust) => &RUST,
+        (Offers::Tools, Language::C) => &C,
+        (Offers::Tools, Language::Go) => &GO,
+        (Offers::Tools, Language::Python) => &PYTHON,
+        (Offers::Tools, Language::JavaScript) => &JAVASCRIPT,
+        (Offers::Tools, Language::TypeScript) => &TYPESCRIPT,
+        (Offers::Shield, Language::Rust) => &RUST_SHIELD,
+        (Offers::Shield, _) => return Err(ScaffoldError::NoShield { language }),
+    };
     if !is_name(name) {
         return Err(ScaffoldError::Name {
             name: name.to_owned(),
@@ -27,7 +50,7 @@ pub fn create(parent: &Path, name: &str, language: Language) -> Result<PathBuf, 
             source,
         },
     })?;
-    let written = write(&folder, name, language);
+    let written = write(&folder, name, language, template);
     if written.is_err() {
         // The first error is the one to report.
         let _ = fs::remove_dir_all(&folder);
@@ -43,6 +66,12 @@ pub enum ScaffoldError {
          and `_`, beginning with a letter"
     )]
     Name { name: String },
+
+    #[error(
+        "there is no template for a shield in {language}: use --lang rust; a shield in another language \
+         exports toolhold:module/shields of wit/shield.wit"
+    )]
+    NoShield { language: Language },
 
     #[error("{path} exists already: choose another name or remove it", path = path.display())]
     Exists { path: PathBuf },
@@ -65,10 +94,22 @@ struct Template {
     source: &'static str,
     /// The last words of the README.
     notes: &'static str,
+    /// What modules in every language have.
+    common: &'static [(&'static str, &'static str)],
     files: &'static [(&'static str, &'static str)],
-    /// What goes into the folder `toolhold`, if the language has it.
-    support: &'static [(&'static str, &'static str)],
+    support: Support,
 }
+
+/// What a module's source stands on, and below which folder it lies.
+struct Support {
+    folder: &'static str,
+    files: &'static [(&'static str, &'static str)],
+}
+
+const NO_SUPPORT: Support = Support {
+    folder: "",
+    files: &[],
+};
 
 /// A file whose name cargo or git would act on carries `.in` in our tree and loses it here.
 const COMMON: &[(&str, &str)] = &[
@@ -77,11 +118,25 @@ const COMMON: &[(&str, &str)] = &[
     ("wit/toolhold.wit", WIT),
 ];
 
+/// The same of a shield.
+const COMMON_OF_SHIELDS: &[(&str, &str)] = &[
+    (
+        "module.toml",
+        include_str!("../templates/shield/module.toml.in"),
+    ),
+    (
+        "README.md",
+        include_str!("../templates/shield/README.md.in"),
+    ),
+    ("wit/toolhold.wit", WIT),
+];
+
 const RUST: Template = Template {
     title: "Rust",
     source: "src/lib.rs",
     notes: "`cargo test` runs the examples natively. `vendor/toolhold-guest` is the helper crate that \
             derives\nschemas and exports the world: an ordinary crate, yours to change.",
+    common: COMMON,
     files: &[
         (
             "Cargo.toml",
@@ -89,39 +144,67 @@ const RUST: Template = Template {
         ),
         ("src/lib.rs", include_str!("../templates/rust/lib.rs.in")),
         (".gitignore", "/target/\n"),
-        (
-            "vendor/toolhold-guest/Cargo.toml",
-            include_str!("../../../modules/sdk/Cargo.toml"),
-        ),
-        (
-            "vendor/toolhold-guest/src/lib.rs",
-            include_str!("../../../modules/sdk/src/lib.rs"),
-        ),
-        (
-            "vendor/toolhold-guest/src/check.rs",
-            include_str!("../../../modules/sdk/src/check.rs"),
-        ),
-        (
-            "vendor/toolhold-guest/src/current_call.rs",
-            include_str!("../../../modules/sdk/src/current_call.rs"),
-        ),
-        (
-            "vendor/toolhold-guest/src/schema.rs",
-            include_str!("../../../modules/sdk/src/schema.rs"),
-        ),
-        (
-            "vendor/toolhold-guest/src/tool.rs",
-            include_str!("../../../modules/sdk/src/tool.rs"),
-        ),
     ],
-    support: &[],
+    support: Support {
+        folder: "",
+        files: RUST_SUPPORT,
+    },
 };
+
+const RUST_SHIELD: Template = Template {
+    notes: "`cargo test` holds it against what it should block and pass. `vendor/toolhold-guest` is the helper\n\
+            crate that exports the world: an ordinary crate, yours to change.",
+    common: COMMON_OF_SHIELDS,
+    files: &[
+        (
+            "Cargo.toml",
+            include_str!("../templates/shield/Cargo.toml.in"),
+        ),
+        ("src/lib.rs", include_str!("../templates/shield/lib.rs.in")),
+        (".gitignore", "/target/\n"),
+    ],
+    ..RUST
+};
+
+/// The helper crate, and the world that it finds beside `toolhold.wit`.
+const RUST_SUPPORT: &[(&str, &str)] = &[
+    ("wit/shield.wit", include_str!("../../../wit/shield.wit")),
+    (
+        "vendor/toolhold-guest/Cargo.toml",
+        include_str!("../../../modules/sdk/Cargo.toml"),
+    ),
+    (
+        "vendor/toolhold-guest/src/lib.rs",
+        include_str!("../../../modules/sdk/src/lib.rs"),
+    ),
+    (
+        "vendor/toolhold-guest/src/check.rs",
+        include_str!("../../../modules/sdk/src/check.rs"),
+    ),
+    (
+        "vendor/toolhold-guest/src/current_call.rs",
+        include_str!("../../../modules/sdk/src/current_call.rs"),
+    ),
+    (
+        "vendor/toolhold-guest/src/schema.rs",
+        include_str!("../../../modules/sdk/src/schema.rs"),
+    ),
+    (
+        "vendor/toolhold-guest/src/shield.rs",
+        include_str!("../../../modules/sdk/src/shield.rs"),
+    ),
+    (
+        "vendor/toolhold-guest/src/tool.rs",
+        include_str!("../../../modules/sdk/src/tool.rs"),
+    ),
+];
 
 const C: Template = Template {
     title: "C",
     source: "module.c",
     notes: "Every `.c` file of the folder is compiled, with the flags of `compile_flags.txt`. `toolhold/` reads \
             and\nwrites JSON and exports the world; it is yours to change.",
+    common: COMMON,
     files: &[
         ("module.c", include_str!("../templates/c/module.c")),
         (
@@ -129,7 +212,10 @@ const C: Template = Template {
             include_str!("../templates/c/compile_flags.txt"),
         ),
     ],
-    support: build::C_SUPPORT,
+    support: Support {
+        folder: "toolhold",
+        files: build::C_SUPPORT,
+    },
 };
 
 const GO: Template = Template {
@@ -137,11 +223,15 @@ const GO: Template = Template {
     source: "main.go",
     notes: "The build has the standard library and what `go mod vendor` put into `vendor/`. `toolhold/` exports \
             the\nworld; `toolhold/abi_wasip1.go` is delicate and says why.",
+    common: COMMON,
     files: &[
         ("main.go", include_str!("../templates/go/main.go")),
         ("go.mod", include_str!("../templates/go/go.mod.in")),
     ],
-    support: build::GO_SUPPORT,
+    support: Support {
+        folder: "toolhold",
+        files: build::GO_SUPPORT,
+    },
 };
 
 const PYTHON: Template = Template {
@@ -149,17 +239,19 @@ const PYTHON: Template = Template {
     source: "app.py",
     notes: "Whatever `app.py` imports must be importable during the build: the standard library, or \
             pure Python\npackages copied into this folder.",
+    common: COMMON,
     files: &[
         ("app.py", include_str!("../templates/python/app.py")),
         (".gitignore", "__pycache__/\n"),
     ],
-    support: &[],
+    support: NO_SUPPORT,
 };
 
 const JAVASCRIPT: Template = Template {
     title: "JavaScript",
     source: "module.js",
     notes: "`module.js` may import other files of this folder. With a `package.json` beside it, npm packages are\ninstalled and bundled by the build.",
+    common: COMMON,
     files: &[
         (
             "module.js",
@@ -167,7 +259,7 @@ const JAVASCRIPT: Template = Template {
         ),
         (".gitignore", "/node_modules/\n"),
     ],
-    support: &[],
+    support: NO_SUPPORT,
 };
 
 const TYPESCRIPT: Template = Template {
@@ -175,6 +267,7 @@ const TYPESCRIPT: Template = Template {
     source: "module.ts",
     notes: "The build checks types as `tsconfig.json` says; `toolhold.d.ts` is the contract as types. With a\n\
             `package.json` beside them, npm packages are installed and bundled by the build.",
+    common: COMMON,
     files: &[
         (
             "module.ts",
@@ -187,27 +280,21 @@ const TYPESCRIPT: Template = Template {
         ("toolhold.d.ts", DECLARATIONS),
         (".gitignore", "/node_modules/\n"),
     ],
-    support: &[],
+    support: NO_SUPPORT,
 };
 
-fn write(folder: &Path, name: &str, language: Language) -> Result<(), ScaffoldError> {
-    let template = match language {
-        Language::Rust => &RUST,
-        Language::C => &C,
-        Language::Go => &GO,
-        Language::Python => &PYTHON,
-        Language::JavaScript => &JAVASCRIPT,
-        Language::TypeScript => &TYPESCRIPT,
-    };
-    let support = template
-        .support
-        .iter()
-        .map(|(file, text)| (format!("toolhold/{file}"), *text));
-    let own = COMMON.iter().chain(template.files);
-    for (file, text) in own
-        .map(|(file, text)| ((*file).to_owned(), *text))
-        .chain(support)
-    {
+fn write(
+    folder: &Path,
+    name: &str,
+    language: Language,
+    template: &Template,
+) -> Result<(), ScaffoldError> {
+    let own = template.common.iter().chain(template.files);
+    let own = own.map(|(file, text)| (Path::new(file).to_owned(), *text));
+    let support = template.support.files.iter();
+    let support =
+        support.map(|(file, text)| (Path::new(template.support.folder).join(file), *text));
+    for (file, text) in own.chain(support) {
         let text = text
             .replace("{{name}}", name)
             .replace("{{language}}", language.name())
@@ -238,9 +325,15 @@ mod tests {
 
     #[test]
     fn every_language_is_complete_and_has_no_placeholder_left() {
-        for language in LANGUAGES {
+        let shield = (Language::Rust, Offers::Shield);
+        for (language, offers) in LANGUAGES
+            .map(|language| (language, Offers::Tools))
+            .into_iter()
+            .chain([shield])
+        {
             let parent = tempfile::tempdir().unwrap();
-            let folder = create(&parent.path().join("modules"), "my_tool", language).unwrap();
+            let modules = parent.path().join("modules");
+            let folder = create(&modules, "my_tool", language, offers).unwrap();
             let manifest = fs::read_to_string(folder.join("module.toml")).unwrap();
             assert!(manifest.contains("name = \"my_tool\""), "{manifest}");
             assert!(
@@ -270,8 +363,8 @@ mod tests {
                 source.file_name().unwrap().display()
             );
             assert!(
-                RUST.files.iter().any(|(file, _)| *file == name),
-                "{name} is not in RUST.files"
+                RUST_SUPPORT.iter().any(|(file, _)| *file == name),
+                "{name} is not in RUST_SUPPORT"
             );
         }
     }
@@ -291,7 +384,7 @@ mod tests {
             "_a",
             &long,
         ] {
-            let error = create(parent.path(), name, Language::Rust).unwrap_err();
+            let error = create(parent.path(), name, Language::Rust, Offers::Tools).unwrap_err();
             assert!(
                 matches!(error, ScaffoldError::Name { .. }),
                 "{name}: {error}"
@@ -301,12 +394,22 @@ mod tests {
     }
 
     #[test]
+    fn a_shield_without_a_template_is_refused_before_anything_is_written() {
+        for language in LANGUAGES.into_iter().skip(1) {
+            let parent = tempfile::tempdir().unwrap();
+            let error = create(parent.path(), "words", language, Offers::Shield).unwrap_err();
+            assert!(error.to_string().contains("use --lang rust"), "{error}");
+            assert_eq!(files(parent.path()), [] as [PathBuf; 0]);
+        }
+    }
+
+    #[test]
     fn an_existing_folder_is_left_alone() {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("taken");
         fs::create_dir(&folder).unwrap();
         fs::write(folder.join("precious"), "work").unwrap();
-        let error = create(parent.path(), "taken", Language::Python).unwrap_err();
+        let error = create(parent.path(), "taken", Language::Python, Offers::Tools).unwrap_err();
         assert!(matches!(error, ScaffoldError::Exists { .. }));
         assert_eq!(files(&folder), [folder.join("precious")]);
     }

@@ -2,7 +2,7 @@
 
 use crate::components::Components;
 use crate::config::{Config, ShieldSettings, ShieldWhat};
-use crate::host;
+use crate::models::Guards;
 use anyhow::{Context as _, Result, anyhow, bail};
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
@@ -12,21 +12,22 @@ use toolhold_agent::guard::pii::Privacy;
 use toolhold_agent::guard::shield::{
     Domains, GuardModel, PersonalData, Place, Post, Screening, Shield, Shields, Verdict,
 };
-use toolhold_agent::model::Model;
+use toolhold_agent::model::Watch;
 use toolhold_sandbox as sandbox;
 use toolhold_sandbox::{Module, ModuleKind, Registry, ShieldPlace};
 
 /// Every shield of the configuration, ready to screen. One that cannot be had is an error: a run that
-/// it should screen is not made without it.
+/// it should screen is not made without it. `guards` are the models that they ask.
 pub async fn shields(
     config: &Config,
     components: &Components,
     allowed: Option<&[String]>,
+    guards: &Guards,
 ) -> Result<Shields> {
     let mut posts = Vec::new();
     let privacy = config.privacy();
     for settings in config.shields() {
-        let built = build(config, components, settings, &privacy).await;
+        let built = build(config, components, settings, &privacy, guards).await;
         let built =
             built.with_context(|| format!("the shield {:?} cannot be used", settings.name))?;
         let Some((shield, terms)) = built else {
@@ -53,6 +54,7 @@ async fn build(
     components: &Components,
     settings: &ShieldSettings,
     privacy: &Privacy,
+    guards: &Guards,
 ) -> Result<Option<(Arc<dyn Shield>, Value)>> {
     Ok(match &settings.what {
         ShieldWhat::Pii { block, .. } if block.is_empty() => None,
@@ -88,17 +90,15 @@ async fn build(
             categories,
             max_chars,
         } => {
-            let endpoint = config
-                .endpoint_named(name)
-                .with_context(|| format!("there is no [endpoints.{name}]"))?;
-            let transport = host::transport(endpoint)?;
-            let model = host::model(endpoint, transport, settings.timeout).await?;
+            let missing = || format!("there is no [endpoints.{name}]");
+            let endpoint = config.endpoint_named(name).with_context(missing)?;
+            let model = guards.get(name).with_context(missing)?;
             let terms = json!({
                 "kind": "model", "endpoint": endpoint.base_url, "model": model.name(),
                 "categories": categories, "max_chars": max_chars,
             });
             let shield = GuardModel {
-                model: Arc::new(model),
+                model: model.clone(),
                 categories: categories.clone(),
                 max_chars: *max_chars,
                 privacy: privacy.clone(),
@@ -158,7 +158,11 @@ struct Component {
 }
 
 impl Shield for Component {
-    fn screen<'a>(&'a self, screening: &'a Screening) -> BoxFuture<'a, Result<Verdict, String>> {
+    fn screen<'a>(
+        &'a self,
+        screening: &'a Screening,
+        _: &'a mut dyn Watch,
+    ) -> BoxFuture<'a, Result<Verdict, String>> {
         Box::pin(async move {
             let screening = sandbox::Screening {
                 place: match screening.place {

@@ -300,7 +300,8 @@ pub fn tool(spec: &ToolSpec) -> Tool {
     }
 }
 
-fn result(report: CallReport) -> ToolResult {
+/// What a call came to, as the loop knows it.
+pub fn result(report: CallReport) -> ToolResult {
     let printed = printed(&report);
     let outcome = match report.result {
         Ok(Output::Value(value)) => Ok(ToolOutput::from(value)),

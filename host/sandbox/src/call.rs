@@ -16,6 +16,7 @@ use crate::engine::Engine;
 use crate::error::{CallError, ErrorClass};
 use crate::grant::Prepared;
 use crate::limits::Limits;
+use crate::listener::{Ear, Listener};
 use crate::meter::Refused;
 use crate::peers::Peers;
 use crate::state::State;
@@ -61,6 +62,8 @@ pub struct Invocation<'a> {
     /// A deadline tighter than the module's own.
     pub timeout: Option<Duration>,
     pub caller: Caller<'a>,
+    /// Told what the guest logs and how far it is, while it runs.
+    pub listener: Option<Arc<dyn Listener>>,
 }
 
 impl<'a> Invocation<'a> {
@@ -75,6 +78,7 @@ impl<'a> Invocation<'a> {
             tool_schema: None,
             timeout: None,
             caller: Caller::default(),
+            listener: None,
         }
     }
 }
@@ -256,6 +260,7 @@ pub(crate) struct Terms<'a> {
     pub caller: Caller<'a>,
     pub peers: Peers,
     pub current: CurrentCall,
+    pub ear: Ear,
     pub timeout: Duration,
 }
 
@@ -341,6 +346,7 @@ fn fresh_store(terms: Terms<'_>, deadline: Instant) -> Result<Store<State>, Call
         terms.caller,
         terms.peers,
         terms.current,
+        terms.ear,
         deadline,
     )
     .map_err(|error| CallError::Grant {

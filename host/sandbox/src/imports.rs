@@ -20,12 +20,13 @@ impl log::Host for State {
             log::Level::Warn => LogLevel::Warn,
             log::Level::Error => LogLevel::Error,
         };
-        self.logs.push(LogLine { level, message });
+        self.logs.log(LogLine { level, message });
     }
 }
 
 impl progress::Host for State {
     fn report(&mut self, done: u64, total: u64, note: String) {
+        self.logs.ear.progressed(done, total, &note);
         let of = if total == 0 {
             String::new()
         } else {

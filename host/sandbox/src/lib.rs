@@ -25,6 +25,7 @@ pub mod error;
 pub mod fuzzing;
 pub mod grant;
 pub mod limits;
+pub mod listener;
 pub mod manifest;
 pub mod module;
 pub mod registry;
@@ -71,6 +72,7 @@ pub use grant::{
     Access, Clocks, DirectoryGrant, Grant, Keep, KeyValueGrant, Randomness, ScratchGrant, Storage,
 };
 pub use limits::{Limit, Limits, LimitsRequest};
+pub use listener::{Listener, Progress};
 pub use manifest::Manifest;
 pub use module::{Annotations, Example, Module, ModuleKind, ToolSpec};
 pub use policy::{ModulePolicy, Policy};

@@ -16,6 +16,7 @@ use crate::engine::Variant;
 use crate::error::{CallError, LoadError};
 use crate::grant::{Grant, Prepared, Storage};
 use crate::limits::Limits;
+use crate::listener::Ear;
 use crate::manifest::Manifest;
 use crate::peers::Peers;
 use crate::rate::Rate;
@@ -434,6 +435,7 @@ impl Module {
             caller: invocation.caller,
             peers,
             current: CurrentCall::new(self, tool, invocation),
+            ear: Ear::new(invocation.listener.clone(), self.granted.egress.redactor()),
             timeout: invocation.timeout.map_or(own, |timeout| timeout.min(own)),
         }
     }

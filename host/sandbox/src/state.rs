@@ -10,6 +10,7 @@ use crate::grant::{Prepared, Scratch};
 use crate::io_error;
 use crate::key_value::Namespace;
 use crate::limits::Limits;
+use crate::listener::Ear;
 use crate::meter::{Gauge, Meter};
 use crate::peers::Peers;
 use crate::quota::Quota;
@@ -51,6 +52,7 @@ impl State {
         caller: Caller<'_>,
         peers: Peers,
         current: CurrentCall,
+        ear: Ear,
         deadline: Instant,
     ) -> Result<Self> {
         let gauge = Gauge::new(limits.host_bytes);
@@ -81,6 +83,7 @@ impl State {
             logs: LogBook {
                 room: limits.capture_bytes,
                 least: granted.grant.log_level,
+                ear,
                 ..LogBook::default()
             },
             deadline,
@@ -131,22 +134,34 @@ pub struct LogBook {
     pub dropped: u64,
     room: u64,
     least: LogLevel,
+    pub ear: Ear,
 }
 
 impl LogBook {
     /// What a line costs besides its text, so that a flood of empty lines ends too.
     const OVERHEAD: u64 = 32;
 
-    pub fn push(&mut self, line: LogLine) {
+    /// Keeps a line that there is room for, and has it heard.
+    pub fn log(&mut self, line: LogLine) {
+        if self.push(line)
+            && let Some(kept) = self.lines.last()
+        {
+            self.ear.logged(kept);
+        }
+    }
+
+    /// Keeps a line, and says whether there was room for it.
+    pub fn push(&mut self, line: LogLine) -> bool {
         if line.level < self.least {
-            return;
+            return false;
         }
         let cost = line.message.len() as u64 + Self::OVERHEAD;
         if cost > self.room {
             self.dropped += 1;
-        } else {
-            self.room -= cost;
-            self.lines.push(line);
+            return false;
         }
+        self.room -= cost;
+        self.lines.push(line);
+        true
     }
 }

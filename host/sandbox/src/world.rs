@@ -8,6 +8,7 @@ use crate::engine::Engine;
 use crate::error::LoadError;
 use crate::grant::Prepared;
 use crate::limits::Limits;
+use crate::listener::Ear;
 use crate::module::{Annotations, Example, MAX_TOOLS, ToolSpec, mismatched};
 use crate::peers::Peers;
 use crate::state::State;
@@ -33,6 +34,7 @@ pub(crate) async fn list_tools(
         caller: Caller::default(),
         peers: Peers::default(),
         current: CurrentCall::default(),
+        ear: Ear::default(),
         timeout: limits.timeout(),
     };
     let ran = call::run(terms, Errand::ListTools(pre)).await;

@@ -22,6 +22,8 @@ pub struct Scenario {
     pub routes: BTreeMap<String, Value>,
     /// The form in which `/tokenize` counts words; without it there is no such route.
     pub tokenize: Option<TokenForm>,
+    /// How many texts it counts before it fails with 500; all of them if not set.
+    pub tokenize_most: Option<usize>,
     /// Whether `/v1/embeddings` embeds: as the numbers of characters and of words.
     pub embeds: bool,
 }

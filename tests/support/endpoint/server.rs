@@ -205,6 +205,23 @@ async fn other(
     let path = uri.path().to_owned();
     let request: Value = serde_json::from_slice(&body).unwrap_or_default();
     shared.seen().others.push((path.clone(), request.clone()));
+    let counted = || {
+        let others = &shared.seen().others;
+        others
+            .iter()
+            .filter(|(path, _)| path == "/tokenize")
+            .count()
+    };
+    if let ("/tokenize", Some(most)) = (path.as_str(), shared.scenario.tokenize_most)
+        && counted() > most
+    {
+        return Refusal {
+            status: StatusCode::INTERNAL_SERVER_ERROR,
+            code: "tokenizer",
+            message: "the tokenizer is gone".into(),
+        }
+        .into_response();
+    }
     let answer = match (path.as_str(), shared.scenario.tokenize) {
         (path, _) if shared.scenario.routes.contains_key(path) => {
             shared.scenario.routes[path].clone()

@@ -2,12 +2,14 @@
 //! history, results that are read part by part, tools that are found when they are needed
 //! (PROTOCOL.md, 7, "Budget"). Pure functions and data: the machine decides when.
 
+pub mod counts;
 pub mod meter;
 pub mod parts;
 pub mod stored;
 pub mod summary;
 pub mod toolbook;
 
+pub use counts::Counts;
 pub use meter::Meter;
 pub use parts::{Part, Parts};
 pub use stored::Stored;
@@ -25,6 +27,9 @@ pub struct Window {
     pub tokens: Option<u64>,
     /// How many tools the model is shown at most; the others it finds by what they are for.
     pub max_tools: usize,
+    /// Whether the endpoint counts the tokens of a text, so that nobody need estimate them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub counted: bool,
 }
 
 impl Default for Window {
@@ -32,6 +37,7 @@ impl Default for Window {
         Self {
             tokens: None,
             max_tools: 64,
+            counted: false,
         }
     }
 }

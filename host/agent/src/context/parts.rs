@@ -20,10 +20,13 @@ pub enum Part {
     History,
     /// What tools returned.
     Results,
+    /// What the endpoint writes around the messages: the difference between its count of a whole
+    /// prompt and of the texts in it.
+    Template,
 }
 
 impl Part {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::System,
         Self::Tools,
         Self::User,
@@ -31,6 +34,7 @@ impl Part {
         Self::Summary,
         Self::History,
         Self::Results,
+        Self::Template,
     ];
 
     pub fn name(self) -> &'static str {
@@ -42,6 +46,7 @@ impl Part {
             Self::Summary => "summary",
             Self::History => "history",
             Self::Results => "results",
+            Self::Template => "chat template",
         }
     }
 }

@@ -4,6 +4,9 @@
 use crate::protocol::turn::Answered;
 use crate::protocol::{Call, Example, Exchange, Tool, Turn};
 
+/// The most tasks that there are examples of.
+pub const MAX_EXAMPLES: usize = 2;
+
 /// Turns made from the tools' own examples: a task with one call, then a task of two parts with both
 /// calls in one reply. Of the arrangements tried on a 0.5 B model this one led most often to the
 /// right calls and an end: with the parts in two replies it never stopped, without the first task it

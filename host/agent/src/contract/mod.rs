@@ -5,6 +5,7 @@
 
 mod conversation;
 mod examples;
+mod harmony;
 mod leak;
 mod reader;
 mod schema;
@@ -15,6 +16,7 @@ mod text;
 mod thought;
 mod tools;
 
+pub use examples::MAX_EXAMPLES;
 pub use reader::{Piece, Reader};
 
 use crate::guard::mend::{End, Mended, mend};

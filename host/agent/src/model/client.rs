@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::decode::Decoder;
 use super::error::{ModelError, TimeoutPhase};
 use super::error_body::from_status;
+use super::tokenize::{Asked, Counter, Tokenizer};
 use super::transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};
 use super::{ChatRequest, Completion, Delivery, Model, Watch};
 
@@ -67,6 +68,7 @@ pub struct OpenAiModel {
     extra: Map<String, Value>,
     /// The environment variable that the key came from, for messages.
     key_variable: Option<String>,
+    tokenizer: Option<Tokenizer>,
 }
 
 impl OpenAiModel {
@@ -84,6 +86,7 @@ impl OpenAiModel {
             delivery: Delivery::default(),
             extra: Map::new(),
             key_variable: None,
+            tokenizer: None,
         }
     }
 
@@ -120,6 +123,13 @@ impl OpenAiModel {
     #[must_use]
     pub fn with_key_variable(mut self, name: impl Into<String>) -> Self {
         self.key_variable = Some(name.into());
+        self
+    }
+
+    /// How the endpoint counts tokens, where it was found to.
+    #[must_use]
+    pub fn with_tokenizer(mut self, tokenizer: Option<Tokenizer>) -> Self {
+        self.tokenizer = tokenizer;
         self
     }
 
@@ -307,6 +317,12 @@ impl Model for OpenAiModel {
         watch: &'a mut dyn Watch,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         self.run(request, watch).boxed()
+    }
+
+    fn counter(&self) -> Option<Arc<dyn Counter>> {
+        let with = self.tokenizer?;
+        let model = self.clone();
+        Some(Arc::new(Asked { model, with }))
     }
 }
 

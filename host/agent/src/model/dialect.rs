@@ -90,6 +90,25 @@ impl Dialect {
         }
     }
 
+    /// Whether the endpoint keeps the contract by itself, so that little is left to our side.
+    pub fn does(&self, contract: Contract) -> bool {
+        self.verdict(contract).is_none_or(Verdict::works)
+    }
+
+    /// What became of this contract; nothing of plain text, which is understood everywhere.
+    pub fn verdict(&self, contract: Contract) -> Option<&Verdict> {
+        match contract {
+            Contract::Schema => Some(&self.schema),
+            Contract::Tools => Some(&self.tools.auto),
+            Contract::Simple => None,
+        }
+    }
+
+    /// Whether a request with a schema is answered, whatever is made of it.
+    pub fn accepts_schema(&self) -> bool {
+        !matches!(self.schema, Verdict::Refused { .. })
+    }
+
     /// The most tokens to ask for in one reply: half of the window, so that the prompt has the other.
     /// Servers refuse a request that could not fit even if its answer would.
     pub fn max_reply_tokens(&self) -> Option<u32> {

@@ -27,6 +27,7 @@ mod extras;
 mod json;
 pub mod probe;
 pub mod server;
+mod side;
 pub mod sse;
 pub mod tokenize;
 mod tool_calls;
@@ -51,7 +52,9 @@ pub use record::RecordingTransport;
 pub use replay::ReplayTransport;
 pub use routing::{Classifier, Degradation, Routing};
 pub use server::{Health, ModelInfo, Server};
-pub use tokenize::Tokenizer;
+pub(crate) use side::Aside;
+pub use side::{SideModel, SideRequest, SideRole};
+pub use tokenize::{Counter, Tokenizer};
 pub use transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};
 
 /// A language model: something that completes a chat.
@@ -74,6 +77,11 @@ pub trait Model: Send + Sync + Debug {
     fn session(&self, _: &Session<'_>) -> Option<Arc<dyn Model>> {
         None
     }
+
+    /// What counts tokens as this model does, where its endpoint can.
+    fn counter(&self) -> Option<Arc<dyn Counter>> {
+        None
+    }
 }
 
 /// What a model may know of the run that uses it.
@@ -91,6 +99,9 @@ pub trait Watch: Send {
     fn delta(&mut self, delta: Delta);
 
     fn routing(&mut self, _: Routing) {}
+
+    /// Another request was made on the way.
+    fn side_request(&mut self, _: SideRequest) {}
 }
 
 impl<F: FnMut(Delta) + Send> Watch for F {

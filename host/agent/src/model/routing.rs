@@ -53,6 +53,15 @@ pub enum Routing {
         endpoint: String,
         reason: String,
     },
+    /// Nothing of an answer had come after so long, so the request was sent to `to` as well: who says
+    /// anything first is heard, and the other is cancelled.
+    Hedged {
+        endpoint: String,
+        to: String,
+        after_ms: u64,
+    },
+    /// Of two requests for the same answer this one failed; the other is waited for.
+    HedgeFailed { endpoint: String, reason: String },
     /// Less is asked for, because there is more to do than the pool can.
     Degraded {
         pool: String,
@@ -105,6 +114,7 @@ impl Routing {
             Self::Waited { .. }
                 | Self::Closed { .. }
                 | Self::Chosen { .. }
+                | Self::Hedged { .. }
                 | Self::Classified { .. }
         )
     }
@@ -154,6 +164,25 @@ impl fmt::Display for Routing {
                 endpoint,
                 reason,
             } => write!(f, "{endpoint} of {pool} gave no answer: {reason}"),
+            Self::Hedged {
+                endpoint,
+                to,
+                after_ms,
+            } if endpoint == to => write!(
+                f,
+                "{endpoint} said nothing for {after_ms} ms and is asked a second time"
+            ),
+            Self::Hedged {
+                endpoint,
+                to,
+                after_ms,
+            } => write!(
+                f,
+                "{endpoint} said nothing for {after_ms} ms; {to} is asked as well"
+            ),
+            Self::HedgeFailed { endpoint, reason } => {
+                write!(f, "of two requests the one to {endpoint} failed: {reason}")
+            }
             Self::Degraded { pool, how } => write!(f, "{pool} is overloaded: {how}"),
             Self::Classified { class, to, by, .. } => {
                 write!(f, "a task of the class {class}, for {to} ({by})")

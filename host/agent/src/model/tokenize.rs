@@ -1,8 +1,11 @@
 //! Counting tokens where the endpoint can. It is no part of the OpenAI API: each server has a route and a
 //! form of its own, so the form is looked for once and kept in the [`Dialect`](super::Dialect).
 
+use std::fmt::Debug;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -14,6 +17,19 @@ use super::transport::{HttpRequest, Method};
 
 /// Tokenizing a whole window takes milliseconds; a server that is busy generating may let it wait.
 const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Counts tokens as the model reads them.
+pub trait Counter: Send + Sync + Debug {
+    /// How many tokens `text` is, without those that a chat template puts around it. Must bound its own
+    /// waiting.
+    fn count<'a>(&'a self, text: &'a str) -> BoxFuture<'a, Result<u64, ModelError>>;
+
+    /// How an endpoint is asked for it, if one is. Endpoints of the same model that are asked alike count
+    /// alike.
+    fn tokenizer(&self) -> Option<Tokenizer> {
+        None
+    }
+}
 
 /// Where an endpoint counts tokens, and how it is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,7 +104,11 @@ impl OpenAiModel {
             Place::Base => "tokenize",
         };
         let body = match with.form {
-            Form::Prompt => json!({"model": self.name(), "prompt": text}),
+            // Else each text would count one more: it is no prompt of its own, which begins with a token
+            // that says so. llama.cpp adds none, and TGI's are told apart in its answer.
+            Form::Prompt => {
+                json!({"model": self.name(), "prompt": text, "add_special_tokens": false})
+            }
             Form::Content => json!({"content": text}),
             Form::Inputs => json!({"inputs": text}),
         };
@@ -101,12 +121,38 @@ impl OpenAiModel {
     }
 }
 
+/// A model together with the way that its endpoint counts.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub model: OpenAiModel,
+    pub with: Tokenizer,
+}
+
+impl Counter for Asked {
+    fn count<'a>(&'a self, text: &'a str) -> BoxFuture<'a, Result<u64, ModelError>> {
+        self.model.count_tokens(self.with, text).boxed()
+    }
+
+    fn tokenizer(&self) -> Option<Tokenizer> {
+        Some(self.with)
+    }
+}
+
 /// `{"count": 3}`, `{"tokens": […]}` or a bare list of tokens.
 fn count(answer: &Answer) -> Option<u64> {
     let value = answer.is_success().then(|| answer.json())??;
-    let listed = |tokens: &Value| u64::try_from(tokens.as_array()?.len()).ok();
+    let listed = |tokens: &Value| {
+        let tokens = tokens.as_array()?.iter();
+        u64::try_from(tokens.filter(|token| !is_special(token)).count()).ok()
+    };
     let counted = value.get("count").and_then(Value::as_u64);
     counted
         .or_else(|| listed(value.get("tokens")?))
         .or_else(|| listed(&value))
+}
+
+/// A token that no part of the text is, as TGI tells by its place in it.
+fn is_special(token: &Value) -> bool {
+    let place = |end: &str| token.get(end).and_then(Value::as_u64);
+    place("start").is_some() && place("start") == place("stop")
 }

@@ -106,7 +106,7 @@ pub struct ToolMessage {
 }
 
 /// Calls that are carried from one iteration to the next.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlanMessage {
     #[serde(default)]
     pub plan: Vec<Value>,

@@ -5,6 +5,7 @@
 
 pub mod approval;
 pub mod bind;
+mod counting;
 mod driver;
 pub mod fallback;
 mod machine;

@@ -3,6 +3,7 @@
 
 use crate::cost::Amount;
 use crate::event::{EventKind, StopReason};
+use crate::model::{SideRequest, Usage};
 use crate::run::Settings;
 use std::sync::{Mutex, PoisonError};
 
@@ -18,6 +19,17 @@ pub struct Spent {
 }
 
 impl Spent {
+    /// What a request beside the run's own took; `counts_money`: whether its cost has to be known.
+    pub(super) fn beside(request: &SideRequest, counts_money: bool) -> Self {
+        let is_unknown = request.cost_nano.is_none() && request.role.is_complete();
+        Self {
+            tokens: request.usage.as_ref().map_or(0, Usage::total),
+            cost: request.cost_nano.unwrap_or_default(),
+            unpriced: u32::from(is_unknown && counts_money),
+            calls: 0,
+        }
+    }
+
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -133,19 +145,21 @@ impl Purse {
     /// Notes what an event of the run itself, or of one of its sub-agents, says it took. Each is to be
     /// noted once, where it happened.
     pub fn note(&self, event: &EventKind) {
-        if let EventKind::Tokens {
-            prompt,
-            completion,
-            cost_nano,
-            ..
-        } = event
-        {
-            self.add(Spent {
+        let counts_money = self.budgets.cost.is_some();
+        match event {
+            EventKind::Tokens {
+                prompt,
+                completion,
+                cost_nano,
+                ..
+            } => self.add(Spent {
                 tokens: prompt.unwrap_or(0).saturating_add(completion.unwrap_or(0)),
                 cost: cost_nano.unwrap_or_default(),
-                unpriced: u32::from(cost_nano.is_none() && self.budgets.cost.is_some()),
+                unpriced: u32::from(cost_nano.is_none() && counts_money),
                 calls: 0,
-            });
+            }),
+            EventKind::SideRequest(request) => self.add(Spent::beside(request, counts_money)),
+            _ => {}
         }
     }
 

@@ -228,6 +228,8 @@ fn input(event: &EventKind) -> Option<Input> {
             decision: decision.clone(),
         },
         EventKind::Screened { screened, .. } => Input::Screened(screened.clone()),
+        EventKind::Counted { counted, .. } => Input::Counted(counted.clone()),
+        EventKind::SideRequest(request) => Input::SideRequest(request.clone()),
         EventKind::Resumed { .. } => Input::Resumed,
         EventKind::ToolResult {
             id,

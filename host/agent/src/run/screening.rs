@@ -6,22 +6,42 @@
 use crate::event::EventKind;
 use crate::guard::Validator;
 use crate::guard::shield::{Place, Screened, Screening, Shields};
+use crate::model::{Delta, Routing, SideRequest, Watch};
 use crate::run::machine::Work;
 use crate::toolbox::{ToolFailure, ToolOutput};
 use tokio::sync::mpsc;
 
-/// What the shields say, each of them told.
+/// What the shields say, each of them told, and what they took for it.
 pub(super) async fn screen(
     shields: &Shields,
     screening: Screening,
     events: &mpsc::Sender<EventKind>,
 ) -> Screened {
-    let (screened, judgements) = shields.screen(screening).await;
-    for judgement in judgements {
+    let mut heard = Heard::default();
+    let (screened, judgements) = shields.screen(screening, &mut heard).await;
+    let judgements = judgements.into_iter().map(EventKind::Shield);
+    for event in heard.0.into_iter().chain(judgements) {
         // A run that is gone asks for nothing any more.
-        let _ = events.send(EventKind::Shield(judgement)).await;
+        let _ = events.send(event).await;
     }
     screened
+}
+
+/// What happened between the shields and the models that they ask. Bounded by their time: each waits for
+/// an endpoint between two of these.
+#[derive(Default)]
+struct Heard(Vec<EventKind>);
+
+impl Watch for Heard {
+    fn delta(&mut self, _: Delta) {}
+
+    fn routing(&mut self, routing: Routing) {
+        self.0.push(EventKind::Routing(routing));
+    }
+
+    fn side_request(&mut self, request: SideRequest) {
+        self.0.push(EventKind::SideRequest(request));
+    }
 }
 
 /// Screens what a call is given, and leaves in it what the shields leave.

@@ -107,7 +107,7 @@ pub struct Settings {
     /// What the model does not see.
     #[serde(skip_serializing_if = "Privacy::is_off")]
     pub privacy: Privacy,
-    /// A lazy plan is checked and returned, and not run.
+    /// What the model wants done is a lazy plan, which is checked and returned, and not run.
     pub dry_run: bool,
     /// How deep sub-agents may call sub-agents.
     pub max_depth: u32,

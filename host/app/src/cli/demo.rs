@@ -76,5 +76,5 @@ pub async fn demo(config: &Config, args: DemoArgs) -> Result<Exit> {
         json: args.json,
         budget: false,
     };
-    watch(run, shown).await
+    watch(run, None, shown).await
 }

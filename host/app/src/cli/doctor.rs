@@ -1,20 +1,20 @@
 //! `toolhold doctor`: what works, what does not, and what to do about it.
 
+mod models;
 mod servers;
 
 use crate::cli::Exit;
-use crate::cli::probe;
 use crate::cli::progress::Loading;
 use crate::cli::style::{bad, dim, good, plain, warn};
-use crate::config::{self, Config, Endpoint, Flags};
+use crate::config::{self, Config, Flags};
 use crate::host;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
-use toolhold_agent::model::OpenAiModel;
 use toolhold_sandbox::LoadError;
 
 /// What one check found.
+#[derive(Debug, Clone)]
 pub(super) enum Finding {
     Fine(String),
     /// Works without, but less well.
@@ -68,16 +68,8 @@ pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> 
             return Ok(Exit::Failed);
         }
     };
-    let reached = config.routes().reached(&config.endpoint);
-    for (name, endpoint) in &reached {
-        let area = match reached.len() {
-            1 => "endpoint".to_owned(),
-            _ => format!("endpoint {name}"),
-        };
-        report(&area, answers(endpoint).await);
-        if let Some(finding) = probe::remembered(&config, endpoint).await {
-            report("dialect", finding);
-        }
+    for (area, finding) in models::models(&config).await {
+        report(&area, finding);
     }
     for finding in modules(&config).await {
         report("modules", finding);
@@ -90,33 +82,6 @@ pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> 
         report(name, finding);
     }
     Ok(if broken == 0 { Exit::Ok } else { Exit::Failed })
-}
-
-async fn answers(endpoint: &Endpoint) -> Finding {
-    let remedy = "start a server there, or name another with --base-url, TOOLHOLD_BASE_URL or [endpoints.default]; \
-                  without a GPU: cargo xtask local-model start";
-    let transport = match host::transport(endpoint) {
-        Ok(transport) => transport,
-        Err(error) => return Broken(format!("{error:#}"), remedy.into()),
-    };
-    let timeouts = host::timeouts(endpoint, Duration::from_secs(10));
-    match OpenAiModel::new(transport, endpoint.model.clone(), timeouts)
-        .list_models()
-        .await
-    {
-        Ok(names) => {
-            let url = &endpoint.base_url;
-            if endpoint.model.is_empty() || names.contains(&endpoint.model) {
-                Fine(format!("{url} answers, models: {}", names.join(", ")))
-            } else {
-                Broken(
-                    format!("{url} answers, but has no model {:?}", endpoint.model),
-                    format!("use one of {}", names.join(", ")),
-                )
-            }
-        }
-        Err(error) => Broken(format!("{error}"), remedy.into()),
-    }
 }
 
 async fn modules(config: &Config) -> Vec<Finding> {

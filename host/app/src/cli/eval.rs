@@ -2,6 +2,7 @@
 
 mod table;
 
+use crate::cli::endpoint::EndpointArgs;
 use crate::cli::progress::Loading;
 use crate::cli::{Exit, style};
 use crate::config::{self, Flags};
@@ -13,6 +14,7 @@ use crate::eval::schedule;
 use crate::eval::set::Set;
 use crate::eval::store::Store;
 use crate::host;
+use crate::models::Spared;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -20,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
+use toolhold_sandbox::Registry;
 
 /// More columns than this nobody compares.
 const MAX_ARMS: usize = 6;
@@ -86,15 +89,8 @@ pub struct EvalArgs {
     #[arg(long, help_heading = "How it ends")]
     json: bool,
 
-    /// The endpoint's URL up to /v1.
-    #[arg(long, value_name = "URL", help_heading = "Settings")]
-    base_url: Option<String>,
-    /// The model's name at the endpoint [default: the first it lists].
-    #[arg(long, value_name = "NAME", help_heading = "Settings")]
-    model: Option<String>,
-    /// Which of the configured endpoints or pools to use, or router.
-    #[arg(long, value_name = "NAME", help_heading = "Settings")]
-    endpoint: Option<String>,
+    #[command(flatten, next_help_heading = "Settings")]
+    endpoint: EndpointArgs,
     /// How the model is asked to call tools: auto, schema, tools or simple.
     #[arg(long, value_name = "NAME", help_heading = "Settings")]
     contract: Option<String>,
@@ -118,18 +114,9 @@ pub struct EvalArgs {
 impl EvalArgs {
     /// The flags that are settings of the configuration.
     pub fn put(&self, flags: &mut Flags) {
-        flags.set("--endpoint", "endpoint", self.endpoint.clone());
-        for (flag, leaf, value) in [
-            ("--base-url", "base_url", &self.base_url),
-            ("--model", "model", &self.model),
-            ("--contract", "contract", &self.contract),
-        ] {
-            flags.set(
-                flag,
-                format!("endpoints.{{endpoint}}.{leaf}"),
-                value.clone(),
-            );
-        }
+        self.endpoint.put(flags);
+        let contract = self.contract.clone();
+        flags.set("--contract", "endpoints.{endpoint}.contract", contract);
         flags.set("--temperature", "run.temperature", self.temperature);
         flags.set("--seed", "run.seed", self.seed);
         flags.set("--max-tokens", "run.max_tokens", self.max_tokens);
@@ -163,10 +150,13 @@ pub async fn eval(file: Option<&Path>, flags: &Flags, args: EvalArgs) -> Result<
         }
         return Ok(Exit::Ok);
     }
-    let arms = arms(file, flags, &args).await?;
+    let mut arms = arms(file, flags, &args).await?;
+    for (index, arm) in arms.iter_mut().enumerate() {
+        let registry = compile(&arm.config, &set, index == 0).await?;
+        arm.note(registry).await?;
+    }
     let first = arms.first().context("there is nothing to evaluate")?;
     let bench = Bench::new(&first.config).await?;
-    compile(&first.config, &set).await?;
     for task in &set.tasks {
         bench.check(&first.config, task).await?;
     }
@@ -237,31 +227,34 @@ fn set(args: &EvalArgs) -> Result<Set> {
     Ok(set)
 }
 
-/// Compiles every module once, and says so, before anything is timed.
-async fn compile(config: &config::Config, set: &Set) -> Result<()> {
+/// Compiles every module once, and where it `tells` says so, before anything is timed.
+async fn compile(config: &config::Config, set: &Set, tells: bool) -> Result<Registry> {
     let loading = Loading::default();
     let registry = host::registry(config)?;
     let modules = set.modules();
     host::load(&registry, config, Some(&modules), &|event| {
-        loading.on_event(event);
+        if tells {
+            loading.on_event(event);
+        }
     })
     .await?;
-    for failed in registry.failures() {
+    for failed in registry.failures().iter().filter(|_| tells) {
         let text = style::plain(&format!("{}: {}", failed.origin, failed.error));
         eprintln!("{} {text}", style::warn("left out:"));
     }
-    Ok(())
+    Ok(registry)
 }
 
 /// The configurations, the first of which the others are compared with.
 async fn arms(file: Option<&Path>, flags: &Flags, args: &EvalArgs) -> Result<Vec<Arm>> {
-    let mut made = Vec::new();
+    let (mut made, spared) = (Vec::new(), Spared::default());
     for (name, flags) in variants(flags, args)? {
         if made.iter().any(|arm: &Arm| arm.name == name) {
             bail!("two configurations would be called {name:?}");
         }
-        let (config, _) = config::load(file, &flags).with_context(|| format!("for {name:?}"))?;
-        made.push(Arm::new(name, config).await?);
+        let loaded = config::load(file, &flags).with_context(|| format!("for {name:?}"))?;
+        let (config, settings) = loaded;
+        made.push(Arm::new(name, config, &settings, &spared).await?);
     }
     Ok(made)
 }

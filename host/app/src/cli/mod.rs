@@ -7,22 +7,27 @@
 
 pub mod approvals;
 mod build;
+mod chat;
 mod columns;
 mod config;
 mod demo;
 mod doctor;
+mod endpoint;
 mod eval;
+mod generate;
 mod keys;
 mod mcp;
 pub mod modules;
 mod pipe;
 mod plan;
 mod plan_capacity;
+mod policy;
 mod probe;
 mod progress;
 mod pull;
 mod record;
 mod run;
+mod runs;
 mod selftest;
 mod serve;
 mod stats;
@@ -31,7 +36,7 @@ mod usage;
 mod view;
 
 use crate::config::{COMPILER_COMMAND, Flags};
-use crate::scaffold;
+use crate::scaffold::{self, Offers};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -119,8 +124,11 @@ enum Command {
     /// Go on with a run whose process ended, under the limits and with the tools that it was started
     /// with.
     Resume(Box<run::ResumeArgs>),
-    /// List the runs that were made.
-    Runs,
+    /// List the runs that were made; follow, stop or delete them.
+    Runs {
+        #[command(subcommand)]
+        command: Option<runs::RunsCommand>,
+    },
     /// Print the steps of a run again.
     Show {
         /// The run's id, the beginning of it, or last.
@@ -135,6 +143,11 @@ enum Command {
     Replay { run: String },
     /// Say where two runs part.
     Diff { left: String, right: String },
+    /// Talk with an agent: a session of several turns.
+    Chat(Box<chat::ChatArgs>),
+    /// Make completions, manual pages, the configuration reference.
+    #[command(subcommand)]
+    Generate(generate::GenerateCommand),
     /// Serve the agents over HTTP: as an OpenAI-compatible API, with sessions, events and approvals.
     Serve(Box<serve::ServeArgs>),
     /// Make, list and revoke the keys of the server.
@@ -146,9 +159,10 @@ enum Command {
     /// See and call modules without a model.
     #[command(subcommand)]
     Modules(modules::ModulesCommand),
-    /// See and approve MCP servers, whose tools may be called beside those of modules.
-    #[command(subcommand)]
-    Mcp(mcp::McpCommand),
+    /// Serve the modules as MCP tools, over stdio or HTTP; see and approve MCP servers of others, whose
+    /// tools may be called beside those of modules.
+    #[command(after_help = mcp::AFTER_HELP)]
+    Mcp(mcp::McpArgs),
     /// See, check, rehearse and run a plan of calls without a model.
     #[command(subcommand)]
     Plan(plan::PlanCommand),
@@ -164,6 +178,9 @@ enum Command {
         name: String,
         #[arg(long, value_name = "LANGUAGE", help = "rust, c, go, python, js or ts")]
         lang: crate::build::Language,
+        /// A shield, which screens what runs and tools say, instead of tools: in rust.
+        #[arg(long)]
+        shield: bool,
         /// Build it right away.
         #[arg(long)]
         build: bool,
@@ -176,6 +193,9 @@ enum Command {
     Doctor(probe::DoctorArgs),
     /// Estimate latency, throughput, replicas and cost.
     PlanCapacity(Box<plan_capacity::CapacityArgs>),
+    /// Show the policy that holds: what screens runs, what is hidden from whom, which calls wait for a
+    /// person, what was granted, and the hash by which records name it.
+    Policy(policy::PolicyArgs),
     /// The compiler's own process: started by this program, not by people.
     #[command(name = COMPILER_COMMAND, hide = true)]
     CompileComponent,
@@ -203,8 +223,12 @@ impl Command {
         match self {
             Self::Run(args) => args.options.put(flags),
             Self::Request(RequestCommand::Run(args)) => args.options.put(flags),
-            Self::Resume(args) => args.means.put(flags),
+            Self::Resume(args) => args.means.endpoint.put(flags),
             Self::Serve(args) => args.put(flags),
+            Self::Chat(args) => args.put(flags),
+            Self::Runs {
+                command: Some(command),
+            } => command.put(flags),
             Self::PlanCapacity(args) => args.put(flags),
             Self::Eval(args) => args.put(flags),
             _ => {}
@@ -289,24 +313,36 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Request(RequestCommand::Run(args)) => run::request(&load(&flags)?.0, *args).await,
         Command::Request(RequestCommand::List) => Ok(run::requests(&load(&flags)?.0)),
         Command::Resume(args) => Box::pin(run::resume(&load(&flags)?.0, *args)).await,
-        Command::Runs => {
-            record::runs(&load(&flags)?.0).await?;
-            Ok(Exit::Ok)
-        }
+        Command::Runs { command: None } => runs::list(&load(&flags)?.0, None, false).await,
+        Command::Runs {
+            command: Some(command),
+        } => Box::pin(runs::runs(&load(&flags)?.0, command)).await,
         Command::Show { run, json } => record::show(&load(&flags)?.0, &run, json).await,
         Command::Stats(args) => stats::stats(&load(&flags)?.0, &args).await,
         Command::Replay { run } => record::replayed(&load(&flags)?.0, &run).await,
         Command::Diff { left, right } => record::diff(&load(&flags)?.0, [&left, &right]).await,
         Command::Approvals(command) => approvals::approvals(&load(&flags)?.0, command).await,
+        Command::Chat(args) => Box::pin(chat::chat(&load(&flags)?.0, *args)).await,
+        Command::Generate(command) => generate::generate(&command),
         Command::Serve(_) => serve::serve(&load(&flags)?.0).await,
         Command::Keys(command) => keys::keys(&load(&flags)?.0, command).await,
         Command::Modules(command) => modules::modules(&load(&flags)?.0, command).await,
-        Command::Mcp(command) => mcp::mcp(&load(&flags)?.0, command).await,
+        Command::Mcp(args) => Box::pin(mcp::mcp(&load(&flags)?.0, args)).await,
         Command::Plan(command) => plan::plan(&load(&flags)?.0, command).await,
         Command::Build { folders } => build::build(&load(&flags)?.0, &folders).await,
-        Command::NewModule { name, lang, build } => {
+        Command::NewModule {
+            name,
+            lang,
+            shield,
+            build,
+        } => {
             let (config, _) = load(&flags)?;
-            let folder = scaffold::create(config.modules_folder(), &name, lang)?;
+            let offers = if shield {
+                Offers::Shield
+            } else {
+                Offers::Tools
+            };
+            let folder = scaffold::create(config.modules_folder(), &name, lang, offers)?;
             println!("made {}; its README.md says how it works", folder.display());
             if build {
                 return build::build(&config, &[folder]).await;
@@ -327,6 +363,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
                 doctor::doctor(file.as_deref(), &flags).await
             }
         }
+        Command::Policy(args) => policy::policy(&load(&flags)?.0, &args).await,
         Command::Selftest(args) => selftest::selftest(&load(&flags)?.0, args).await,
         Command::Config { json } => config::show(&load(&flags)?.1, json),
     }

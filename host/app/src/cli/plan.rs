@@ -7,7 +7,7 @@ mod found;
 mod run;
 
 pub use dry_run::rehearsed;
-pub use run::driver;
+pub use run::{NoModel, driver};
 
 use crate::cli::Exit;
 use crate::cli::style::plain;

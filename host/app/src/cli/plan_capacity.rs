@@ -5,6 +5,7 @@ mod shown;
 mod sources;
 
 use crate::capacity::{EXPLANATION, Inputs, Measured, Plan, Probe, Sourced, Spread, measure};
+use crate::cli::endpoint::EndpointArgs;
 use crate::cli::{Exit, style};
 use crate::config::{Config, Flags};
 use crate::host;
@@ -72,15 +73,8 @@ pub struct CapacityArgs {
         requires = "from_runs"
     )]
     since: Since,
-    /// The endpoint's URL up to /v1.
-    #[arg(long, value_name = "URL")]
-    base_url: Option<String>,
-    /// The model's name at the endpoint.
-    #[arg(long, value_name = "NAME")]
-    model: Option<String>,
-    /// Which of the configured endpoints is meant; its prices are taken.
-    #[arg(long, value_name = "NAME")]
-    endpoint: Option<String>,
+    #[command(flatten)]
+    endpoint: EndpointArgs,
 }
 
 /// What is asked where nobody knows how long prompts and replies are.
@@ -90,10 +84,7 @@ const MOST_PROBED: (f64, f64) = (32_768.0, 256.0);
 
 impl CapacityArgs {
     pub fn put(&self, flags: &mut Flags) {
-        flags.set("--endpoint", "endpoint", self.endpoint.clone());
-        let base_url = self.base_url.clone();
-        flags.set("--base-url", "endpoints.{endpoint}.base_url", base_url);
-        flags.set("--model", "endpoints.{endpoint}.model", self.model.clone());
+        self.endpoint.put(flags);
     }
 
     /// What the command line says.

@@ -2,6 +2,7 @@
 
 use crate::cli::Exit;
 use crate::cli::doctor::Finding;
+use crate::cli::endpoint::EndpointArgs;
 use crate::cli::style::{bad, bold, dim, good, plain, warn};
 use crate::config::{Config, Endpoint, Flags};
 use crate::host;
@@ -25,24 +26,14 @@ pub struct DoctorArgs {
     /// What was found as one JSON object.
     #[arg(long, requires = "probe")]
     pub json: bool,
-    /// The endpoint's URL up to /v1.
-    #[arg(long, value_name = "URL")]
-    base_url: Option<String>,
-    /// The model's name at the endpoint [default: the first it lists].
-    #[arg(long, value_name = "NAME")]
-    model: Option<String>,
-    /// Which of the configured endpoints to check.
-    #[arg(long, value_name = "NAME")]
-    endpoint: Option<String>,
+    #[command(flatten)]
+    endpoint: EndpointArgs,
 }
 
 impl DoctorArgs {
     /// The flags that are settings of the configuration.
     pub fn put(&self, flags: &mut Flags) {
-        flags.set("--endpoint", "endpoint", self.endpoint.clone());
-        let url = self.base_url.clone();
-        flags.set("--base-url", "endpoints.{endpoint}.base_url", url);
-        flags.set("--model", "endpoints.{endpoint}.model", self.model.clone());
+        self.endpoint.put(flags);
     }
 }
 
@@ -99,7 +90,7 @@ pub async fn probe(config: &Config, json: bool) -> Result<Exit> {
 /// What earlier probing found; `None` if the endpoint cannot be asked for its model now.
 pub(super) async fn remembered(config: &Config, endpoint: &Endpoint) -> Option<Finding> {
     let model = model(endpoint).await.ok()?;
-    let found = Dialects::new(&config.state_folder()).find(model.target(), model.name());
+    let found = kept(config, &model);
     let Some(probed) = found else {
         return Some(Finding::Lacking(
             match endpoint.contract.fixed() {
@@ -130,6 +121,15 @@ pub(super) async fn remembered(config: &Config, endpoint: &Endpoint) -> Option<F
         "the {contract} contract works, as found on {}",
         probed.date()
     )))
+}
+
+/// What is kept of an endpoint; `None` if it was not probed, or cannot be asked for its model now.
+pub(super) async fn found(config: &Config, endpoint: &Endpoint) -> Option<Probed> {
+    kept(config, &model(endpoint).await.ok()?)
+}
+
+fn kept(config: &Config, model: &OpenAiModel) -> Option<Probed> {
+    Dialects::new(&config.state_folder()).find(model.target(), model.name())
 }
 
 async fn model(endpoint: &Endpoint) -> Result<OpenAiModel> {

@@ -1,15 +1,13 @@
-//! `toolhold runs`, `show`, `replay`, `diff`: what runs left behind (PROTOCOL.md, 11).
+//! `toolhold show`, `replay`, `diff`: what runs left behind (PROTOCOL.md, 11).
 
 use crate::cli::view::View;
 use crate::cli::{Exit, style};
 use crate::config::Config;
 use crate::host;
-use crate::storage::{RecordError, RunRow};
 use anyhow::Result;
 use serde_json::{Value, json};
 use similar::{ChangeTag, TextDiff};
 use std::collections::HashMap;
-use std::time::SystemTime;
 use toolhold_agent::event::Bodies;
 use toolhold_agent::run::replay::replay;
 use toolhold_agent::{Event, EventKind};
@@ -19,50 +17,6 @@ const LONG: usize = 12;
 /// Lines of a difference, and characters of a line, that are printed.
 const SHOWN: usize = 60;
 const WIDTH: usize = 300;
-
-/// Every run, the newest last.
-pub async fn runs(config: &Config) -> Result<()> {
-    let runs = host::store(config).await?.runs_since(0).await?;
-    for run in &runs {
-        println!("{}  {}", run.id, summary(run));
-    }
-    if runs.is_empty() {
-        eprintln!("{}", style::dim(&RecordError::None.to_string()));
-    }
-    Ok(())
-}
-
-fn summary(run: &RunRow) -> String {
-    let end = match &run.ended {
-        Some(ended) => format!(
-            "{} after {}, {}",
-            crate::cli::view::name(ended.reason),
-            style::plural(ended.steps, "step"),
-            style::plural(ended.calls, "call")
-        ),
-        None => {
-            let waits = if run.waits {
-                ", waits for a person"
-            } else {
-                ""
-            };
-            if run.is_held {
-                format!("going on{waits}")
-            } else {
-                format!(
-                    "not over{waits}; toolhold resume {} goes on with it",
-                    run.id
-                )
-            }
-        }
-    };
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let now = now.map_or(0, |now| now.as_secs());
-    let age = style::ago(now.saturating_sub(run.began_ms / 1_000));
-    let end = format!("{age:>11}  {end}");
-    let short: String = run.task.chars().take(60).collect();
-    format!("{}  {}", style::dim(&end), style::line(&short))
-}
 
 /// A run as it was seen.
 pub async fn show(config: &Config, run: &str, json: bool) -> Result<Exit> {

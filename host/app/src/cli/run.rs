@@ -1,14 +1,15 @@
 //! `toolhold run`, `toolhold request run` and `toolhold resume`: whatever asks a model.
 
 use crate::approver::AppApprover;
+use crate::cli::endpoint::EndpointArgs;
 use crate::cli::progress::Loading;
 use crate::cli::view::View;
-use crate::cli::{Exit, plan, style};
+use crate::cli::{Exit, plan, runs, style};
 use crate::config::{Config, Flags};
 use crate::dialect::Known;
 use crate::host;
 use crate::mcp::Servers;
-use crate::models;
+use crate::models::Models;
 use crate::requests::{self, Requests};
 use crate::shields::shields;
 use crate::storage::{Label, Source, Store};
@@ -20,10 +21,11 @@ use std::io::Read as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use toolhold_agent::model::Verdict;
 use toolhold_agent::protocol::{Execution, Message};
 use toolhold_agent::run::Runner;
 use toolhold_agent::run::replay::replay;
-use toolhold_agent::{Activities, Driver, Event, EventKind, Run, RunRequest, StopReason};
+use toolhold_agent::{Activities, Driver, Event, EventKind, Run, RunRequest, Settings, StopReason};
 use toolhold_sandbox::{LoadError, Registry};
 
 #[derive(Debug, Args)]
@@ -65,15 +67,8 @@ pub struct ResumeArgs {
 /// What a run needs whenever it is taken up, and how it is shown.
 #[derive(Debug, Args)]
 pub struct Means {
-    /// The endpoint's URL up to /v1.
-    #[arg(long, value_name = "URL")]
-    base_url: Option<String>,
-    /// The model's name at the endpoint [default: the first it lists].
-    #[arg(long, value_name = "NAME")]
-    model: Option<String>,
-    /// Which of the configured endpoints or pools to use, or router.
-    #[arg(long, value_name = "NAME")]
-    endpoint: Option<String>,
+    #[command(flatten)]
+    pub endpoint: EndpointArgs,
     /// One event a line on stdout, instead of the view for people.
     #[arg(long)]
     json: bool,
@@ -135,7 +130,7 @@ pub struct Options {
     /// Only these tools, or all tools of these modules.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     tools: Option<Vec<String>>,
-    /// Check a lazy plan and print it instead of running it.
+    /// Have the model plan, check the plan and print it; nothing of it is run.
     #[arg(long)]
     dry_run: bool,
 }
@@ -148,34 +143,17 @@ impl Means {
         }
     }
 
-    /// The flags that are settings of the configuration.
-    pub fn put(&self, flags: &mut Flags) {
-        flags.set("--endpoint", "endpoint", self.endpoint.clone());
-        flags.set(
-            "--base-url",
-            "endpoints.{endpoint}.base_url",
-            self.base_url.clone(),
-        );
-        flags.set("--model", "endpoints.{endpoint}.model", self.model.clone());
-    }
-
     /// A flag of those that say how a model is asked.
     fn asking(&self) -> Option<&'static str> {
-        [
-            ("--base-url", self.base_url.is_some()),
-            ("--model", self.model.is_some()),
-            ("--endpoint", self.endpoint.is_some()),
-            ("--record", self.record.is_some()),
-        ]
-        .into_iter()
-        .find_map(|(flag, is_given)| is_given.then_some(flag))
+        let record = self.record.is_some().then_some("--record");
+        self.endpoint.given().or(record)
     }
 }
 
 impl Options {
     /// The flags that are settings of the configuration.
     pub fn put(&self, flags: &mut Flags) {
-        self.means.put(flags);
+        self.means.endpoint.put(flags);
         flags.set(
             "--contract",
             "endpoints.{endpoint}.contract",
@@ -326,9 +304,17 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
         let timeout = request.settings.timeout;
         let own = request.own_tools_only;
         let allowed = request.allowed.as_deref();
-        let (driver, servers, _) =
+        let (driver, servers, known) =
             Box::pin(driver(config, &store, means, allowed, timeout, own)).await?;
-        warn_of_change(&events, driver.model.name());
+        let change = Change {
+            doubt: known.doubt(request.settings.contract, config),
+            settings: &request.settings,
+            before: began_with(&events),
+            now: driver.model.name(),
+        };
+        if change.before != change.now || means.endpoint.given().is_some() {
+            change.tell()?;
+        }
         (driver, servers)
     };
     let policy = driver.shields.policy(&request.settings, request.depth);
@@ -348,19 +334,66 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
         }
     }
     let run = driver.resume(replayed, Box::new(journal));
-    let exit = watch(run, means.shown()).await;
+    let exit = watch(run, Some(&store), means.shown()).await;
     servers.close().await;
     exit
 }
 
-/// The record names one model; whoever reads it later should not wonder.
-fn warn_of_change(events: &[Event], now: &str) {
-    let first = events.first().map(|event| &event.kind);
-    if let Some(EventKind::Run { model, .. }) = first
-        && model != now
-    {
-        let text = style::plain(&format!("{now} goes on with what {model} began"));
-        eprintln!("{} {text}", style::warn("note:"));
+fn began_with(events: &[Event]) -> &str {
+    match events.first().map(|event| &event.kind) {
+        Some(EventKind::Run { model, .. }) => model,
+        _ => "",
+    }
+}
+
+/// A run that goes on elsewhere. Its settings stay as they are in its record: a replay comes to the same
+/// Requests by them alone.
+struct Change<'a> {
+    /// Who may answer and was found to do otherwise than the run's contract says.
+    doubt: Option<(&'a str, &'a Verdict)>,
+    settings: &'a Settings,
+    before: &'a str,
+    now: &'a str,
+}
+
+impl Change<'_> {
+    /// Says what the run keeps that the endpoint may do otherwise.
+    ///
+    /// # Errors
+    /// The endpoint was found to refuse what the run asks it for.
+    fn tell(&self) -> Result<()> {
+        let contract = self.settings.contract;
+        let mut doubt = String::new();
+        match self.doubt {
+            Some((endpoint, Verdict::Refused { reason })) => bail!(
+                "the run goes on under the {} contract that it began with, and toolhold doctor --probe found that the \
+                 endpoint {endpoint:?} refuses it: {reason}. Resume it with an endpoint that knows it, or begin a new \
+                 run",
+                contract.name()
+            ),
+            Some((endpoint, Verdict::Ignored { .. })) => {
+                doubt = format!(", which the endpoint {endpoint:?} was found to accept and ignore");
+            }
+            _ => {}
+        }
+        let window = match self.settings.window.tokens {
+            Some(tokens) => format!("a window of {tokens} tokens"),
+            None => "no known window".into(),
+        };
+        let price = match self.settings.price {
+            Some(_) => "the price that it began with",
+            None => "no price",
+        };
+        let text = format!(
+            "{} goes on with what {} began; kept from the record, by which the run can be replayed: the {} \
+             contract{doubt}, {window}, {price}, at most {} tokens a reply",
+            self.now,
+            self.before,
+            contract.name(),
+            self.settings.max_tokens
+        );
+        eprintln!("{} {}", style::warn("note:"), style::plain(&text));
+        Ok(())
     }
 }
 
@@ -403,7 +436,7 @@ pub async fn launch(
     let journal = store.journal(request.id, Label::default());
     let run = driver.start(request, Box::new(journal)).await?;
     let id = run.id;
-    let exit = watch(run, shown).await?;
+    let exit = watch(run, Some(store), shown).await?;
     if !shown.json {
         eprintln!(
             "{}",
@@ -430,13 +463,15 @@ async fn driver(
     } else {
         toolbox(config, tools).await?
     };
-    let shields = shields(config, toolbox.components(), tools).await?;
+    let mut models = Models::new(config, timeout, means.record.as_deref())?;
+    let guards = models.guards().await?;
+    let shields = shields(config, toolbox.components(), tools, &guards).await?;
     let servers = Servers::new(config.servers(), &config.pins(), tools);
     let (toolbox, notes) = servers.offered(toolbox).await;
     for note in notes {
         eprintln!("{} {}", style::warn("left out:"), style::plain(&note));
     }
-    let selected = models::selected(config, timeout, means.record.as_deref()).await?;
+    let selected = Box::pin(models.selected()).await?;
     let driver = Driver {
         approver: Arc::new(AppApprover::new(store.clone(), !means.json)),
         activities: servers.activities(Activities::default()),
@@ -478,9 +513,16 @@ pub async fn toolbox(config: &Config, allowed: Option<&[String]>) -> Result<Sand
     Ok(toolbox)
 }
 
-/// Shows a run until it is over. Ctrl-C cancels it, and the run still says how it ended; a second
-/// Ctrl-C ends the process.
-pub async fn watch(mut run: Run, shown: Shown) -> Result<Exit> {
+/// Shows a run until it is over. Ctrl-C cancels it, and so does `toolhold runs cancel` if it is recorded;
+/// the run still says how it ended. A second Ctrl-C ends the process.
+pub async fn watch(mut run: Run, store: Option<&Store>, shown: Shown) -> Result<Exit> {
+    if let Some(store) = store.cloned() {
+        let (cancel, id) = (run.cancel.clone(), run.id);
+        tokio::spawn(async move {
+            runs::heed(&store, id).await;
+            cancel.cancel();
+        });
+    }
     let cancel = run.cancel.clone();
     tokio::spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {
@@ -507,7 +549,7 @@ pub async fn watch(mut run: Run, shown: Shown) -> Result<Exit> {
     Ok(exit)
 }
 
-fn exit_of(reason: StopReason) -> Exit {
+pub fn exit_of(reason: StopReason) -> Exit {
     match reason {
         StopReason::Output | StopReason::Planned => Exit::Ok,
         StopReason::Model => Exit::Endpoint,

@@ -25,7 +25,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
     #[command(flatten)]
-    endpoint: super::run::Means,
+    endpoint: super::endpoint::EndpointArgs,
 }
 
 impl ServeArgs {

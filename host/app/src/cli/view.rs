@@ -6,11 +6,11 @@ use crate::cli::style::{bad, bold, bytes, count, dim, duration, good, line, plai
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
-use toolhold_agent::context::Parts;
+use toolhold_agent::context::{Part, Parts};
 use toolhold_agent::cost::Amount;
 use toolhold_agent::event::{RunFailure, ToolOutcome};
 use toolhold_agent::guard::shield::{Judgement, Ruling};
-use toolhold_agent::model::Delta;
+use toolhold_agent::model::{Delta, Routing, SideRequest, SideRole};
 use toolhold_agent::protocol::Call;
 use toolhold_agent::protocol::advisor::{Council, Outcome};
 use toolhold_agent::protocol::reference::Path;
@@ -35,6 +35,8 @@ pub struct View {
     currency: String,
     /// Whether what each part of a request takes is wanted.
     has_budget: bool,
+    /// How the last Request failed, as it was shown.
+    failure: Option<String>,
 }
 
 impl View {
@@ -77,26 +79,35 @@ impl View {
                     plural(tools.len() as u64, "tool")
                 ))));
             }
-            EventKind::Request { step, .. } => self.line(&bold(&format!("step {step}"))),
+            EventKind::Request { step, .. } => {
+                self.failure = None;
+                self.line(&bold(&format!("step {step}")));
+            }
             EventKind::Delta {
                 delta: Delta::Content(text) | Delta::Reasoning(text),
                 ..
             } => self.model_text(text),
-            // A native call is shown when it is made; what shields say was shown one by one.
-            EventKind::Delta { .. } | EventKind::Screened { .. } => {}
+            // A native call is shown when it is made; what shields say was shown one by one; that an endpoint
+            // is given up, and why, is said by whoever asked it.
+            EventKind::Delta { .. }
+            | EventKind::Screened { .. }
+            | EventKind::Counted { .. }
+            | EventKind::Routing(Routing::GaveUp { .. }) => {}
             EventKind::Budget {
                 window,
                 reply,
                 parts,
+                exact,
                 ..
             } => {
                 if self.has_budget {
-                    self.line(&dim(&budget(*window, *reply, parts)));
+                    self.line(&dim(&budget(*window, *reply, parts, exact)));
                 }
             }
             EventKind::Reply { .. } | EventKind::Plan { .. } => self.end_line(),
             EventKind::ModelFailed { failure, .. } => {
                 self.line(&format!("  {} {}", bad("✗"), plain(&failure.message)));
+                self.failure = Some(failure.message.clone());
             }
             EventKind::Council { council, .. } => self.council(council),
             EventKind::Meta { meta, .. } => {
@@ -203,6 +214,13 @@ impl View {
                     count(*tokens_after)
                 );
                 self.line(&format!("  {} {text}", warn("!")));
+            }
+            EventKind::SideRequest(request) => {
+                let cost = request
+                    .cost_nano
+                    .map_or(String::new(), |cost| format!(", {}", self.money(cost)));
+                let text = side(request);
+                self.line(&dim(&format!("  {}{cost}", line(&text))));
             }
             EventKind::Routing(routing) => {
                 let text = line(&routing.to_string());
@@ -387,6 +405,15 @@ impl View {
                 self.line(&dim(&format!("{} after {summary}", name(reason))));
                 println!("{}", plain_json(output));
             }
+            // Why was said when it happened.
+            (reason, Some(failure)) if self.failure.as_ref() == Some(&failure.message) => {
+                self.line(&format!(
+                    "{} {} after {summary}",
+                    bad("stopped:"),
+                    name(reason)
+                ));
+                self.so_far(output);
+            }
             (reason, Some(failure)) => {
                 self.line(&format!("{} {}", bad("stopped:"), plain(&failure.message)));
                 self.line(&dim(&format!("{} after {summary}", name(reason))));
@@ -527,18 +554,64 @@ fn tokens(
     )
 }
 
-/// What a request takes: an estimate, which the endpoint's count of the one before has corrected.
-fn budget(window: Option<u64>, reply: u64, parts: &Parts) -> String {
+/// Who was asked beside the run, and what for.
+fn side(request: &SideRequest) -> String {
+    let SideRequest {
+        role,
+        endpoint,
+        model,
+        usage,
+        duration_ms,
+        ..
+    } = request;
+    let who = if endpoint == model {
+        model.clone()
+    } else {
+        format!("{model} at {endpoint}")
+    };
+    let took = match usage {
+        Some(usage) => tokens(
+            Some(usage.prompt_tokens),
+            Some(usage.completion_tokens),
+            None,
+            *duration_ms,
+        ),
+        None if role.is_complete() => tokens(None, None, None, *duration_ms),
+        None => duration(duration_ms.saturating_mul(1_000)),
+    };
+    let what = match role {
+        SideRole::Shield => "screened by",
+        SideRole::Router => "routed by",
+        SideRole::Hedge => "overtaken:",
+    };
+    format!("{what} {who}: {took}")
+}
+
+/// What a request takes. What the endpoint did not count itself is an estimate, and marked as one.
+fn budget(window: Option<u64>, reply: u64, parts: &Parts, exact: &[Part]) -> String {
     let of = window.map_or_else(
         || "a window that nobody told the size of".to_owned(),
         |window| format!("a window of {}", count(window)),
     );
+    let marked = |is_exact: bool| if is_exact { "" } else { "≈ " };
     let each: Vec<String> = parts
         .iter()
-        .map(|(part, tokens)| format!("{} {}", part.name(), count(tokens)))
+        .map(|(part, tokens)| {
+            let mark = marked(exact.contains(&part));
+            format!("{} {mark}{}", part.name(), count(tokens))
+        })
         .collect();
+    let all = parts.iter().all(|(part, _)| exact.contains(&part));
+    let legend = if all {
+        "counted by the endpoint"
+    } else if exact.is_empty() {
+        "all estimated"
+    } else {
+        "≈ is an estimate, the rest counted by the endpoint"
+    };
     format!(
-        "  ≈ {} tokens, and {} for the reply, of {of}: {}",
+        "  {}{} tokens, and {} for the reply, of {of}: {} ({legend})",
+        marked(all),
         count(parts.total()),
         count(reply),
         each.join(" · ")

@@ -62,7 +62,9 @@ impl FallbackTable {
             .models
             .iter()
             .filter_map(|name| {
-                let (endpoint, model) = named(name, endpoints, own)?;
+                let Named {
+                    endpoint, model, ..
+                } = named(name, endpoints, own)?;
                 let is_elsewhere = endpoints
                     .get(own)
                     .is_some_and(|own| own.base_url != endpoint.base_url);
@@ -92,22 +94,46 @@ impl FallbackTable {
     }
 }
 
+/// A candidate's place.
+#[derive(Debug, Clone)]
+pub struct Named<'a> {
+    /// What its endpoint is called.
+    pub key: &'a str,
+    pub endpoint: &'a Endpoint,
+    /// What its endpoint calls it; empty: the first that it lists.
+    pub model: String,
+}
+
+impl Named<'_> {
+    /// The endpoint, with this model.
+    pub fn table(&self) -> Endpoint {
+        let mut table = self.endpoint.clone();
+        table.model.clone_from(&self.model);
+        table
+    }
+}
+
 /// What a name in `models` means: an endpoint, `ENDPOINT/MODEL`, or a model at the run's own endpoint.
 /// Models have slashes in their names, so an endpoint is one only if it is configured.
 pub fn named<'a>(
     name: &str,
     endpoints: &'a BTreeMap<String, Endpoint>,
     own: &str,
-) -> Option<(&'a Endpoint, String)> {
-    if let Some(endpoint) = endpoints.get(name) {
-        return Some((endpoint, endpoint.model.clone()));
-    }
-    if let Some((first, model)) = name.split_once('/')
-        && let Some(endpoint) = endpoints.get(first)
-    {
-        return Some((endpoint, model.to_owned()));
-    }
-    Some((endpoints.get(own)?, name.to_owned()))
+) -> Option<Named<'a>> {
+    let at = |key: &str, model: Option<&str>| {
+        let (key, endpoint) = endpoints.get_key_value(key)?;
+        Some(Named {
+            key,
+            endpoint,
+            model: model.unwrap_or(&endpoint.model).to_owned(),
+        })
+    };
+    at(name, None)
+        .or_else(|| {
+            let (first, model) = name.split_once('/')?;
+            at(first, Some(model))
+        })
+        .or_else(|| at(own, Some(name)))
 }
 
 /// Why an endpoint cannot be asked: it names a variable of its own for its key, and that is not set.

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use toml::{Table, Value};
 
-const DEFAULTS: &str = include_str!("default.toml");
+/// The default file, which is the documentation.
+pub const DEFAULTS: &str = include_str!("default.toml");
 const PREFIX: &str = "TOOLHOLD_";
 /// Variables that are short because everybody sets them, and variables that are not settings.
 const SHORT: [(&str, &str); 2] = [("BASE_URL", "base_url"), ("MODEL", "model")];
@@ -60,9 +61,11 @@ const SHIELD: [&str; 16] = [
 ];
 /// The file that is read because it lies here.
 const FOUND: &str = "toolhold.toml";
-const NOT_SETTINGS: [&str; 8] = [
+const NOT_SETTINGS: [&str; 9] = [
     "CONFIG",
     "API_KEY",
+    // What clients of `toolhold mcp` must bring.
+    "MCP_TOKEN",
     "LOG",
     // Read by `host` and `fetch`, so that a password is never a setting that is shown.
     "DATABASE_URL",
@@ -500,7 +503,12 @@ fn flatten(table: &Table) -> Vec<(String, Value)> {
                     | ["endpoints", _, "extra" | "price_per_million"]
                     | ["shields", _, "settings"]
             );
+            let is_agent = matches!(key.split('.').collect::<Vec<_>>().as_slice(), ["agents", _]);
             match value {
+                // It is there, though it says nothing.
+                Value::Table(inner) if is_agent && inner.is_empty() => {
+                    out.push((format!("{key}.description"), "".into()));
+                }
                 Value::Table(inner) if !free => walk(&key, inner, out),
                 _ => out.push((key, value.clone())),
             }

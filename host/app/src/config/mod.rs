@@ -6,13 +6,15 @@
 mod fallback;
 mod layers;
 mod mcp;
+mod mcp_server;
 mod price;
 mod routes;
 mod serve;
 mod shields;
 mod types;
 
-pub use layers::{ConfigError, Flags, Setting};
+pub use fallback::Named;
+pub use layers::{ConfigError, DEFAULTS, Flags, Setting};
 pub use routes::{Endpoint, ROUTER, Routes, Target};
 pub use serve::{AgentTable, DEFAULT_AGENT, Keys, ServeTable};
 pub use shields::{ShieldSettings, ShieldWhat};

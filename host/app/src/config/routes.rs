@@ -41,6 +41,8 @@ pub struct Endpoint {
     max_backoff_ms: u64,
     max_retry_after_ms: u64,
     retry_wait_ms: u64,
+    /// 0: never.
+    hedge_after_ms: u64,
     breaker_failures: u32,
     breaker_window_ms: u64,
     breaker_rest_ms: u64,
@@ -113,7 +115,13 @@ impl Endpoint {
                 rest: Duration::from_millis(self.breaker_rest_ms),
             },
             window: Some(self.window).filter(|tokens| *tokens > 0),
+            price: self.price(),
         }
+    }
+
+    /// After how long without a piece of an answer a request is sent a second time.
+    pub fn hedge_after(&self) -> Option<Duration> {
+        hedge(self.hedge_after_ms)
     }
 
     pub fn retry(&self) -> RetryPolicy {
@@ -148,6 +156,7 @@ pub struct PoolTable {
     max_backoff_ms: Option<u64>,
     max_retry_after_ms: Option<u64>,
     retry_wait_ms: Option<u64>,
+    hedge_after_ms: u64,
     left_out_ms: Option<u64>,
     overload: Vec<ReliefName>,
     fewer_tokens: Option<u32>,
@@ -156,13 +165,14 @@ pub struct PoolTable {
 }
 
 /// The keys of `[pools.NAME]`.
-pub const POOL: [&str; 10] = [
+pub const POOL: [&str; 11] = [
     "members",
     "attempts",
     "backoff_ms",
     "max_backoff_ms",
     "max_retry_after_ms",
     "retry_wait_ms",
+    "hedge_after_ms",
     "left_out_ms",
     "overload",
     "fewer_tokens",
@@ -204,6 +214,7 @@ impl PoolTable {
             left_out: time(self.left_out_ms, default.left_out),
             overload: self.overload.iter().copied().map(Relief::from).collect(),
             fewer_tokens: self.fewer_tokens.unwrap_or(default.fewer_tokens),
+            hedge_after: hedge(self.hedge_after_ms),
             smaller: None,
         }
     }
@@ -237,7 +248,7 @@ pub struct RouterTable {
     /// The endpoint or pool that decides where no rule does; empty: none.
     pub model: String,
     default: String,
-    timeout_ms: u64,
+    pub timeout_ms: u64,
     #[serde(default)]
     pub classes: BTreeMap<String, ClassTable>,
 }
@@ -344,6 +355,42 @@ impl<'a> Routes<'a> {
         prices.all(|other| other == Some(first)).then_some(first)
     }
 
+    /// Why nobody knows what a reply of `name` costs, and what to do about it.
+    pub fn unpriced(self, name: &str) -> Option<String> {
+        if self.price(name).is_some() {
+            return None;
+        }
+        let endpoints = self.endpoints_of(name);
+        let own = |is_priced: bool| -> Vec<&str> {
+            let endpoints = endpoints.iter();
+            endpoints
+                .filter(|(_, endpoint)| endpoint.price().is_some() == is_priced)
+                .map(|(name, _)| *name)
+                .collect()
+        };
+        let keys = own(false).into_iter().map(|member| {
+            format!("endpoints.{member}.price_per_million or endpoints.{member}.gpu_hour")
+        });
+        let keys = keys.collect::<Vec<_>>().join(", ");
+        Some(if keys.is_empty() {
+            format!(
+                "what a reply of {name} costs depends on who gives it: {} have different prices, and a run is \
+                 counted by one",
+                own(true).join(", ")
+            )
+        } else {
+            format!(
+                "nobody knows what a reply of {name} costs: set {keys}; prices of 0 if it costs nothing"
+            )
+        })
+    }
+
+    /// The model that the router asks, for runs with `name`.
+    pub fn picker(self, name: &str) -> Option<&'a str> {
+        let is_router = matches!(self.target(name), Some(Target::Router));
+        Some(self.router.model.as_str()).filter(|model| is_router && !model.is_empty())
+    }
+
     /// The largest window of those that may answer; nothing if one of them is not known.
     pub fn window(self, name: &str) -> Option<u64> {
         let windows = self.endpoints_of(name).into_iter();
@@ -387,11 +434,12 @@ impl<'a> Routes<'a> {
     /// All endpoints that a run with `name` may ask anything, the router's own model too.
     pub fn reached(self, name: &str) -> Vec<(&'a str, &'a Endpoint)> {
         let mut found = self.endpoints_of(name);
-        if let Some(Target::Router) = self.target(name) {
-            for (name, endpoint) in self.endpoints_of(&self.router.model) {
-                if found.iter().all(|(known, _)| *known != name) {
-                    found.push((name, endpoint));
-                }
+        for (name, endpoint) in self
+            .picker(name)
+            .map_or(Vec::new(), |own| self.endpoints_of(own))
+        {
+            if found.iter().all(|(known, _)| *known != name) {
+                found.push((name, endpoint));
             }
         }
         found
@@ -590,6 +638,10 @@ impl<'a> Routes<'a> {
 fn at(table: &str) -> impl Fn((&'static str, String)) -> Wrong {
     let table = table.to_owned();
     move |(leaf, reason)| (format!("{table}.{leaf}"), reason)
+}
+
+fn hedge(after_ms: u64) -> Option<Duration> {
+    (after_ms > 0).then(|| Duration::from_millis(after_ms))
 }
 
 fn contract(choice: ContractChoice) -> &'static str {

@@ -234,3 +234,65 @@ fn an_endpoint_has_its_own_window_and_weight_and_the_defaults_of_the_rest() {
     assert_eq!((a.policy().window, a.weight), (None, 1));
     assert_eq!(a.retry().attempts, 2);
 }
+
+/// `max_cost` needs to know what every reply costs; what to set is named by the endpoint it is set at.
+#[test]
+fn who_lacks_a_price_is_named() {
+    const POOL: &str = "endpoint = \"all\"\n[run]\ncurrency = \"EUR\"\nmax_cost = 1\n\
+                        [pools.all]\nmembers = [\"p\", \"q\"]\n";
+    const PRICE: &str = "price_per_million = { prompt = 1, completion = 1 }\n";
+    let endpoint = |name: &str, price: &str| {
+        format!("[endpoints.{name}]\nbase_url = \"http://x/v1\"\nmodel = \"m\"\n{price}")
+    };
+    let (p, q) = (endpoint("p", PRICE), endpoint("q", PRICE));
+    let guard = "[shields.g]\nkind = \"model\"\nendpoint = \"a\"\n";
+    let router = "[router]\nmodel = \"b\"\ndefault = \"x\"\n[router.classes.x]\ndescription = \"x\"\nto = \"all\"\n";
+    for (text, expect) in [
+        (format!("{POOL}{p}{q}"), None),
+        (
+            format!("{POOL}{p}{}", endpoint("q", "")),
+            Some("set endpoints.q.price_per_million or endpoints.q.gpu_hour"),
+        ),
+        (
+            format!("{POOL}{}{}", endpoint("p", ""), endpoint("q", "")),
+            Some("endpoints.p.gpu_hour, endpoints.q.price_per_million"),
+        ),
+        (
+            format!("{POOL}{p}{}", endpoint("q", "gpu_hour = 2\n")),
+            Some("p, q have different prices"),
+        ),
+        (
+            format!("{POOL}{p}{q}{guard}"),
+            Some("set endpoints.a.price_per_million"),
+        ),
+        (
+            format!("{POOL}{p}{q}{router}").replace("\"all\"\n[run]", "\"router\"\n[run]"),
+            Some("set endpoints.b.price_per_million"),
+        ),
+    ] {
+        match (load(&text), expect) {
+            (Ok(_), None) => {}
+            (Err(error), Some(part)) => assert!(
+                error.contains("run.max_cost") && error.contains(part),
+                "{error}"
+            ),
+            (loaded, expect) => panic!("{expect:?}: {:?}\n{text}", loaded.err()),
+        }
+    }
+}
+
+#[test]
+fn hedging_is_off_unless_it_is_set() {
+    let config = load("[pools.two]\nmembers = [\"a\", \"b\"]\n").unwrap();
+    let routes = config.routes();
+    assert_eq!(routes.endpoints["a"].hedge_after(), None);
+    assert_eq!(routes.pools["two"].policy().hedge_after, None);
+    let config = load(
+        "[endpoints.default]\nhedge_after_ms = 700\n[pools.two]\nmembers = [\"a\", \"b\"]\nhedge_after_ms = 90\n",
+    )
+    .unwrap();
+    let routes = config.routes();
+    let ms = |n| Some(std::time::Duration::from_millis(n));
+    assert_eq!(routes.endpoints["a"].hedge_after(), ms(700));
+    assert_eq!(routes.pools["two"].policy().hedge_after, ms(90));
+}

@@ -31,14 +31,11 @@ const CATEGORIES: [(&str, &str); 14] = [
 #[derive(Debug, Clone, Deserialize)]
 pub struct ShieldTable {
     kind: ShieldKind,
-    #[serde(default)]
-    order: i64,
+    order: Option<i64>,
     places: Option<BTreeSet<Place>>,
-    #[serde(default)]
-    tools: BTreeSet<String>,
+    tools: Option<BTreeSet<String>>,
     timeout_ms: Option<u64>,
-    #[serde(default)]
-    on_failure: OnFailure,
+    on_failure: Option<OnFailure>,
     hide: Option<BTreeSet<Kind>>,
     reveal: Option<BTreeSet<String>>,
     reveal_secrets: Option<BTreeSet<String>>,
@@ -126,11 +123,11 @@ impl ShieldTable {
         }
         Ok(ShieldSettings {
             name: name.to_owned(),
-            order: self.order,
+            order: self.order.unwrap_or_default(),
             places,
-            tools: self.tools.clone(),
+            tools: self.tools.clone().unwrap_or_default(),
             timeout: Duration::from_millis(self.timeout_ms.unwrap_or(timeout_ms)),
-            on_failure: self.on_failure,
+            on_failure: self.on_failure.unwrap_or_default(),
             what: self.what()?,
         })
     }
@@ -197,6 +194,29 @@ impl ShieldTable {
             .find(|(kind, _, is_set)| *is_set && *kind != self.kind);
         match wrong {
             Some((_, key, _)) => Err((key, "means nothing for a shield of this kind".into())),
+            None => self.check_screening(),
+        }
+    }
+
+    /// What is hidden is hidden everywhere: where and how a shield screens is about what it blocks.
+    fn check_screening(&self) -> Result<(), Wrong> {
+        let blocks = self.block.as_ref().is_some_and(|block| !block.is_empty());
+        if !matches!(self.kind, ShieldKind::Pii) || self.hide.is_none() || blocks {
+            return Ok(());
+        }
+        let set = [
+            ("order", self.order.is_some()),
+            ("places", self.places.is_some()),
+            ("tools", self.tools.is_some()),
+            ("timeout_ms", self.timeout_ms.is_some()),
+            ("on_failure", self.on_failure.is_some()),
+        ];
+        match set.iter().find(|(_, is_set)| *is_set) {
+            Some((key, _)) => {
+                let reason = "means nothing without `block`: what `hide` names is hidden from the model everywhere, and \
+                              `reveal` says who gets it; leave this out, or name what to block";
+                Err((key, reason.into()))
+            }
             None => Ok(()),
         }
     }
@@ -229,10 +249,34 @@ mod tests {
     }
 
     #[test]
+    fn where_a_shield_screens_is_about_what_it_blocks() {
+        let shield =
+            "kind = \"pii\"\nhide = [\"email\"]\nblock = [\"card\"]\nplaces = [\"output\"]";
+        assert_eq!(read(shield).unwrap().places, [Place::Output].into());
+        assert!(read("kind = \"pii\"\nhide = [\"email\"]").is_ok());
+    }
+
+    #[test]
     fn a_wrong_table_names_the_key() {
         for (text, key) in [
             ("kind = \"pii\"", "hide"),
             ("kind = \"pii\"\nhide = [\"email\"]\nallow = []", "allow"),
+            (
+                "kind = \"pii\"\nhide = [\"email\"]\nplaces = [\"output\"]",
+                "places",
+            ),
+            (
+                "kind = \"pii\"\nhide = [\"email\"]\ntools = [\"crm\"]",
+                "tools",
+            ),
+            (
+                "kind = \"pii\"\nhide = [\"email\"]\nblock = []\non_failure = \"pass\"",
+                "on_failure",
+            ),
+            (
+                "kind = \"pii\"\nhide = [\"email\"]\ntimeout_ms = 9",
+                "timeout_ms",
+            ),
             ("kind = \"domains\"", "allow"),
             ("kind = \"domains\"\nallow = []\nplaces = []", "places"),
             (

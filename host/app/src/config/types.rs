@@ -1,14 +1,16 @@
 //! The merged settings as types. Units leave the wire here: milliseconds become durations.
 
-use crate::config::fallback::{self, FallbackTable};
+use crate::config::fallback::{self, FallbackTable, Named};
 use crate::config::layers::{ConfigError, Merged};
 use crate::config::mcp::McpTable;
+use crate::config::mcp_server::McpServerTable;
 use crate::config::price::Money;
 use crate::config::routes::{Endpoint, PoolTable, RouterTable, Routes, Target};
 use crate::config::serve::{AgentTable, ServeTable};
 use crate::config::shields::{ShieldSettings, ShieldTable, ShieldWhat};
 use crate::fetch;
 use crate::mcp;
+use crate::mcp_server;
 use crate::storage::Location;
 use etcetera::BaseStrategy as _;
 use secrecy::SecretString;
@@ -18,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toolhold_agent::context::Window;
+use toolhold_agent::contract::MAX_EXAMPLES;
 use toolhold_agent::cost::Amount;
 use toolhold_agent::guard::pii::Privacy;
 use toolhold_agent::run::Wiring;
@@ -52,6 +55,7 @@ pub struct Config {
     module: BTreeMap<String, ModuleTable>,
     #[serde(default)]
     mcp: BTreeMap<String, McpTable>,
+    mcp_server: McpServerTable,
     #[serde(default)]
     shields: BTreeMap<String, ShieldTable>,
     compiler: CompilerTable,
@@ -259,18 +263,25 @@ pub fn validate(merged: &Merged) -> Result<Config, ConfigError> {
             return Err(value(&key, format!("there is no [endpoints.{endpoint}]")));
         }
     }
+    if let Some(key) = config.mcp_server.zero() {
+        return Err(value(key, "must be at least 1".into()));
+    }
+    if let Some((key, reason)) = config.time_fault() {
+        return Err(value(&key, reason));
+    }
+    if config.run.examples > MAX_EXAMPLES {
+        let reason = format!("there are 0 to {MAX_EXAMPLES} worked examples");
+        return Err(value("run.examples", reason));
+    }
     for (key, zero) in [
         ("run.max_steps", config.run.max_steps == 0),
         ("run.max_tokens", config.run.max_tokens == 0),
-        ("run.timeout_ms", config.run.timeout_ms == 0),
         ("run.parallel_calls", config.run.parallel_calls == 0),
         ("run.max_calls", config.run.max_calls == 0),
         (
             "modules.concurrent_calls",
             config.modules.concurrent_calls == 0,
         ),
-        ("oci.timeout_ms", config.oci.timeout_ms == 0),
-        ("oci.idle_timeout_ms", config.oci.idle_timeout_ms == 0),
     ] {
         if zero {
             return Err(value(key, "must be at least 1".into()));
@@ -305,8 +316,8 @@ impl Config {
         self.fallback.names().iter().map(String::as_str)
     }
 
-    /// The endpoint of a candidate of `[fallback]`, and its model there.
-    pub fn candidate(&self, name: &str) -> Option<(&Endpoint, String)> {
+    /// What a candidate of `[fallback]` is.
+    pub fn candidate(&self, name: &str) -> Option<Named<'_>> {
         fallback::named(name, &self.endpoints, &self.endpoint)
     }
 
@@ -355,6 +366,7 @@ impl Config {
             window: Window {
                 tokens: self.routes().window(&self.endpoint),
                 max_tools: self.run.max_tools,
+                ..Window::default()
             },
             privacy: self.privacy(),
             ..Settings::default()
@@ -412,6 +424,46 @@ impl Config {
         Some(self.run.max_cost.0).filter(|most| !most.is_zero())
     }
 
+    /// A time that is over before anything can happen in it: the key, and the remedy.
+    fn time_fault(&self) -> Option<(String, String)> {
+        let endpoints = self.endpoints.iter().flat_map(|(name, endpoint)| {
+            [
+                ("connect_timeout_ms", endpoint.connect_timeout_ms),
+                ("first_token_timeout_ms", endpoint.first_token_timeout_ms),
+                ("idle_timeout_ms", endpoint.idle_timeout_ms),
+            ]
+            .map(|(leaf, time)| (format!("endpoints.{name}.{leaf}"), Some(time)))
+        });
+        let modules = self.module.iter();
+        let limits = modules
+            .map(|(name, table)| (format!("module.{name}.limits"), &table.limits))
+            .chain([
+                ("limits".to_owned(), &self.limits),
+                ("ceiling".to_owned(), &self.ceiling),
+            ]);
+        let limits = limits.flat_map(|(table, limits)| {
+            [
+                ("timeout_ms", limits.timeout_ms),
+                ("http_timeout_ms", limits.http_timeout_ms),
+                ("compile_ms", limits.compile_ms),
+            ]
+            .map(|(leaf, time)| (format!("{table}.{leaf}"), time))
+        });
+        let others = [
+            ("run.timeout_ms", self.run.timeout_ms),
+            ("run.call_timeout_ms", self.run.call_timeout_ms),
+            ("router.timeout_ms", self.router.timeout_ms),
+            ("oci.timeout_ms", self.oci.timeout_ms),
+            ("oci.idle_timeout_ms", self.oci.idle_timeout_ms),
+        ]
+        .map(|(key, time)| (key.to_owned(), Some(time)));
+        let mut all = endpoints.chain(limits).chain(others);
+        let (key, _) = all.find(|(_, time)| *time == Some(0))?;
+        let reason = "must be at least 1: 0 is no time at all, and not time without limit; leave it out for the default, or write \
+                      a large number";
+        Some((key, reason.into()))
+    }
+
     /// What is wrong with prices, or with what depends on them: the key, and the reason.
     fn price_fault(&self) -> Option<(String, String)> {
         let faults = self.endpoints.iter().find_map(|(name, endpoint)| {
@@ -426,14 +478,30 @@ impl Config {
             let reason = "endpoints have prices, so say in which currency, such as \"EUR\"";
             return Some(("run.currency".into(), reason.into()));
         }
-        if self.max_cost().is_some() && self.routes().price(&self.endpoint).is_none() {
-            let reason = format!(
-                "nobody knows what a reply costs: set endpoints.{0}.price_per_million or endpoints.{0}.gpu_hour",
-                self.endpoint
-            );
-            return Some(("run.max_cost".into(), reason));
-        }
-        None
+        self.max_cost()?;
+        let mut asked = self.asked().into_iter();
+        let reason = asked.find_map(|name| self.routes().unpriced(name))?;
+        Some(("run.max_cost".into(), reason))
+    }
+
+    /// The endpoints and pools whose replies every run pays for, with those that decide and screen.
+    fn asked(&self) -> Vec<&str> {
+        let mut asked = vec![self.endpoint.as_str()];
+        asked.extend(self.routes().picker(&self.endpoint));
+        asked.extend(self.guards().map(|(_, endpoint)| endpoint));
+        asked
+    }
+
+    /// The shields that ask a model, and its endpoint.
+    pub fn guards(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.screening
+            .iter()
+            .filter_map(|shield| match &shield.what {
+                ShieldWhat::Model { endpoint, .. } => {
+                    Some((shield.name.as_str(), endpoint.as_str()))
+                }
+                _ => None,
+            })
     }
 
     /// Where saved Requests are.
@@ -517,6 +585,13 @@ impl Config {
         let name = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_URL, bytes);
         let approvals = self.state_folder().join("approvals");
         Approvals::new(approvals.join(name.simple().to_string()))
+    }
+
+    /// How the modules are served as MCP tools.
+    pub fn mcp_server(&self) -> mcp_server::Settings {
+        let call_timeout = Duration::from_millis(self.run.call_timeout_ms);
+        self.mcp_server
+            .settings(self.approval.rules(), call_timeout)
     }
 
     /// The MCP servers, by name.

@@ -108,7 +108,8 @@ impl Bench {
             .registry(&arm.config, task, &folder, &task.may_write)
             .await?;
         let toolbox = SandboxTools::new(registry).allowing(&task.tools);
-        let shields = shields(&arm.config, toolbox.components(), Some(&task.tools)).await?;
+        let (components, tools) = (toolbox.components(), Some(task.tools.as_slice()));
+        let shields = shields(&arm.config, components, tools, &arm.guards).await?;
         let driver = Driver {
             shields,
             candidates: arm.candidates.clone(),

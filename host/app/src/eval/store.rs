@@ -15,6 +15,9 @@ use std::path::Path;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Key {
     settings: String,
+    /// Of the task.
+    #[serde(default)]
+    modules: String,
     task: String,
     number: u32,
 }
@@ -23,6 +26,7 @@ impl Key {
     pub fn new(arm: &Arm, task: &Task, number: u32) -> Self {
         Self {
             settings: arm.digest.clone(),
+            modules: arm.modules(task.modules().iter().map(String::as_str)),
             task: task.digest(),
             number,
         }

@@ -5,7 +5,7 @@ use crate::config::{AgentTable, Config};
 use crate::dialect::Known;
 use crate::host;
 use crate::mcp::{Servers, WithServers};
-use crate::models;
+use crate::models::{Models, Spared};
 use crate::requests::Requests;
 use crate::shields::shields;
 use crate::storage::Store;
@@ -62,6 +62,7 @@ impl Agent {
     async fn new(
         config: &Config,
         registry: &Registry,
+        spared: &Spared,
         name: &str,
         table: &AgentTable,
     ) -> Result<Self> {
@@ -71,10 +72,12 @@ impl Agent {
             None => None,
         };
         let timeout = config.settings().timeout;
-        let selected = models::selected(&config, timeout, None).await?;
+        let mut models = Models::new(&config, timeout, None)?.sparing(spared);
+        let guards = Box::pin(models.guards()).await?;
         let toolbox = SandboxTools::new(registry.clone()).with_sources(host::sources(&config));
         let tools = table.tools.as_deref();
-        let shields = shields(&config, toolbox.components(), tools).await?;
+        let shields = shields(&config, toolbox.components(), tools, &guards).await?;
+        let selected = Box::pin(models.selected()).await?;
         Ok(Self {
             name: name.to_owned(),
             description: table.description.clone(),
@@ -196,6 +199,8 @@ fn both(one: Option<&[String]>, other: Option<&[String]>) -> Option<Vec<String>>
 #[derive(Debug)]
 pub struct Agents {
     registry: Registry,
+    /// Endpoints that several agents ask have their limits together.
+    spared: Spared,
     current: RwLock<Arc<BTreeMap<String, Arc<Agent>>>>,
 }
 
@@ -204,8 +209,13 @@ impl Agents {
     /// An agent that cannot be made: a server that starts without one that it was told to offer would
     /// be noticed by its clients first.
     pub async fn new(config: &Config, registry: Registry) -> Result<Self> {
-        let current = RwLock::new(Arc::new(made(config, &registry).await?));
-        Ok(Self { registry, current })
+        let spared = Spared::default();
+        let current = RwLock::new(Arc::new(made(config, &registry, &spared).await?));
+        Ok(Self {
+            registry,
+            spared,
+            current,
+        })
     }
 
     /// Reads the configuration again. Runs that began go on as they are.
@@ -213,7 +223,7 @@ impl Agents {
     /// # Errors
     /// What is wrong with it; the agents stay as they were.
     pub async fn reload(&self, config: &Config) -> Result<()> {
-        let agents = made(&config.again()?, &self.registry).await?;
+        let agents = made(&config.again()?, &self.registry, &self.spared).await?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(agents);
         Ok(())
     }
@@ -234,10 +244,14 @@ impl Agents {
     }
 }
 
-async fn made(config: &Config, registry: &Registry) -> Result<BTreeMap<String, Arc<Agent>>> {
+async fn made(
+    config: &Config,
+    registry: &Registry,
+    spared: &Spared,
+) -> Result<BTreeMap<String, Arc<Agent>>> {
     let mut agents = BTreeMap::new();
     for (name, table) in config.agents() {
-        let agent = Box::pin(Agent::new(config, registry, name, &table))
+        let agent = Box::pin(Agent::new(config, registry, spared, name, &table))
             .await
             .with_context(|| format!("the agent {name:?} cannot be offered"))?;
         agents.insert(name.to_owned(), Arc::new(agent));

@@ -184,12 +184,13 @@ impl Dispatcher {
     /// parked.
     pub fn watch(&self, run: Uuid, from: u64) -> Watcher {
         let live = self.inner.lock().get(&run).map(|it| it.live.subscribe());
-        Watcher::new(self.inner.store.clone(), run, from, live)
+        let follow = live.map_or(Follow::Others(0), Follow::Live);
+        Watcher::new(self.inner.clone(), run, from, follow)
     }
 
     /// What is recorded of a run so far.
     pub fn recorded(&self, run: Uuid) -> Watcher {
-        Watcher::new(self.inner.store.clone(), run, 0, None)
+        Watcher::new(self.inner.clone(), run, 0, Follow::No)
     }
 
     /// Whether the run goes on in this process, which is told to stop it.
@@ -260,7 +261,7 @@ impl Dispatcher {
         };
         let (inner, id) = (self.inner.clone(), run.id);
         inner.lock().insert(id, active);
-        let watcher = Watcher::new(inner.store.clone(), id, 0, Some(receiver));
+        let watcher = Watcher::new(inner.clone(), id, 0, Follow::Live(receiver));
         self.inner.tasks.spawn(async move {
             let _place = place;
             loop {
@@ -293,34 +294,46 @@ impl Inner {
 }
 
 /// Reads a run's events in their order, each once: what was written before from the database, and then as
-/// they happen. One that cannot keep up reads from the database again.
+/// they happen. One that cannot keep up reads from the database again, and so does one whose run goes on in
+/// another process.
 #[derive(Debug)]
 pub struct Watcher {
-    store: Store,
+    inner: Arc<Inner>,
     pub run: Uuid,
     next: u64,
     /// Read from the database and not handed out yet, the last first.
     read: Vec<Arc<Event>>,
     /// Whether the database may have more.
     reads: bool,
-    live: Option<broadcast::Receiver<Arc<Event>>>,
+    follow: Follow,
     is_over: bool,
 }
 
+/// What comes after what is written.
+#[derive(Debug)]
+enum Follow {
+    /// Nothing: what is recorded is all that is wanted.
+    No,
+    Live(broadcast::Receiver<Arc<Event>>),
+    /// Whatever another process writes; or this one, once it goes on with the run. So often nobody did.
+    Others(u32),
+}
+
+/// How often another process' events are looked for.
+const LOOK: Duration = Duration::from_millis(250);
+/// Looks after which a run that no process goes on with is taken for parked: as long as a server may take
+/// that has just started.
+const ABANDONED: u32 = 20;
+
 impl Watcher {
-    fn new(
-        store: Store,
-        run: Uuid,
-        from: u64,
-        live: Option<broadcast::Receiver<Arc<Event>>>,
-    ) -> Self {
+    fn new(inner: Arc<Inner>, run: Uuid, from: u64, follow: Follow) -> Self {
         Self {
-            store,
+            inner,
             run,
             next: from,
             read: Vec::new(),
             reads: true,
-            live,
+            follow,
             is_over: false,
         }
     }
@@ -335,22 +348,37 @@ impl Watcher {
                 return Ok(Some(self.hand_out(event)));
             }
             if self.reads {
-                let page = self.store.events(self.run, self.next).await?;
+                let page = self.inner.store.events(self.run, self.next).await?;
                 self.reads = !page.is_empty();
                 self.read = page.into_iter().rev().map(Arc::new).collect();
                 continue;
             }
-            let Some(live) = &mut self.live else {
-                return Ok(None);
-            };
-            match live.recv().await {
-                Ok(event) if event.seq < self.next => {}
-                Ok(event) if event.seq == self.next => return Ok(Some(self.hand_out(event))),
-                // Some went by while the database was read.
-                Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => self.reads = true,
-                Err(broadcast::error::RecvError::Closed) => {
-                    // Its last events may have come while we looked elsewhere.
-                    self.live = None;
+            match &mut self.follow {
+                Follow::No => return Ok(None),
+                Follow::Live(live) => match live.recv().await {
+                    Ok(event) if event.seq < self.next => {}
+                    Ok(event) if event.seq == self.next => return Ok(Some(self.hand_out(event))),
+                    // Some went by while the database was read.
+                    Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => self.reads = true,
+                    Err(broadcast::error::RecvError::Closed) => {
+                        // Its last events may have come while we looked elsewhere.
+                        self.follow = Follow::Others(0);
+                        self.reads = true;
+                    }
+                },
+                Follow::Others(looks) => {
+                    *looks = if self.inner.store.is_held(self.run).await? {
+                        0
+                    } else {
+                        *looks + 1
+                    };
+                    if *looks > ABANDONED || self.inner.closing.is_cancelled() {
+                        return Ok(None);
+                    }
+                    tokio::time::sleep(LOOK).await;
+                    if let Some(active) = self.inner.lock().get(&self.run) {
+                        self.follow = Follow::Live(active.live.subscribe());
+                    }
                     self.reads = true;
                 }
             }
@@ -359,6 +387,9 @@ impl Watcher {
 
     fn hand_out(&mut self, event: Arc<Event>) -> Arc<Event> {
         self.next = event.seq + 1;
+        if let Follow::Others(looks) = &mut self.follow {
+            *looks = 0;
+        }
         self.is_over = matches!(event.kind, EventKind::Done { .. });
         event
     }

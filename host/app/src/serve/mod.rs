@@ -4,7 +4,9 @@ pub mod agents;
 pub mod answer;
 pub mod dispatcher;
 pub mod http;
+pub mod session;
 pub mod spoken;
 
 pub use agents::{Agent, Agents, OnBehalf};
 pub use dispatcher::{Dispatcher, Limits, Refused, Watcher};
+pub use session::left_by;

@@ -3,12 +3,14 @@
 
 mod histogram;
 mod run;
+mod sides;
 mod since;
 mod tools;
 mod totals;
 
 pub use histogram::Histogram;
 pub use run::{RunStats, StepStats, Took};
+pub use sides::Sides;
 pub use since::Since;
 pub use tools::{ToolStats, Tools};
 pub use totals::{GroupStats, Totals};

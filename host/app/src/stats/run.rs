@@ -1,6 +1,6 @@
 //! One run, followed event by event: what each Request and its reply took.
 
-use crate::stats::{Histogram, Tools};
+use crate::stats::{Histogram, Sides, Tools};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use toolhold_agent::cost::Amount;
@@ -25,6 +25,8 @@ pub struct RunStats {
     /// were sent.
     pub steps: Vec<StepStats>,
     pub tools: Tools,
+    /// What was asked beside the Requests of all of these.
+    pub sides: Sides,
     /// The run, and its sub-agents by the calls that they answer.
     lanes: BTreeMap<Vec<String>, Lane>,
     /// Calls that sub-agents answer: their time is that of the sub-agents' steps.
@@ -73,6 +75,10 @@ pub struct Took {
     pub retries: u64,
     /// Calls that another model was asked to make.
     pub fallbacks: u64,
+    /// Requests that another one for the same answer was faster than.
+    pub hedges: u64,
+    /// Of these, those whose cost nobody knows.
+    pub unheard: u64,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -115,6 +121,8 @@ impl Took {
         self.repairs += other.repairs;
         self.retries += other.retries;
         self.fallbacks += other.fallbacks;
+        self.hedges += other.hedges;
+        self.unheard += other.unheard;
     }
 }
 
@@ -155,9 +163,9 @@ impl RunStats {
         self.take_kind(&calls, kind, event.at_ms);
     }
 
-    /// Of all steps.
+    /// Of all steps, and beside them.
     pub fn took(&self) -> Took {
-        let mut all = Took::default();
+        let mut all = self.sides.took();
         for step in &self.steps {
             all.add(&step.took);
         }
@@ -172,6 +180,7 @@ impl RunStats {
                     .insert(calls.to_vec(), Lane::new(model, request, within));
             }
             EventKind::Request { step, .. } => self.asked(calls, *step),
+            EventKind::SideRequest(request) => self.sides.add(request),
             EventKind::Delta { .. } => {
                 let before = self
                     .lanes

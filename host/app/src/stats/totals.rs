@@ -1,6 +1,6 @@
 //! Many runs, added up.
 
-use crate::stats::{Histogram, RunStats, Took, Tools};
+use crate::stats::{Histogram, RunStats, Sides, Took, Tools};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use toolhold_agent::cost::Amount;
@@ -21,6 +21,7 @@ pub struct Totals {
     /// By model and contract.
     pub groups: BTreeMap<(String, String), GroupStats>,
     pub tools: Tools,
+    pub sides: Sides,
     /// Requests of each run that is over.
     pub requests: Histogram,
     /// Microseconds in tools of each run that is over.
@@ -66,6 +67,7 @@ impl Totals {
             self.in_tools_us.add(micros(took.in_tools));
         }
         self.tools.merge(&run.tools);
+        self.sides.merge(&run.sides);
         for step in &run.steps {
             let key = (step.model.clone(), step.contract.to_owned());
             let key = bounded(&self.groups, key, (OTHERS.into(), String::new()));

@@ -341,6 +341,30 @@ impl Store {
         page.iter().map(event).collect()
     }
 
+    /// Some lines of a run's record with their numbers, from that one on; none if there are no more.
+    pub async fn sealed(&self, run: Uuid, from: i64) -> Result<Vec<(i64, String)>, StoreError> {
+        Ok(self.lines(run, from).await?)
+    }
+
+    /// How many runs ended before that time, in milliseconds since 1970.
+    pub async fn ended_before(&self, ms: u64) -> Result<u64, StoreError> {
+        let count: i64 =
+            sqlx::query_scalar("SELECT COUNT(*) FROM runs WHERE ended_ms < $1 AND session IS NULL")
+                .bind(signed(ms))
+                .fetch_one(&self.pool)
+                .await?;
+        Ok(count.unsigned_abs())
+    }
+
+    /// Deletes the record of runs that ended before that time; a session's turns go when the session does.
+    pub async fn prune(&self, ms: u64) -> Result<u64, StoreError> {
+        let gone = sqlx::query("DELETE FROM runs WHERE ended_ms < $1 AND session IS NULL")
+            .bind(signed(ms))
+            .execute(&self.pool)
+            .await?;
+        Ok(gone.rows_affected())
+    }
+
     async fn lines(&self, run: Uuid, from: i64) -> Result<Vec<(i64, String)>, sqlx::Error> {
         sqlx::query_as(
             "SELECT seq, line FROM events WHERE run = $1 AND seq >= $2 ORDER BY seq LIMIT $3",

@@ -1,6 +1,7 @@
 //! What stands between the marks of a leaked call, or is all of an answer.
 
 use super::{Leak, Leaked, MAX_CALLS, pythonic, tags};
+use crate::contract::harmony::{self, Begins, Header};
 use crate::guard::mend::{End, Mended, mend};
 use crate::guard::repair::Kind;
 use crate::guard::strict;
@@ -46,13 +47,29 @@ impl Offer {
             .into_iter()
             .find(|name| self.0.contains(name))
     }
+
+    /// The same where a name may hold nothing but letters, digits and `_`: the only tool that it can mean.
+    pub(super) fn identifier(&self, name: &str) -> Option<String> {
+        self.tool(name).or_else(|| {
+            let mut meant = self.0.iter().filter(|tool| {
+                let plain = tool
+                    .chars()
+                    .map(|c| if c == '.' || c == '-' { '_' } else { c });
+                plain.eq(name.trim().chars())
+            });
+            meant.next().filter(|_| meant.next().is_none()).cloned()
+        })
+    }
 }
 
 /// The calls between two marks.
 pub(super) fn read(text: &str, offer: &Offer, end: End) -> Option<Leaked> {
     let text = text.trim();
-    if text.starts_with("<function=") || text.starts_with("<invoke") {
+    if tags::begin(text) {
         return tags::all(text, offer, end);
+    }
+    if let Begins::With(header) = harmony::begins(text) {
+        return message(&header, offer, end);
     }
     if text.starts_with(['{', '[', '`']) {
         return json(text, offer, end, false)
@@ -63,6 +80,13 @@ pub(super) fn read(text: &str, offer: &Offer, end: End) -> Option<Leaked> {
     tags::pairs(text, offer, end)
         .or_else(|| pythonic::calls(text, offer))
         .or_else(|| after_name(text, offer, end))
+}
+
+/// A message of Harmony to somebody.
+fn message(header: &Header<'_>, offer: &Offer, end: End) -> Option<Leaked> {
+    let content = header.content.trim_end();
+    let content = content.strip_suffix("<|call|>").unwrap_or(content);
+    named(header.recipient?, content.trim(), offer, end)
 }
 
 /// The calls of an answer that is nothing else, in a form without a mark.

@@ -10,10 +10,13 @@
 //! | `<invoke name="NAME"><parameter name="KEY">VALUE</parameter></invoke>` | MiniMax |
 //! | `[TOOL_CALLS][{…}]`, `[TOOL_CALLS]NAME[ARGS]{…}`, `[TOOL_CALLS]NAME{…}` | Mistral |
 //! | `<｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME` and fenced JSON, or `NAME<｜tool▁sep｜>{…}` | DeepSeek |
+//! | `<｜DSML｜invoke name="NAME"><｜DSML｜parameter name="KEY" string="true">VALUE</｜DSML｜parameter></｜DSML｜invoke>` | DeepSeek V3.2 |
+//! | <code>&lt;&#124;channel&#124;&gt;commentary to=functions.NAME &lt;&#124;constrain&#124;&gt;json&lt;&#124;message&#124;&gt;{…}&lt;&#124;call&#124;&gt;</code> | gpt-oss |
 //! | <code>&lt;&#124;tool_call_begin&#124;&gt;functions.NAME:0&lt;&#124;tool_call_argument_begin&#124;&gt;{…}</code> | Kimi |
 //! | <code>&lt;&#124;python_tag&#124;&gt;</code> and JSON or `NAME(KEY=VALUE)` | Llama 3 |
 //! | <code>&lt;&#124;tool_call&#124;&gt;[…]</code>, <code>&lt;&#124;START_ACTION&#124;&gt;[…]</code>, <code>&lt;&#124;plugin&#124;&gt;{…}</code>, `functools[…]` | Granite, Command, InternLM, Phi |
-//! | `[NAME(KEY=VALUE)]` | Llama 3.2 and 4 |
+//! | `` ```tool_code `` and `NAME(KEY=VALUE)` a line, each perhaps in a `print(…)` | Gemma |
+//! | `[NAME(KEY=VALUE)]` | Llama 3.2 and 4, Gemma 3 |
 //! | `{"name": …, "parameters": {…}}`, also fenced or a list; `NAME` and `{…}` on the next line | Llama 3, Qwen-Coder, GLM 4 |
 //!
 //! # What is a call and what is quoted
@@ -27,7 +30,7 @@
 //!    further calls follow. Or they end it, with nothing but further calls behind the first: then what
 //!    stands before is what the model says about what it does. There they begin a line (marks that are
 //!    tokens of their own, such as `[TOOL_CALLS]`, may stand in it) and do not stand in code, neither in a
-//!    fence nor between backticks.
+//!    fence nor between backticks. A fence that is a mark itself stands in no other.
 //! 3. Forms without a mark are all of the answer, and may stand in one fence.
 //! 4. Where the answer is empty, what the model thought is read by rule 2, as if it ended an answer:
 //!    servers cut a call that follows a thought off with it. Drafts within a thought never count.
@@ -39,6 +42,7 @@
 //! of them are read then, because a native copy may follow until then (rule 5).
 
 mod body;
+mod marks;
 mod pythonic;
 mod reader;
 mod tags;
@@ -50,6 +54,7 @@ pub(super) use reader::{Fate, LeakReader};
 
 use crate::guard::mend::End;
 use crate::guard::repair::Kind;
+use marks::{Follows, MARKS, Mark, follows, is_begun, past_around, trim_around};
 use serde_json::{Map, Value};
 
 /// Closing marks that are tried for one call: a value may quote one.
@@ -90,85 +95,6 @@ impl Leaked {
         }
     }
 }
-
-/// How a call in a text begins and ends.
-#[derive(Debug)]
-struct Mark {
-    open: &'static str,
-    /// Empty where nothing ends it but the next or the end of the reply.
-    close: &'static str,
-    /// Whether what opens it is part of the call: it holds the name.
-    is_named: bool,
-    /// Whether it is a token of its own, which nobody types.
-    is_token: bool,
-}
-
-const fn tag(open: &'static str, close: &'static str) -> Mark {
-    Mark {
-        open,
-        close,
-        is_named: false,
-        is_token: false,
-    }
-}
-
-const fn named(open: &'static str, close: &'static str) -> Mark {
-    Mark {
-        is_named: true,
-        ..tag(open, close)
-    }
-}
-
-const fn token(open: &'static str, close: &'static str) -> Mark {
-    Mark {
-        is_token: true,
-        ..tag(open, close)
-    }
-}
-
-static MARKS: [Mark; 13] = [
-    tag("<tool_call>", "</tool_call>"),
-    tag("<tools>", "</tools>"),
-    tag("<function_call>", "</function_call>"),
-    named("<function=", "</function>"),
-    named("<invoke name=", "</invoke>"),
-    token("[TOOL_CALLS]", ""),
-    token("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"),
-    token("<|tool▁call▁begin|>", "<|tool▁call▁end|>"),
-    token("<|tool_call_begin|>", "<|tool_call_end|>"),
-    token("<|python_tag|>", ""),
-    token("<|tool_call|>", ""),
-    token("<|START_ACTION|>", "<|END_ACTION|>"),
-    token("<|plugin|>", "<|action_end|>"),
-];
-
-/// What stands around calls and means nothing by itself.
-const AROUND: [&str; 24] = [
-    "<｜tool▁calls▁begin｜>",
-    "<｜tool▁calls▁end｜>",
-    "<|tool▁calls▁begin|>",
-    "<|tool▁calls▁end|>",
-    "<|tool_calls_section_begin|>",
-    "<|tool_calls_section_end|>",
-    "<minimax:tool_call>",
-    "</minimax:tool_call>",
-    "<function_calls>",
-    "</function_calls>",
-    "<tool_calls>",
-    "</tool_calls>",
-    "<|action_start|>",
-    "</tool_call>",
-    "</think>",
-    "</thinking>",
-    "</thought>",
-    "</reasoning>",
-    "<|im_end|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|end|>",
-    "</s>",
-    "<｜end▁of▁sentence｜>",
-];
 
 /// What a text begins with.
 #[derive(Debug)]
@@ -275,8 +201,12 @@ fn places(text: &str) -> Vec<(usize, &'static Mark)> {
     let mut places = Vec::new();
     let (mut in_fence, mut at) = (false, 0);
     for line in text.split_inclusive('\n') {
-        let is_fence = line.trim_start().starts_with("```");
-        if is_fence {
+        let start = line.trim_start();
+        if start.starts_with("```") {
+            let mark = MARKS.iter().find(|mark| start.starts_with(mark.open));
+            if let (false, Some(mark)) = (in_fence, mark) {
+                places.push((at + line.len() - start.len(), mark));
+            }
             in_fence = !in_fence;
         } else if !in_fence {
             let mut ticks = 0;
@@ -362,59 +292,4 @@ fn next<'t>(text: &'t str, offer: &Offer, whole: Text) -> Next<'t> {
         Some(leaked) => Next::Calls(leaked, &inner[end_at..]),
         None => Next::Other,
     }
-}
-
-/// What stands on the line of a call, behind it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Follows {
-    /// So far.
-    Nothing,
-    /// A mark that is not complete.
-    Begun,
-    /// Another one, or the end of the line.
-    Calls,
-    Prose,
-}
-
-fn follows(rest: &str) -> Follows {
-    let blank = |c: char| c.is_whitespace() && c != '\n';
-    let mut rest = rest.trim_start_matches(blank);
-    while let Some(more) = AROUND.iter().find_map(|around| rest.strip_prefix(around)) {
-        rest = more.trim_start_matches(blank);
-    }
-    if rest.is_empty() {
-        Follows::Nothing
-    } else if rest.starts_with('\n') || MARKS.iter().any(|mark| rest.starts_with(mark.open)) {
-        Follows::Calls
-    } else if is_begun(rest) {
-        Follows::Begun
-    } else {
-        Follows::Prose
-    }
-}
-
-/// Without white space and what stands around calls.
-fn past_around(text: &str) -> &str {
-    let mut text = text.trim_start();
-    while let Some(rest) = AROUND.iter().find_map(|around| text.strip_prefix(around)) {
-        text = rest.trim_start();
-    }
-    text
-}
-
-/// The same at the end.
-fn trim_around(text: &str) -> &str {
-    let mut text = text.trim_end();
-    while let Some(rest) = AROUND.iter().find_map(|around| text.strip_suffix(around)) {
-        text = rest.trim_end();
-    }
-    text
-}
-
-/// Whether more text may make a mark of it.
-fn is_begun(text: &str) -> bool {
-    let marks = MARKS.iter().map(|mark| mark.open);
-    marks
-        .chain(AROUND)
-        .any(|mark| mark.len() > text.len() && mark.starts_with(text))
 }

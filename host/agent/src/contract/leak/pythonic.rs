@@ -1,56 +1,88 @@
-//! Calls as Python writes them: `[weather.now(city="Rome", days=[1, 2]), news.top()]`.
+//! Calls as Python writes them: `[weather.now(city="Rome", days=[1, 2]), news.top()]`, or one a line.
 
 use super::body::Offer;
-use super::{Leak, Leaked};
+use super::{Leak, Leaked, MAX_CALLS};
 use crate::guard::mend::{End, mend};
 use crate::guard::repair::Kind;
 use serde_json::Map;
 
-/// One call, or a list of them, with arguments by name and literals as values. Nothing if anything else
-/// is there, or a name is not offered.
+/// Where Gemini's prompts keep tools, which Gemma imitates.
+const PACKAGE: &str = "default_api.";
+
+/// Calls in a list, or one after the other, with arguments by name and literals as values. Nothing if
+/// anything else is there, or a name is not offered.
 pub(super) fn calls(text: &str, offer: &Offer) -> Option<Leaked> {
     let text = text.trim();
-    let inner = match text.strip_prefix('[') {
-        Some(inner) => inner.strip_suffix(']')?,
-        None => text,
+    let (inner, is_list) = match text.strip_prefix('[') {
+        Some(inner) => (inner.strip_suffix(']')?, true),
+        None => (text, false),
     };
     let mut leaked = Leaked::default();
     let mut rest = inner.trim();
     while !rest.is_empty() {
         let (name, after) = rest.split_once('(')?;
-        let tool = offer.tool(name)?;
-        let end = closing(after)?;
-        let mut arguments = Map::new();
-        for part in parts(&after[..end]) {
-            let (key, value) = part.split_once('=')?;
-            let key = key.trim();
-            let is_name = key.starts_with(|c: char| c.is_alphabetic() || c == '_')
-                && key.chars().all(|c| c.is_alphanumeric() || c == '_');
-            // A value is what JSON, mended, makes of a list of it.
-            let mended = mend(&format!("[{}]", value.trim()), End::Own)?;
-            let [value] = <[_; 1]>::try_from(mended.value.as_array()?.clone()).ok()?;
-            let is_plain = mended.repairs.iter().all(|kind| {
-                matches!(
-                    kind,
-                    Kind::SingleQuotes
-                        | Kind::EscapedSingleQuote
-                        | Kind::PythonLiteral
-                        | Kind::LineBreakInText
-                )
-            });
-            if !is_name || !is_plain || arguments.insert(key.to_owned(), value).is_some() {
-                return None;
-            }
+        let (inner, after) = after.split_at(closing(after)?);
+        let after = after.strip_prefix(')')?;
+        leaked.calls.push(match call(name, inner, offer) {
+            Some(call) => call,
+            // What it prints is a call's result.
+            None if name == "print" && !is_list => printed(inner, offer)?,
+            None => return None,
+        });
+        if leaked.calls.len() > MAX_CALLS {
+            return None;
         }
-        leaked.calls.push(Leak { tool, arguments });
-        rest = after[end + 1..].trim_start();
-        rest = match rest.strip_prefix(',') {
+        let next = after.trim_start();
+        rest = match next.strip_prefix(',') {
             Some(more) if !more.trim().is_empty() => more.trim_start(),
-            None if rest.is_empty() => rest,
-            _ => return None,
+            Some(_) => return None,
+            None if next.is_empty() => next,
+            None if is_list => return None,
+            None => match next.strip_prefix(';') {
+                Some(more) => more.trim_start(),
+                None if after[..after.len() - next.len()].contains('\n') => next,
+                None => return None,
+            },
         };
     }
     (!leaked.calls.is_empty()).then_some(leaked)
+}
+
+fn printed(text: &str, offer: &Offer) -> Option<Leak> {
+    let (name, after) = text.trim().split_once('(')?;
+    let (inner, after) = after.split_at(closing(after)?);
+    if after != ")" {
+        return None;
+    }
+    call(name, inner, offer)
+}
+
+fn call(name: &str, inner: &str, offer: &Offer) -> Option<Leak> {
+    let name = name.trim();
+    let tool = offer.identifier(name.strip_prefix(PACKAGE).unwrap_or(name))?;
+    let mut arguments = Map::new();
+    for part in parts(inner) {
+        let (key, value) = part.split_once('=')?;
+        let key = key.trim();
+        let is_name = key.starts_with(|c: char| c.is_alphabetic() || c == '_')
+            && key.chars().all(|c| c.is_alphanumeric() || c == '_');
+        // A value is what JSON, mended, makes of a list of it.
+        let mended = mend(&format!("[{}]", value.trim()), End::Own)?;
+        let [value] = <[_; 1]>::try_from(mended.value.as_array()?.clone()).ok()?;
+        let is_plain = mended.repairs.iter().all(|kind| {
+            matches!(
+                kind,
+                Kind::SingleQuotes
+                    | Kind::EscapedSingleQuote
+                    | Kind::PythonLiteral
+                    | Kind::LineBreakInText
+            )
+        });
+        if !is_name || !is_plain || arguments.insert(key.to_owned(), value).is_some() {
+            return None;
+        }
+    }
+    Some(Leak { tool, arguments })
 }
 
 /// Where the bracket that is open before `text` is closed.

@@ -1,6 +1,7 @@
 //! Leaked calls that begin an answer, while it is generated.
 
-use super::{Leak, MARKS, MAX_CALLS, Next, Offer, Text, front, is_begun, next, past_around};
+use super::marks::{MARKS, is_begun, past_around};
+use super::{Leak, MAX_CALLS, Next, Offer, Text, front, next};
 use crate::guard::mend::End;
 use std::mem;
 

@@ -1,31 +1,77 @@
-//! Arguments as pairs of tags. Their values are texts: what type one has, the tool's schema says later
-//! (`guard::coerce`).
+//! Arguments as pairs of tags. Their values are texts, unless the tag says that one is JSON: what type one
+//! has, the tool's schema says later (`guard::coerce`).
 
 use super::body::{self, Offer};
 use super::{Leak, Leaked, MAX_CALLS, MAX_CLOSES};
 use crate::guard::mend::End;
+use crate::guard::strict;
 use serde_json::{Map, Value};
 
 /// More than any tool has.
 const MAX_PARAMETERS: usize = 256;
+
+/// How the tags are called.
+#[derive(Debug)]
+struct Family {
+    /// With the tool's name behind it.
+    open: &'static str,
+    close: &'static str,
+    /// With the parameter's name behind it.
+    parameter: &'static str,
+    parameter_close: &'static str,
+}
+
+const PLAIN: Family = Family {
+    open: "<invoke name=",
+    close: "</invoke>",
+    parameter: "<parameter",
+    parameter_close: "</parameter>",
+};
+
+static FAMILIES: [Family; 4] = [
+    PLAIN,
+    Family {
+        open: "<function=",
+        close: "</function>",
+        ..PLAIN
+    },
+    Family {
+        open: "<｜DSML｜invoke name=",
+        close: "</｜DSML｜invoke>",
+        parameter: "<｜DSML｜parameter",
+        parameter_close: "</｜DSML｜parameter>",
+    },
+    Family {
+        open: "<|DSML|invoke name=",
+        close: "</|DSML|invoke>",
+        parameter: "<|DSML|parameter",
+        parameter_close: "</|DSML|parameter>",
+    },
+];
+
+/// Whether a text begins with the tag of a call.
+pub(super) fn begin(text: &str) -> bool {
+    family(text).is_some()
+}
+
+fn family(text: &str) -> Option<&'static Family> {
+    FAMILIES.iter().find(|family| text.starts_with(family.open))
+}
 
 /// One call after the other.
 pub(super) fn all(text: &str, offer: &Offer, end: End) -> Option<Leaked> {
     let mut leaked = Leaked::default();
     let mut rest = text;
     while !rest.is_empty() {
-        let close = if rest.starts_with("<function=") {
-            "</function>"
-        } else {
-            "</invoke>"
-        };
+        let family = family(rest)?;
+        let close = family.close;
         let mut from = 0;
         let mut found = None;
         for _ in 0..MAX_CLOSES {
             let Some(at) = rest[from..].find(close).map(|at| from + at + close.len()) else {
                 break;
             };
-            found = named(&rest[..at], offer, End::Own).map(|call| (call, &rest[at..]));
+            found = named(family, &rest[..at], offer, End::Own).map(|call| (call, &rest[at..]));
             if found.is_some() {
                 break;
             }
@@ -33,7 +79,7 @@ pub(super) fn all(text: &str, offer: &Offer, end: End) -> Option<Leaked> {
         }
         let (call, after) = match found {
             Some(found) => found,
-            None => (named(rest, offer, end)?, ""),
+            None => (named(family, rest, offer, end)?, ""),
         };
         leaked.take(call);
         rest = after.trim_start();
@@ -45,19 +91,15 @@ pub(super) fn all(text: &str, offer: &Offer, end: End) -> Option<Leaked> {
 }
 
 /// `<function=NAME>…</function>` and `<invoke name="NAME">…</invoke>`, with parameters as tags or as JSON.
-fn named(text: &str, offer: &Offer, end: End) -> Option<Leaked> {
-    let (name, rest, close) = match text.strip_prefix("<function=") {
-        Some(rest) => {
-            let (name, rest) = rest.split_once('>')?;
-            (name, rest, "</function>")
-        }
-        None => {
-            let (name, rest) = text.strip_prefix("<invoke name=")?.split_once('>')?;
-            (unquoted(name)?, rest, "</invoke>")
-        }
+fn named(family: &Family, text: &str, offer: &Offer, end: End) -> Option<Leaked> {
+    let (name, rest) = text.strip_prefix(family.open)?.split_once('>')?;
+    let name = if family.open.ends_with("name=") {
+        unquoted(name)?
+    } else {
+        name
     };
     let rest = rest.trim();
-    let (inner, is_closed) = match rest.strip_suffix(close) {
+    let (inner, is_closed) = match rest.strip_suffix(family.close) {
         Some(inner) => (inner.trim(), true),
         None => (rest, false),
     };
@@ -65,7 +107,7 @@ fn named(text: &str, offer: &Offer, end: End) -> Option<Leaked> {
     if !is_closed && end == End::Cut {
         return None;
     }
-    if !inner.starts_with("<parameter") {
+    if !inner.starts_with(family.parameter) {
         return body::named(name, inner, offer, end);
     }
     let tool = offer.tool(name)?;
@@ -75,37 +117,69 @@ fn named(text: &str, offer: &Offer, end: End) -> Option<Leaked> {
         if rest.is_empty() {
             break;
         }
-        let (head, after) = rest.strip_prefix("<parameter")?.split_once('>')?;
-        let key = match head.strip_prefix('=') {
-            Some(key) => key.trim(),
-            None => unquoted(head.trim_start().strip_prefix("name=")?)?,
+        let (head, after) = rest.strip_prefix(family.parameter)?.split_once('>')?;
+        let (key, ty) = match head.strip_prefix('=') {
+            Some(key) => (key.trim(), Type::Unsaid),
+            None => attributes(head)?,
         };
-        let (value, next) = value(after, is_closed)?;
+        let (text, next) = value(family, after, is_closed)?;
+        let value = match ty {
+            Type::Unsaid => lines(text).into(),
+            Type::Text => text.into(),
+            Type::Json => strict::parse(text.trim()).ok()?,
+        };
         put(&mut arguments, key, value)?;
         rest = next;
     }
     rest.is_empty().then(|| one(tool, arguments))
 }
 
+/// What a parameter's tag says of its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Type {
+    Unsaid,
+    /// Every character of it.
+    Text,
+    Json,
+}
+
+/// `name="KEY"`, and perhaps `string="true"`.
+fn attributes(head: &str) -> Option<(&str, Type)> {
+    let name = head.trim().strip_prefix("name=")?;
+    let (name, ty) = match name.split_once(" string=") {
+        Some((name, ty)) => (name, Some(ty)),
+        None => (name, None),
+    };
+    let ty = match ty.map(unquoted) {
+        None => Type::Unsaid,
+        Some(Some("true")) => Type::Text,
+        Some(Some("false")) => Type::Json,
+        Some(_) => return None,
+    };
+    Some((unquoted(name)?, ty))
+}
+
 /// Up to the tag that ends it, and what follows. Models forget that tag in long conversations: then the
 /// next parameter ends it, or what ends the call. A value may quote the tag where something else than a
 /// parameter follows it.
-fn value(text: &str, is_closed: bool) -> Option<(&str, &str)> {
-    const CLOSE: &str = "</parameter>";
-    let next = text.find("\n<parameter").unwrap_or(text.len());
+fn value<'t>(family: &Family, text: &'t str, is_closed: bool) -> Option<(&'t str, &'t str)> {
+    let close = family.parameter_close;
+    let mut next = text.match_indices(family.parameter).map(|(at, _)| at);
+    let next = next.find_map(|at| text[..at].ends_with('\n').then(|| at - 1));
+    let next = next.unwrap_or(text.len());
     let mut from = 0;
-    while let Some(at) = text[from..next].find(CLOSE).map(|at| from + at) {
-        let after = text[at + CLOSE.len()..].trim_start();
-        if after.is_empty() || after.starts_with("<parameter") {
-            return Some((lines(&text[..at]), after));
+    while let Some(at) = text[from..next].find(close).map(|at| from + at) {
+        let after = text[at + close.len()..].trim_start();
+        if after.is_empty() || after.starts_with(family.parameter) {
+            return Some((&text[..at], after));
         }
-        from = at + CLOSE.len();
+        from = at + close.len();
     }
     // What follows the last one is nothing that may.
     if from > 0 || (next == text.len() && !is_closed) {
         return None;
     }
-    Some((lines(&text[..next]), text[next..].trim_start()))
+    Some((&text[..next], text[next..].trim_start()))
 }
 
 /// The value stands on lines of its own, whose breaks are not part of it.
@@ -128,7 +202,7 @@ pub(super) fn pairs(text: &str, offer: &Offer, end: End) -> Option<Leaked> {
         let (key, after) = text.split_once("</arg_key>")?;
         let after = after.trim_start().strip_prefix("<arg_value>")?;
         let (value, after) = after.split_once("</arg_value>")?;
-        put(&mut arguments, key.trim(), value)?;
+        put(&mut arguments, key.trim(), value.into())?;
         rest = match after.trim_start() {
             "" => None,
             more => Some(more.strip_prefix("<arg_key>")?),
@@ -144,10 +218,11 @@ fn one(tool: String, arguments: Map<String, Value>) -> Leaked {
     }
 }
 
-fn put(arguments: &mut Map<String, Value>, key: &str, value: &str) -> Option<()> {
-    let known = arguments.insert(key.to_owned(), value.into());
+fn put(arguments: &mut Map<String, Value>, key: &str, value: Value) -> Option<()> {
     // Of two values for one key neither is the right one.
-    (!key.is_empty() && known.is_none_or(|known| known == value)).then_some(())
+    let is_one = arguments.get(key).is_none_or(|known| *known == value);
+    arguments.insert(key.to_owned(), value);
+    (!key.is_empty() && is_one).then_some(())
 }
 
 fn unquoted(text: &str) -> Option<&str> {

@@ -162,6 +162,44 @@ fn every_form_is_read() {
             "<|tool▁calls▁begin|><|tool▁call▁begin|>weather-now<|tool▁sep|>{\"city\": \"Rome\"}<|tool▁call▁end|><|tool▁calls▁end|>",
             one,
         ),
+        // DeepSeek V3.2 and V4.
+        (
+            "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"weather-now\">\n<｜DSML｜parameter name=\"city\" string=\"true\">Rome</｜DSML｜parameter>\n</｜DSML｜invoke>\n<｜DSML｜invoke name=\"news\">\n</｜DSML｜invoke>\n</｜DSML｜function_calls><｜end▁of▁sentence｜>",
+            &both,
+        ),
+        (
+            "I look.\n\n<｜DSML｜tool_calls><｜DSML｜invoke name=\"weather-now\"><｜DSML｜parameter name=\"city\" string=\"false\">\"Rome\"</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜tool_calls>",
+            one,
+        ),
+        (
+            "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"weather-now\">\n{\"city\": \"Rome\"}\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+            one,
+        ),
+        (
+            "<|DSML|function_calls><|DSML|invoke name=\"weather-now\"><|DSML|parameter name=\"city\" string=\"true\">Rome</|DSML|parameter></|DSML|invoke></|DSML|function_calls>",
+            one,
+        ),
+        // gpt-oss.
+        (
+            "<|start|>assistant<|channel|>commentary to=functions.weather-now <|constrain|>json<|message|>{\"city\": \"Rome\"}<|call|>",
+            one,
+        ),
+        (
+            "<|channel|>commentary to=functions.weather-now<|constrain|>json<|message|>{\"city\": \"Rome\"}",
+            one,
+        ),
+        (
+            "<|start|>assistant to=functions.weather-now<|channel|>commentary json<|message|>{\"city\": \"Rome\"}<|end|>",
+            one,
+        ),
+        (
+            "<|channel|>analysis to=functions.weather-now code<|message|>{\"city\": \"Rome\"}<|call|><|start|>assistant<|channel|>commentary to=functions.news <|constrain|>json<|message|>{}<|call|>",
+            &both,
+        ),
+        (
+            "I look.<|end|><|start|>assistant<|channel|>commentary to=functions.weather-now <|constrain|>json<|message|>{\"city\": \"Rome\"}<|call|>",
+            one,
+        ),
         // Kimi.
         (
             "<|tool_calls_section_begin|><|tool_call_begin|>functions.weather-now:0<|tool_call_argument_begin|>{\"city\": \"Rome\"}<|tool_call_end|><|tool_call_begin|>functions.news:1<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>",
@@ -209,6 +247,28 @@ fn every_form_is_read() {
         // Llama 4.
         ("[weather.now(city=\"Rome\"), news()]", &both),
         ("[weather.now(city='Rome')]", one),
+        // Gemma.
+        ("[weather_now(city=\"Rome\"), news()]", &both),
+        ("```python\n[weather.now(city=\"Rome\")]\n```", one),
+        ("```tool_code\nweather.now(city=\"Rome\")\n```", one),
+        (
+            "```tool_code\nweather_now(city=\"Rome\")\nnews()\n```\n```tool_output\nSunny.\n```",
+            &both,
+        ),
+        (
+            "```tool_code\nprint(default_api.weather_now(city='Rome'))\n```\n```tool_code\nprint(news())\n```",
+            &both,
+        ),
+        (
+            "Okay, I look.\n```tool_code\nweather.now(city=\"Rome\"); news()\n```",
+            &both,
+        ),
+        ("```tool_code\n[weather.now(city=\"Rome\")]\n```", one),
+        (
+            "```tool_code\n{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}\n```",
+            one,
+        ),
+        ("```tool_code\nweather.now(city=\"Rome\")", one),
         // Granite, Command, InternLM, Phi.
         (
             "<|tool_call|>[{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}]",
@@ -257,6 +317,22 @@ fn values_are_what_was_written() {
         (
             "<tool_call>news<arg_key>q</arg_key><arg_value>{\"a\": 1}</arg_value><arg_key>r</arg_key><arg_value></arg_value></tool_call>",
             json!({"q": "{\"a\": 1}", "r": ""}),
+        ),
+        (
+            "<｜DSML｜invoke name=\"news\"><｜DSML｜parameter name=\"q\" string=\"true\">\n 7\n</｜DSML｜parameter><｜DSML｜parameter name=\"r\" string=\"false\"> [7, null] </｜DSML｜parameter></｜DSML｜invoke>",
+            json!({"q": "\n 7\n", "r": [7, null]}),
+        ),
+        (
+            "<invoke name=\"news\"><parameter name=\"q\" string=\"false\">7</parameter></invoke>",
+            json!({"q": 7}),
+        ),
+        (
+            "<|channel|>commentary to=functions.news <|constrain|>json<|message|>{\"q\": \"<|call|>\"}<|call|>",
+            json!({"q": "<|call|>"}),
+        ),
+        (
+            "```tool_code\nprint(news(q=\"a ``` (b)\", r=[1, None]))\n```",
+            json!({"q": "a ``` (b)", "r": [1, null]}),
         ),
         (
             "[news(q=[1, -2.5, None], r={\"a\": \"x, (y)\"}, s='it\\'s', t=True)]",
@@ -312,7 +388,23 @@ fn what_is_quoted_is_no_call() {
         "<tool_call>{\"name\": \"a.b.c.d\", \"arguments\": {}}</tool_call>".to_owned(),
         "[{\"name\": \"news\", \"arguments\": {}}, {\"name\": \"other\", \"arguments\": {}}]".to_owned(),
         "[news(), other()]".to_owned(),
+        "<|channel|>commentary to=python code<|message|>print(1)<|call|>".to_owned(),
+        "```tool_code\nprint(news)\n```".to_owned(),
+        "```tool_code\nimport news\nnews()\n```".to_owned(),
+        "```tool_code\nx = news()\n```".to_owned(),
+        "```tool_code\nnews() other()\n```".to_owned(),
+        "```tool_code\nprint(news(), 1)\n```".to_owned(),
+        "```tool_code\nprint(news(q=1)\n```".to_owned(),
+        // In another fence, or in the line.
+        "So:\n````\n```tool_code\nnews()\n```\n````".to_owned(),
+        "Write ```tool_code news()``` for the news.".to_owned(),
+        "Write `<|channel|>commentary to=functions.news<|message|>{}<|call|>`".to_owned(),
+        "gpt-oss writes <|channel|>commentary to=functions.news<|message|>{}<|call|> and waits.".to_owned(),
+        "It is `<｜DSML｜invoke name=\"news\"></｜DSML｜invoke>`".to_owned(),
         // More than one reading.
+        "<｜DSML｜invoke name=\"news\"><｜DSML｜parameter name=\"q\" string=\"false\">Rome</｜DSML｜parameter></｜DSML｜invoke>".to_owned(),
+        "<｜DSML｜invoke name=\"news\"><｜DSML｜parameter name=\"q\" string=\"maybe\">1</｜DSML｜parameter></｜DSML｜invoke>".to_owned(),
+        "<|channel|>commentary to=functions.news to=functions.news<|message|>{}<|call|>".to_owned(),
         "<tool_call>{\"name\": \"news\", \"tool\": \"weather.now\", \"arguments\": {}}</tool_call>".to_owned(),
         "<tool_call>{\"name\": \"news\", \"arguments\": {}, \"parameters\": {}}</tool_call>".to_owned(),
         "<tool_call>{\"name\": \"news\", \"arguments\": {\"q\": 1, \"q\": 2}}</tool_call>".to_owned(),
@@ -355,6 +447,15 @@ fn a_cut_call_is_not_completed() {
             1,
         ),
         ("{\"name\": \"news\", \"parameters\": {\"q\": 1}", 1),
+        (
+            "<｜DSML｜invoke name=\"news\"><｜DSML｜parameter name=\"q\" string=\"true\">1</｜DSML｜parameter>",
+            1,
+        ),
+        (
+            "<|channel|>commentary to=functions.news <|constrain|>json<|message|>{\"q\": [1]",
+            1,
+        ),
+        ("<|channel|>commentary to=functions.news<|message|>", 1),
     ] {
         let calls = |end| find(text, &offer(), end).map_or(0, |leaked| leaked.calls.len());
         assert_eq!((calls(End::Own), calls(End::Cut)), (own, 0), "{text}");
@@ -415,6 +516,13 @@ fn a_failed_call_is_no_answer() {
         ),
         ("<tool_call>{\"name\": \"news\", \"arguments\": {", true),
         ("[TOOL_CALLS]other[ARGS]{}", true),
+        (
+            "<|channel|>commentary to=browser.search<|message|>{}<|call|>",
+            true,
+        ),
+        ("```tool_code\nimport numpy\n```", true),
+        ("```tool_code\nimport numpy\n```\nloads it.", false),
+        ("<｜DSML｜invoke name=\"other\">", true),
         (
             "<tool_call>{\"name\": \"other\"}</tool_call>\nis how Hermes writes calls.",
             false,
@@ -486,6 +594,14 @@ fn time_grows_with_the_text() {
         "<arg_key>",
         "</think>\n",
         "<｜",
+        "<｜DSML｜parameter name=\"q\" string=\"true\">",
+        "<｜DSML｜invoke name=\"news\">",
+        "<|channel|>commentary to=functions.news<|message|>",
+        "<|start|>assistant",
+        "<|call|>",
+        "```tool_code\n",
+        "```tool_code\nnews()\n```\n",
+        "news()\n",
     ] {
         for start in [
             "",
@@ -493,6 +609,8 @@ fn time_grows_with_the_text() {
             "<function=news><parameter=q>",
             "text\n",
             "[TOOL_CALLS]",
+            "<|channel|>commentary to=functions.news<|message|>",
+            "```tool_code\n",
         ] {
             let text = start.to_owned() + &part.repeat(10_000 / part.len());
             let begun = std::time::Instant::now();

@@ -137,6 +137,17 @@ impl Vault {
         self.value(data, Owner::Unknown, false, &|_| true)
     }
 
+    /// For the model, of a JSON Schema. Its numbers are bounds, which must stay numbers.
+    pub fn hide_schema(&mut self, schema: &Value) -> Value {
+        if self.is_off() {
+            return schema.clone();
+        }
+        self.learn();
+        replaced_in(schema, 0, false, &mut |text| {
+            Some(self.told(text, Owner::Unknown, true, &|_| true))
+        })
+    }
+
     /// For a tool that works on `instance`: kinds that it is not let to see.
     pub fn mask(
         &mut self,
@@ -522,24 +533,37 @@ fn replaced<'a>(text: &str, mut by: impl FnMut(&str) -> Option<&'a str>) -> Stri
 /// The value with every string in it, and every key, replaced by what `by` makes of it. A number that
 /// is replaced as a whole becomes a string.
 fn strings(value: &Value, depth: usize, by: &mut dyn FnMut(&str) -> Option<String>) -> Value {
+    replaced_in(value, depth, true, by)
+}
+
+/// `numbers`: whether they are replaced, too.
+fn replaced_in(
+    value: &Value,
+    depth: usize,
+    numbers: bool,
+    by: &mut dyn FnMut(&str) -> Option<String>,
+) -> Value {
     let mut changed = |text: &str| by(text).unwrap_or_else(|| text.to_owned());
     match value {
         Value::Null | Value::Bool(_) => value.clone(),
         Value::String(text) => Value::String(changed(text)),
+        Value::Number(_) if !numbers => value.clone(),
         Value::Number(number) => in_number(number, &mut changed),
         // Deeper than any reader goes: as a text, nothing in it is missed.
         Value::Array(_) | Value::Object(_) if depth >= MAX_DEPTH => {
             Value::String(changed(&value.to_string()))
         }
         Value::Array(items) => {
-            let items = items.iter().map(|item| strings(item, depth + 1, by));
+            let items = items
+                .iter()
+                .map(|item| replaced_in(item, depth + 1, numbers, by));
             Value::Array(items.collect())
         }
         Value::Object(members) => {
             let mut out = Map::with_capacity(members.len());
             for (key, member) in members {
                 let key = by(key).unwrap_or_else(|| key.clone());
-                out.insert(key, strings(member, depth + 1, by));
+                out.insert(key, replaced_in(member, depth + 1, numbers, by));
             }
             Value::Object(out)
         }

@@ -5,6 +5,7 @@
 
 use super::personal::{aside, every_text};
 use super::{Screening, Shield, Verdict};
+use crate::model::Watch;
 use futures_util::future::BoxFuture;
 use regex::Regex;
 use reqwest::Url;
@@ -102,7 +103,11 @@ impl Domains {
 }
 
 impl Shield for Domains {
-    fn screen<'a>(&'a self, screening: &'a Screening) -> BoxFuture<'a, Result<Verdict, String>> {
+    fn screen<'a>(
+        &'a self,
+        screening: &'a Screening,
+        _: &'a mut dyn Watch,
+    ) -> BoxFuture<'a, Result<Verdict, String>> {
         let shield = self.clone();
         aside(screening, move |screening| shield.judge(screening))
     }

@@ -6,7 +6,7 @@
 
 use super::{Place, Screening, Shield, Verdict};
 use crate::guard::pii::{Privacy, Vault};
-use crate::model::{ChatMessage, ChatRequest, Delta, Model};
+use crate::model::{Aside, ChatMessage, ChatRequest, Model, Watch};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -28,6 +28,7 @@ pub struct Category {
 /// A model as a shield.
 #[derive(Debug, Clone)]
 pub struct GuardModel {
+    /// Where what it takes counts, a [`SideModel`](crate::model::SideModel).
     pub model: Arc<dyn Model>,
     pub categories: Vec<Category>,
     /// The most characters that it is shown. What is longer cannot be screened.
@@ -36,7 +37,11 @@ pub struct GuardModel {
 }
 
 impl Shield for GuardModel {
-    fn screen<'a>(&'a self, screening: &'a Screening) -> BoxFuture<'a, Result<Verdict, String>> {
+    fn screen<'a>(
+        &'a self,
+        screening: &'a Screening,
+        watch: &'a mut dyn Watch,
+    ) -> BoxFuture<'a, Result<Verdict, String>> {
         Box::pin(async move {
             let prompt = self.prompt(screening)?;
             let request = ChatRequest {
@@ -44,8 +49,7 @@ impl Shield for GuardModel {
                 temperature: Some(0.0),
                 ..ChatRequest::new("", vec![ChatMessage::user(prompt)])
             };
-            let mut nobody = |_: Delta| ();
-            let completion = self.model.complete(&request, &mut nobody).await;
+            let completion = self.model.complete(&request, &mut Aside(watch)).await;
             let completion = completion.map_err(|error| format!("its endpoint failed: {error}"))?;
             self.read(&completion.content)
         })

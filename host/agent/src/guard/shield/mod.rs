@@ -19,6 +19,7 @@ pub use guard_model::{Category, GuardModel};
 pub use personal::PersonalData;
 pub use policy::{OnFailure, Policy, Post, Shields};
 
+use crate::model::Watch;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -83,9 +84,15 @@ pub enum Verdict {
 
 /// Something that screens. It is given a time by whoever asks, and dropped after that.
 pub trait Shield: Send + Sync + Debug {
+    /// `watch` is told of requests to models that it makes.
+    ///
     /// # Errors
     /// Why it cannot say.
-    fn screen<'a>(&'a self, screening: &'a Screening) -> BoxFuture<'a, Result<Verdict, String>>;
+    fn screen<'a>(
+        &'a self,
+        screening: &'a Screening,
+        watch: &'a mut dyn Watch,
+    ) -> BoxFuture<'a, Result<Verdict, String>>;
 }
 
 /// What one shield said, for the record. The value is not part of it.

@@ -2,6 +2,7 @@
 
 use super::{Screening, Shield, Verdict};
 use crate::guard::pii::{Kind, find};
+use crate::model::Watch;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -13,7 +14,11 @@ pub struct PersonalData {
 }
 
 impl Shield for PersonalData {
-    fn screen<'a>(&'a self, screening: &'a Screening) -> BoxFuture<'a, Result<Verdict, String>> {
+    fn screen<'a>(
+        &'a self,
+        screening: &'a Screening,
+        _: &'a mut dyn Watch,
+    ) -> BoxFuture<'a, Result<Verdict, String>> {
         let shield = self.clone();
         aside(screening, move |screening| shield.judge(screening))
     }

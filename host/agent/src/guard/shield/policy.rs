@@ -2,6 +2,7 @@
 
 use super::redaction::only_takes_away;
 use super::{Judgement, Place, Ruling, Screened, Screening, Shield, Verdict};
+use crate::model::Watch;
 use crate::run::Settings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -104,15 +105,19 @@ impl Shields {
     }
 
     /// Asks every shield that stands there, each about what the one before left. The first that
-    /// blocks ends it.
-    pub async fn screen(&self, mut screening: Screening) -> (Screened, Vec<Judgement>) {
+    /// blocks ends it. `watch` is told of requests to models that they make.
+    pub async fn screen(
+        &self,
+        mut screening: Screening,
+        watch: &mut dyn Watch,
+    ) -> (Screened, Vec<Judgement>) {
         let mut judgements = Vec::new();
         let mut is_redacted = false;
         let tool = screening.tool.clone();
         let posts = self.posts.iter();
         for post in posts.filter(|post| post.screens(screening.place, tool.as_deref())) {
             let started = Instant::now();
-            let verdict = post.ask(&screening).await;
+            let verdict = post.ask(&screening, watch).await;
             let (ruling, reason) = match &verdict {
                 Ok(Verdict::Pass) => (Ruling::Pass, ""),
                 Ok(Verdict::Redact { reason, .. }) => (Ruling::Redact, reason.as_str()),
@@ -161,8 +166,8 @@ impl Shields {
 }
 
 impl Post {
-    async fn ask(&self, screening: &Screening) -> Result<Verdict, String> {
-        let asked = tokio::time::timeout(self.timeout, self.shield.screen(screening));
+    async fn ask(&self, screening: &Screening, watch: &mut dyn Watch) -> Result<Verdict, String> {
+        let asked = tokio::time::timeout(self.timeout, self.shield.screen(screening, watch));
         let verdict = asked
             .await
             .map_err(|_| format!("no answer within {} ms", self.timeout.as_millis()))??;

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -11,6 +12,7 @@ use tokio::time::Instant;
 use super::Unavailable;
 use super::endpoint::{Entry, is_overload, need, tell_wait};
 use super::estimate::prompt_tokens;
+use super::hedge::race;
 use super::listening::Listening;
 use super::pool::{Candidate, Found, Home, Relief, Shared};
 use super::retry::Attempt;
@@ -26,6 +28,8 @@ pub(super) struct Course<'a> {
     too_small: Option<u64>,
     /// Answers may be cut to a window.
     is_shortened: bool,
+    /// Until it was done.
+    hedge_after: Option<Duration>,
 }
 
 /// What happened in one attempt.
@@ -51,6 +55,7 @@ impl<'a> Course<'a> {
             },
             too_small: None,
             is_shortened: false,
+            hedge_after: pool.policy.hedge_after,
         }
     }
 
@@ -77,7 +82,8 @@ impl<'a> Course<'a> {
                     }
                 }
             };
-            let error = match self.ask(member, entry, watch).await {
+            let (member, result) = self.ask(member, entry, &mut round, watch).await;
+            let error = match result {
                 Ok(completion) => return Ok(completion),
                 Err(error) => error,
             };
@@ -221,24 +227,17 @@ impl<'a> Course<'a> {
         Err(soonest(refusals))
     }
 
+    /// Asks the member, and another one with it if it has nothing to say for long. Returns whose the
+    /// result is.
     async fn ask(
-        &self,
+        &mut self,
         member: usize,
-        entry: Entry<'_>,
+        entry: Entry<'a>,
+        round: &mut Round,
         watch: &mut Listening<'_>,
-    ) -> Result<Completion, ModelError> {
+    ) -> (usize, Result<Completion, ModelError>) {
         let request = self.cut_to(entry.endpoint().window());
-        let before = {
-            let mut home = self.home.lock().unwrap_or_else(PoisonError::into_inner);
-            home.replace(member)
-        };
-        if before != Some(member) {
-            watch.routing(Routing::Chosen {
-                pool: self.pool.name.clone(),
-                endpoint: self.label(member),
-                tokens: need(&request, self.prompt),
-            });
-        }
+        self.settle(member, &request, watch);
         if let Cow::Owned(request) = &request {
             watch.routing(Routing::Degraded {
                 pool: self.pool.name.clone(),
@@ -248,7 +247,51 @@ impl<'a> Course<'a> {
                 },
             });
         }
-        entry.complete(&request, watch).await
+        let Some(after) = self.hedge_after else {
+            return (member, entry.complete(&request, watch).await);
+        };
+        let mut second = None;
+        let elsewhere = || {
+            let mut others = self.candidates(round);
+            others.retain(|other| other.member != member && !other.is_short);
+            let Found::Place(other, entry) = self.pool.place(others) else {
+                return None;
+            };
+            second = Some(other);
+            Some((entry, &self.request))
+        };
+        let raced = race(entry, &request, after, elsewhere, watch).await;
+        let other = second.unwrap_or(member);
+        let (own, other) = if raced.is_second {
+            (other, member)
+        } else {
+            (member, other)
+        };
+        if raced.other_failed {
+            round.failed.push(other);
+        }
+        if raced.is_second {
+            self.settle(own, &self.request, watch);
+        }
+        if raced.is_hedged {
+            self.hedge_after = None;
+        }
+        (own, raced.result)
+    }
+
+    /// The run stays with this member, whose prefix cache knows it from now on.
+    fn settle(&self, member: usize, request: &ChatRequest, watch: &mut Listening<'_>) {
+        let before = {
+            let mut home = self.home.lock().unwrap_or_else(PoisonError::into_inner);
+            home.replace(member)
+        };
+        if before != Some(member) {
+            watch.routing(Routing::Chosen {
+                pool: self.pool.name.clone(),
+                endpoint: self.label(member),
+                tokens: need(request, self.prompt),
+            });
+        }
     }
 
     /// The request, with an answer that the window has room for. Without room for any it is sent as it

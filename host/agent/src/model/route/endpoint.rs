@@ -1,6 +1,7 @@
-//! One server, with what it is spared: its limits, its circuit breaker, the rest that it asked for.
+//! One model at one server, with what the server is spared: its limits, its circuit breaker, the rest that
+//! it asked for.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -11,8 +12,12 @@ use super::admission::{Admission, Full, Limits, Place};
 use super::breaker::{Breaker, BreakerPolicy, Change, Outcome, Passage};
 use super::estimate::prompt_tokens;
 use super::{Unavailable, later};
+use crate::cost::Price;
 use crate::error::ErrorClass;
-use crate::model::{ChatRequest, Completion, Model, ModelError, Routing, TimeoutPhase, Watch};
+use crate::model::side::Overtaken;
+use crate::model::{
+    ChatRequest, Completion, Counter, Model, ModelError, Routing, TimeoutPhase, Watch,
+};
 
 /// The longest that an endpoint is left alone because it asked: a wrong date in its header must not take
 /// it out of service for a year.
@@ -29,14 +34,23 @@ pub struct EndpointPolicy {
     pub breaker: BreakerPolicy,
     /// Tokens of prompt and answer together; `None`: not known, so everything may fit.
     pub window: Option<u64>,
+    /// What replies cost, if anybody said.
+    pub price: Option<Price>,
 }
 
 /// A model at one server. Makes one attempt; shared by all runs.
 #[derive(Debug)]
 pub struct Endpoint {
-    name: String,
+    protection: Arc<Protection>,
     model: Box<dyn Model>,
     window: Option<u64>,
+    price: Option<Price>,
+}
+
+/// What one server is spared, whichever of its models is asked: there is one for all who name it.
+#[derive(Debug)]
+pub struct Protection {
+    name: String,
     limits: Limits,
     admission: Admission,
     breaker: Breaker,
@@ -57,20 +71,38 @@ impl Endpoint {
         model: impl Model + 'static,
         policy: EndpointPolicy,
     ) -> Self {
+        let protection = Arc::new(Protection::new(name, &policy));
+        Self::behind(protection, model, &policy)
+    }
+
+    /// A model at a server that others use as well: `policy` gives its window and its price, and the limits
+    /// and the breaker are those that the server has already.
+    pub fn behind(
+        protection: Arc<Protection>,
+        model: impl Model + 'static,
+        policy: &EndpointPolicy,
+    ) -> Self {
         Self {
-            name: name.into(),
+            protection,
             model: Box::new(model),
             window: policy.window,
-            admission: Admission::new(policy.limits.clone()),
-            limits: policy.limits,
-            breaker: Breaker::new(policy.breaker),
-            health: Mutex::default(),
+            price: policy.price,
         }
     }
 
     /// What it is called in the configuration.
     pub fn label(&self) -> &str {
-        &self.name
+        &self.protection.name
+    }
+
+    /// Who is told of when a request that is sent now is overtaken by another one.
+    pub(super) fn overtaken(&self) -> Overtaken {
+        Overtaken {
+            endpoint: self.label().to_owned(),
+            model: self.name().to_owned(),
+            price: self.price,
+            sent: Instant::now(),
+        }
     }
 
     pub(super) fn window(&self) -> Option<u64> {
@@ -79,7 +111,7 @@ impl Endpoint {
 
     /// Whether a call failed here so short a time ago.
     pub(super) fn failed_within(&self, time: Duration) -> bool {
-        let failed_at = self.health().failed_at;
+        let failed_at = self.protection.health().failed_at;
         failed_at.is_some_and(|at| at.elapsed() < time)
     }
 
@@ -88,10 +120,11 @@ impl Endpoint {
     /// # Errors
     /// Why not; `None` if it is only busy, so that waiting helps.
     pub(super) fn try_enter(&self, tokens: u64) -> Result<Entry<'_>, Option<Unavailable>> {
-        self.rested()?;
+        let protection = self.protection.as_ref();
+        protection.rested()?;
         // Before the place, which takes one of this minute's requests.
-        let passage = self.passage()?;
-        let place = self.admission.try_enter(tokens).ok_or(None)?;
+        let passage = protection.passage()?;
+        let place = protection.admission.try_enter(tokens).ok_or(None)?;
         Ok(Entry {
             endpoint: self,
             place,
@@ -101,20 +134,45 @@ impl Endpoint {
 
     /// Waits for a place.
     pub(super) async fn enter(&self, tokens: u64) -> Result<Entry<'_>, Unavailable> {
-        self.rested()?;
-        self.breaker.check().map_err(|wait| self.open(wait))?;
-        let place = self
-            .admission
-            .enter(tokens)
-            .await
-            .map_err(|full| self.refusal(full))?;
+        let protection = self.protection.as_ref();
+        protection.rested()?;
+        let check = protection.breaker.check();
+        check.map_err(|wait| protection.open(wait))?;
+        let place = protection.admission.enter(tokens).await;
+        let place = place.map_err(|full| protection.refusal(full))?;
         // Much may have happened since the wait began.
-        self.rested()?;
+        protection.rested()?;
         Ok(Entry {
             endpoint: self,
             place,
-            passage: self.passage()?,
+            passage: protection.passage()?,
         })
+    }
+
+    /// Waits for a place for such a request, and tells of it.
+    pub(super) async fn enter_for(
+        &self,
+        request: &ChatRequest,
+        watch: &mut dyn Watch,
+    ) -> Result<Entry<'_>, Unavailable> {
+        let tokens = need(request, prompt_tokens(request));
+        let asked = Instant::now();
+        let entry = self.enter(tokens).await?;
+        tell_wait(self.label(), asked, watch);
+        Ok(entry)
+    }
+}
+
+impl Protection {
+    /// `name` is what the server's endpoint is called in the configuration.
+    pub fn new(name: impl Into<String>, policy: &EndpointPolicy) -> Self {
+        Self {
+            name: name.into(),
+            admission: Admission::new(policy.limits.clone()),
+            limits: policy.limits.clone(),
+            breaker: Breaker::new(policy.breaker.clone()),
+            health: Mutex::default(),
+        }
     }
 
     fn rested(&self) -> Result<(), Unavailable> {
@@ -195,22 +253,23 @@ impl<'a> Entry<'a> {
             place,
             passage,
         } = self;
-        let label = || endpoint.name.clone();
+        let protection = endpoint.protection.as_ref();
+        let label = || protection.name.clone();
         if passage.is_trial {
             watch.routing(Routing::Trial { endpoint: label() });
         }
         let result = endpoint.model.complete(request, watch).await;
         let outcome = match &result {
             Ok(completion) => {
-                endpoint.health().failed_at = None;
+                protection.health().failed_at = None;
                 if let Some(usage) = &completion.usage {
                     let tokens = usage.prompt_tokens.saturating_add(usage.completion_tokens);
-                    endpoint.admission.settle(&place, tokens);
+                    protection.admission.settle(&place, tokens);
                 }
                 Outcome::Healthy
             }
             Err(error) => {
-                endpoint.note(error);
+                protection.note(error);
                 outcome(error)
             }
         };
@@ -238,13 +297,14 @@ impl Model for Endpoint {
         watch: &'a mut dyn Watch,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         async move {
-            let tokens = need(request, prompt_tokens(request));
-            let asked = Instant::now();
-            let entry = self.enter(tokens).await?;
-            tell_wait(&self.name, asked, watch);
+            let entry = self.enter_for(request, watch).await?;
             entry.complete(request, watch).await
         }
         .boxed()
+    }
+
+    fn counter(&self) -> Option<Arc<dyn Counter>> {
+        self.model.counter()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Hears whether anything of an answer was given out: after that the request is not sent again.
 
-use crate::model::{Delta, Routing, Watch};
+use crate::model::{Delta, Routing, SideRequest, Watch};
 
 /// Passes everything on.
 pub(super) struct Listening<'a> {
@@ -25,5 +25,9 @@ impl Watch for Listening<'_> {
 
     fn routing(&mut self, routing: Routing) {
         self.watch.routing(routing);
+    }
+
+    fn side_request(&mut self, request: SideRequest) {
+        self.watch.side_request(request);
     }
 }

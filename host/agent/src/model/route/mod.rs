@@ -1,20 +1,23 @@
 //! What stands between a request and the endpoint that answers it: who is asked, when, and how often.
 //!
 //! Each of these is a [`Model`](super::Model), so they are put around each other. An [`Endpoint`] is one
-//! server with its limits and its circuit breaker. [`Retry`] asks an endpoint again. A [`Pool`] asks one
+//! model at a server, behind the server's limits and circuit breaker ([`Protection`]). [`Retry`] asks it again. A [`Pool`] asks one
 //! of several endpoints, then the next, then again, and asks for less when all are overloaded. A
 //! [`Router`] sends each run to one of them by its task.
 //!
-//! Three rules hold everywhere. Once a piece of an answer was given out, the request is never sent again:
-//! the loop acts on pieces. Every wait has a bound and ends when the future is dropped. Every decision is
-//! told, as a [`Routing`](super::Routing). Endpoints are shared by all runs of a process; what belongs to
-//! one run is in its [`session`](super::Model::session).
+//! Three rules hold everywhere. Once a piece of an answer was given out, the request is never sent again,
+//! and what was sent twice (hedged) is dropped but for one: the loop acts on pieces. Every wait has a bound
+//! and ends when the future is dropped. Every decision is told, as a [`Routing`](super::Routing). Endpoints
+//! are shared by all runs of a process; what belongs to one run is in its
+//! [`session`](super::Model::session).
 
 mod admission;
 mod breaker;
+mod counters;
 mod course;
 mod endpoint;
 mod estimate;
+mod hedge;
 mod listening;
 mod pool;
 mod retry;
@@ -30,7 +33,7 @@ use tokio::time::Instant;
 
 pub use admission::Limits;
 pub use breaker::BreakerPolicy;
-pub use endpoint::{Endpoint, EndpointPolicy};
+pub use endpoint::{Endpoint, EndpointPolicy, Protection};
 pub use estimate::prompt_tokens;
 pub use pool::{Member, Pool, PoolPolicy, Relief};
 pub use retry::{Retry, RetryPolicy};

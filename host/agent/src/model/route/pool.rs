@@ -8,10 +8,11 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use super::Unavailable;
+use super::counters;
 use super::course::Course;
 use super::endpoint::{Endpoint, Entry};
 use super::retry::{RetryPolicy, retry};
-use crate::model::{ChatRequest, Completion, Model, ModelError, Session, Watch};
+use crate::model::{ChatRequest, Completion, Counter, Model, ModelError, Session, Watch};
 
 /// An endpoint of a pool.
 #[derive(Clone, Debug)]
@@ -32,6 +33,9 @@ pub struct PoolPolicy {
     pub overload: Vec<Relief>,
     /// For [`Relief::FewerTokens`], and the least room for an answer in [`Relief::ShortWindow`].
     pub fewer_tokens: u32,
+    /// Without a piece of an answer after so long, another member is sent the request as well, once;
+    /// `None`: never.
+    pub hedge_after: Option<Duration>,
     /// For [`Relief::SmallerModel`].
     pub smaller: Option<(String, Arc<dyn Model>)>,
 }
@@ -43,6 +47,7 @@ impl Default for PoolPolicy {
             left_out: Duration::from_secs(10),
             overload: Vec::new(),
             fewer_tokens: 256,
+            hedge_after: None,
             smaller: None,
         }
     }
@@ -116,6 +121,10 @@ impl Model for Pool {
             shared: self.shared.clone(),
             home: Home::default(),
         }))
+    }
+
+    fn counter(&self) -> Option<Arc<dyn Counter>> {
+        counters::of(&self.shared.members, &self.shared.policy)
     }
 }
 

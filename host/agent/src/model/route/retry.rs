@@ -9,10 +9,12 @@ use futures_util::future::BoxFuture;
 use tokio::time::sleep;
 
 use super::Unavailable;
-use super::endpoint::{Endpoint, millis};
+use super::endpoint::{Endpoint, millis, need};
+use super::estimate::prompt_tokens;
+use super::hedge::race;
 use super::listening::Listening;
 use crate::error::ErrorClass;
-use crate::model::{ChatRequest, Completion, Model, ModelError, Routing, Watch};
+use crate::model::{ChatRequest, Completion, Counter, Model, ModelError, Routing, Watch};
 
 /// The shortest wait, whatever was configured: what refuses at once must not be asked in a hot loop.
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -60,11 +62,23 @@ impl RetryPolicy {
 pub struct Retry {
     endpoint: Arc<Endpoint>,
     policy: RetryPolicy,
+    hedge_after: Option<Duration>,
 }
 
 impl Retry {
     pub fn new(endpoint: Arc<Endpoint>, policy: RetryPolicy) -> Self {
-        Self { endpoint, policy }
+        Self {
+            endpoint,
+            policy,
+            hedge_after: None,
+        }
+    }
+
+    /// Sends a request a second time, once, if no piece of an answer has come after so long; `None`: never.
+    #[must_use]
+    pub fn hedging(mut self, after: Option<Duration>) -> Self {
+        self.hedge_after = after;
+        self
     }
 }
 
@@ -81,8 +95,13 @@ impl Model for Retry {
         let once = Once {
             endpoint: &self.endpoint,
             request,
+            hedge_after: self.hedge_after,
         };
         retry(self.endpoint.label(), &self.policy, once, watch).boxed()
+    }
+
+    fn counter(&self) -> Option<Arc<dyn Counter>> {
+        self.endpoint.counter()
     }
 }
 
@@ -97,6 +116,8 @@ pub(super) trait Attempt: Send {
 struct Once<'a> {
     endpoint: &'a Endpoint,
     request: &'a ChatRequest,
+    /// Until it was done.
+    hedge_after: Option<Duration>,
 }
 
 impl Attempt for Once<'_> {
@@ -104,7 +125,23 @@ impl Attempt for Once<'_> {
         &'a mut self,
         watch: &'a mut Listening<'_>,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
-        self.endpoint.complete(self.request, watch)
+        async move {
+            let entry = self.endpoint.enter_for(self.request, watch).await?;
+            let Some(after) = self.hedge_after else {
+                return entry.complete(self.request, watch).await;
+            };
+            let again = || {
+                let tokens = need(self.request, prompt_tokens(self.request));
+                let entry = self.endpoint.try_enter(tokens).ok()?;
+                Some((entry, self.request))
+            };
+            let raced = race(entry, self.request, after, again, watch).await;
+            if raced.is_hedged {
+                self.hedge_after = None;
+            }
+            raced.result
+        }
+        .boxed()
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use crate::model::{
-    ChatMessage, ChatRequest, Classifier, Completion, Delta, Model, ModelError, Role, Routing,
+    Aside, ChatMessage, ChatRequest, Classifier, Completion, Model, ModelError, Role, Routing,
     Session, Usage, Watch,
 };
 
@@ -79,7 +79,8 @@ fn has_word(text: &str, words: &str) -> bool {
 /// Who decides when no rule holds.
 #[derive(Clone, Debug)]
 pub struct RouterPolicy {
-    /// The model that is asked, with its name in the configuration.
+    /// The model that is asked, with its name in the configuration. Where what it takes counts, a
+    /// [`SideModel`](crate::model::SideModel).
     pub picker: Option<(String, Arc<dyn Model>)>,
     /// How long it may take: a run waits for it.
     pub timeout: Duration,
@@ -319,17 +320,6 @@ fn shown(task: &str) -> String {
     let begin: String = task.chars().take(SHOWN).collect();
     let end: String = task.chars().skip(chars - SHOWN).collect();
     format!("{begin}\n[…]\n{end}")
-}
-
-/// Decisions are the run's; what the picker writes is not.
-struct Aside<'a>(&'a mut dyn Watch);
-
-impl Watch for Aside<'_> {
-    fn delta(&mut self, _: Delta) {}
-
-    fn routing(&mut self, routing: Routing) {
-        self.0.routing(routing);
-    }
 }
 
 #[cfg(test)]

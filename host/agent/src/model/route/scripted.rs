@@ -11,8 +11,8 @@ use tokio::time::sleep;
 
 use crate::model::error::{ContextOverflow, ErrorDetail};
 use crate::model::{
-    ChatMessage, ChatRequest, Completion, Delta, Model, ModelError, Routing, TransportError, Usage,
-    Watch,
+    ChatMessage, ChatRequest, Completion, Delta, Model, ModelError, Routing, SideRequest,
+    TransportError, Usage, Watch,
 };
 
 /// What it does with one request.
@@ -30,6 +30,10 @@ pub enum Act {
     /// Says this, and then the connection breaks.
     Break(&'static str),
     Never,
+    /// Says this at once, and is done so long after.
+    Begin(&'static str, Duration),
+    /// Fails after so long, without a word.
+    RefuseAfter(Duration, u16),
 }
 
 #[derive(Clone, Debug, Default)]
@@ -108,6 +112,15 @@ impl Model for Scripted {
                     source: None,
                 }),
                 Act::Never => std::future::pending().await,
+                Act::Begin(text, time) => {
+                    let completion = say(text, watch);
+                    sleep(time).await;
+                    Ok(completion)
+                }
+                Act::RefuseAfter(time, code) => {
+                    sleep(time).await;
+                    Err(status(code, None, None))
+                }
             }
         }
         .boxed()
@@ -164,6 +177,7 @@ impl Drop for Busy {
 pub struct Heard {
     pub text: String,
     pub routing: Vec<Routing>,
+    pub side: Vec<SideRequest>,
 }
 
 impl Heard {
@@ -186,6 +200,10 @@ impl Watch for Heard {
 
     fn routing(&mut self, routing: Routing) {
         self.routing.push(routing);
+    }
+
+    fn side_request(&mut self, request: SideRequest) {
+        self.side.push(request);
     }
 }
 

@@ -445,7 +445,7 @@ impl Machine {
     }
 
     /// What the advisor should look at whom a call asks.
-    fn guidance(&self, call: &Call) -> Vec<Path> {
+    pub(super) fn guidance(&self, call: &Call) -> Vec<Path> {
         let is_question = |bound: &&Bound| matches!(bound.runner, Runner::Advisor);
         let asked = self.tool(&call.tool).filter(is_question);
         let advisor = asked.and_then(|_| self.advisor(&call.arguments).ok());

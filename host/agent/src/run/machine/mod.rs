@@ -1,12 +1,17 @@
 //! The loop as a state machine: told what happened, it says what to do next. No I/O, no clock, no
 //! randomness: the same inputs give the same events and actions (PROTOCOL.md, 7).
 //!
-//! `reply` reads what the model says, while it says it; `calls` takes each call from there to being
-//! made, `results` from there to what the model is told; `turns` is what it is shown of it all.
+//! `door` is what goes in and comes out; `ask` makes the next Request, and `budget` counts it; `reply` reads
+//! what the model says, while it says it; `calls` takes each call from there to being made, `results` from
+//! there to what the model is told; `turns` is what it is shown of it all; `end` is the end.
 
+mod ask;
+mod budget;
 mod calls;
 mod carried;
 mod decided;
+mod door;
+mod end;
 mod fallback;
 mod plan;
 mod privacy;
@@ -19,26 +24,21 @@ mod screen;
 mod turns;
 mod window;
 
-use crate::contract::{Reader, View};
-use crate::cost::Amount;
+pub use door::{Action, Effects, Input, Work};
+
+use crate::contract::Reader;
 use crate::error::{ErrorClass, RunError};
-use crate::event::{EventKind, RunFailure, Shared, StopReason};
-use crate::guard::pii::{Masked, Vault};
-use crate::guard::shield::{Screened, Screening};
+use crate::event::{EventKind, StopReason};
+use crate::guard::pii::Vault;
 use crate::guard::{Gate, Validator};
-use crate::model::{ChatRequest, Completion, Delta};
-use crate::protocol::advisor::{self, Moment};
-use crate::protocol::compose::Composition;
+use crate::protocol::advisor::Moment;
 use crate::protocol::context::{Context, Message};
-use crate::protocol::meta;
 use crate::protocol::plan::Mode;
 use crate::protocol::{Call, Tool, Turn};
-use crate::run::approval::{Decision, Pending};
-use crate::run::purse::{Budget, Budgets, Spent};
+use crate::run::purse::Spent;
 use crate::run::schedule::Schedule;
-use crate::run::settings::Wiring;
-use crate::run::{Bound, RunRequest, Runner};
-use crate::toolbox::{ToolCall, ToolResult};
+use crate::run::{Bound, RunRequest};
+use budget::Fitting;
 use carried::Carried;
 use fallback::Fallbacks;
 use serde_json::Value;
@@ -47,84 +47,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 use window::Window;
-
-/// What happened.
-#[derive(Debug)]
-pub enum Input {
-    Start,
-    /// A piece of the reply arrived.
-    Wrote(Delta),
-    Replied(Completion),
-    /// There is no reply, or no more of it.
-    ModelFailed(RunFailure),
-    Called {
-        id: String,
-        result: ToolResult,
-    },
-    /// A person decided about a call that waits.
-    Decided {
-        id: String,
-        decision: Decision,
-    },
-    /// What the shields say of the run's input or output.
-    Screened(Screened),
-    /// The process that ran this ended; nothing that was begun is under way any more.
-    Resumed,
-    Cancelled,
-    TimedOut,
-    /// Other sub-agents of the run that this one is inside of took what was left.
-    OutOf(Budget),
-}
-
-/// What to do.
-#[derive(Debug)]
-pub enum Action {
-    Ask {
-        request: Box<ChatRequest>,
-        /// What the run is about, as a model is shown it: by this it may be decided who is asked.
-        task: String,
-        /// The candidate that is asked ([`crate::run::fallback::Candidate::name`]); nobody in
-        /// particular is the run's own model.
-        candidate: Option<String>,
-    },
-    Call(Box<Work>),
-    /// Ask a person.
-    Decide(Box<Pending>),
-    /// Ask the shields about the run's input or output.
-    Screen(Box<Screening>),
-    /// Nothing more; whatever still runs is to be stopped.
-    Finish,
-}
-
-/// A call to be made.
-#[derive(Debug, Clone)]
-pub struct Work {
-    pub call: ToolCall,
-    pub runner: Runner,
-    /// The tool's name, as it is offered.
-    pub offered: String,
-    /// Placeholders that it is given in the place of data, and that it may give back.
-    pub masked: Masked,
-    /// What the arguments must satisfy.
-    pub parameters: Value,
-    /// What the tool is for.
-    pub description: String,
-    /// What the tool's result must satisfy.
-    pub output: Option<Value>,
-    /// What a sub-agent may take.
-    pub left: Budgets,
-    /// The Requests that the run may still make.
-    pub steps_left: u32,
-    /// It was begun before the process ended, and counted then.
-    pub again: bool,
-}
-
-/// The events to publish, in order, before the actions are begun.
-#[derive(Debug, Default)]
-pub struct Effects {
-    pub events: Vec<EventKind>,
-    pub actions: Vec<Action>,
-}
 
 /// The state of one run.
 #[derive(Debug)]
@@ -208,6 +130,8 @@ struct Step {
     moment: Moment,
     /// Whether the meta that this reply needs was read and accepted.
     has_meta: bool,
+    /// The Request is not sent before its texts are counted.
+    fitting: Fitting,
 }
 
 impl Machine {
@@ -221,8 +145,13 @@ impl Machine {
         tools: Vec<Bound>,
         warnings: Vec<String>,
     ) -> Result<Self, RunError> {
-        let context = Context::new(request.context.clone())?;
+        let mut context = Context::new(request.context.clone())?;
         context.check_input()?;
+        if request.settings.dry_run {
+            // Whatever the model does is a plan, and nothing of a lazy one runs before it was checked.
+            let plan = context.plan.get_or_insert_default();
+            plan.mode = Mode::Lazy;
+        }
         let offered: Vec<Tool> = tools.iter().map(|bound| bound.tool.clone()).collect();
         let gate = Gate::new(&offered)?;
         let output = request
@@ -268,6 +197,7 @@ impl Machine {
         };
         machine.opening = machine.open_turns();
         machine.open_window();
+        machine.warn_of_names();
         machine.take_plans()?;
         Ok(machine)
     }
@@ -307,6 +237,8 @@ impl Machine {
             Input::ModelFailed(failure) => self.model_failed(failure, &mut effects, elapsed),
             Input::Decided { id, decision } => self.decided(&id, decision, &mut effects, elapsed),
             Input::Screened(screened) => self.screened(screened, &mut effects, elapsed),
+            Input::Counted(counted) => self.tokens_counted(counted, &mut effects),
+            Input::SideRequest(request) => self.asked_beside(request, &mut effects),
             Input::Resumed => self.resumed(&mut effects, elapsed),
             Input::Cancelled => {
                 self.finish(
@@ -383,243 +315,11 @@ impl Machine {
         }
     }
 
-    /// The next Request, if there may be one.
-    fn ask(&mut self, effects: &mut Effects, elapsed: Duration) {
-        if let Some((reason, message)) = self.exhausted() {
-            return self.fail(reason, ErrorClass::Correctable, message, effects, elapsed);
-        }
-        self.steps += 1;
-        self.send(effects);
-    }
-
-    /// Which limit does not allow another Request.
-    fn exhausted(&self) -> Option<(StopReason, String)> {
-        let settings = &self.request.settings;
-        if self.own_steps() >= settings.max_steps {
-            let message = format!(
-                "no output after {} steps (run.max_steps)",
-                settings.max_steps
-            );
-            return Some((StopReason::MaxSteps, message));
-        }
-        self.overdrawn()
-    }
-
-    /// The Requests to the run's own model.
-    fn own_steps(&self) -> u32 {
-        self.steps.saturating_sub(self.fallbacks.requests)
-    }
-
-    /// Which of what a run and its sub-agents share is used up.
-    fn overdrawn(&self) -> Option<(StopReason, String)> {
-        let settings = &self.request.settings;
-        let budgets = Budgets::of(settings);
-        let (budget, message) = budgets.overdrawn(&self.spent, &settings.currency)?;
-        Some((budget.reason(), message))
-    }
-
-    fn send(&mut self, effects: &mut Effects) {
-        let moment = Moment {
-            // A reply that could not be used was no iteration: who speaks first was not heard.
-            first: self.solutions == 0,
-            finishing: self.finishing,
-        };
-        let advisors = match self.forced() {
-            Some(_) => Vec::new(),
-            None => advisor::taking_part(&self.context.advisors, moment),
-        };
-        self.step = Step {
-            moment,
-            reader: Some(self.contract().reader(self.offered())),
-            advisors: (!advisors.is_empty())
-                .then(|| advisor::schema(&advisors, &self.context.instances)),
-            ..Step::default()
-        };
-        let request = self.fit(effects);
-        let sent = request.body();
-        let (same, body) = Shared::split(self.sent.as_ref(), &sent);
-        effects.events.push(EventKind::Request {
-            step: self.steps,
-            same,
-            body,
-        });
-        self.sent = Some(sent);
-        effects.actions.push(Action::Ask {
-            request: Box::new(request),
-            task: {
-                let task = self.task();
-                self.vault.hide(&task)
-            },
-            candidate: self.addressee().map(str::to_owned),
-        });
-    }
-
-    /// The next Request as it would be now.
-    fn compose(&mut self, effects: &mut Effects) -> ChatRequest {
-        let (turns, instructions) = self.shown(effects);
-        let meta = self.needed_meta().map(meta::schema);
-        let view = View {
-            instructions: &instructions,
-            ..self.view(&turns, meta.as_ref())
-        };
-        self.contract().request(&view)
-    }
-
-    fn view<'a>(&'a self, turns: &'a [Turn], meta: Option<&'a Value>) -> View<'a> {
-        let settings = &self.request.settings;
-        let forced = self.forced();
-        View {
-            model: self.model(),
-            instructions: &self.request.instructions,
-            turns,
-            tools: self.offered(),
-            output_schema: self.request.output_schema.as_ref(),
-            settings,
-            composition: Composition {
-                shape: settings.shape,
-                reasons: settings.reasons,
-                max_calls: self.max_calls(),
-                max_string: None,
-                wiring: self.is_wired(),
-                lazy: self.is_lazy(),
-                instances: &self.context.instances,
-                meta,
-                advisors: self.step.advisors.as_ref(),
-                forced: forced.is_some(),
-            },
-        }
-    }
-
-    /// The tools that the reply may call.
-    fn offered(&self) -> &[Tool] {
-        let forced = self.forced().and_then(|name| {
-            let all = self.offered.as_slice();
-            let at = all.iter().position(|tool| tool.name == name)?;
-            all.get(at..=at)
-        });
-        forced.unwrap_or_else(|| self.toolset())
-    }
-
-    /// What the reply's `meta` moves on from, if it needs one.
-    fn needed_meta(&self) -> Option<&meta::Meta> {
-        self.context
-            .meta
-            .as_ref()
-            .filter(|_| self.forced().is_none())
-    }
-
-    fn is_wired(&self) -> bool {
-        match self.request.settings.wiring {
-            Wiring::Always => true,
-            Wiring::Never => false,
-            Wiring::Auto => {
-                self.context.has_data()
-                    || self.context.plan.is_some()
-                    || self
-                        .tools
-                        .iter()
-                        .any(|bound| bound.tool.output_path.is_some())
-            }
-        }
-    }
-
-    fn is_lazy(&self) -> bool {
-        let plan = self.context.plan.as_ref();
-        self.forced().is_none() && plan.is_some_and(|plan| plan.mode == Mode::Lazy)
-    }
-
-    /// Each instance gets as many calls as a run without instances.
-    fn max_calls(&self) -> usize {
-        if self.forced().is_some() {
-            return 1;
-        }
-        let instances = self.context.instances.len().max(1);
-        self.request.settings.max_calls.saturating_mul(instances)
-    }
-
-    fn tool(&self, name: &str) -> Option<&Bound> {
-        self.tools.iter().find(|bound| bound.tool.name == name)
-    }
-
-    /// A tool of the run as its calls are told of it.
-    fn schema(&self, name: &str) -> Arc<Value> {
-        let mut schemas = self.offered.iter().zip(&self.schemas);
-        let own = schemas.find(|(tool, _)| tool.name == name);
-        own.map(|(_, schema)| schema.clone()).unwrap_or_default()
-    }
-
-    /// Ends the run without a final output.
-    fn fail(
-        &mut self,
-        reason: StopReason,
-        class: ErrorClass,
-        message: String,
-        effects: &mut Effects,
-        elapsed: Duration,
-    ) {
-        let failure = RunFailure::new(class, message);
-        self.finish(reason, Value::Null, Some(failure), effects, elapsed);
-    }
-
-    fn finish(
-        &mut self,
-        reason: StopReason,
-        output: Value,
-        error: Option<RunFailure>,
-        effects: &mut Effects,
-        elapsed: Duration,
-    ) {
-        if reason == StopReason::Output && !self.background.is_empty() {
-            // Nobody waits for their results, but what they do should be done.
-            self.ending = Some(output);
-            return;
-        }
-        let output = match output {
-            Value::Null if self.withholds() => self.ending.take().unwrap_or_default(),
-            Value::Null => {
-                let so_far = self.so_far();
-                self.for_user(so_far)
-            }
-            output => output,
-        };
-        self.finished = true;
-        effects.events.push(EventKind::Done {
-            reason,
-            output,
-            error,
-            steps: self.steps,
-            calls: self.calls,
-            tokens: self.spent.tokens,
-            cost_nano: self.cost(),
-            duration_ms: millis(elapsed),
-        });
-        effects.actions.push(Action::Finish);
-    }
-
-    /// What the run cost, if it has prices and they tell all of it.
-    fn cost(&self) -> Option<Amount> {
-        let is_known = self.request.settings.price.is_some() && self.spent.unpriced == 0;
-        is_known.then_some(self.spent.cost)
-    }
-
     /// Milliseconds since 1970 (UTC): a run's id tells when it began. A sub-agent's does not.
     fn now_ms(&self) -> Option<u64> {
         let (seconds, nanoseconds) = self.request.id.get_timestamp()?.to_unix();
         let began = Duration::new(seconds, nanoseconds);
         Some(millis(began + self.elapsed))
-    }
-
-    /// What there is when a run is stopped: the output that was about to be returned, or else the data
-    /// that calls wrote.
-    fn so_far(&mut self) -> Value {
-        self.ending.take().unwrap_or_else(|| {
-            let written = self.written();
-            if written.is_empty() {
-                Value::Null
-            } else {
-                written.into()
-            }
-        })
     }
 
     /// Eight hex digits that only this run can know, and that it finds again when it is replayed.

@@ -24,6 +24,9 @@ const PLAN: &str = "plan";
 /// Faults that the model is told of at once.
 const FAULTS: usize = 8;
 
+/// Where a consultation reads what its advisor should look at; no parameter is called so.
+const GUIDANCE: &str = "/scopes";
+
 /// A plan that can be run.
 struct Checked {
     /// In an order in which each comes after those that it reads from.
@@ -97,7 +100,22 @@ impl Machine {
             step: self.steps,
             calls: self.step.planned.clone(),
         });
-        self.run_plan(effects, elapsed);
+        if !self.request.settings.dry_run {
+            return self.run_plan(effects, elapsed);
+        }
+        match self.check_plan(&self.step.planned) {
+            Ok(checked) => {
+                let report = checked.report();
+                self.deliver(StopReason::Planned, report, None, effects, elapsed);
+            }
+            Err(reason) => self.fail(
+                StopReason::Incomplete,
+                ErrorClass::Correctable,
+                format!("the plan cannot be run: {reason}"),
+                effects,
+                elapsed,
+            ),
+        }
     }
 
     /// Every call of a saved plan is answered: the output is the data that they wrote.
@@ -201,11 +219,12 @@ impl Machine {
         if !faults.is_empty() {
             return Err(faults.join("; "));
         }
-        let graph = Graph::new(steps).map_err(|error| error.to_string())?;
+        let graph = self.guided(steps, calls)?;
         let is_given = self.context.data.contains(&Path::root("input"), None);
         let (needs, missing): (Vec<_>, Vec<_>) = graph
             .missing(|path, instance| self.is_there(path, instance))
             .into_iter()
+            .filter(|missing| missing.place.pointer != GUIDANCE)
             .partition(|missing| {
                 // A plan may be made for inputs that come later; it is not run now.
                 let is_input = missing.paths.iter().any(|path| path.kind == "input");
@@ -221,6 +240,22 @@ impl Machine {
             layers: graph.layers().iter().map(Vec::len).collect(),
             needs,
         })
+    }
+
+    /// The plan in an order in which advisors are asked after what they should look at was written. That
+    /// is guidance (10): where no order allows it, or nobody writes it, the plan stands without.
+    fn guided(&self, steps: Vec<plan::Step>, calls: &[Call]) -> Result<Graph, String> {
+        let mut guided = steps.clone();
+        for (step, call) in guided.iter_mut().zip(calls) {
+            let looks_at = self.guidance(call).into_iter();
+            step.reads.extend(looks_at.map(|path| plan::Read {
+                pointer: GUIDANCE.into(),
+                source: Source::First(vec![path]),
+            }));
+        }
+        Graph::new(guided)
+            .or_else(|_| Graph::new(steps))
+            .map_err(|error| error.to_string())
     }
 
     /// What a plan's step says by itself.

@@ -2,12 +2,14 @@
 
 use super::{Effects, Machine};
 use crate::context::stored::READ_RESULT;
+use crate::contract::Contract;
 use crate::event::EventKind;
 use crate::guard::pii::{Kind, Masked, Vault};
+use crate::model::{ChatMessage, ChatRequest, Content};
 use crate::protocol::context::Message;
 use crate::protocol::{Call, Exchange, Turn};
-use serde_json::Value;
-use std::collections::BTreeSet;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Machine {
     /// What the model is shown, with everything hidden that it must not see; the instructions likewise.
@@ -18,16 +20,21 @@ impl Machine {
             return (turns, instructions);
         }
         let before = self.vault.counts();
+        self.note_owners();
         let turns = turns.into_iter().map(|turn| self.hidden(turn)).collect();
         let instructions = self.vault.hide(&instructions);
+        self.tell_hidden(&before, effects);
+        (turns, instructions)
+    }
+
+    fn tell_hidden(&self, before: &BTreeMap<Kind, usize>, effects: &mut Effects) {
         let counts = self.vault.counts();
-        if counts != before {
+        if counts != *before {
             effects.events.push(EventKind::Hidden {
                 step: self.steps,
                 counts,
             });
         }
-        (turns, instructions)
     }
 
     /// A turn as the model is shown it.
@@ -40,6 +47,62 @@ impl Machine {
         hidden(&mut self.vault, turn, reads)
     }
 
+    /// The Request with what the contract wrote into it hidden, too: tools and their schemas, the names of
+    /// instances, the form of a reply. Names of functions are left, which cannot be placeholders.
+    pub(super) fn hidden_request(
+        &mut self,
+        mut request: ChatRequest,
+        effects: &mut Effects,
+    ) -> ChatRequest {
+        if self.vault.is_off() {
+            return request;
+        }
+        let before = self.vault.counts();
+        let vault = &mut self.vault;
+        for ChatMessage {
+            content,
+            tool_calls,
+            ..
+        } in &mut request.messages
+        {
+            if let Some(Content::Text(text)) = content {
+                *text = vault.hide_again(text);
+            }
+            for call in tool_calls {
+                call.arguments = vault.hide_again(&call.arguments);
+            }
+        }
+        for tool in &mut request.tools {
+            tool.description = vault.hide_again(&tool.description);
+            tool.parameters = vault.hide_schema(&tool.parameters);
+        }
+        let format = request.response_format.as_ref();
+        request.response_format = format.map(|format| vault.hide_schema(format));
+        self.tell_hidden(&before, effects);
+        request
+    }
+
+    /// Names that the model is shown although they hold what it must not see.
+    pub(super) fn warn_of_names(&mut self) {
+        if self.vault.is_off() || self.request.settings.contract != Contract::Tools {
+            return;
+        }
+        for tool in &self.offered {
+            let hidden = self.vault.hide(&tool.name);
+            if hidden == tool.name {
+                continue;
+            }
+            let message = format!(
+                "the tool {hidden} has a name that the model is shown as it is, because functions cannot be called \
+                 otherwise; rename it, or use another contract (--contract schema)"
+            );
+            // In a run that is replayed it is among the warnings.
+            if !self.warnings.contains(&message) {
+                self.warnings.push(message);
+            }
+        }
+    }
+
     /// Whose each value is: in the texts that the model is shown, the instances are no longer apart.
     fn note_owners(&mut self) {
         let (seen_writes, seen_turns) = self.noted;
@@ -48,6 +111,14 @@ impl Machine {
                 if let Message::Text(text) = message {
                     self.vault.note_text(&text.text, None);
                 }
+            }
+            self.vault.note_text(&self.request.instructions, None);
+            for tool in &self.offered {
+                self.vault.note_text(&tool.name, None);
+                self.vault.note(&tool.schema(), None);
+            }
+            if let Some(schema) = &self.request.output_schema {
+                self.vault.note(schema, None);
             }
         }
         let log = self.context.data.log();
@@ -71,14 +142,42 @@ impl Machine {
         if self.vault.is_off() {
             return call;
         }
+        call.instance = call.instance.map(|name| self.named_instance(name));
         let (vault, instance) = (&self.vault, call.instance.clone());
         let instance = instance.as_deref();
+        call.tool = vault.reveal(&call.tool, None);
+        call.output_path = call.output_path.map(|path| vault.reveal(&path, instance));
+        call.scopes = call
+            .scopes
+            .map(|scopes| vault.reveal_value(&scopes, instance));
         call.arguments = vault.reveal_value(&call.arguments, instance);
         call.output = call
             .output
             .map(|output| vault.reveal_value(&output, instance));
         call.reason = call.reason.map(|reason| vault.reveal(&reason, instance));
         call
+    }
+
+    /// The instance that the model means by `name`. Whose data its name is does not matter: who may be
+    /// named is said to all.
+    fn named_instance(&self, name: String) -> String {
+        let real = self.vault.reveal_all(&json!(name));
+        let mut known = self.context.instances.iter();
+        known.find(|known| real == **known).cloned().unwrap_or(name)
+    }
+
+    /// What advisors said, with the instances that they mean.
+    pub(super) fn advised(&self, said: &Value) -> Value {
+        let mut said = said.clone();
+        if self.vault.is_off() {
+            return said;
+        }
+        for opinion in said.as_array_mut().into_iter().flatten() {
+            if let Some(Value::String(name)) = opinion.get_mut("_instance") {
+                *name = self.named_instance(std::mem::take(name));
+            }
+        }
+        said
     }
 
     /// What the tool is let to see of `value`.
@@ -127,6 +226,9 @@ fn hidden(vault: &mut Vault, turn: Turn, reads: bool) -> Turn {
         Turn::Exchange(Exchange { calls }) => {
             let calls = calls.into_iter().map(|mut answered| {
                 let call = &mut answered.call;
+                call.instance = call.instance.as_deref().map(|name| vault.hide(name));
+                call.output_path = call.output_path.as_deref().map(|path| vault.hide(path));
+                call.scopes = call.scopes.as_ref().map(|scopes| vault.hide_value(scopes));
                 call.arguments = vault.hide_value(&call.arguments);
                 call.output = call.output.as_ref().map(|output| vault.hide_value(output));
                 let reason = call.reason.as_deref();

@@ -5,10 +5,12 @@ use super::*;
 use crate::Contract;
 use crate::event::{Event, Seal};
 use crate::guard::shield::Screened;
+use crate::model::{Completion, Delta};
 use crate::protocol::tool::Execution;
-use crate::run::approval::{Verdict, When};
+use crate::run::Runner;
+use crate::run::approval::{Decision, Verdict, When};
 use crate::run::replay::replay;
-use crate::toolbox::{ToolFailure, ToolOutput, ToolUsage};
+use crate::toolbox::{ToolFailure, ToolOutput, ToolResult, ToolUsage};
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::HashMap;
@@ -188,6 +190,7 @@ impl World {
                     },
                 }),
                 Action::Screen(_) => self.pending.push(Input::Screened(Screened::Pass)),
+                Action::Count(_) => unreachable!("nothing counts here"),
                 Action::Finish => {}
             }
         }

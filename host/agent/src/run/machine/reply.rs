@@ -64,11 +64,10 @@ impl Machine {
         if let Some(usage) = usage {
             self.counted(usage.prompt_tokens);
         }
-        let settings = &self.request.settings;
         let cost = self
             .price()
             .and_then(|price| price.of(usage, completion.duration));
-        let has_to_be_known = settings.price.is_some() || settings.max_cost.is_some();
+        let has_to_be_known = self.counts_money();
         self.spent = self.spent.plus(Spent {
             tokens: usage.map_or(0, Usage::total),
             cost: cost.unwrap_or_default(),
@@ -191,7 +190,8 @@ impl Machine {
 
     fn check_meta(&self, after: &Value) -> Result<meta::Meta, String> {
         match &self.context.meta {
-            Some(before) => meta::check(before, after)
+            // As it is meant: its domain and path may be hidden.
+            Some(before) => meta::check(before, &self.vault.reveal_all(after))
                 .map_err(|error| format!("its meta cannot be accepted: {error}")),
             None => Err("nobody asked for \"meta\"".into()),
         }
@@ -338,7 +338,8 @@ impl Machine {
         let asked = advisor::taking_part(&self.context.advisors, self.step.moment);
         let seats = advisor::seats(&asked, &self.context.instances);
         let tools: Vec<&str> = self.offered.iter().map(|tool| tool.name.as_str()).collect();
-        let council = Council::read(said.unwrap_or(&Value::Null), &seats, &tools);
+        let said = said.map(|said| self.advised(said)).unwrap_or_default();
+        let council = Council::read(&said, &seats, &tools);
         let calls = self.step.open.iter().map(|open| &open.call);
         let chosen: Vec<(&str, Option<&str>)> = calls
             .chain(&self.step.planned)

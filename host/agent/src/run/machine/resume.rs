@@ -14,6 +14,7 @@ impl Machine {
             step: self.steps,
             active_ms: millis(elapsed),
         });
+        self.window.tokens_of.forget();
         self.resume_calls(effects);
         if self.waiting.is_some() {
             return self.screen(effects);

@@ -1,9 +1,10 @@
 //! The window: what each Request takes of it, what is dropped when it is nearly full, and the tools by
 //! which the model reads what it was not shown (PROTOCOL.md, 7, "Budget").
 
+use super::budget::Tokens;
 use super::results::Ending;
 use super::{Effects, Machine};
-use crate::context::{Meter, Part, Parts, Stored, Summary, Toolbook, stored, toolbook};
+use crate::context::{Meter, Stored, Summary, Toolbook, stored, toolbook};
 use crate::event::EventKind;
 use crate::guard::validate::cut;
 use crate::model::{ChatRequest, ContextOverflow};
@@ -25,10 +26,9 @@ const MAX_REFUSALS: u32 = 3;
 /// What the run knows of the window, and what is kept outside of it.
 #[derive(Debug, Default)]
 pub(super) struct Window {
-    tokens: Option<u64>,
-    meter: Meter,
-    /// Bytes of the prompt that was sent last.
-    sent: usize,
+    pub(super) tokens: Option<u64>,
+    pub(super) meter: Meter,
+    pub(super) tokens_of: Tokens,
     /// The history up to here is in the summary.
     dropped: usize,
     summary: Summary,
@@ -229,52 +229,56 @@ impl Machine {
         turns
     }
 
+    /// How many turns [`Self::remembered`] gives.
+    pub(super) fn remembered_turns(&self) -> usize {
+        let summary = usize::from(!self.window.summary.is_empty());
+        summary + self.history.len().saturating_sub(self.window.dropped)
+    }
+
     fn summary_bytes(&self) -> usize {
         let tokens = self.window.tokens.unwrap_or(u64::from(u32::MAX));
         let bytes = self.window.meter.bytes(tokens / SUMMARY_SHARE);
         bytes.max(MIN_RESULT)
     }
 
-    /// Drops the oldest history until the Request fits, if it does not and the window is known.
-    pub(super) fn fit(&mut self, effects: &mut Effects) -> ChatRequest {
-        let mut request = self.compose(effects);
-        let before = self.prompt_tokens(&request);
-        let mut dropped = 0;
-        // The window is the own model's; a candidate is shown a copy of its history.
-        while self.forced().is_none() && self.is_too_long(&request) && self.drop_oldest() {
-            dropped += 1;
-            request = self.compose(effects);
+    /// Drops the oldest history until the Request fits, if it does not and the window is known. Nothing
+    /// where texts of it are counted first: [`Machine::tokens_counted`] goes on then.
+    pub(super) fn fit(&mut self, effects: &mut Effects) -> Option<ChatRequest> {
+        let mut composed = self.compose(effects);
+        if !self.has_counted_once() && self.counts(&composed, effects) {
+            return None;
         }
+        let tokens = self.prompt_tokens(&composed);
+        let before = *self.step.fitting.before.get_or_insert(tokens);
+        // The window is the own model's; a candidate is shown a copy of its history.
+        while self.forced().is_none() && self.is_too_long(&composed) && self.drop_oldest() {
+            self.step.fitting.dropped += 1;
+            composed = self.compose(effects);
+        }
+        if self.counts(&composed, effects) {
+            return None;
+        }
+        let dropped = self.step.fitting.dropped;
         if dropped > 0 {
             effects.events.push(EventKind::Summarized {
                 step: self.steps,
                 turns: dropped,
                 tokens_before: before,
-                tokens_after: self.prompt_tokens(&request),
+                tokens_after: self.prompt_tokens(&composed),
             });
         }
         if self.forced().is_none() {
-            self.window.sent = prompt_bytes(&request);
+            self.note_sent(&composed);
         }
+        let (parts, exact) = self.parts(&composed);
         effects.events.push(EventKind::Budget {
             step: self.steps,
             window: self.window.tokens,
             reply: u64::from(self.request.settings.max_tokens),
-            parts: self.parts(&request),
+            parts,
+            exact,
         });
-        request
-    }
-
-    fn prompt_tokens(&self, request: &ChatRequest) -> u64 {
-        self.window.meter.tokens(prompt_bytes(request))
-    }
-
-    fn is_too_long(&self, request: &ChatRequest) -> bool {
-        let reply = u64::from(self.request.settings.max_tokens);
-        let prompt = self.prompt_tokens(request);
-        // An estimate: what remains is for what it does not see.
-        let needed = prompt.saturating_add(reply).saturating_mul(20) / 19;
-        self.window.tokens.is_some_and(|window| needed > window)
+        Some(composed.request)
     }
 
     /// Moves the oldest turn of the history into the summary; the newest exchange stays.
@@ -298,10 +302,10 @@ impl Machine {
     /// The endpoint refused a Request for its length. Whether a shorter one can be made.
     pub(super) fn shorten_for(&mut self, overflow: ContextOverflow) -> bool {
         if let Some(tokens) = overflow.prompt_tokens {
-            self.window.meter.observe(self.window.sent, tokens);
+            self.observe(tokens);
         }
         self.window.refusals += 1;
-        let sent = self.window.meter.tokens(self.window.sent);
+        let sent = self.sent_tokens();
         let reply = u64::from(self.request.settings.max_tokens);
         // Where it does not say what fits, a fifth less may.
         let fits = overflow.window.unwrap_or_else(|| {
@@ -317,76 +321,13 @@ impl Machine {
     /// The endpoint counted the prompt that was sent last.
     pub(super) fn counted(&mut self, prompt_tokens: u64) {
         if self.forced().is_none() {
-            self.window.meter.observe(self.window.sent, prompt_tokens);
+            self.observe(prompt_tokens);
         }
     }
 
     /// A Request was answered: it was not too long.
     pub(super) fn fitted(&mut self) {
         self.window.refusals = 0;
-    }
-
-    fn parts(&self, request: &ChatRequest) -> Parts {
-        let user: usize = self.context.messages.iter().map(user_bytes).sum();
-        let opening: usize = self.opening.iter().map(text_bytes).sum();
-        let mut known = vec![
-            (Part::System, self.request.instructions.len()),
-            (Part::User, user),
-            (Part::Data, opening.saturating_sub(user) + self.now().len()),
-        ];
-        for turn in self.remembered() {
-            match &turn {
-                Turn::Exchange(exchange) => {
-                    for answered in &exchange.calls {
-                        let call = answered.call.tool.len() + bytes_of(&answered.call.arguments);
-                        known.push((Part::Results, answered.text.len()));
-                        known.push((Part::History, call));
-                    }
-                }
-                Turn::Summary(text) => known.push((Part::Summary, text.len())),
-                turn => known.push((Part::History, text_bytes(turn))),
-            }
-        }
-        let mut parts = Parts::default();
-        let mut others = prompt_bytes(request);
-        for (part, bytes) in known {
-            others = others.saturating_sub(bytes);
-            parts.add(part, self.window.meter.tokens(bytes));
-        }
-        // Tools, the form of a reply and the examples are written by the contract, around the rest.
-        parts.add(Part::Tools, self.window.meter.tokens(others));
-        parts
-    }
-}
-
-/// What an endpoint counts: the messages, and the tools where it is told of them.
-fn prompt_bytes(request: &ChatRequest) -> usize {
-    let messages = request.messages.iter().map(|message| {
-        let text = message.text().map_or(0, str::len);
-        let calls = message.tool_calls.iter();
-        text + calls
-            .map(|call| call.name.len() + call.arguments.len())
-            .sum::<usize>()
-    });
-    let tools = request
-        .tools
-        .iter()
-        .map(|tool| tool.name.len() + tool.description.len() + bytes_of(&tool.parameters));
-    messages.chain(tools).sum()
-}
-
-fn user_bytes(message: &Message) -> usize {
-    match message {
-        Message::Text(text) => text.text.len(),
-        _ => 0,
-    }
-}
-
-fn text_bytes(turn: &Turn) -> usize {
-    match turn {
-        Turn::Text { text, .. } | Turn::Summary(text) => text.len(),
-        Turn::Rejected { reply, reason } => reply.len() + reason.len(),
-        Turn::Exchange(_) => 0,
     }
 }
 

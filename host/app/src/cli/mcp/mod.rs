@@ -1,19 +1,39 @@
-//! `toolhold mcp`: see and approve MCP servers.
+//! `toolhold mcp`: serve the modules as MCP tools; see and approve MCP servers of others.
 
 mod approve;
 mod inspect;
 mod list;
+mod serve;
 
 use crate::cli::Exit;
 use crate::cli::style::plain;
 use crate::config::Config;
 use crate::mcp::{Server, Servers};
 use anyhow::{Result, bail};
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use std::sync::Arc;
 
+pub const AFTER_HELP: &str = "\
+Without a command the modules are served: over stdin and stdout, for a client that starts this \
+program, or over streamable HTTP. Calls run under the limits, grants, shields and approvals of \
+every other call; [mcp_server] in the configuration says the rest.
+
+  toolhold mcp                              for a client that starts it
+  toolhold mcp --http 127.0.0.1:8808        at http://127.0.0.1:8808/mcp
+  toolhold mcp --tools calculator,text.count";
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct McpArgs {
+    #[command(flatten)]
+    serve: serve::ServeArgs,
+    /// Of MCP servers whose tools are called from here.
+    #[command(subcommand)]
+    command: Option<McpCommand>,
+}
+
 #[derive(Debug, Subcommand)]
-pub enum McpCommand {
+enum McpCommand {
     /// The configured servers and whether they may be used. Nothing is started.
     List {
         #[arg(long)]
@@ -42,7 +62,10 @@ pub enum McpCommand {
     },
 }
 
-pub async fn mcp(config: &Config, command: McpCommand) -> Result<Exit> {
+pub async fn mcp(config: &Config, args: McpArgs) -> Result<Exit> {
+    let Some(command) = args.command else {
+        return serve::serve(config, args.serve).await;
+    };
     let servers = Servers::new(config.servers(), &config.pins(), None);
     let exit = match command {
         McpCommand::List { json } => list::list(&servers, json).await,

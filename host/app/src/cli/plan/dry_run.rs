@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use toolhold_agent::protocol::plan::{Graph, Place, Plan};
 use toolhold_agent::run::{Bound, Runner};
-use toolhold_agent::{Event, EventKind};
+use toolhold_agent::{Event, EventKind, StopReason};
 use toolhold_sandbox::ApprovedBy;
 
 /// Steps of a tool that are named.
@@ -45,10 +45,15 @@ pub async fn rehearsed(config: &Config, events: &[Event]) -> Result<()> {
     let (Some(first), Some(last)) = (events.first(), events.last()) else {
         return Ok(());
     };
-    let (EventKind::Run { tools, .. }, EventKind::Done { output, .. }) = (&first.kind, &last.kind)
+    let (EventKind::Run { tools, .. }, EventKind::Done { output, reason, .. }) =
+        (&first.kind, &last.kind)
     else {
         return Ok(());
     };
+    if *reason != StopReason::Planned {
+        eprintln!("the model answered without a call, so there is no plan; nothing was run");
+        return Ok(());
+    }
     let graph = Graph::new(Plan::parse(output)?.steps)?;
     eprint!("{}", plain(&graph.outline()));
     let called = tools.iter().filter(|bound| {

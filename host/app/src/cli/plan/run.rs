@@ -10,6 +10,7 @@ use crate::cli::{Exit, plan};
 use crate::config::Config;
 use crate::host;
 use crate::mcp::Servers;
+use crate::models::Models;
 use crate::requests::Requests;
 use crate::shields::shields;
 use crate::storage::Store;
@@ -78,7 +79,10 @@ async fn with(
     tools: PlanTools,
     json: bool,
 ) -> Result<(Driver, Servers)> {
-    let shields = Box::pin(shields(config, tools.modules.components(), None)).await?;
+    let mut models = Models::new(config, config.settings().timeout, None)?;
+    let guards = Box::pin(models.guards()).await?;
+    let components = tools.modules.components();
+    let shields = Box::pin(shields(config, components, None, &guards)).await?;
     let servers = Servers::new(
         config.servers(),
         &config.pins(),
@@ -211,7 +215,7 @@ impl Toolbox for PlanTools {
 /// Stands where a run has its model. A saved plan in which one would have to answer is refused before
 /// it runs, so it is never asked.
 #[derive(Debug)]
-struct NoModel;
+pub struct NoModel;
 
 impl Model for NoModel {
     fn name(&self) -> &'static str {

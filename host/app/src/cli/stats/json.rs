@@ -1,6 +1,8 @@
 //! What runs took, as a program reads it.
 
-use crate::stats::{GroupStats, Histogram, RunStats, StepStats, Took, ToolStats, Tools, Totals};
+use crate::stats::{
+    GroupStats, Histogram, RunStats, Sides, StepStats, Took, ToolStats, Tools, Totals,
+};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -17,6 +19,7 @@ pub fn run(run: &str, stats: &RunStats) -> Value {
         "currency": stats.currency,
         "total": took_json(&took),
         "steps": stats.steps.iter().map(step_json).collect::<Vec<_>>(),
+        "side_requests": sides_json(&stats.sides),
         "tools": tools_json(&stats.tools),
     })
 }
@@ -65,6 +68,8 @@ fn took_json(took: &Took) -> Value {
         "repairs": took.repairs,
         "retries": took.retries,
         "fallbacks": took.fallbacks,
+        "hedges": took.hedges,
+        "hedges_unpriced": took.unheard,
     })
 }
 
@@ -80,6 +85,7 @@ pub fn totals(totals: &Totals, damaged: &[String]) -> Value {
         "total": took_json(&totals.took),
         "known_cost_nano": totals.costs,
         "models": groups.collect::<Vec<_>>(),
+        "side_requests": sides_json(&totals.sides),
         "tools": tools_json(&totals.tools),
         "left_out": damaged,
     })
@@ -97,6 +103,18 @@ fn group_json(model: &str, contract: &str, group: &GroupStats) -> Value {
         "prompt_tokens": percentiles(&group.prompt),
         "completion_tokens": percentiles(&group.completion),
     })
+}
+
+fn sides_json(sides: &Sides) -> Value {
+    let all = sides.iter().map(|(side, took)| {
+        json!({
+            "role": side.role,
+            "endpoint": side.endpoint,
+            "model": side.model,
+            "total": took_json(took),
+        })
+    });
+    all.collect()
 }
 
 fn tools_json(tools: &Tools) -> Value {

@@ -3,10 +3,11 @@
 use crate::cli::columns::columns;
 use crate::cli::style::{self, bold, count, line, plural};
 use crate::cli::view;
-use crate::stats::{Histogram, RunStats, StepStats, Took, Tools, Totals};
+use crate::stats::{Histogram, RunStats, Sides, StepStats, Took, Tools, Totals};
 use std::fmt::Write as _;
 use std::time::Duration;
 use toolhold_agent::cost::Amount;
+use toolhold_agent::model::SideRole;
 
 /// One run, step by step.
 pub fn run(run: &str, stats: &RunStats) -> String {
@@ -46,6 +47,7 @@ pub fn run(run: &str, stats: &RunStats) -> String {
     text.push('\n');
     let took = stats.took();
     text.push_str(&took_text(&took, &[(stats.currency.clone(), took.cost)]));
+    text.push_str(&sides_text(&stats.sides));
     text.push_str(&tools_text(&stats.tools));
     text
 }
@@ -112,6 +114,7 @@ fn took_text(took: &Took, costs: &[(String, Amount)]) -> String {
         (took.repairs, "repair"),
         (took.retries, "retry"),
         (took.fallbacks, "fallback"),
+        (took.hedges, "hedge"),
         (took.failed, "failed reply"),
     ];
     let faults: Vec<String> = faults
@@ -154,6 +157,9 @@ fn cost_text(took: &Took, costs: &[(String, Amount)]) -> String {
     if took.failed > 0 {
         text.push_str("; failed replies are not in it");
     }
+    if took.unheard > 0 {
+        text.push_str("; requests that were overtaken are not in it");
+    }
     text
 }
 
@@ -170,6 +176,36 @@ fn cost(took: &Took) -> String {
         (_, 0) => took.cost.to_string(),
         _ => "?".into(),
     }
+}
+
+/// Who else was asked, and what it took.
+fn sides_text(sides: &Sides) -> String {
+    let mut text = String::new();
+    for (side, took) in sides.iter() {
+        let what = match side.role {
+            SideRole::Shield => "screened",
+            SideRole::Router => "routed",
+            SideRole::Hedge => "overtaken",
+        };
+        let name = if side.endpoint == side.model {
+            line(&side.model)
+        } else {
+            format!("{} at {}", line(&side.model), line(&side.endpoint))
+        };
+        let _ = writeln!(
+            text,
+            "{what:<9} {name}: {}, {} prompt, {} completion, cost {}",
+            plural(took.replies + took.hedges, "request"),
+            count(took.prompt),
+            count(took.completion),
+            if took.unpriced + took.unheard > 0 {
+                "unknown".to_owned()
+            } else {
+                took.cost.to_string()
+            }
+        );
+    }
+    text
 }
 
 fn tools_text(tools: &Tools) -> String {
@@ -228,6 +264,7 @@ pub fn totals(totals: &Totals) -> String {
     );
     let costs: Vec<_> = totals.costs.iter().map(|(c, a)| (c.clone(), *a)).collect();
     text.push_str(&took_text(&totals.took, &costs));
+    text.push_str(&sides_text(&totals.sides));
     for ((model, contract), group) in &totals.groups {
         let _ = writeln!(
             text,

@@ -81,11 +81,6 @@ fn routes() -> (Router<App>, utoipa::openapi::OpenApi) {
     (router, api)
 }
 
-/// The OpenAPI description.
-pub fn description() -> utoipa::openapi::OpenApi {
-    routes().1
-}
-
 pub fn router(app: App, serve: &ServeTable) -> Router {
     let body_bytes = serve.body_bytes;
     let origins = serve
@@ -131,4 +126,26 @@ pub fn router(app: App, serve: &ServeTable) -> Router {
                 ApiError::internal(&"a handler panicked").into_response()
             },
         ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");
+
+    /// Whoever changes the API sees it in the diff. `TOOLHOLD_UPDATE=1` writes the file anew.
+    #[test]
+    fn the_committed_description_is_that_of_the_api() {
+        let mut now = routes().1.to_pretty_json().unwrap();
+        now.push('\n');
+        if std::env::var_os("TOOLHOLD_UPDATE").is_some() {
+            std::fs::write(COMMITTED, &now).unwrap();
+        }
+        let committed = std::fs::read_to_string(COMMITTED).unwrap_or_default();
+        assert!(
+            now == committed,
+            "openapi.json is of another version; write it with TOOLHOLD_UPDATE=1 cargo test -p toolhold --lib serve::http"
+        );
+    }
 }

@@ -8,15 +8,14 @@ use crate::serve::http::body::{Asked, Body, Place};
 use crate::serve::http::error::{ApiError, ErrorBody};
 use crate::serve::http::events;
 use crate::serve::http::runs::{Page, RunSummary};
-use crate::storage::{RunRow, Scope, Session, Source};
+use crate::serve::left_by;
+use crate::storage::{Scope, Session};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolhold_agent::protocol::Role;
-use toolhold_agent::{EventKind, Message};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -206,7 +205,7 @@ async fn turn(
                 last.id
             )));
         }
-        let before = app.left_by(last).await?;
+        let before = left_by(app.dispatcher.store(), last.id).await?;
         prepared.request.context.splice(0..0, before);
     }
     let number = u32::try_from(turns.len()).unwrap_or(u32::MAX);
@@ -222,30 +221,4 @@ async fn turn(
 /// It may be the turn that goes on, asked for again.
 fn is_repeated(headers: &HeaderMap) -> bool {
     headers.contains_key("idempotency-key")
-}
-
-impl App {
-    /// The context with which the next turn begins: that of the last, and what it answered.
-    async fn left_by(&self, last: &RunRow) -> Result<Vec<Message>, ApiError> {
-        let mut context = Vec::new();
-        let store = self.dispatcher.store();
-        store
-            .scan(&Source::Run(last.id), |event| match event.kind {
-                EventKind::Run { request, .. } => context = request.context,
-                EventKind::Done { output, reason, .. } => {
-                    let said = match output {
-                        Value::String(text) => text,
-                        // The next turn must not take it for an answer that the user has read.
-                        Value::Null => {
-                            format!("(I was stopped before I had an answer: {reason:?})")
-                        }
-                        other => other.to_string(),
-                    };
-                    context.push(Message::text(Role::Assistant, said));
-                }
-                _ => {}
-            })
-            .await?;
-        Ok(context)
-    }
 }

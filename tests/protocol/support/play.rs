@@ -1,16 +1,11 @@
-//! A run in this process: a model that says what it is given to say, in any contract and in small
-//! pieces, and a few tools. Every run is also replayed from its record, and its context saved and
-//! loaded again.
+//! A run over a context, with a few tools and modules; in the end its context is saved and loaded again.
 
+use super::events::kept;
+use super::{Reply, Script, rest};
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
-use std::collections::VecDeque;
-use std::fmt::Debug;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use toolhold_agent::event::{NoJournal, ToolOutcome};
-use toolhold_agent::model::{
-    ChatRequest, ChatToolCall, Completion, Delta, Model, ModelError, Watch,
-};
 use toolhold_agent::protocol::context::Context;
 use toolhold_agent::protocol::{Annotations, Execution, Saved};
 use toolhold_agent::run::Driver;
@@ -74,35 +69,30 @@ impl Play {
     }
 
     async fn play(self) -> Result<Done, RunError> {
-        let model = Arc::new(Script {
-            contract: self.request.settings.contract,
-            replies: Mutex::new(self.replies.into()),
-            requests: Mutex::default(),
-        });
-        let toolbox = Arc::new(Shelf(self.offered));
+        let contract = self.request.settings.contract;
+        let script = Script::new(self.replies.iter().map(|solution| {
+            match (contract, Reply::of(contract, solution)) {
+                // A model that answers in plain text likes to say something first.
+                (Contract::Simple, reply) if solution.is_object() => reply.after("Let me see: "),
+                (_, reply) => reply,
+            }
+        }));
         let driver = Driver {
             activities: activities(),
-            ..Driver::new(model.clone(), toolbox)
+            ..Driver::new(script.clone(), Arc::new(Shelf(self.offered)))
         };
-        let mut run = driver.start(self.request, Box::new(NoJournal)).await?;
-        let mut events = Vec::new();
-        while let Some(event) = run.events.recv().await {
-            // As a journal would give it back.
-            let line = serde_json::to_string(&event).unwrap();
-            events.push(serde_json::from_str(&line).unwrap());
-        }
-        run.finished().await?;
+        let run = driver.start(self.request, Box::new(NoJournal)).await?;
+        let events = kept(&rest(run).await);
         let replayed = replay(&events).unwrap();
         assert!(replayed.is_done);
         let data = &replayed.machine.context().data;
         let saved = json!(replayed.machine.context().saved());
         let context = Context::new(Message::parse_all(&saved).unwrap()).unwrap();
         assert_eq!(context.data, *data, "{saved}");
-        assert!(model.replies.lock().unwrap().is_empty(), "replies are left");
-        let requests = model.requests.lock().unwrap().clone();
+        assert_eq!(script.left(), 0, "replies are left");
         Ok(Done {
             events,
-            requests,
+            requests: script.bodies(),
             context,
         })
     }
@@ -169,15 +159,6 @@ impl Done {
     }
 }
 
-/// A solution that makes calls, and one that ends the run.
-pub fn calls(calls: &Value) -> Value {
-    json!({"calls": calls, "output": null})
-}
-
-pub fn answers(output: impl Into<Value>) -> Value {
-    json!({"calls": [], "output": output.into()})
-}
-
 /// A tool message, and the text that every context here ends with.
 pub fn tool(name: &str, properties: &Value) -> Value {
     json!({"type": "tool", "tool": {name: {"type": "object", "properties": properties}}})
@@ -185,124 +166,6 @@ pub fn tool(name: &str, properties: &Value) -> Value {
 
 pub fn task() -> Value {
     json!({"role": "user", "content": "Do it."})
-}
-
-#[derive(Debug)]
-struct Script {
-    contract: Contract,
-    replies: Mutex<VecDeque<Value>>,
-    requests: Mutex<Vec<Value>>,
-}
-
-impl Model for Script {
-    fn name(&self) -> &'static str {
-        "script"
-    }
-
-    fn complete<'a>(
-        &'a self,
-        request: &'a ChatRequest,
-        watch: &'a mut dyn Watch,
-    ) -> BoxFuture<'a, Result<Completion, ModelError>> {
-        self.requests.lock().unwrap().push(request.body());
-        let reply = self.replies.lock().unwrap().pop_front();
-        let reply = reply.expect("the script has another reply");
-        Box::pin(async move {
-            let completion = spoken(self.contract, &reply);
-            for piece in pieces(&completion.content) {
-                watch.delta(Delta::Content(piece));
-                tokio::task::yield_now().await;
-            }
-            for (index, call) in completion.tool_calls.iter().enumerate() {
-                let mut name = Some(call.name.clone());
-                for arguments in pieces(&call.arguments) {
-                    watch.delta(Delta::ToolCall {
-                        index,
-                        id: name.as_ref().map(|_| call.id.clone()),
-                        name: name.take(),
-                        arguments,
-                    });
-                    tokio::task::yield_now().await;
-                }
-            }
-            Ok(completion)
-        })
-    }
-}
-
-/// The form that a contract gives a solution.
-fn spoken(contract: Contract, solution: &Value) -> Completion {
-    let text = |content: String| Completion {
-        content,
-        ..Completion::default()
-    };
-    let calls = || solution["calls"].as_array().cloned().unwrap_or_default();
-    let named = |mut call: Value| {
-        let fields = call.as_object_mut().unwrap();
-        let name = fields.shift_remove("_tool").unwrap();
-        (name.as_str().unwrap().to_owned(), call)
-    };
-    match (contract, solution) {
-        (_, Value::String(said)) => text(said.clone()),
-        (Contract::Schema, _) => text(solution.to_string()),
-        (Contract::Simple, _) => {
-            let mut object = json!({});
-            for member in ["meta", "advisors"] {
-                if let Some(value) = solution.get(member) {
-                    object[member] = value.clone();
-                }
-            }
-            match calls().pop() {
-                Some(call) => {
-                    let (name, arguments) = named(call);
-                    object["tool_name"] = name.into();
-                    object["arguments"] = arguments;
-                }
-                None => object["final_answer"] = solution["output"].clone(),
-            }
-            text(format!("Let me see: {object}"))
-        }
-        (Contract::Tools, _) => {
-            let mut functions: Vec<(String, Value)> = Vec::new();
-            for member in ["meta", "advisors"] {
-                if let Some(value) = solution.get(member) {
-                    functions.push((member.into(), json!({member: value})));
-                }
-            }
-            functions.extend(calls().into_iter().map(|call| {
-                let (name, arguments) = named(call);
-                (name.replace('.', "-"), arguments)
-            }));
-            let content = match &solution["output"] {
-                Value::String(said) => said.clone(),
-                Value::Null => String::new(),
-                output => {
-                    functions.push(("finish".into(), json!({"output": output})));
-                    String::new()
-                }
-            };
-            let calls = functions.into_iter().enumerate();
-            Completion {
-                content,
-                tool_calls: calls
-                    .map(|(index, (name, arguments))| ChatToolCall {
-                        id: format!("c{index}"),
-                        name,
-                        arguments: arguments.to_string(),
-                    })
-                    .collect(),
-                ..Completion::default()
-            }
-        }
-    }
-}
-
-fn pieces(text: &str) -> Vec<String> {
-    let characters: Vec<char> = text.chars().collect();
-    characters
-        .chunks(7)
-        .map(|piece| piece.iter().collect())
-        .collect()
 }
 
 /// The modules: `echo` returns its arguments, `claims` says that it writes, and `ask` is a saved

@@ -1,101 +1,17 @@
-//! The public door: a folder of components becomes tools that can be called by name.
-//!
-//! One bad file never hides the good ones: it lands in [`Registry::failures`] with its reason. The
-//! folder can be loaded again at any time: what changed is exchanged in one step, calls in flight
-//! finish on the module they began with.
+//! Loading: what changed is read and compiled, and takes its place in one step.
 
-use crate::approval::{Approval, ApprovedBy, Change, Standing, Trust};
-use crate::cache::Cache;
-use crate::call::{CallReport, Invocation};
-use crate::engine::Engine;
-use crate::error::{CallError, LoadError};
+use super::{LoadEvent, Registry, Shared, blocking};
+use crate::error::LoadError;
 use crate::folder::{self, Candidate, Files, Stamp};
-use crate::grant::Grant;
 use crate::manifest::Manifest;
-use crate::module::{Module, Source, ToolSpec};
-use crate::peers::Peers;
-use crate::policy::Policy;
-use crate::shelf::{FailedModule, Shelf, Slot};
-use crate::shield::{Screening, Verdict};
+use crate::module::{Module, Source};
+use crate::shelf::Slot;
 use futures_util::stream::{self, StreamExt as _};
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
-
-/// What loading is doing, for progress bars and logs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LoadEvent {
-    /// `module` was not in the cache and is being compiled: seconds for a large one.
-    Compiling {
-        module: String,
-        bytes: u64,
-    },
-    Loaded {
-        module: String,
-    },
-    /// It changed and was exchanged.
-    Reloaded {
-        module: String,
-    },
-    Removed {
-        module: String,
-    },
-    Failed {
-        origin: String,
-    },
-}
-
-/// The loaded modules and their tools.
-///
-/// ```
-/// use serde_json::json;
-/// use toolhold_sandbox::{Engine, EngineConfig, Invocation, Output, Policy, Registry};
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let engine = Engine::new(EngineConfig::default())?;
-/// let registry = Registry::new(engine, None, Policy::default());
-/// let only = ["calculator".to_owned()];
-/// registry.load_folder("../../modules".as_ref(), Some(&only), &|_| ()).await?;
-///
-/// let arguments = json!({"expression": "2^200 % 97"});
-/// let report = registry
-///     .call(&Invocation::new("call-1", "calculator.evaluate", &arguments))
-///     .await;
-/// assert_eq!(report.result?, Output::Value(json!({"value": "62"})));
-/// assert!(report.usage.fuel > 0);
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Debug, Clone)]
-pub struct Registry {
-    shared: Arc<Shared>,
-}
-
-/// What the registry, its clones and running calls share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    engine: Engine,
-    cache: Option<Cache>,
-    policy: Policy,
-    shelf: RwLock<Arc<Shelf>>,
-    /// One load at a time.
-    loading: tokio::sync::Mutex<()>,
-}
+use std::sync::Arc;
 
 impl Registry {
-    pub fn new(engine: Engine, cache: Option<Cache>, policy: Policy) -> Self {
-        Self {
-            shared: Arc::new(Shared {
-                engine,
-                cache,
-                policy,
-                shelf: RwLock::default(),
-                loading: tokio::sync::Mutex::default(),
-            }),
-        }
-    }
-
     /// Loads every module in `folder`: each `NAME.wasm`, and each sub-folder with a `module.toml` or
     /// a `NAME.wasm` of its own name; `NAME@1.2` in either place is a version beside others. With
     /// `only`, modules of other names are left alone.
@@ -294,141 +210,9 @@ impl Registry {
         self.shared.exchange(shelf).await;
         Ok(())
     }
-
-    /// What the operator decided.
-    pub fn policy(&self) -> &Policy {
-        &self.shared.policy
-    }
-
-    /// All modules, also those that wait for approval, by name and version.
-    pub fn modules(&self) -> Vec<Arc<Module>> {
-        self.shared.shelf().modules()
-    }
-
-    /// The module that `name` or `name@version` means: the newest one that fits and may run, or else
-    /// the newest that fits.
-    pub fn module(&self, name: &str) -> Option<Arc<Module>> {
-        self.shared.shelf().resolve(name)
-    }
-
-    /// What could not be loaded, in the folder's order.
-    pub fn failures(&self) -> Vec<Arc<FailedModule>> {
-        self.shared.shelf().failures()
-    }
-
-    /// The tools that may be called, by name: of several versions those of the newest.
-    pub fn tools(&self) -> Vec<ToolSpec> {
-        self.shared.shelf().tools()
-    }
-
-    /// A tool that may be called, by `module.tool` or `module@version.tool`.
-    pub fn tool(&self, name: &str) -> Option<ToolSpec> {
-        let (module, tool) = self.shared.shelf().find(name)?;
-        let full = format!("{}.{tool}", module.name);
-        module.tools.iter().find(|spec| spec.name == full).cloned()
-    }
-
-    /// Runs one tool call. Returns within the call's deadline, whatever the module does; dropping
-    /// the future stops the guest.
-    pub async fn call(&self, invocation: &Invocation<'_>) -> CallReport {
-        self.shared.call(invocation, 0).await
-    }
-
-    /// Has a shield screen something. Returns within the deadline, whatever the shield does.
-    ///
-    /// # Errors
-    /// Why there is no verdict: it may not run, it is no shield, a limit, its own words.
-    pub async fn screen(
-        &self,
-        module: &Arc<Module>,
-        screening: &Screening<'_>,
-    ) -> Result<Verdict, CallError> {
-        if !module.may_run() {
-            self.shared.judge(vec![module.clone()]).await;
-        }
-        module.screen(screening).await
-    }
-
-    /// Approves a module as it is now, and returns what that changed. It may run from now on.
-    ///
-    /// # Errors
-    /// What the file system says; and nothing can be approved where everything is trusted.
-    pub async fn approve(&self, module: &Arc<Module>) -> io::Result<Vec<Change>> {
-        let Trust::Approved { approvals, .. } = self.shared.policy.trust.clone() else {
-            return Err(io::Error::other("every module is trusted here"));
-        };
-        let now = approval(module, ApprovedBy::Person);
-        let changes = blocking(move || {
-            let before = approvals.get(&now.slot);
-            approvals
-                .put(&now)
-                .map_err(|source| LoadError::Read { source })?;
-            Ok(before.map(|before| before.changes(&now, true)))
-        })
-        .await
-        .map_err(io::Error::other)?;
-        module.stand(Standing::Approved);
-        Ok(changes.unwrap_or_default())
-    }
-
-    /// Looks at the approvals again: what was approved or revoked meanwhile takes effect.
-    pub async fn reconsider(&self) {
-        self.shared.reconsider().await;
-    }
 }
 
 impl Shared {
-    fn shelf(&self) -> Arc<Shelf> {
-        self.shelf
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-
-    /// Puts `shelf` in the old one's place, its modules judged.
-    async fn exchange(self: &Arc<Self>, shelf: Shelf) {
-        let shelf = Arc::new(shelf.indexed());
-        self.judge(shelf.modules()).await;
-        *self.shelf.write().unwrap_or_else(PoisonError::into_inner) = shelf;
-    }
-
-    async fn reconsider(self: &Arc<Self>) {
-        self.judge(self.shelf().modules()).await;
-    }
-
-    async fn judge(self: &Arc<Self>, modules: Vec<Arc<Module>>) {
-        let shared = self.clone();
-        // Only a panic in there could be lost, and there is none.
-        let _ = tokio::task::spawn_blocking(move || {
-            for module in modules {
-                module.stand(shared.standing(&module));
-            }
-        })
-        .await;
-    }
-
-    pub async fn call(self: &Arc<Self>, invocation: &Invocation<'_>, depth: u8) -> CallReport {
-        let Some((module, tool)) = self.shelf().find(invocation.tool) else {
-            let tools = self.shelf().tools();
-            let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
-            let available = if names.is_empty() {
-                "no module is loaded".into()
-            } else {
-                format!("there are {}", names.join(", "))
-            };
-            return CallReport::refused(CallError::UnknownTool {
-                tool: invocation.tool.to_owned(),
-                available,
-            });
-        };
-        if !module.may_run() {
-            // Somebody may have approved it since, in another process.
-            self.judge(vec![module.clone()]).await;
-        }
-        let peers = Peers::new(self, &module.grant().tools, invocation, depth);
-        module.call(&tool, invocation, peers).await
-    }
-
     async fn load(
         self: &Arc<Self>,
         candidate: Candidate,
@@ -519,73 +303,4 @@ impl Shared {
             resolver: policy.resolver.clone(),
         })
     }
-
-    /// Whether `module` may run, from the approvals as they are now. Blocks on the file system.
-    fn standing(&self, module: &Module) -> Standing {
-        let Trust::Approved {
-            approvals,
-            first_sight,
-        } = &self.policy.trust
-        else {
-            return Standing::Trusted;
-        };
-        let one_off = self
-            .policy
-            .modules
-            .get(&module.name)
-            .is_some_and(|own| own.one_off);
-        let now = approval(module, ApprovedBy::FirstSight);
-        match approvals.get(&module.slot) {
-            Some(then) => {
-                let changes = then.changes(&now, !one_off);
-                if changes.is_empty() {
-                    Standing::Approved
-                } else {
-                    Standing::Pending { changes }
-                }
-            }
-            // A newcomer that takes the name of a module which somebody approved is no newcomer.
-            None if *first_sight
-                && (module.grant().is_empty() || one_off)
-                && !approvals.knows(&module.name) =>
-            {
-                let pin = Approval {
-                    grant: serde_json::to_value(Grant::default()).unwrap_or_default(),
-                    ..now
-                };
-                match approvals.put(&pin) {
-                    Ok(()) => Standing::Approved,
-                    Err(error) => {
-                        tracing::warn!(module = module.slot, %error, "the module could not be pinned");
-                        Standing::Pending {
-                            changes: Vec::new(),
-                        }
-                    }
-                }
-            }
-            None => Standing::Pending {
-                changes: Vec::new(),
-            },
-        }
-    }
-}
-
-fn approval(module: &Module, by: ApprovedBy) -> Approval {
-    Approval::of(
-        &module.slot,
-        module.digest,
-        &module.tools,
-        module.grant(),
-        by,
-    )
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, LoadError> + Send + 'static,
-) -> Result<T, LoadError> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|error| LoadError::Read {
-            source: io::Error::other(error),
-        })?
 }

@@ -1,0 +1,62 @@
+//! What the endpoint's own tokenizer says that texts are. A text is counted once: most of a Request is
+//! the Request before it.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What came of counting texts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    /// Of each text, in their order; of fewer if it failed.
+    pub tokens: Vec<u64>,
+    /// Why there are not more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+/// Tokens by the SHA-256 of the text.
+#[derive(Debug, Default)]
+pub struct Counts(BTreeMap<[u8; 32], u64>);
+
+impl Counts {
+    /// Nothing has no tokens, and nobody need be asked for that.
+    pub fn of(&self, text: &str) -> Option<u64> {
+        if text.is_empty() {
+            return Some(0);
+        }
+        self.0.get(&digest(text)).copied()
+    }
+
+    pub fn add(&mut self, text: &str, tokens: u64) {
+        self.0.insert(digest(text), tokens);
+    }
+
+    /// Of these texts, each once, those that nobody counted.
+    pub fn lacking<'a>(&self, texts: impl Iterator<Item = &'a str>) -> Vec<String> {
+        let mut seen = BTreeSet::new();
+        texts
+            .filter(|text| seen.insert(*text) && self.of(text).is_none())
+            .map(str::to_owned)
+            .collect()
+    }
+}
+
+fn digest(text: &str) -> [u8; 32] {
+    Sha256::digest(text).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_counted_once() {
+        let mut counts = Counts::default();
+        counts.add("known", 7);
+        assert_eq!(counts.of("known"), Some(7));
+        assert_eq!(counts.of(""), Some(0));
+        let texts = ["new", "known", "", "other", "new"];
+        assert_eq!(counts.lacking(texts.into_iter()), ["new", "other"]);
+    }
+}

@@ -1,0 +1,203 @@
+//! The messages of OpenAI's Harmony, as gpt-oss writes them where the server does not take them apart:
+//! `<|start|>assistant<|channel|>analysis<|message|>…<|end|>`. What stands in `analysis` is thought, what
+//! stands in `final` is the answer, and what has a recipient (`to=functions.NAME`) is a call. A
+//! `commentary` without one is what the model says before its calls, and the answer where nothing follows.
+
+const ROLE: &str = "<|start|>assistant";
+const CHANNEL: &str = "<|channel|>";
+const CONSTRAIN: &str = "<|constrain|>";
+const MESSAGE: &str = "<|message|>";
+/// What ends a message that another one follows.
+pub(super) const END: &str = "<|end|>";
+/// What the last one may end with, if the server left it.
+const ENDS: [&str; 3] = ["<|return|>", END, "<|call|>"];
+/// Tools have names of at most 64 characters; the rest is marks.
+const MAX_HEADER: usize = 256;
+/// White space behind the mark that ends a reply.
+const MAX_SPACE: usize = 64;
+
+/// What a message says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Header<'t> {
+    pub(super) channel: Channel,
+    /// Who is called, `functions.NAME`.
+    pub(super) recipient: Option<&'t str>,
+    /// What follows the header.
+    pub(super) content: &'t str,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Channel {
+    Analysis,
+    Commentary,
+    Final,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Begins<'t> {
+    With(Header<'t>),
+    /// Perhaps with a header: it is not complete.
+    Open,
+    WithNone,
+}
+
+/// Whether `text` begins with the header of a message.
+pub(super) fn begins(text: &str) -> Begins<'_> {
+    if ![ROLE, CHANNEL].iter().any(|mark| text.starts_with(mark)) {
+        let is_begun = [ROLE, CHANNEL].iter().any(|mark| mark.starts_with(text));
+        return if is_begun {
+            Begins::Open
+        } else {
+            Begins::WithNone
+        };
+    }
+    match text.split_once(MESSAGE) {
+        Some((head, content)) if head.len() <= MAX_HEADER => {
+            header(head, content).map_or(Begins::WithNone, Begins::With)
+        }
+        None if text.len() <= MAX_HEADER => Begins::Open,
+        _ => Begins::WithNone,
+    }
+}
+
+/// The recipient stands with the role or with the channel, the type of the content behind either.
+fn header<'t>(head: &'t str, content: &'t str) -> Option<Header<'t>> {
+    let head = head.strip_prefix(ROLE).unwrap_or(head);
+    let (role, said) = head.split_once(CHANNEL)?;
+    let said = said.split_once(CONSTRAIN).map_or(said, |(said, _)| said);
+    let mut words = said.split_whitespace();
+    let channel = match words.next()? {
+        "analysis" => Channel::Analysis,
+        "commentary" => Channel::Commentary,
+        "final" => Channel::Final,
+        _ => return None,
+    };
+    let mut recipient = None;
+    for word in role.split_whitespace().chain(words) {
+        // Models write the type as a word of its own, too.
+        let is_plain = word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        match word.strip_prefix("to=") {
+            Some(name) if recipient.is_none() => recipient = Some(name),
+            None if is_plain => {}
+            _ => return None,
+        }
+    }
+    Some(Header {
+        channel,
+        recipient,
+        content,
+    })
+}
+
+/// Where the next message begins, from `from` on.
+pub(super) fn next_message(text: &str, from: usize) -> Option<usize> {
+    let at = text.get(from..)?.find(ROLE)?;
+    Some(from + at)
+}
+
+/// How much of a text's end has to be looked at again when more of it comes.
+pub(super) const NEXT: usize = ROLE.len() - 1;
+
+/// Where the mark stands that ends a reply.
+pub(super) fn ending(text: &str) -> Option<usize> {
+    let trimmed = text.trim_end();
+    let end = ENDS.iter().find(|end| trimmed.ends_with(*end))?;
+    (text.len() - trimmed.len() <= MAX_SPACE).then(|| trimmed.len() - end.len())
+}
+
+/// From where on a text may become one that ends with such a mark, as more of it comes.
+pub(super) fn open_ending(text: &str) -> usize {
+    if let Some(at) = ending(text) {
+        return at;
+    }
+    let begun = |end: &str| (1..end.len()).rev().find(|&n| text.ends_with(&end[..n]));
+    let begun = ENDS.iter().filter_map(|end| begun(end)).max();
+    text.len() - begun.unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_say_channel_and_recipient() {
+        let with = |channel, recipient| {
+            Begins::With(Header {
+                channel,
+                recipient,
+                content: "{}",
+            })
+        };
+        let call = with(Channel::Commentary, Some("functions.news"));
+        for (text, begins) in [
+            (
+                "<|channel|>analysis<|message|>{}",
+                with(Channel::Analysis, None),
+            ),
+            (
+                "<|start|>assistant<|channel|>final<|message|>{}",
+                with(Channel::Final, None),
+            ),
+            (
+                "<|channel|>final <|constrain|>json<|message|>{}",
+                with(Channel::Final, None),
+            ),
+            (
+                "<|channel|>commentary to=functions.news <|constrain|>json<|message|>{}",
+                call,
+            ),
+            (
+                "<|channel|>commentary to=functions.news<|constrain|>json<|message|>{}",
+                call,
+            ),
+            (
+                "<|channel|>commentary to=functions.news json<|message|>{}",
+                call,
+            ),
+            (
+                "<|start|>assistant to=functions.news<|channel|>commentary <|constrain|>json<|message|>{}",
+                call,
+            ),
+            (
+                "<|start|>assistant<|channel|>commentary to=functions.news<|message|>{}",
+                call,
+            ),
+            // Not complete.
+            ("", Begins::Open),
+            ("<|cha", Begins::Open),
+            ("<|start|>assistant<|channel|>fin", Begins::Open),
+            // None.
+            ("<|channel|>secret<|message|>{}", Begins::WithNone),
+            (
+                "<|channel|>commentary to=a to=b<|message|>{}",
+                Begins::WithNone,
+            ),
+            (
+                "<|channel|>final, as it is called<|message|>{}",
+                Begins::WithNone,
+            ),
+            ("<|start|>user<|message|>{}", Begins::WithNone),
+            ("<|start|>assistant<|message|>{}", Begins::WithNone),
+            ("{}", Begins::WithNone),
+        ] {
+            assert_eq!(super::begins(text), begins, "{text}");
+        }
+        let long = format!("<|channel|>{}", "a".repeat(MAX_HEADER));
+        assert_eq!(begins(&long), Begins::WithNone);
+    }
+
+    #[test]
+    fn a_mark_at_the_end_is_found_and_awaited() {
+        for (text, ends, open) in [
+            ("7", None, 1),
+            ("7<|return|>", Some(1), 1),
+            ("7<|end|>\n ", Some(1), 1),
+            ("7<|call|> 8", None, 11),
+            ("7<|", None, 1),
+            ("7 <", None, 2),
+            ("<|return|>", Some(0), 0),
+        ] {
+            assert_eq!((ending(text), open_ending(text)), (ends, open), "{text}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What a model thinks, where it stands in its answer: the server has no parser for it, or another
+//! model's.
+//!
+//! A thought stands before the answer, between marks: `<think>…</think>` and its like. Three things
+//! happen to it. The mark that opens it is missing, because the chat template wrote it into the prompt:
+//! then everything up to a closing mark that begins a line is thought, unless the reply begins like a call
+//! (`{`, `[`, `<`) or with code. The mark that closes it is missing: then the rest is thought, and the
+//! answer is empty. And inside of a thought anything may be quoted: a thought is never an answer, and
+//! counts as a call only as `leak` says.
+//!
+//! The messages of Harmony (`harmony`) are taken apart the same way: what precedes the last one, or the
+//! first call, is thought, and the last one is the answer without its marks.
+
+mod filter;
+#[cfg(test)]
+mod tests;
+
+pub(super) use filter::{Filter, Part};
+
+use super::harmony::{self, Begins, Channel, Header};
+
+/// What begins a thought and what ends it.
+const MARKS: [(&str, &str); 7] = [
+    ("<think>", "</think>"),
+    ("<thinking>", "</thinking>"),
+    ("<thought>", "</thought>"),
+    ("<reasoning>", "</reasoning>"),
+    ("<seed:think>", "</seed:think>"),
+    ("[THINK]", "[/THINK]"),
+    ("◁think▷", "◁/think▷"),
+];
+/// The longest of them.
+const MAX_MARK: usize = 16;
+const FENCE: &str = "```";
+/// What begins like this is no thought whose opening mark is missing.
+const ANSWERS: [char; 4] = ['{', '[', '<', '`'];
+
+/// A complete reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Split<'t> {
+    /// With its marks, and those that open the answer; empty if there is none.
+    pub(super) thought: &'t str,
+    pub(super) answer: &'t str,
+}
+
+pub(super) fn split(text: &str) -> Split<'_> {
+    let mut rest = text;
+    while let Some(next) = past_thought(rest) {
+        rest = next;
+    }
+    let last = match harmony::begins(rest.trim_start()) {
+        Begins::With(Header {
+            recipient: None,
+            content,
+            ..
+        }) => Some(content),
+        _ => None,
+    };
+    let content = last.unwrap_or(rest);
+    let end = last.and_then(harmony::ending).unwrap_or(content.len());
+    Split {
+        thought: &text[..text.len() - content.len()],
+        answer: &content[..end],
+    }
+}
+
+/// What follows the thought that `text` begins with.
+fn past_thought(text: &str) -> Option<&str> {
+    let start = text.trim_start();
+    if let Begins::With(header) = harmony::begins(start) {
+        return past_message(&header);
+    }
+    for (open, close) in MARKS {
+        if let Some(thought) = start.strip_prefix(open) {
+            let end = thought.find(close).map(|at| at + close.len());
+            return thought.get(end.unwrap_or(thought.len())..);
+        }
+    }
+    // The prompt held all of a thought that is empty.
+    if let Some(rest) = MARKS
+        .iter()
+        .find_map(|(_, close)| start.strip_prefix(close))
+    {
+        return Some(rest);
+    }
+    if start.starts_with(ANSWERS) {
+        return None;
+    }
+    let mut watch = Watch::default();
+    let end = watch.find(start)?;
+    start.get(end..)
+}
+
+/// What follows a message of Harmony that is no answer.
+fn past_message<'t>(header: &Header<'t>) -> Option<&'t str> {
+    let content = header.content;
+    match (header.channel, header.recipient) {
+        (Channel::Analysis, None) => {
+            let end = content.find(harmony::END).map(|at| at + harmony::END.len());
+            content.get(end.unwrap_or(content.len())..)
+        }
+        (Channel::Commentary, None) => content.get(harmony::next_message(content, 0)?..),
+        _ => None,
+    }
+}
+
+/// Looks for a closing mark that begins a line and does not stand in code.
+#[derive(Debug)]
+struct Watch {
+    /// The line so far, as long as it may be a mark.
+    line: Option<String>,
+    in_code: bool,
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Self {
+            line: Some(String::new()),
+            in_code: false,
+        }
+    }
+}
+
+impl Watch {
+    /// The end of the mark, in bytes of `text`.
+    fn find(&mut self, text: &str) -> Option<usize> {
+        for (at, c) in text.char_indices() {
+            if c == '\n' {
+                self.line = Some(String::new());
+                continue;
+            }
+            let Some(line) = &mut self.line else {
+                continue;
+            };
+            if line.is_empty() && c.is_whitespace() {
+                continue;
+            }
+            line.push(c);
+            if line == FENCE {
+                self.in_code = !self.in_code;
+                self.line = None;
+            } else if !self.in_code && MARKS.iter().any(|(_, close)| line == close) {
+                return Some(at + c.len_utf8());
+            } else if line.len() > MAX_MARK {
+                self.line = None;
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,140 @@
+//! Where thoughts end, and that streaming changes nothing.
+
+use super::*;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+#[test]
+fn thoughts_stand_apart() {
+    for (text, thought, answer) in [
+        ("It is 7.", "", "It is 7."),
+        ("<think>2+5</think>7", "<think>2+5</think>", "7"),
+        (
+            "\n<think>\n2+5\n</think>\n\n7",
+            "\n<think>\n2+5\n</think>",
+            "\n\n7",
+        ),
+        ("<think></think>7", "<think></think>", "7"),
+        (
+            "<reasoning>2+5</reasoning>7",
+            "<reasoning>2+5</reasoning>",
+            "7",
+        ),
+        (
+            "<thinking>a</thinking><think>b</think>7",
+            "<thinking>a</thinking><think>b</think>",
+            "7",
+        ),
+        ("[THINK]2+5[/THINK]7", "[THINK]2+5[/THINK]", "7"),
+        ("◁think▷2+5◁/think▷7", "◁think▷2+5◁/think▷", "7"),
+        // It never ends.
+        ("<think>2+5 is 7", "<think>2+5 is 7", ""),
+        ("<think>2+5</thinking>7", "<think>2+5</thinking>7", ""),
+        // It began in the prompt.
+        ("2+5 is\n</think>\n7", "2+5 is\n</think>", "\n7"),
+        ("2+5\n  </think>{\"x\":1}", "2+5\n  </think>", "{\"x\":1}"),
+        ("\n</think>\n\n7", "\n</think>", "\n\n7"),
+        ("a\n</think>\n</think>\n7", "a\n</think>\n</think>", "\n7"),
+        // Quoted.
+        (
+            "Write </think> at the end.",
+            "",
+            "Write </think> at the end.",
+        ),
+        (
+            "Like this:\n```\n</think>\n```\nOK.",
+            "",
+            "Like this:\n```\n</think>\n```\nOK.",
+        ),
+        ("{\"x\":\n</think>", "", "{\"x\":\n</think>"),
+        (
+            "The tag <think>x</think> is of R1.",
+            "",
+            "The tag <think>x</think> is of R1.",
+        ),
+        ("7 <think>x</think>", "", "7 <think>x</think>"),
+        ("<thinker>x", "", "<thinker>x"),
+        // Harmony.
+        (
+            "<|channel|>analysis<|message|>2+5<|end|><|start|>assistant<|channel|>final<|message|>7<|return|>",
+            "<|channel|>analysis<|message|>2+5<|end|><|start|>assistant<|channel|>final<|message|>",
+            "7",
+        ),
+        (
+            "<|channel|>final <|constrain|>json<|message|>{\"x\":1}",
+            "<|channel|>final <|constrain|>json<|message|>",
+            "{\"x\":1}",
+        ),
+        (
+            "<|channel|>analysis<|message|>2+5",
+            "<|channel|>analysis<|message|>2+5",
+            "",
+        ),
+        (
+            "<|channel|>commentary<|message|>I add.<|end|><|start|>assistant<|channel|>commentary to=functions.add <|constrain|>json<|message|>{}<|call|>",
+            "<|channel|>commentary<|message|>I add.<|end|>",
+            "<|start|>assistant<|channel|>commentary to=functions.add <|constrain|>json<|message|>{}<|call|>",
+        ),
+        (
+            "<|channel|>commentary<|message|>7<|end|>\n",
+            "<|channel|>commentary<|message|>",
+            "7",
+        ),
+        (
+            "<|channel|>final<|message|>A message ends with <|end|> or so.",
+            "<|channel|>final<|message|>",
+            "A message ends with <|end|> or so.",
+        ),
+        ("<|channel|>", "", "<|channel|>"),
+        (
+            "<|channel|>secret<|message|>7",
+            "",
+            "<|channel|>secret<|message|>7",
+        ),
+        // Phi ends its replies with this mark.
+        ("It is\n<|end|>", "", "It is\n<|end|>"),
+        ("", "", ""),
+    ] {
+        assert_eq!(split(text), Split { thought, answer }, "{text}");
+    }
+}
+
+fn streamed(pieces: &[&str]) -> String {
+    let mut filter = Filter::default();
+    let mut answer = String::new();
+    let mut take = |part| match part {
+        Part::Answer(text) => answer += &text,
+        Part::Restart => answer.clear(),
+    };
+    for piece in pieces {
+        for part in filter.push(piece) {
+            take(part);
+        }
+    }
+    filter.finish().map(Part::Answer).into_iter().for_each(take);
+    answer
+}
+
+proptest! {
+    /// However it is cut, and whatever it is made of.
+    #[test]
+    fn pieces_come_to_the_same(
+        parts in proptest::collection::vec(select(vec![
+            "<think>", "</think>", "<think", ">", "</", "think>", "<reasoning>", "</reasoning>", "[THINK]", "[/THINK]",
+            "◁think▷", "◁/think▷", "\n", " ", "a", "<|start|>assistant", "<|channel|>analysis", "<|channel|>final",
+            "<|channel|>commentary", " to=functions.a", "<|message|>", "<|end|>", "<|return|>", "<|channel|>final<|message|>", "```", "`", "{", "[", "é", "◁",
+        ]), 0..14),
+        size in 1..5_usize,
+    ) {
+        let text = parts.concat();
+        let chars: Vec<String> = text.chars().collect::<Vec<_>>().chunks(size).map(|chunk| chunk.iter().collect()).collect();
+        let chars: Vec<&str> = chars.iter().map(String::as_str).collect();
+        for pieces in [&chars[..], &[&text]] {
+            let answer = streamed(pieces);
+            prop_assert_eq!(answer.trim_start(), split(&text).answer.trim_start());
+        }
+        let split = split(&text);
+        let rest = text.strip_prefix(split.thought).unwrap_or_default();
+        prop_assert!(rest.strip_prefix(split.answer).is_some_and(|end| end.is_empty() || harmony::ending(end) == Some(0)));
+    }
+}

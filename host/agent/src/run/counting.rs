@@ -1,0 +1,61 @@
+//! Has the endpoint count tokens: a few texts at the same time, and for no longer than a run may wait
+//! for what it only wants to know better.
+
+use crate::context::counts::Counted;
+use crate::model::Counter;
+use futures_util::stream::{self, StreamExt as _};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// The endpoint is there to generate.
+const PARALLEL: usize = 8;
+/// For all texts of a Request together. Counting a whole window takes milliseconds.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// A token is a byte at least, but for those that a tokenizer puts before and behind a text.
+const AROUND: usize = 8;
+
+pub(super) async fn count(counter: Option<Arc<dyn Counter>>, texts: Vec<String>) -> Counted {
+    let Some(counter) = counter else {
+        return failed(Vec::new(), "this endpoint does not count".into());
+    };
+    let deadline = Instant::now() + TIMEOUT;
+    let mut tokens = Vec::with_capacity(texts.len());
+    let counts: Vec<_> = texts.iter().map(|text| counter.count(text)).collect();
+    let mut counts = stream::iter(counts).buffered(PARALLEL);
+    for text in &texts {
+        let counted = match timeout_at(deadline, counts.next()).await {
+            Ok(Some(counted)) => counted,
+            Ok(None) => break,
+            Err(_) => {
+                let reason = format!("it took longer than {} s", TIMEOUT.as_secs());
+                return failed(tokens, reason);
+            }
+        };
+        match counted {
+            Ok(count) if is_believable(count, text) => tokens.push(count),
+            Ok(count) => {
+                let reason = format!("{count} tokens in {} bytes", text.len());
+                return failed(tokens, reason);
+            }
+            Err(error) => return failed(tokens, error.to_string()),
+        }
+    }
+    Counted {
+        tokens,
+        failure: None,
+    }
+}
+
+fn failed(tokens: Vec<u64>, reason: String) -> Counted {
+    Counted {
+        tokens,
+        failure: Some(reason),
+    }
+}
+
+fn is_believable(count: u64, text: &str) -> bool {
+    let most = text.len().saturating_add(AROUND);
+    let is_something = count > 0 || text.trim().is_empty();
+    is_something && usize::try_from(count).is_ok_and(|count| count <= most)
+}

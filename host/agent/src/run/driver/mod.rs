@@ -1,0 +1,246 @@
+//! Performs what the machine asks for: the only place in the loop with I/O, time and concurrency.
+//!
+//! Here runs begin; `performer` is one run until its end, `sink` where its events go.
+
+mod performer;
+mod sink;
+
+pub(in crate::run) use sink::Sink;
+
+use crate::error::RunError;
+use crate::event::{Event, EventKind, Journal, Seal};
+use crate::guard::shield::Shields;
+use crate::model::Model;
+use crate::protocol::context::Context;
+use crate::run::approval::{Approver, Nobody};
+use crate::run::bind;
+use crate::run::machine::{Input, Machine};
+use crate::run::purse::Purse;
+use crate::run::replay::Replayed;
+use crate::run::sub_agent::Ended;
+use crate::run::{Budgets, RunRequest, Spent};
+use crate::toolbox::{Activities, Toolbox};
+use futures_util::future::BoxFuture;
+use performer::Performer;
+use sink::Publisher;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// Readers that fall further behind than this hold the run up rather than memory.
+const EVENT_QUEUE: usize = 256;
+
+/// Starts runs: a model, tools, and what they are put together with.
+#[derive(Debug, Clone)]
+pub struct Driver {
+    pub model: Arc<dyn Model>,
+    pub toolbox: Arc<dyn Toolbox>,
+    pub activities: Activities,
+    pub approver: Arc<dyn Approver>,
+    /// Models that may be asked to make a call, by the names under which [`Fallback`] lists them.
+    pub candidates: BTreeMap<String, Arc<dyn Model>>,
+    pub shields: Shields,
+}
+
+/// A run in progress.
+#[derive(Debug)]
+pub struct Run {
+    pub id: Uuid,
+    /// What happens, in order; ends after `done`.
+    pub events: mpsc::Receiver<Event>,
+    /// Stops the run: it still says `done`. Dropping the run stops it too.
+    pub cancel: CancellationToken,
+    task: JoinHandle<Result<Ended, RunError>>,
+}
+
+impl Run {
+    /// Waits for the end of a run whose events were read.
+    ///
+    /// # Errors
+    /// [`RunError::Journal`] if the run was stopped because its record could not be written.
+    pub async fn finished(mut self) -> Result<(), RunError> {
+        match (&mut self.task).await {
+            Ok(result) => result.map(drop),
+            Err(error) => Err(RunError::Journal {
+                source: std::io::Error::other(error),
+            }),
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        // Aborting drops the model's stream and every guest with it.
+        self.task.abort();
+    }
+}
+
+impl Driver {
+    /// Without activities and shields, and with nobody to approve anything.
+    pub fn new(model: Arc<dyn Model>, toolbox: Arc<dyn Toolbox>) -> Self {
+        Self {
+            model,
+            toolbox,
+            activities: Activities::default(),
+            approver: Arc::new(Nobody),
+            candidates: BTreeMap::new(),
+            shields: Shields::default(),
+        }
+    }
+
+    /// Starts a run. Its journal is written by the run alone.
+    ///
+    /// # Errors
+    /// A context or schema that cannot be used, a tool that nothing can run: nothing was sent or
+    /// called.
+    pub async fn start(
+        &self,
+        request: RunRequest,
+        journal: Box<dyn Journal>,
+    ) -> Result<Run, RunError> {
+        let id = request.id;
+        let machine = self.machine(request).await?;
+        let (sender, events) = mpsc::channel(EVENT_QUEUE);
+        let cancel = CancellationToken::new();
+        let sink = Sink::Journal(Publisher {
+            run: id,
+            seq: 0,
+            seal: Seal::default(),
+            journal,
+            sender,
+        });
+        let begin = Begin::anew(machine.request().settings.timeout);
+        let budgets = Budgets::of(&machine.request().settings);
+        let purse = Arc::new(Purse::new(budgets, Spent::default()));
+        let task = tokio::spawn(
+            self.clone()
+                .perform(machine, begin, sink, purse, cancel.clone()),
+        );
+        Ok(Run {
+            id,
+            events,
+            cancel,
+            task,
+        })
+    }
+
+    /// Goes on with a run whose process ended. `journal` appends to the events that were replayed.
+    pub fn resume(&self, replayed: Replayed, journal: Box<dyn Journal>) -> Run {
+        let (sender, events) = mpsc::channel(EVENT_QUEUE);
+        let cancel = CancellationToken::new();
+        let spent = replayed.spent();
+        let (seq, seal) = (replayed.next, replayed.seal.clone());
+        let time_left = replayed.time_left;
+        let (machine, begin) = Begin::again(replayed, time_left);
+        let id = machine.request().id;
+        let sink = Sink::Journal(Publisher {
+            run: id,
+            seq,
+            seal,
+            journal,
+            sender,
+        });
+        let purse = Purse::new(Budgets::of(&machine.request().settings), spent);
+        let task = tokio::spawn(self.clone().perform(
+            machine,
+            begin,
+            sink,
+            Arc::new(purse),
+            cancel.clone(),
+        ));
+        Run {
+            id,
+            events,
+            cancel,
+            task,
+        }
+    }
+
+    /// Everything that can be wrong about a request is found here.
+    pub(in crate::run) async fn machine(
+        &self,
+        mut request: RunRequest,
+    ) -> Result<Machine, RunError> {
+        request.policy = self.shields.policy(&request.settings, request.depth);
+        request.settings.window.counted = self.model.counter().is_some();
+        let context = Context::new(request.context.clone())?;
+        let offered = if request.own_tools_only {
+            Vec::new()
+        } else {
+            self.toolbox.tools()
+        };
+        let (tools, warnings) =
+            bind::bind(&context, offered, self.toolbox.as_ref(), &self.activities).await?;
+        Machine::new(request, self.model.name().to_owned(), tools, warnings)
+    }
+
+    /// Runs a machine to its end.
+    pub(super) fn perform(
+        self,
+        machine: Machine,
+        begin: Begin,
+        sink: Sink,
+        purse: Arc<Purse>,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'static, Result<Ended, RunError>> {
+        Box::pin(async move {
+            let (events, call_events) = mpsc::channel(EVENT_QUEUE);
+            let performer = Performer {
+                deadline: Instant::now() + begin.time_left,
+                purse,
+                parent: Arc::new(machine.request().clone()),
+                driver: self,
+                session: None,
+                class: begin.class.clone(),
+                sink,
+                events,
+                subs: BTreeMap::new(),
+                work: JoinSet::new(),
+                doing: HashMap::new(),
+            };
+            performer.perform(machine, begin, call_events, cancel).await
+        })
+    }
+}
+
+/// Where a machine is taken up.
+pub(super) struct Begin {
+    /// Events that it came to before, and that nobody was told of.
+    pub unsaid: Vec<EventKind>,
+    pub input: Input,
+    pub elapsed: Duration,
+    pub time_left: Duration,
+    /// Sub-agents that were at work.
+    pub subs: BTreeMap<String, Replayed>,
+    /// The class of the task, if that was decided.
+    pub class: Option<String>,
+}
+
+impl Begin {
+    pub fn anew(time_left: Duration) -> Self {
+        Self {
+            unsaid: Vec::new(),
+            input: Input::Start,
+            elapsed: Duration::ZERO,
+            time_left,
+            subs: BTreeMap::new(),
+            class: None,
+        }
+    }
+
+    pub fn again(replayed: Replayed, time_left: Duration) -> (Machine, Self) {
+        let begin = Self {
+            unsaid: replayed.unsaid,
+            input: Input::Resumed,
+            elapsed: replayed.elapsed,
+            time_left,
+            subs: replayed.subs,
+            class: replayed.class,
+        };
+        (replayed.machine, begin)
+    }
+}

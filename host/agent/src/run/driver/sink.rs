@@ -1,0 +1,71 @@
+//! Where a run's events go: into its journal and then to its readers, or to the run that it is inside of.
+
+use crate::error::RunError;
+use crate::event::{Event, EventKind, Journal, Seal};
+use std::time::{SystemTime, UNIX_EPOCH};
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+/// Where a run's events go.
+pub(in crate::run) enum Sink {
+    Journal(Publisher),
+    /// A sub-agent's are events of the run that called it.
+    Parent {
+        call: String,
+        events: mpsc::Sender<EventKind>,
+    },
+}
+
+impl Sink {
+    pub(super) async fn publish(&mut self, kind: EventKind) -> Result<(), RunError> {
+        match self {
+            Self::Journal(publisher) => publisher.publish(kind).await,
+            Self::Parent { call, events } => {
+                // A parent that is gone drops this run as well.
+                let (call, what) = (call.clone(), Box::new(kind));
+                let _ = events.send(EventKind::Sub { call, what }).await;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Numbers events, journals them, and only then shows them.
+pub(in crate::run) struct Publisher {
+    pub(super) run: Uuid,
+    pub(super) seq: u64,
+    /// Of the event before.
+    pub(super) seal: Seal,
+    pub(super) journal: Box<dyn Journal>,
+    pub(super) sender: mpsc::Sender<Event>,
+}
+
+impl Publisher {
+    async fn publish(&mut self, kind: EventKind) -> Result<(), RunError> {
+        let at_ms = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_millis();
+        let event = Event {
+            run: self.run,
+            seq: self.seq,
+            at_ms: u64::try_from(at_ms).unwrap_or(u64::MAX),
+            kind,
+            seal: Seal::default(),
+        };
+        let event = event
+            .sealed(&self.seal)
+            .map_err(|error| RunError::Journal {
+                source: error.into(),
+            })?;
+        self.seal = event.seal.clone();
+        self.seq += 1;
+        self.journal
+            .append(&event)
+            .await
+            .map_err(|source| RunError::Journal { source })?;
+        // A reader that went away does not end the run; its journal is still being written.
+        let _ = self.sender.send(event).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,325 @@
+//! What a Request takes of the window, part by part: by the endpoint's own count where it counts, and
+//! otherwise by an estimate (PROTOCOL.md, 7, "Budget").
+
+use super::{Action, Effects, Machine};
+use crate::context::counts::Counted;
+use crate::context::{Counts, Part, Parts};
+use crate::event::EventKind;
+use crate::model::ChatRequest;
+use crate::protocol::{Message, Turn};
+use std::borrow::Cow;
+
+/// How often texts of one Request are counted: all of it first, then what took the place of history
+/// that was dropped. What is not counted by then is estimated.
+const MAX_COUNTS: u32 = 4;
+/// What a chat template commonly writes around a message, until the endpoint has counted a prompt.
+const TEMPLATE_TOKENS: u64 = 4;
+/// What a template may write into a prompt: a preamble for the tools, a date. An endpoint that counts
+/// more than this and [`MAX_PER_MESSAGE`] beyond the texts has counted something else.
+const MAX_PREAMBLE: u64 = 1_024;
+const MAX_PER_MESSAGE: u64 = 64;
+
+/// The next Request, with the texts in it of which it is known what they are.
+#[derive(Debug)]
+pub(super) struct Composed {
+    pub request: ChatRequest,
+    known: Vec<(Part, String)>,
+    size: Size,
+}
+
+/// Of a text or of many: what was counted, and what is estimated.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Size {
+    tokens: u64,
+    bytes: usize,
+}
+
+impl Size {
+    /// Whether nothing of it is estimated.
+    fn is_counted(self) -> bool {
+        self.bytes == 0
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            tokens: self.tokens.saturating_add(other.tokens),
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
+    }
+
+    fn less(self, other: Self) -> Self {
+        Self {
+            tokens: self.tokens.saturating_sub(other.tokens),
+            bytes: self.bytes.saturating_sub(other.bytes),
+        }
+    }
+}
+
+/// What the counting of a Request has come to so far.
+#[derive(Debug, Default)]
+pub(super) struct Fitting {
+    rounds: u32,
+    /// The texts that are being counted.
+    asked: Option<Vec<String>>,
+    pub dropped: usize,
+    /// Tokens before anything was dropped.
+    pub before: Option<u64>,
+}
+
+/// What is known of the endpoint's tokens.
+#[derive(Debug, Default)]
+pub(super) struct Tokens {
+    counts: Counts,
+    /// The endpoint failed to count, and is not asked again.
+    has_failed: bool,
+    /// The prompt that was sent last: its texts, and how many messages they are.
+    sent: (Size, usize),
+    sent_bytes: usize,
+    /// What the template took of such a prompt, and how many messages that had.
+    template: Option<(u64, usize)>,
+}
+
+impl Tokens {
+    /// Another endpoint may go on with the run, so nothing that this one counted is known any more.
+    pub fn forget(&mut self) {
+        *self = Self::default();
+    }
+}
+
+impl Machine {
+    pub(super) fn composed(&mut self, request: ChatRequest, turns: &[Turn]) -> Composed {
+        let known = self.known(turns);
+        let size = texts(&request)
+            .map(|text| self.size(&text))
+            .fold(Size::default(), Size::plus);
+        Composed {
+            request,
+            known,
+            size,
+        }
+    }
+
+    /// Texts of the Request whose part is known; `turns` as the model is shown them. Those of the user
+    /// are within the data that the Request opens with.
+    fn known(&mut self, turns: &[Turn]) -> Vec<(Part, String)> {
+        let mut known = vec![(Part::System, self.request.instructions.clone())];
+        for message in &self.context.messages {
+            if let Message::Text(text) = message {
+                known.push((Part::User, text.text.clone()));
+            }
+        }
+        if !self.vault.is_off() {
+            for (_, text) in &mut known {
+                *text = self.vault.hide(text);
+            }
+        }
+        let happened = self.opening.len() + self.remembered_turns();
+        for (at, turn) in turns.iter().enumerate() {
+            match turn {
+                Turn::Text { text, .. } => {
+                    let is_data = at < self.opening.len() || at >= happened;
+                    let part = if is_data { Part::Data } else { Part::History };
+                    known.push((part, text.clone()));
+                }
+                Turn::Exchange(exchange) => {
+                    for answered in &exchange.calls {
+                        known.push((Part::Results, answered.text.clone()));
+                        known.push((Part::History, answered.call.tool.clone()));
+                        known.push((Part::History, answered.call.arguments.to_string()));
+                    }
+                }
+                Turn::Summary(text) => known.push((Part::Summary, text.clone())),
+                Turn::Rejected { reply, reason } => {
+                    known.push((Part::History, reply.clone()));
+                    known.push((Part::History, reason.clone()));
+                }
+            }
+        }
+        known
+    }
+
+    fn size(&self, text: &str) -> Size {
+        let counted = self
+            .is_counted()
+            .then(|| self.window.tokens_of.counts.of(text));
+        match counted.flatten() {
+            Some(tokens) => Size { tokens, bytes: 0 },
+            None => Size {
+                tokens: 0,
+                bytes: text.len(),
+            },
+        }
+    }
+
+    /// Whether the endpoint that is asked next counts. A candidate of the fallback is another one.
+    fn is_counted(&self) -> bool {
+        self.request.settings.window.counted && self.forced().is_none()
+    }
+
+    fn tokens(&self, size: Size) -> u64 {
+        let estimated = self.window.meter.tokens(size.bytes);
+        size.tokens.saturating_add(estimated)
+    }
+
+    /// Of the whole prompt.
+    pub(super) fn prompt_tokens(&self, composed: &Composed) -> u64 {
+        self.tokens(composed.size)
+            .saturating_add(self.template_tokens(composed.request.messages.len()))
+    }
+
+    pub(super) fn is_too_long(&self, composed: &Composed) -> bool {
+        let reply = u64::from(self.request.settings.max_tokens);
+        let needed = self.prompt_tokens(composed).saturating_add(reply);
+        let needed = if composed.size.is_counted() {
+            needed
+        } else {
+            // An estimate: what remains is for what it does not see.
+            needed.saturating_mul(20) / 19
+        };
+        self.window.tokens.is_some_and(|window| needed > window)
+    }
+
+    fn template_tokens(&self, messages: usize) -> u64 {
+        if !self.is_counted() {
+            // The endpoint's count of whole prompts is what estimates go by.
+            return 0;
+        }
+        let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        match self.window.tokens_of.template {
+            Some((tokens, of)) => tokens
+                .saturating_mul(number(messages))
+                .div_ceil(number(of.max(1))),
+            None => TEMPLATE_TOKENS.saturating_mul(number(messages)),
+        }
+    }
+
+    /// Asks for the count of texts that nobody counted yet, if the endpoint counts and there are some.
+    pub(super) fn counts(&mut self, composed: &Composed, effects: &mut Effects) -> bool {
+        let fitting = &self.step.fitting;
+        if !self.is_counted() || self.window.tokens_of.has_failed || fitting.rounds >= MAX_COUNTS {
+            return false;
+        }
+        let texts: Vec<Cow<'_, str>> = texts(&composed.request).collect();
+        let known = composed.known.iter().map(|(_, text)| text.as_str());
+        let all = texts.iter().map(AsRef::as_ref).chain(known);
+        let lacking = self.window.tokens_of.counts.lacking(all);
+        if lacking.is_empty() {
+            return false;
+        }
+        let fitting = &mut self.step.fitting;
+        fitting.rounds += 1;
+        fitting.asked = Some(lacking.clone());
+        effects.actions.push(Action::Count(lacking));
+        true
+    }
+
+    pub(super) fn has_counted_once(&self) -> bool {
+        self.step.fitting.rounds > 0
+    }
+
+    /// The endpoint counted what it was asked to, or as much of it as it could.
+    pub(super) fn tokens_counted(&mut self, counted: Counted, effects: &mut Effects) {
+        let Some(asked) = self.step.fitting.asked.take() else {
+            return;
+        };
+        for (text, tokens) in asked.iter().zip(&counted.tokens) {
+            self.window.tokens_of.counts.add(text, *tokens);
+        }
+        let failure = counted.failure.clone();
+        effects.events.push(EventKind::Counted {
+            step: self.steps,
+            counted,
+        });
+        if let Some(reason) = failure {
+            self.window.tokens_of.has_failed = true;
+            effects.events.push(EventKind::Notice {
+                step: self.steps,
+                message: format!(
+                    "the endpoint failed to count tokens, so from here on they are estimated: {reason}"
+                ),
+            });
+        }
+        self.send_fitting(effects);
+    }
+
+    /// Remembers what was sent to the run's own model.
+    pub(super) fn note_sent(&mut self, composed: &Composed) {
+        let messages = composed.request.messages.len();
+        let tokens = &mut self.window.tokens_of;
+        tokens.sent = (composed.size, messages);
+        tokens.sent_bytes = texts(&composed.request).map(|text| text.len()).sum();
+    }
+
+    /// Of the prompt that was sent last.
+    pub(super) fn sent_tokens(&self) -> u64 {
+        self.window.meter.tokens(self.window.tokens_of.sent_bytes)
+    }
+
+    /// The endpoint counted the whole prompt that was sent last.
+    pub(super) fn observe(&mut self, prompt_tokens: u64) {
+        let tokens = &mut self.window.tokens_of;
+        self.window.meter.observe(tokens.sent_bytes, prompt_tokens);
+        let (sent, messages) = tokens.sent;
+        let most = u64::try_from(messages)
+            .unwrap_or(u64::MAX)
+            .saturating_mul(MAX_PER_MESSAGE)
+            .saturating_add(MAX_PREAMBLE);
+        let template = prompt_tokens.saturating_sub(sent.tokens);
+        if sent.is_counted() && sent.tokens > 0 && template <= most {
+            tokens.template = Some((template, messages));
+        }
+    }
+
+    /// Of each part its tokens, and the parts whose tokens the endpoint counted.
+    pub(super) fn parts(&self, composed: &Composed) -> (Parts, Vec<Part>) {
+        let mut sizes: Vec<(Part, Size)> = Vec::new();
+        let (mut user, mut within) = (Size::default(), Size::default());
+        for (part, text) in &composed.known {
+            let size = self.size(text);
+            if *part == Part::User {
+                user = user.plus(size);
+            } else {
+                within = within.plus(size);
+            }
+            match sizes.iter_mut().find(|(known, _)| part == known) {
+                Some((_, sum)) => *sum = sum.plus(size),
+                None => sizes.push((*part, size)),
+            }
+        }
+        // Tools, the form of a reply and the examples are written by the contract, around the rest.
+        sizes.push((Part::Tools, composed.size.less(within)));
+        // How the template writes what is no text is its own affair.
+        let is_rendered = !composed.request.tools.is_empty();
+        let (mut parts, mut exact) = (Parts::default(), Vec::new());
+        for (part, size) in sizes {
+            let size = match part {
+                Part::Data => size.less(user),
+                _ => size,
+            };
+            let tokens = self.tokens(size);
+            parts.add(part, tokens);
+            let is_text = !(is_rendered && matches!(part, Part::Tools | Part::History));
+            if is_text && self.is_counted() && size.is_counted() && tokens > 0 {
+                exact.push(part);
+            }
+        }
+        let template = self.template_tokens(composed.request.messages.len());
+        parts.add(Part::Template, template);
+        (parts, exact)
+    }
+}
+
+/// What an endpoint counts: the messages, and the tools where it is told of them.
+fn texts(request: &ChatRequest) -> impl Iterator<Item = Cow<'_, str>> {
+    let messages = request.messages.iter().flat_map(|message| {
+        let text = message.text().map(Cow::Borrowed);
+        let calls = message.tool_calls.iter();
+        text.into_iter()
+            .chain(calls.map(|call| Cow::Owned(format!("{}\n{}", call.name, call.arguments))))
+    });
+    let tools = request.tools.iter().map(|tool| {
+        let (name, description) = (&tool.name, &tool.description);
+        Cow::Owned(format!("{name}\n{description}\n{}", tool.parameters))
+    });
+    messages.chain(tools)
+}

@@ -1,0 +1,92 @@
+//! What a run took, how it ends, and what there is then.
+
+use super::{Action, Effects, Machine, millis};
+use crate::cost::Amount;
+use crate::error::ErrorClass;
+use crate::event::{EventKind, RunFailure, StopReason};
+use crate::model::SideRequest;
+use crate::run::Spent;
+use serde_json::Value;
+use std::time::Duration;
+
+impl Machine {
+    /// Ends the run without a final output.
+    pub(super) fn fail(
+        &mut self,
+        reason: StopReason,
+        class: ErrorClass,
+        message: String,
+        effects: &mut Effects,
+        elapsed: Duration,
+    ) {
+        let failure = RunFailure::new(class, message);
+        self.finish(reason, Value::Null, Some(failure), effects, elapsed);
+    }
+
+    pub(super) fn finish(
+        &mut self,
+        reason: StopReason,
+        output: Value,
+        error: Option<RunFailure>,
+        effects: &mut Effects,
+        elapsed: Duration,
+    ) {
+        if reason == StopReason::Output && !self.background.is_empty() {
+            // Nobody waits for their results, but what they do should be done.
+            self.ending = Some(output);
+            return;
+        }
+        let output = match output {
+            Value::Null if self.withholds() => self.ending.take().unwrap_or_default(),
+            Value::Null => {
+                let so_far = self.so_far();
+                self.for_user(so_far)
+            }
+            output => output,
+        };
+        self.finished = true;
+        effects.events.push(EventKind::Done {
+            reason,
+            output,
+            error,
+            steps: self.steps,
+            calls: self.calls,
+            tokens: self.spent.tokens,
+            cost_nano: self.cost(),
+            duration_ms: millis(elapsed),
+        });
+        effects.actions.push(Action::Finish);
+    }
+
+    /// Counted when it is told: whether there may be another Request is decided before each.
+    pub(super) fn asked_beside(&mut self, request: SideRequest, effects: &mut Effects) {
+        let counts_money = self.counts_money();
+        self.spent = self.spent.plus(Spent::beside(&request, counts_money));
+        effects.events.push(EventKind::SideRequest(request));
+    }
+
+    /// Whether what a reply costs has to be known.
+    pub(super) fn counts_money(&self) -> bool {
+        let settings = &self.request.settings;
+        settings.price.is_some() || settings.max_cost.is_some()
+    }
+
+    /// What the run cost, if it has prices and they tell all of it.
+    pub(super) fn cost(&self) -> Option<Amount> {
+        let is_known = self.request.settings.price.is_some() && self.spent.unpriced == 0;
+        is_known.then_some(self.spent.cost)
+    }
+
+    /// What there is when a run is stopped: the output that was about to be returned, or else the data
+    /// that calls wrote.
+    pub(super) fn so_far(&mut self) -> Value {
+        self.ending.take().unwrap_or_else(|| {
+            let written = self.written();
+            if written.is_empty() {
+                Value::Null
+            } else {
+                written.into()
+            }
+        })
+    }
+}

@@ -1,0 +1,53 @@
+//! `[mcp_server]`: how the modules are served as MCP tools.
+
+use crate::mcp_server::Settings;
+use serde::Deserialize;
+use std::time::Duration;
+use toolhold_agent::run::approval::Approvals;
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct McpServerTable {
+    token_env: String,
+    hosts: Vec<String>,
+    origins: Vec<String>,
+    ask: bool,
+    answer_timeout_ms: u64,
+    message_bytes: usize,
+    calls: usize,
+    connections: usize,
+    sessions: usize,
+    session_idle_ms: u64,
+}
+
+impl McpServerTable {
+    /// The first key that would serve nobody.
+    pub fn zero(&self) -> Option<&'static str> {
+        let zeros = [
+            ("mcp_server.answer_timeout_ms", self.answer_timeout_ms == 0),
+            ("mcp_server.message_bytes", self.message_bytes == 0),
+            ("mcp_server.calls", self.calls == 0),
+            ("mcp_server.connections", self.connections == 0),
+            ("mcp_server.sessions", self.sessions == 0),
+            ("mcp_server.session_idle_ms", self.session_idle_ms == 0),
+        ];
+        zeros.iter().find(|(_, is)| *is).map(|(key, _)| *key)
+    }
+
+    pub fn settings(&self, approvals: Approvals, call_timeout: Duration) -> Settings {
+        Settings {
+            approvals,
+            call_timeout,
+            ask: self.ask,
+            answer_timeout: Duration::from_millis(self.answer_timeout_ms),
+            message_bytes: self.message_bytes,
+            // No semaphore has more places.
+            calls: self.calls.min(tokio::sync::Semaphore::MAX_PERMITS),
+            connections: self.connections.min(tokio::sync::Semaphore::MAX_PERMITS),
+            sessions: self.sessions,
+            session_idle: Duration::from_millis(self.session_idle_ms),
+            hosts: self.hosts.clone(),
+            origins: self.origins.clone(),
+            token_env: self.token_env.clone(),
+        }
+    }
+}

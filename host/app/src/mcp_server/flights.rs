@@ -1,0 +1,144 @@
+//! The requests of one client that are being worked on, so that it can cancel them.
+
+use super::rpc::{Error, INTERNAL_ERROR, INVALID_REQUEST, Id};
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::{Notify, oneshot};
+
+/// What one client may have going on.
+const MOST: usize = 1_024;
+
+#[derive(Debug, Default)]
+pub struct Flights {
+    by_id: Mutex<HashMap<Id, oneshot::Sender<()>>>,
+    landed: Notify,
+}
+
+/// A request that is being worked on, until it is dropped.
+#[derive(Debug)]
+pub struct Flight {
+    flights: Arc<Flights>,
+    id: Id,
+    cancelled: oneshot::Receiver<()>,
+}
+
+impl Flights {
+    /// # Errors
+    /// There is one of this id, or there are too many.
+    pub fn begin(self: &Arc<Self>, id: &Id) -> Result<Flight, Error> {
+        let mut by_id = self.lock();
+        if by_id.contains_key(id) {
+            let reason = "a request with this id is being worked on";
+            return Err(Error::new(INVALID_REQUEST, reason));
+        }
+        if by_id.len() >= MOST {
+            let reason = format!("{MOST} requests are being worked on; wait for some of them");
+            return Err(Error::new(INTERNAL_ERROR, reason));
+        }
+        let (cancel, cancelled) = oneshot::channel();
+        by_id.insert(id.clone(), cancel);
+        Ok(Flight {
+            flights: self.clone(),
+            id: id.clone(),
+            cancelled,
+        })
+    }
+
+    /// Ends the work on a request. One that is not there was done already.
+    pub fn cancel(&self, id: &Id) {
+        self.lock().remove(id);
+    }
+
+    pub fn cancel_all(&self) {
+        self.lock().clear();
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    /// Returns when nothing is being worked on.
+    pub async fn empty(&self) {
+        loop {
+            let landed = self.landed.notified();
+            if self.is_empty() {
+                return;
+            }
+            landed.await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Id, oneshot::Sender<()>>> {
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Flight {
+    /// Works until it is done, or dropped because the client wants it no more.
+    pub async fn run<T>(mut self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            _ = &mut self.cancelled => None,
+            done = work => Some(done),
+        }
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        self.cancelled.close();
+        let mut by_id = self.flights.lock();
+        // Cancelled, its id may be another's already.
+        if by_id.get(&self.id).is_some_and(oneshot::Sender::is_closed) {
+            by_id.remove(&self.id);
+        }
+        drop(by_id);
+        self.flights.landed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(n: i64) -> Id {
+        Id::Number(n.into())
+    }
+
+    #[tokio::test]
+    async fn a_cancelled_request_is_dropped_and_its_id_is_free() {
+        let flights = Arc::new(Flights::default());
+        let flight = flights.begin(&id(1)).unwrap();
+        assert!(flights.begin(&id(1)).is_err());
+        let other = flights.begin(&id(2)).unwrap();
+        let (held, mut dropped) = oneshot::channel::<()>();
+        let work = tokio::spawn(flight.run(async move {
+            let _held = held;
+            std::future::pending::<()>().await;
+        }));
+        flights.cancel(&id(3));
+        flights.cancel(&id(1));
+        let again = flights.begin(&id(1)).unwrap();
+        assert!(work.await.unwrap().is_none());
+        assert!(dropped.try_recv().is_err());
+        // The one that ended did not take its successor with it.
+        assert!(flights.begin(&id(1)).is_err());
+        assert_eq!(again.run(async { 7 }).await, Some(7));
+        assert!(!flights.is_empty());
+        drop(other);
+        flights.empty().await;
+    }
+
+    #[test]
+    fn a_client_has_so_many_at_a_time() {
+        let flights = Arc::new(Flights::default());
+        let held: Vec<_> = (0..MOST)
+            .map(|n| flights.begin(&Id::Number(n.into())).unwrap())
+            .collect();
+        let error = flights.begin(&id(-1)).unwrap_err();
+        assert_eq!(error.code, INTERNAL_ERROR);
+        drop(held);
+        assert!(flights.begin(&id(-1)).is_ok());
+    }
+}

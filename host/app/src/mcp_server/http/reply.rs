@@ -1,0 +1,186 @@
+//! How a request is answered over HTTP: with JSON, or with a stream of events that ends with the reply.
+
+use crate::mcp_server::outlet::Outlet;
+use crate::mcp_server::rpc::{
+    self, Error, HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, Id,
+    METHOD_NOT_FOUND, MISSING_CAPABILITY, PARSE_ERROR, UNSUPPORTED_VERSION,
+};
+use axum::body::{Body, Bytes};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderName, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use futures_util::stream;
+use serde_json::Value;
+use std::convert::Infallible;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+/// Messages of one request that its client has not read yet.
+const UNREAD: usize = 64;
+/// A stream says something within this time, so that nobody on the way takes it for dead.
+const ALIVE: Duration = Duration::from_secs(15);
+const UNBUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// What a request came to; nothing if it was cancelled.
+pub type Outcome = Option<Result<Value, Error>>;
+
+/// A request that is being worked on.
+pub struct Work {
+    id: Id,
+    /// A task of its own: a client that does not read must not keep a call from ending. Dropped, it is
+    /// aborted.
+    task: JoinSet<Outcome>,
+    /// What it says before.
+    said: mpsc::Receiver<Bytes>,
+    /// Whether an error of the protocol is one of HTTP, too.
+    has_status: bool,
+    /// Whether the client takes streams.
+    streams: bool,
+}
+
+impl Work {
+    /// Begins the work that `outcome` makes of a way to the client.
+    pub fn begin<F: Future<Output = Outcome> + Send + 'static>(
+        id: Id,
+        streams: bool,
+        has_status: bool,
+        outcome: impl FnOnce(Outlet) -> F,
+    ) -> Self {
+        let (outlet, said) = Outlet::new(UNREAD);
+        let mut task = JoinSet::new();
+        task.spawn(outcome(outlet));
+        Self {
+            id,
+            task,
+            said,
+            has_status,
+            streams,
+        }
+    }
+
+    /// Answers as soon as it is known how. Dropped, the work is.
+    pub async fn answer(mut self) -> Response {
+        if !self.streams {
+            let outcome = outcome(&mut self.task).await;
+            return whole(&self.id, outcome, self.has_status);
+        }
+        tokio::select! {
+            biased;
+            Some(first) = self.said.recv() => events(self.rest(vec![first])),
+            outcome = outcome(&mut self.task) => {
+                // What was said in the same moment comes before the reply.
+                let mut messages = Vec::new();
+                while let Ok(message) = self.said.try_recv() {
+                    messages.push(message);
+                }
+                if messages.is_empty() && outcome.is_some() {
+                    return whole(&self.id, outcome, self.has_status);
+                }
+                messages.extend(outcome.map(|outcome| rpc::reply(Some(&self.id), &outcome)));
+                events(self.rest(messages))
+            }
+            () = sleep(ALIVE) => events(self.rest(Vec::new())),
+        }
+    }
+
+    fn rest(self, first: Vec<Bytes>) -> Body {
+        let first = match first.as_slice() {
+            [] => Bytes::from_static(b":\n\n"),
+            messages => messages
+                .iter()
+                .flat_map(|message| event(None, message))
+                .collect(),
+        };
+        let stream = stream::unfold(Some((self, Some(first))), |state| async move {
+            let (mut work, first) = state?;
+            if let Some(first) = first {
+                return Some((Ok::<_, Infallible>(first), Some((work, None))));
+            }
+            tokio::select! {
+                biased;
+                Some(message) = work.said.recv() => {
+                    Some((Ok(event(None, &message)), Some((work, None))))
+                }
+                outcome = outcome(&mut work.task) => {
+                    let mut last = Vec::new();
+                    while let Ok(message) = work.said.try_recv() {
+                        last.extend(event(None, &message));
+                    }
+                    if let Some(outcome) = outcome {
+                        last.extend(event(None, &rpc::reply(Some(&work.id), &outcome)));
+                    }
+                    (!last.is_empty()).then(|| (Ok(last.into()), None))
+                }
+                () = sleep(ALIVE) => Some((Ok(Bytes::from_static(b":\n\n")), Some((work, None)))),
+            }
+        });
+        Body::from_stream(stream)
+    }
+}
+
+/// What the task came to, once.
+async fn outcome(task: &mut JoinSet<Outcome>) -> Outcome {
+    match task.join_next().await? {
+        Ok(outcome) => outcome,
+        Err(_) => Some(Err(Error::new(INTERNAL_ERROR, "the request broke off"))),
+    }
+}
+
+/// The reply as one body. A cancelled request has none.
+fn whole(id: &Id, outcome: Outcome, has_status: bool) -> Response {
+    let Some(outcome) = outcome else {
+        return StatusCode::NO_CONTENT.into_response();
+    };
+    let status = match &outcome {
+        Err(error) if has_status => status(error),
+        _ => StatusCode::OK,
+    };
+    json(status, rpc::reply(Some(id), &outcome))
+}
+
+/// An error as the answer.
+pub fn error(status: StatusCode, id: Option<&Id>, error: Error) -> Response {
+    json(status, rpc::reply(id, &Err(error)))
+}
+
+pub fn json(status: StatusCode, body: Bytes) -> Response {
+    (status, [(CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+/// The status that revision 2026-07-28 gives an error.
+pub fn status(error: &Error) -> StatusCode {
+    match error.code {
+        PARSE_ERROR | INVALID_REQUEST | INVALID_PARAMS | HEADER_MISMATCH | MISSING_CAPABILITY
+        | UNSUPPORTED_VERSION => StatusCode::BAD_REQUEST,
+        METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
+        _ => StatusCode::OK,
+    }
+}
+
+pub fn events(body: Body) -> Response {
+    let headers = [
+        (CONTENT_TYPE, "text/event-stream"),
+        (CACHE_CONTROL, "no-cache, no-transform"),
+        (UNBUFFERED, "no"),
+    ];
+    (headers, body).into_response()
+}
+
+/// One event; a message has no line breaks.
+pub fn event(id: Option<u64>, message: &[u8]) -> Bytes {
+    let mut event = Vec::with_capacity(message.len() + 48);
+    if let Some(id) = id {
+        event.extend_from_slice(format!("id: {id}\n").as_bytes());
+    }
+    event.extend_from_slice(b"event: message\ndata: ");
+    event.extend_from_slice(message);
+    event.extend_from_slice(b"\n\n");
+    event.into()
+}
+
+/// How long a stream may be silent.
+pub fn alive() -> impl Future<Output = ()> {
+    sleep(ALIVE)
+}

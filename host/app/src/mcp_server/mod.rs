@@ -1,0 +1,34 @@
+//! The modules as MCP tools, over stdio and streamable HTTP: `toolhold mcp`.
+//!
+//! Two protocols in one: revision 2026-07-28, whose requests each say all about themselves, and those
+//! before it, which begin with `initialize`. Which one a message speaks is seen in the message
+//! ([`revision`]); both end in the same call ([`call`]), under the limits, grants, shields and
+//! approvals of every other call.
+//!
+//! Written here and not taken from `rmcp`, whose features unify with those of `serde`, `libc` and
+//! `futures-util` below wasmtime, as [`crate::mcp`] says. What it would save is the small part: how many
+//! calls there may be, what stops them and who decides about them is this host's either way.
+//!
+//! Read it in this order: [`rpc`] (messages), [`revision`] (what a request says of itself),
+//! [`catalog`] (the tools as they are listed), [`service`] (methods), [`call`] with [`approval`] and
+//! [`result`]; then who talks: [`outlet`] (what a request says while it runs), [`flights`] (requests
+//! that can be cancelled), [`session`] (a client that said `initialize`); then how: [`stdio`], [`http`].
+
+mod approval;
+mod call;
+mod catalog;
+mod flights;
+mod http;
+mod outlet;
+mod result;
+mod revision;
+mod rpc;
+mod service;
+mod session;
+mod settings;
+mod stdio;
+
+pub use http::{Bound, serve as serve_http};
+pub use service::Service;
+pub use settings::Settings;
+pub use stdio::serve as serve_stdio;

@@ -1,0 +1,43 @@
+//! What a call came to, as MCP tells it.
+
+use super::catalog::{Offered, RESULT};
+use super::revision::Era;
+use serde_json::{Value, json};
+use toolhold_agent::{ErrorClass, ToolFailure};
+
+/// For programs: what went wrong, and whose move it is. Not of the protocol.
+const FAILURE_KEY: &str = "io.toolhold/failure";
+
+/// The result of `tools/call` that worked: as text for all, and as it is where the client can take that.
+pub fn complete(era: Era, offered: &Offered, value: Value) -> Value {
+    let text = match &value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let structured = match era {
+        Era::Legacy if offered.is_wrapped => Some(json!({RESULT: value})),
+        Era::Legacy if value.is_object() => Some(value),
+        Era::Legacy => None,
+        Era::Modern if offered.output.is_none() && value.is_string() => None,
+        Era::Modern => Some(value),
+    };
+    let mut result = json!({"content": [{"type": "text", "text": text}], "isError": false});
+    if let Some(structured) = structured {
+        result["structuredContent"] = structured;
+    }
+    result
+}
+
+/// The result of a call that failed, in words that a model can act on.
+pub fn failed(failure: &ToolFailure) -> Value {
+    let class = match failure.class {
+        ErrorClass::Retryable => "retryable",
+        ErrorClass::Correctable => "correctable",
+        ErrorClass::Fatal => "fatal",
+    };
+    json!({
+        "content": [{"type": "text", "text": failure.message}],
+        "isError": true,
+        "_meta": {FAILURE_KEY: {"kind": failure.kind, "class": class}},
+    })
+}

@@ -1,0 +1,347 @@
+//! JSON-RPC 2.0 from a server's side: requests, notifications and answers in; replies out. No batches:
+//! only revision 2025-03-26 had them.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Number, Value, json};
+
+pub const PARSE_ERROR: i64 = -32_700;
+pub const INVALID_REQUEST: i64 = -32_600;
+pub const METHOD_NOT_FOUND: i64 = -32_601;
+pub const INVALID_PARAMS: i64 = -32_602;
+pub const INTERNAL_ERROR: i64 = -32_603;
+// Of revision 2026-07-28.
+pub const HEADER_MISMATCH: i64 = -32_020;
+pub const MISSING_CAPABILITY: i64 = -32_021;
+pub const UNSUPPORTED_VERSION: i64 = -32_022;
+
+/// Longer ids and methods are nobody's.
+const MAX_ID: usize = 256;
+const MAX_METHOD: usize = 256;
+
+/// What a request is answered under: text or an integer, never null.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Id {
+    Number(Number),
+    Text(String),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    pub id: Id,
+    pub method: String,
+    pub params: Map<String, Value>,
+}
+
+/// One message of a client's.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Message {
+    Request(Request),
+    Notification {
+        method: String,
+        params: Map<String, Value>,
+    },
+    /// To a request of ours: its result, or nothing if the client could not.
+    Answer {
+        id: Id,
+        result: Option<Value>,
+    },
+}
+
+/// An error of the protocol, as opposed to one of a tool.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Error {
+    pub code: i64,
+    pub message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<Value>,
+}
+
+impl Error {
+    pub fn new(code: i64, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            data: None,
+        }
+    }
+
+    pub fn params(message: impl Into<String>) -> Self {
+        Self::new(INVALID_PARAMS, message)
+    }
+
+    pub fn with(mut self, data: Value) -> Self {
+        self.data = Some(data);
+        self
+    }
+}
+
+/// What is no message, and the id that it would have been answered under.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Malformed {
+    pub id: Option<Id>,
+    code: i64,
+    reason: String,
+}
+
+impl Malformed {
+    pub fn error(self) -> Error {
+        Error::new(self.code, self.reason)
+    }
+}
+
+/// Reads one message.
+pub fn parse(bytes: &[u8]) -> Result<Message, Malformed> {
+    let value: Value = serde_json::from_slice(bytes).map_err(|error| {
+        let reason = format!("this is not JSON: {error}");
+        malformed(None, PARSE_ERROR, reason)
+    })?;
+    let Value::Object(mut message) = value else {
+        return Err(malformed(
+            None,
+            INVALID_REQUEST,
+            "a message is one JSON object; there are no batches",
+        ));
+    };
+    let id = match message.remove("id") {
+        None => None,
+        Some(id) => match read_id(id) {
+            Some(id) => Some(id),
+            None => {
+                let form = "\"id\" must be an integer or a text of at most 256 bytes";
+                return Err(malformed(None, INVALID_REQUEST, form));
+            }
+        },
+    };
+    if message.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
+        return Err(malformed(
+            id,
+            INVALID_REQUEST,
+            "\"jsonrpc\" must be \"2.0\"",
+        ));
+    }
+    let method = match message.remove("method") {
+        Some(Value::String(method)) if method.len() <= MAX_METHOD => Some(method),
+        Some(_) => {
+            return Err(malformed(
+                id,
+                INVALID_REQUEST,
+                "\"method\" must be a short text",
+            ));
+        }
+        None => None,
+    };
+    let Some(method) = method else {
+        let result = message.remove("result");
+        return match (id, result, message.contains_key("error")) {
+            (Some(id), Some(result), false) => Ok(Message::Answer {
+                id,
+                result: Some(result),
+            }),
+            (Some(id), None, true) => Ok(Message::Answer { id, result: None }),
+            (id, ..) => Err(malformed(
+                id,
+                INVALID_REQUEST,
+                "a message has a \"method\", or an \"id\" with a \"result\" or an \"error\"",
+            )),
+        };
+    };
+    let params = match message.remove("params") {
+        None | Some(Value::Null) => Map::new(),
+        Some(Value::Object(params)) => params,
+        Some(_) => {
+            return Err(malformed(
+                id,
+                INVALID_PARAMS,
+                "\"params\" must be an object",
+            ));
+        }
+    };
+    Ok(match id {
+        Some(id) => Message::Request(Request { id, method, params }),
+        None => Message::Notification { method, params },
+    })
+}
+
+/// The reply to the request `id`, as one line without its end.
+pub fn reply(id: Option<&Id>, outcome: &Result<Value, Error>) -> Bytes {
+    #[derive(Serialize)]
+    struct Reply<'a> {
+        jsonrpc: &'static str,
+        id: Option<&'a Id>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        result: Option<&'a Value>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<&'a Error>,
+    }
+    let reply = Reply {
+        jsonrpc: "2.0",
+        id,
+        result: outcome.as_ref().ok(),
+        error: outcome.as_ref().err(),
+    };
+    // Maps with text keys and numbers that JSON has: there is nothing that could fail.
+    serde_json::to_vec(&reply).unwrap_or_default().into()
+}
+
+pub fn notification(method: &str, params: Value) -> Bytes {
+    let message = json!({"jsonrpc": "2.0", "method": method, "params": params});
+    message.to_string().into_bytes().into()
+}
+
+/// A request of ours.
+pub fn request(id: u64, method: &str, params: Value) -> Bytes {
+    let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+    message.to_string().into_bytes().into()
+}
+
+/// An id that something in a message's parameters names.
+pub fn read_id(id: Value) -> Option<Id> {
+    match id {
+        Value::Number(number) if number.is_i64() || number.is_u64() => Some(Id::Number(number)),
+        Value::String(text) if text.len() <= MAX_ID => Some(Id::Text(text)),
+        _ => None,
+    }
+}
+
+fn malformed(id: Option<Id>, code: i64, reason: impl Into<String>) -> Malformed {
+    let reason = reason.into();
+    Malformed { id, code, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn messages_of_every_kind_are_told_apart() {
+        let number = |n: i64| Id::Number(n.into());
+        let params = json!({"a": 1}).as_object().cloned().unwrap_or_default();
+        for (text, expect) in [
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
+                Message::Request(Request {
+                    id: number(1),
+                    method: "ping".into(),
+                    params: Map::new(),
+                }),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":"a","method":"m","params":{"a":1}}"#,
+                Message::Request(Request {
+                    id: Id::Text("a".into()),
+                    method: "m".into(),
+                    params: params.clone(),
+                }),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","method":"n","params":{"a":1}}"#,
+                Message::Notification {
+                    method: "n".into(),
+                    params,
+                },
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":-7,"result":{}}"#,
+                Message::Answer {
+                    id: number(-7),
+                    result: Some(json!({})),
+                },
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":7,"error":{"code":-1,"message":"no"}}"#,
+                Message::Answer {
+                    id: number(7),
+                    result: None,
+                },
+            ),
+        ] {
+            assert_eq!(parse(text.as_bytes()), Ok(expect), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused_with_its_id() {
+        let long = format!(
+            r#"{{"jsonrpc":"2.0","id":"{}","method":"m"}}"#,
+            "x".repeat(300)
+        );
+        for (text, code, id) in [
+            ("", PARSE_ERROR, None),
+            ("{", PARSE_ERROR, None),
+            ("[]", INVALID_REQUEST, None),
+            (
+                r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#,
+                INVALID_REQUEST,
+                None,
+            ),
+            (r#"{"id":1,"method":"ping"}"#, INVALID_REQUEST, Some(1)),
+            (r#"{"jsonrpc":"2.0","id":1}"#, INVALID_REQUEST, Some(1)),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":5}"#,
+                INVALID_REQUEST,
+                Some(1),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":null,"method":"m"}"#,
+                INVALID_REQUEST,
+                None,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1.5,"method":"m"}"#,
+                INVALID_REQUEST,
+                None,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}"#,
+                INVALID_PARAMS,
+                Some(1),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#,
+                INVALID_REQUEST,
+                Some(1),
+            ),
+            (&long, INVALID_REQUEST, None),
+            (&"[".repeat(100_000), PARSE_ERROR, None),
+        ] {
+            let malformed = parse(text.as_bytes()).expect_err(text);
+            assert_eq!(malformed.code, code, "{text:.60}");
+            assert_eq!(malformed.id, id.map(|id: i64| Id::Number(id.into())));
+        }
+    }
+
+    #[test]
+    fn a_reply_holds_a_result_or_an_error() {
+        let id = Id::Text("a".into());
+        assert_eq!(
+            reply(Some(&id), &Ok(json!({}))),
+            r#"{"jsonrpc":"2.0","id":"a","result":{}}"#
+        );
+        assert_eq!(
+            reply(None, &Err(Error::new(-1, "no"))),
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"no"}}"#
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_judged(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = parse(&bytes);
+        }
+
+        #[test]
+        fn an_id_comes_back_as_it_was(id in prop_oneof![
+            any::<i64>().prop_map(|n| Id::Number(n.into())),
+            "[ -~]{0,40}".prop_map(Id::Text),
+        ]) {
+            let text = json!({"jsonrpc": "2.0", "id": id, "method": "ping"}).to_string();
+            let Ok(Message::Request(request)) = parse(text.as_bytes()) else {
+                panic!("{text}");
+            };
+            prop_assert_eq!(request.id, id);
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! One client over standard input and output, a message a line.
+//!
+//! Two threads do nothing but read and write: the runtime's own standard streams cost a hop through a
+//! pool for every read, and a client that does not read must not hold up anything but itself.
+
+use super::flights::Flights;
+use super::outlet::Outlet;
+use super::revision::{self, not_initialized};
+use super::rpc::{self, Error, INTERNAL_ERROR, INVALID_REQUEST, Message, Request};
+use super::service::Service;
+use super::session::Session;
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use uuid::Uuid;
+
+/// Messages that the client has not read yet; then what is not needed is dropped, and replies wait.
+const UNREAD: usize = 256;
+/// Requests of one client that it has no answer to.
+const UNANSWERED: usize = 256;
+/// Of one write.
+const WRITE: usize = 64 << 10;
+const READ: usize = 64 << 10;
+/// For calls whose client said all it had to say: it may still read what they came to.
+const GRACE: Duration = Duration::from_secs(1);
+/// For a reader to take what was written for it.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// The process's client.
+#[derive(Debug)]
+struct Client {
+    service: Arc<Service>,
+    outlet: Outlet,
+    flights: Arc<Flights>,
+    /// Requests that were not answered yet, or whose answer nobody has read.
+    unanswered: Arc<Semaphore>,
+    session: OnceLock<Arc<Session>>,
+    /// Tells the session of changes.
+    teller: OnceLock<AbortHandle>,
+    /// Whose scratch files modules see.
+    id: Arc<str>,
+    runtime: Handle,
+}
+
+/// Serves until the input ends, or nobody reads the output.
+pub async fn serve(service: Arc<Service>) {
+    let most = service.settings().message_bytes;
+    let (outlet, written) = Outlet::new(UNREAD);
+    let (written_all, mut unread) = oneshot::channel::<()>();
+    std::thread::spawn(move || {
+        let _ = write(written, &mut io::stdout());
+        drop(written_all);
+    });
+    let client = Arc::new(Client {
+        service,
+        outlet,
+        flights: Arc::default(),
+        unanswered: Arc::new(Semaphore::new(UNANSWERED)),
+        session: OnceLock::new(),
+        teller: OnceLock::new(),
+        id: Uuid::now_v7().to_string().into(),
+        runtime: Handle::current(),
+    });
+    let (said_all, mut ended) = oneshot::channel::<()>();
+    let reader = client.clone();
+    std::thread::spawn(move || {
+        read(BufReader::with_capacity(READ, io::stdin()), most, |line| {
+            reader.receive(line)
+        });
+        drop(reader);
+        drop(said_all);
+    });
+    tokio::select! {
+        _ = &mut ended => {
+            let _ = timeout(GRACE, client.flights.empty()).await;
+        }
+        _ = &mut unread => return,
+    }
+    client.flights.cancel_all();
+    if let Some(teller) = client.teller.get() {
+        teller.abort();
+    }
+    drop(client);
+    let _ = timeout(DRAIN, unread).await;
+}
+
+/// A line, or what is too long to be one.
+enum Line<'a> {
+    Whole(&'a [u8]),
+    TooLong(usize),
+}
+
+impl Client {
+    /// Takes one line. Returns whether there is any use in reading on.
+    fn receive(self: &Arc<Self>, line: Line<'_>) -> bool {
+        let reply = match line {
+            Line::Whole(line) if line.trim_ascii().is_empty() => return true,
+            Line::Whole(line) => match rpc::parse(line) {
+                Ok(Message::Request(request)) => self.request(request),
+                Ok(Message::Notification { method, params }) => {
+                    self.notified(&method, params);
+                    None
+                }
+                Ok(Message::Answer { id, result }) => {
+                    if let Some(session) = self.session.get() {
+                        session.answer(&id, result);
+                    }
+                    None
+                }
+                Err(malformed) => {
+                    let id = malformed.id.clone();
+                    Some(rpc::reply(id.as_ref(), &Err(malformed.error())))
+                }
+            },
+            Line::TooLong(most) => {
+                let reason =
+                    format!("a message has at most {most} bytes (mcp_server.message_bytes)");
+                Some(rpc::reply(None, &Err(Error::new(INVALID_REQUEST, reason))))
+            }
+        };
+        reply.is_none_or(|reply| self.outlet.send_blocking(reply).is_ok())
+    }
+
+    /// Begins to work on a request, or answers it at once.
+    fn request(self: &Arc<Self>, request: Request) -> Option<Bytes> {
+        let id = request.id.clone();
+        let begun = if request.method == "initialize" {
+            return Some(rpc::reply(Some(&id), &self.initialize(&request)));
+        } else if revision::named(&request).is_some() {
+            revision::modern(&request, self.id.clone()).map(|terms| (terms, None))
+        } else {
+            match self.session.get() {
+                Some(session) => Ok((session.terms(&request.params), Some(session.clone()))),
+                None => Err(not_initialized()),
+            }
+        };
+        let begun = begun.and_then(|begun| {
+            let unanswered = self.unanswered.clone().try_acquire_owned();
+            let unanswered = unanswered.map_err(|_| {
+                let reason =
+                    format!("{UNANSWERED} requests are not answered yet; read some answers");
+                Error::new(INTERNAL_ERROR, reason)
+            })?;
+            Ok((begun, self.flights.begin(&id)?, unanswered))
+        });
+        let ((terms, session), flight, unanswered) = match begun {
+            Ok(begun) => begun,
+            Err(error) => return Some(rpc::reply(Some(&id), &Err(error))),
+        };
+        let client = self.clone();
+        self.runtime.spawn(async move {
+            let answer = client
+                .service
+                .answer(request, terms, session.as_deref(), &client.outlet);
+            // Over before the reply is out: with it the client may use the id again.
+            if let Some(outcome) = flight.run(answer).await {
+                let _ = client.outlet.send(rpc::reply(Some(&id), &outcome)).await;
+            }
+            drop(unanswered);
+        });
+        None
+    }
+
+    fn initialize(self: &Arc<Self>, request: &Request) -> Result<Value, Error> {
+        let session = Session::new(self.id.clone(), request, self.flights.clone())?;
+        let session = Arc::new(session);
+        let welcome = session.welcome();
+        if self.session.set(session).is_err() {
+            let reason = "this client has begun already; a process serves one session";
+            return Err(Error::new(INVALID_REQUEST, reason));
+        }
+        Ok(welcome)
+    }
+
+    fn notified(self: &Arc<Self>, method: &str, mut params: Map<String, Value>) {
+        match method {
+            "notifications/cancelled" => {
+                let id = params.remove("requestId").and_then(rpc::read_id);
+                if let Some(id) = id {
+                    self.flights.cancel(&id);
+                }
+            }
+            "notifications/initialized" if self.session.get().is_some() => {
+                let (mut changes, outlet) = (self.service.changes(), self.outlet.clone());
+                let tell = async move {
+                    while changes.changed().await.is_ok() {
+                        let changed =
+                            rpc::notification("notifications/tools/list_changed", json!({}));
+                        if outlet.send(changed).await.is_err() {
+                            return;
+                        }
+                    }
+                };
+                self.teller
+                    .get_or_init(|| self.runtime.spawn(tell).abort_handle());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Gives every line to `take` until there are no more, or it wants no more.
+fn read(mut input: impl BufRead, most: usize, mut take: impl FnMut(Line<'_>) -> bool) {
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
+        let read = (&mut input).take(limit).read_until(b'\n', &mut line);
+        match read {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        let wants_more = if line.last() == Some(&b'\n') || line.len() <= most {
+            take(Line::Whole(&line))
+        } else {
+            if skip_line(&mut input).is_err() {
+                return;
+            }
+            take(Line::TooLong(most))
+        };
+        if !wants_more {
+            return;
+        }
+    }
+}
+
+/// Reads to the end of a line without keeping it.
+fn skip_line(input: &mut impl BufRead) -> io::Result<()> {
+    loop {
+        let chunk = input.fill_buf()?;
+        if chunk.is_empty() {
+            return Ok(());
+        }
+        match chunk.iter().position(|byte| *byte == b'\n') {
+            Some(end) => {
+                input.consume(end + 1);
+                return Ok(());
+            }
+            None => {
+                let whole = chunk.len();
+                input.consume(whole);
+            }
+        }
+    }
+}
+
+/// Writes every message as a line, and all that are there in one write.
+fn write(mut messages: mpsc::Receiver<Bytes>, output: &mut impl Write) -> io::Result<()> {
+    let mut buffer = Vec::with_capacity(WRITE);
+    while let Some(first) = messages.blocking_recv() {
+        let mut next = Some(first);
+        while let Some(message) = next {
+            buffer.extend_from_slice(&message);
+            buffer.push(b'\n');
+            next = if buffer.len() < WRITE {
+                messages.try_recv().ok()
+            } else {
+                None
+            };
+        }
+        output.write_all(&buffer)?;
+        output.flush()?;
+        buffer.clear();
+        buffer.shrink_to(WRITE);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(input: &str, most: usize) -> Vec<String> {
+        let mut lines = Vec::new();
+        read(
+            BufReader::with_capacity(3, input.as_bytes()),
+            most,
+            |line| {
+                lines.push(match line {
+                    Line::Whole(line) => String::from_utf8_lossy(line).trim_end().to_owned(),
+                    Line::TooLong(most) => format!("more than {most}"),
+                });
+                true
+            },
+        );
+        lines
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_skipped_and_the_next_is_read() {
+        assert_eq!(lines("ab\ncd", 10), ["ab", "cd"]);
+        assert_eq!(lines("abcd\nabcde\nx\n", 4), ["abcd", "more than 4", "x"]);
+        assert_eq!(lines("abcdefgh", 4), ["more than 4"]);
+        assert_eq!(lines("abcd", 4), ["abcd"]);
+        assert!(lines("", 4).is_empty());
+    }
+
+    #[test]
+    fn what_waits_is_written_at_once() {
+        #[derive(Default)]
+        struct Writes(Vec<Vec<u8>>);
+        impl Write for Writes {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.push(bytes.to_vec());
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let (outlet, messages) = Outlet::new(8);
+        for message in ["a", "b", "c"] {
+            outlet.note(Bytes::from(message));
+        }
+        drop(outlet);
+        let mut writes = Writes::default();
+        write(messages, &mut writes).unwrap();
+        assert_eq!(writes.0, [b"a\nb\nc\n"]);
+    }
+}

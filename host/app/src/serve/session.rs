@@ -1,0 +1,27 @@
+//! What a turn of a session leaves for the next.
+
+use crate::storage::{RecordError, Source, Store};
+use serde_json::Value;
+use toolhold_agent::protocol::Role;
+use toolhold_agent::{EventKind, Message};
+use uuid::Uuid;
+
+/// The context with which the turn after `run` begins: that of `run`, and what it answered.
+pub async fn left_by(store: &Store, run: Uuid) -> Result<Vec<Message>, RecordError> {
+    let mut context = Vec::new();
+    let take = |event: toolhold_agent::Event| match event.kind {
+        EventKind::Run { request, .. } => context = request.context,
+        EventKind::Done { output, reason, .. } => {
+            let said = match output {
+                Value::String(text) => text,
+                // The model must not take it for an answer that the user has read.
+                Value::Null => format!("(I was stopped before I had an answer: {reason:?})"),
+                other => other.to_string(),
+            };
+            context.push(Message::text(Role::Assistant, said));
+        }
+        _ => {}
+    };
+    store.scan(&Source::Run(run), take).await?;
+    Ok(context)
+}

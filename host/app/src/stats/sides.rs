@@ -1,0 +1,154 @@
+//! What was asked beside the runs' own Requests: by shields, by the router, and twice.
+
+use crate::stats::Took;
+use std::collections::BTreeMap;
+use toolhold_agent::model::{SideRequest, SideRole};
+
+/// Models that are told apart: a record names as many as it likes.
+const MAX_MODELS: usize = 500;
+const OTHERS: &str = "(others)";
+
+/// What models took by what they were asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Sides(BTreeMap<Side, Took>);
+
+/// A model in its role.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Side {
+    pub role: SideRole,
+    pub endpoint: String,
+    pub model: String,
+}
+
+impl Sides {
+    pub fn add(&mut self, request: &SideRequest) {
+        let usage = request.usage.unwrap_or_default();
+        let is_complete = request.role.is_complete();
+        let is_unknown = u64::from(request.cost_nano.is_none());
+        let took = Took {
+            replies: u64::from(is_complete),
+            uncounted: u64::from(is_complete && request.usage.is_none()),
+            prompt: usage.prompt_tokens,
+            cached: usage.cached_prompt_tokens.unwrap_or(0),
+            completion: usage.completion_tokens,
+            cost: request.cost_nano.unwrap_or_default(),
+            unpriced: if is_complete { is_unknown } else { 0 },
+            hedges: u64::from(!is_complete),
+            unheard: if is_complete { 0 } else { is_unknown },
+            ..Took::default()
+        };
+        let side = Side {
+            role: request.role,
+            endpoint: request.endpoint.clone(),
+            model: request.model.clone(),
+        };
+        self.entry(side).add(&took);
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        for (side, took) in &other.0 {
+            self.entry(side.clone()).add(took);
+        }
+    }
+
+    /// All of them together.
+    pub fn took(&self) -> Took {
+        let mut all = Took::default();
+        for took in self.0.values() {
+            all.add(took);
+        }
+        all
+    }
+
+    /// By role, then by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&Side, &Took)> {
+        self.0.iter()
+    }
+
+    fn entry(&mut self, side: Side) -> &mut Took {
+        let is_full = self.0.len() >= MAX_MODELS && !self.0.contains_key(&side);
+        let side = if is_full {
+            Side {
+                endpoint: OTHERS.into(),
+                model: OTHERS.into(),
+                ..side
+            }
+        } else {
+            side
+        };
+        self.0.entry(side).or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolhold_agent::model::Usage;
+
+    fn request(role: SideRole, endpoint: &str, usage: Option<(u64, u64)>) -> SideRequest {
+        SideRequest {
+            role,
+            endpoint: endpoint.into(),
+            model: "m".into(),
+            usage: usage.map(|(prompt_tokens, completion_tokens)| Usage {
+                prompt_tokens,
+                completion_tokens,
+                ..Usage::default()
+            }),
+            duration_ms: 5,
+            cost_nano: usage.and("0.01".parse().ok()),
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_told_apart_from_nothing() {
+        let mut sides = Sides::default();
+        for request in [
+            request(SideRole::Shield, "guard", Some((100, 5))),
+            request(SideRole::Shield, "guard", Some((50, 2))),
+            request(SideRole::Shield, "guard", None),
+            request(SideRole::Router, "tiny", Some((10, 1))),
+            request(SideRole::Hedge, "big", None),
+        ] {
+            sides.add(&request);
+        }
+        let mut twice = sides.clone();
+        twice.merge(&sides);
+        let took = sides.took();
+        assert_eq!(
+            (
+                took.replies,
+                took.uncounted,
+                took.unpriced,
+                took.hedges,
+                took.unheard
+            ),
+            (4, 1, 1, 1, 1)
+        );
+        assert_eq!((took.prompt, took.completion), (160, 8));
+        assert_eq!(took.cost.to_string(), "0.03");
+        assert_eq!(twice.took().prompt, 320);
+        let roles: Vec<_> = sides
+            .iter()
+            .map(|(side, took)| (side.role, took.replies))
+            .collect();
+        assert_eq!(
+            roles,
+            [
+                (SideRole::Shield, 3),
+                (SideRole::Router, 1),
+                (SideRole::Hedge, 0)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_record_with_endless_names_takes_bounded_memory() {
+        let mut sides = Sides::default();
+        for n in 0..MAX_MODELS + 50 {
+            sides.add(&request(SideRole::Shield, &format!("e{n}"), Some((1, 1))));
+        }
+        assert_eq!(sides.iter().count(), MAX_MODELS + 1);
+        assert_eq!(sides.took().replies, MAX_MODELS as u64 + 50);
+    }
+}

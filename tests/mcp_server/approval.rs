@@ -1,0 +1,196 @@
+//! Calls that wait for a person: the client's user is asked, or they are refused.
+
+use super::{Stdio, call, host, modern, text};
+use serde_json::{Value, json};
+use std::time::Duration;
+use support::host::Host;
+
+/// Calls of the probe wait for a person.
+fn guarded(more: &str) -> Host {
+    let host = host();
+    host.write(
+        "guarded.toml",
+        format!("[approval]\nalways = [\"probe\"]\n{more}"),
+    );
+    host
+}
+
+const FLAGS: [&str; 2] = ["--config", "guarded.toml"];
+
+fn forms() -> Value {
+    json!({"elicitation": {}})
+}
+
+#[test]
+fn the_clients_user_is_asked_and_decides() {
+    let host = guarded("");
+    let mut client = Stdio::session(&host, &FLAGS, forms());
+    let free = client.ask(call(1, "calculator.evaluate", json!({"expression": "1"})));
+    assert_eq!(free["result"]["isError"], false);
+    for (answer, is_error, part) in [
+        (
+            json!({"result": {"action": "accept", "content": {"decision": "approve"}}}),
+            false,
+            "42",
+        ),
+        (
+            json!({"result": {"action": "accept", "content": {"decision": "refuse", "reason": "not now"}}}),
+            true,
+            "refused it: not now",
+        ),
+        (
+            json!({"result": {"action": "decline"}}),
+            true,
+            "refused it: no reason given",
+        ),
+        (
+            json!({"result": {"action": "cancel"}}),
+            true,
+            "did not decide",
+        ),
+        (
+            json!({"result": {"action": "accept"}}),
+            true,
+            "did not decide",
+        ),
+        (json!({"result": 7}), true, "did not decide"),
+        (
+            json!({"error": {"code": -1, "message": "no"}}),
+            true,
+            "did not decide",
+        ),
+    ] {
+        client.send(call(2, "probe.answer", json!({})));
+        let question = client.hear("elicitation/create");
+        let params = &question["params"];
+        let message = params["message"].as_str().unwrap();
+        assert!(
+            message.contains("probe.answer") && message.contains("{}"),
+            "{message}"
+        );
+        assert_eq!(params["requestedSchema"]["required"], json!(["decision"]));
+        let mut reply = answer.clone();
+        reply["jsonrpc"] = "2.0".into();
+        reply["id"] = question["id"].clone();
+        client.send(reply);
+        let result = client.reply(2);
+        assert_eq!(result["result"]["isError"], is_error, "{answer} {result}");
+        assert!(text(&result).contains(part), "{answer} {result}");
+    }
+}
+
+#[test]
+fn where_nobody_can_be_asked_the_call_is_refused_and_the_operator_told_what_to_do() {
+    for (more, capabilities, part) in [
+        ("", json!({}), "offers no elicitation"),
+        (
+            "",
+            json!({"elicitation": {"url": {}}}),
+            "offers no elicitation",
+        ),
+        ("[mcp_server]\nask = false\n", forms(), "mcp_server.ask"),
+    ] {
+        let host = guarded(more);
+        let mut client = Stdio::session(&host, &FLAGS, capabilities);
+        let refused = client.ask(call(1, "probe.answer", json!({})));
+        let words = text(&refused);
+        assert_eq!(refused["result"]["isError"], true);
+        assert!(
+            words.contains(part) && words.contains("never = [\"probe.answer\"]"),
+            "{words}"
+        );
+    }
+}
+
+#[test]
+fn a_question_that_nobody_answers_is_taken_back() {
+    let host = guarded("[mcp_server]\nanswer_timeout_ms = 300\n");
+    let mut client = Stdio::session(&host, &FLAGS, forms());
+    let late = client.ask(call(1, "probe.answer", json!({})));
+    assert!(text(&late).contains("nobody decided"), "{late}");
+    let question = client.hear("elicitation/create");
+    let cancelled = client.hear("notifications/cancelled");
+    assert_eq!(cancelled["params"]["requestId"], question["id"]);
+    // The answer comes too late for that call, and is none to the next.
+    let yes = json!({"action": "accept", "content": {"decision": "approve"}});
+    client.send(json!({"jsonrpc": "2.0", "id": question["id"], "result": yes}));
+    let next = client.ask(call(2, "probe.answer", json!({})));
+    assert!(text(&next).contains("nobody decided"), "{next}");
+}
+
+#[test]
+fn a_cancelled_call_takes_its_question_back() {
+    let host = guarded("");
+    let mut client = Stdio::session(&host, &FLAGS, forms());
+    client.send(call(1, "probe.answer", json!({})));
+    let question = client.hear("elicitation/create");
+    let params = json!({"requestId": 1});
+    client.send(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}));
+    let cancelled = client.hear("notifications/cancelled");
+    assert_eq!(cancelled["params"]["requestId"], question["id"]);
+    assert!(client.is_silent(Duration::from_millis(300)));
+}
+
+#[test]
+fn without_a_session_the_question_is_the_result_and_the_answer_comes_with_the_next_call() {
+    let host = guarded("");
+    let mut client = Stdio::start(&host, &FLAGS);
+    let call = |id: i64, extra: Value| {
+        let mut params = json!({"name": "probe.answer", "arguments": {}});
+        params
+            .as_object_mut()
+            .unwrap()
+            .extend(extra.as_object().cloned().unwrap());
+        modern(id, "tools/call", params, forms())
+    };
+    let asked = client.ask(call(1, json!({})));
+    let result = &asked["result"];
+    assert_eq!(result["resultType"], "input_required", "{asked}");
+    let question = &result["inputRequests"]["approval"];
+    assert_eq!(question["method"], "elicitation/create");
+    assert!(
+        question["params"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("probe.answer")
+    );
+
+    let yes = json!({"approval": {"action": "accept", "content": {"decision": "approve"}}});
+    let answered = json!({"requestState": result["requestState"], "inputResponses": yes});
+    // An answer to one call is none to another.
+    let other = json!({"name": "probe.steps", "inputResponses": yes, "requestState": result["requestState"]});
+    let stolen = client.ask(modern(2, "tools/call", other, forms()));
+    assert_eq!(stolen["error"]["code"], -32_602, "{stolen}");
+    let done = client.ask(call(3, answered.clone()));
+    assert_eq!(done["result"]["structuredContent"], 42, "{done}");
+    let again = client.ask(call(4, answered));
+    assert_eq!(again["error"]["code"], -32_602, "{again}");
+    let forged = json!({"requestState": "approved", "inputResponses": yes});
+    assert_eq!(client.ask(call(5, forged))["error"]["code"], -32_602);
+
+    let params = json!({"name": "probe.answer"});
+    let incapable = client.ask(modern(6, "tools/call", params, json!({})));
+    assert_eq!(incapable["error"]["code"], -32_021, "{incapable}");
+    assert_eq!(
+        incapable["error"]["data"]["requiredCapabilities"],
+        json!({"elicitation": {"form": {}}})
+    );
+}
+
+#[test]
+fn shields_stand_around_these_calls_too() {
+    let host = host();
+    host.write(
+        "shielded.toml",
+        "[shields.cards]\nkind = \"pii\"\nblock = [\"email\"]\nplaces = [\"tool_input\"]\n",
+    );
+    let mut client = Stdio::session(&host, &["--config", "shielded.toml"], json!({}));
+    let blocked = json!({"expression": "jane.roe@example.com"});
+    let blocked = client.ask(call(1, "calculator.evaluate", blocked));
+    assert!(
+        text(&blocked).contains("the shield cards blocked"),
+        "{blocked}"
+    );
+    let passed = client.ask(call(2, "calculator.evaluate", json!({"expression": "1+1"})));
+    assert_eq!(passed["result"]["isError"], false);
+}

@@ -1,0 +1,217 @@
+//! `toolhold policy`: what it prints is what holds, and its hash is the one that records carry.
+
+use serde_json::{Value, json};
+use support::endpoint::{Endpoint, Reply, Scenario};
+use support::host::Host;
+use support::sandbox::repository;
+
+const POLICY: &str = r#"
+[shields.private]
+kind = "pii"
+hide = ["email", "api_key"]
+reveal = ["text.reverse"]
+block = ["card"]
+places = ["output"]
+
+[shields.hosts]
+kind = "domains"
+allow = ["example.com", "*.example.org"]
+tools = ["text"]
+
+[shields.words]
+kind = "wasm"
+module = "guard"
+order = -1
+on_failure = "pass"
+timeout_ms = 700
+settings = { block = ["bomb"] }
+
+[approval]
+default = "on-write"
+always = ["text.reverse"]
+never = ["text"]
+plans = true
+
+[module.text]
+scratch = { guest = "/tmp", quota_bytes = 4096 }
+"#;
+
+fn host(policy: &str) -> Host {
+    let guard = repository().join("tests/components/guard/guard.wasm");
+    let host = Host::new();
+    host.ship("text")
+        .write(
+            "modules/guard.wasm",
+            std::fs::read(guard).expect("the shield"),
+        )
+        .write("toolhold.toml", policy);
+    host
+}
+
+fn json_of(host: &Host, extra: &[&str]) -> Value {
+    let shown = host.run(&[&["policy", "--json"], extra].concat());
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    serde_json::from_str(&shown.stdout).expect("one object")
+}
+
+/// The part of the text under a heading.
+fn part<'t>(text: &'t str, heading: &str) -> &'t str {
+    let (_, rest) = text.split_once(&format!("\n{heading}\n")).expect(heading);
+    rest.split("\n\n").next().unwrap_or_default().trim_end()
+}
+
+#[test]
+fn what_holds_is_shown_by_place() {
+    let shown = host(POLICY).run(&["policy"]);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    let text = shown.stdout.as_str();
+    let names = |heading: &str| -> Vec<&str> {
+        part(text, heading)
+            .lines()
+            .filter_map(|line| line.split_whitespace().next())
+            .collect()
+    };
+    assert_eq!(names("screened: input"), ["words"], "{text}");
+    assert_eq!(names("screened: tool input"), ["words", "hosts"], "{text}");
+    assert_eq!(names("screened: output"), ["words", "private"], "{text}");
+    for (heading, says) in [
+        ("screened: input", "component guard (sha256:"),
+        (
+            "screened: input",
+            "settings {\"block\":[\"bomb\"]}  lets pass without a verdict within 700 ms",
+        ),
+        (
+            "screened: tool input",
+            "lets URLs name example.com, *.example.org; only of text  blocks without",
+        ),
+        ("screened: output", "blocks card"),
+        (
+            "hidden from the model",
+            "personal data: email; given to text.reverse",
+        ),
+        ("hidden from the model", "secrets: api_key; given to nobody"),
+        ("calls that wait for a person", "of text: none"),
+        ("calls that wait for a person", "of text.reverse: all"),
+        (
+            "calls that wait for a person",
+            "of other tools: those of tools that do not say that they only read",
+        ),
+        ("calls that wait for a person", "lazy plans wait as a whole"),
+        ("granted", "text may"),
+        ("granted", "keep 4096 bytes of scratch files in /tmp"),
+    ] {
+        assert!(
+            part(text, heading).contains(says),
+            "{heading}: {says}\n{text}"
+        );
+    }
+}
+
+/// Whatever decides what is screened, hidden, asked about or given changes the hash, and nothing else.
+#[test]
+fn the_hash_is_the_one_that_records_carry() {
+    let host = host(POLICY);
+    let policy = json_of(&host, &[]);
+    let done = || Reply::solution(json!({"calls": [], "output": "done"}));
+    let endpoint = Endpoint::start(Scenario::new([done(), done()]));
+    let url = endpoint.base_url();
+    for extra in [&[][..], &["--tools", "text.count"]] {
+        let policy = json_of(&host, extra);
+        let done = host.run(&[&["run", "hello", "--json", "--base-url", &url], extra].concat());
+        assert_eq!(done.code, Some(0), "{done:?}");
+        assert!(
+            done.stdout
+                .contains(&format!("\"hash\":{}", policy["hash"])),
+            "{policy}\n{}",
+            done.stdout
+        );
+    }
+    let text = host.run(&["policy"]).stdout;
+    assert!(
+        text.contains(policy["hash"].as_str().expect("a hash")),
+        "{text}"
+    );
+    assert_eq!(policy["privacy"]["reveal"], json!(["text.reverse"]));
+    assert_eq!(policy["approval"]["tools"]["text.reverse"], "always");
+    assert_eq!(policy["shields"][0]["name"], "words");
+    assert!(
+        policy["grants"]["modules"]["text"]["scratch"].is_object(),
+        "{policy}"
+    );
+
+    let hash = |policy: &str, extra: &[&str]| {
+        host.write("toolhold.toml", policy);
+        json_of(&host, extra)["hash"].clone()
+    };
+    let same = hash(&format!("{POLICY}\n[run]\nmax_steps = 3\n"), &[]);
+    assert_eq!(same, policy["hash"]);
+    for (from, to) in [
+        ("\"bomb\"", "\"bombs\""),
+        ("\"email\", ", ""),
+        ("\"*.example.org\"", "\"*.example.net\""),
+        ("plans = true", "plans = false"),
+        ("quota_bytes = 4096", "quota_bytes = 8192"),
+        ("timeout_ms = 700", "timeout_ms = 701"),
+    ] {
+        assert!(POLICY.contains(from), "{from}");
+        assert_ne!(
+            hash(&POLICY.replace(from, to), &[]),
+            policy["hash"],
+            "{from}"
+        );
+    }
+    assert_ne!(hash(POLICY, &["--tools", "text.count"]), policy["hash"]);
+}
+
+#[test]
+fn without_a_policy_it_says_so() {
+    let host = Host::new();
+    let shown = host.run(&["policy"]);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    for heading in ["screened: input", "screened: output"] {
+        assert_eq!(part(&shown.stdout, heading), "  by nothing", "{shown:?}");
+    }
+    assert_eq!(part(&shown.stdout, "hidden from the model"), "  nothing");
+    assert_eq!(part(&shown.stdout, "granted"), "  nothing");
+}
+
+/// A policy that cannot be enforced is no policy: why not, and what to do.
+#[test]
+fn a_shield_that_cannot_be_had_is_an_error_with_a_remedy() {
+    for (policy, says) in [
+        (
+            "[shields.words]\nkind = \"wasm\"\nmodule = \"absent\"\n",
+            "there is no module \"absent\"",
+        ),
+        (
+            "[shields.words]\nkind = \"wasm\"\nmodule = \"text\"\n",
+            "is no shield",
+        ),
+        (
+            "[shields.words]\nkind = \"model\"\nendpoint = \"absent\"\n",
+            "absent",
+        ),
+    ] {
+        for form in [&["policy"][..], &["policy", "--json"]] {
+            let shown = host(policy).run(form);
+            assert_eq!(shown.code, Some(1), "{shown:?}");
+            assert_eq!(shown.stdout, "", "{shown:?}");
+            for part in [says, "words"] {
+                assert!(shown.stderr.contains(part), "{shown:?}");
+            }
+        }
+    }
+    let unapproved = host(
+        "[modules]\napproval = \"always\"\n[shields.words]\nkind = \"wasm\"\nmodule = \"guard\"\n",
+    );
+    let shown = unapproved.run(&["policy"]);
+    assert_eq!(shown.code, Some(1), "{shown:?}");
+    assert!(
+        shown.stderr.contains("toolhold modules approve guard"),
+        "{shown:?}"
+    );
+    assert!(
+        shown.stderr.contains("no run can start under this policy"),
+        "{shown:?}"
+    );
+}

@@ -1,0 +1,78 @@
+//! Runs a script over tools, to the end, and holds the run to its record.
+
+use super::events::{kept, lines};
+use super::script::Script;
+use super::tools::NoModules;
+use std::sync::Arc;
+use std::time::Duration;
+use toolhold_agent::event::NoJournal;
+use toolhold_agent::run::replay::replay;
+use toolhold_agent::{Activities, Driver, Event, Message, Run, RunRequest};
+
+/// The most that anything here may take; a run that hangs fails its test.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+pub fn request(context: impl IntoIterator<Item = Message>) -> RunRequest {
+    let mut request = RunRequest::new("the task");
+    request.context.splice(0..0, context);
+    request.settings.max_calls = 1_000;
+    request
+}
+
+pub fn driver(script: &Arc<Script>, activities: Activities) -> Driver {
+    Driver {
+        activities,
+        ..Driver::new(script.clone(), Arc::new(NoModules))
+    }
+}
+
+/// Runs to the end. Its record, run again, comes to the same.
+pub async fn run(driver: &Driver, request: RunRequest) -> Vec<Event> {
+    watched(driver, request, |_| ()).await
+}
+
+/// As [`run`], telling of every event when it happens.
+pub async fn watched(
+    driver: &Driver,
+    request: RunRequest,
+    on_event: impl FnMut(&Event),
+) -> Vec<Event> {
+    let run = driver
+        .start(request, Box::new(NoJournal))
+        .await
+        .expect("a run");
+    let events = watch(run, on_event).await;
+    holds(&events);
+    events
+}
+
+/// The events of a run until it ends.
+pub async fn rest(run: Run) -> Vec<Event> {
+    watch(run, |_| ()).await
+}
+
+pub async fn watch(mut run: Run, mut on_event: impl FnMut(&Event)) -> Vec<Event> {
+    let all = async {
+        let mut events = Vec::new();
+        while let Some(event) = run.events.recv().await {
+            on_event(&event);
+            events.push(event);
+        }
+        run.finished().await.expect("a journal");
+        events
+    };
+    tokio::time::timeout(PATIENCE, all)
+        .await
+        .expect("the run ends")
+}
+
+/// A record that is over comes to the same again, as a journal keeps it.
+pub fn holds(events: &[Event]) {
+    let replayed =
+        replay(&kept(events)).unwrap_or_else(|error| panic!("{error}\n{}", lines(events)));
+    assert!(
+        replayed.is_done && replayed.unsaid.is_empty(),
+        "{:?}",
+        replayed.unsaid
+    );
+}

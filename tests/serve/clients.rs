@@ -1,0 +1,128 @@
+//! Clients that others wrote: OpenAI's SDKs, and a program that sends everything that an API can be sent.
+
+use super::{host, serve, two_plus_two};
+use serde_json::{Value, json};
+use std::process::{Command, Output};
+use support::endpoint::{Endpoint, Order, Reply, Scenario};
+use support::foreign;
+use support::sandbox::repository;
+use support::transcript::{answers, calls};
+
+const PYTHON: &str = "openai==3.54.0";
+const NODE: &str = "openai@7.57.0";
+const SCHEMATHESIS: &str = "schemathesis==4.32.5";
+
+fn tried(client: impl Fn(&[&str]) -> Output) {
+    let host = host("");
+    let key = host.run(&["keys", "create", "sdk"]).stdout;
+    let calls = calls([("weather", json!({"city": "Bern"}))]);
+    let replies = [
+        &two_plus_two()[..],
+        &two_plus_two()[..],
+        &[calls, answers("4, and sunny")],
+    ];
+    let endpoint = Endpoint::start(Scenario::new(replies.concat()));
+    let server = serve(&host, &endpoint);
+    let done = client(&[&format!("{}/v1", server.address()), key.trim()]);
+    let words = String::from_utf8_lossy(&done.stdout);
+    let errors = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{words}\n{errors}");
+    let seen: Value = serde_json::from_str(words.trim()).unwrap();
+    assert_eq!(seen["models"], json!(["default"]));
+    assert_eq!(seen["whole"], "It is 4.");
+    let pieces: Vec<&str> = seen["pieces"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
+    assert_eq!(pieces.concat(), "It is 4.");
+    assert!(pieces.len() > 1, "{pieces:?}");
+    assert!(seen["tokens"].as_u64() > Some(0), "{seen}");
+    assert_eq!(
+        seen["call"],
+        json!(["tool_calls", "weather", {"city": "Bern"}])
+    );
+    assert_eq!(seen["after"], "4, and sunny");
+    let missing = seen["missing"].as_str().unwrap_or_default();
+    assert!(missing.contains("no agent \"nobody\""), "{seen}");
+}
+
+#[test]
+fn openais_python_sdk_works_with_it() {
+    let Some(bin) = foreign::python("openai-python-3.54.0", &[PYTHON]) else {
+        return;
+    };
+    let script = repository().join("tests/fixtures/openai_clients/client.py");
+    tried(|arguments| {
+        let mut client = Command::new(bin.join("python"));
+        client.arg(&script).args(arguments).output().unwrap()
+    });
+}
+
+#[test]
+fn openais_node_sdk_works_with_it() {
+    let Some(folder) = foreign::node("openai-node-7.57.0", &[NODE]) else {
+        return;
+    };
+    let script = repository().join("tests/fixtures/openai_clients/client.mjs");
+    tried(|arguments| {
+        let mut client = Command::new("node");
+        client.arg(&script).args(arguments).current_dir(&folder);
+        client.output().unwrap()
+    });
+}
+
+/// Paths, headers and bodies as the description allows them, and as it does not: nothing makes the server
+/// fail.
+#[test]
+fn no_request_makes_the_server_fail() {
+    let Some(bin) = foreign::python("schemathesis-4.32.5", &[SCHEMATHESIS]) else {
+        return;
+    };
+    let host = host("[serve]\nkey_requests_per_minute = 0\n");
+    let key = host
+        .run(&["keys", "create", "fuzz", "--scopes", "admin"])
+        .stdout;
+    let scenario = Scenario::new([Reply::solution(json!({"calls": [], "output": "x"}))]);
+    let endpoint = Endpoint::start(scenario.in_order(Order::Repeat));
+    let mut server = serve(&host, &endpoint);
+    let id = |made: Value| made["id"].as_str().unwrap().to_owned();
+    server.use_key(&key);
+    let run = id(server
+        .post(
+            "/v1/agent",
+            &json!({"messages": [{"role": "user", "content": "t"}]}),
+        )
+        .good());
+    let session = id(server.post("/v1/sessions", &json!({})).good());
+    let known = format!(
+        "[parameters]\n\"path.run\" = {run:?}\n\"path.session\" = {session:?}\n\"path.tool\" = \"text.count\"\n\
+         \"path.module\" = \"text\"\n\"path.name\" = \"default\"\n"
+    );
+    host.write("schemathesis.toml", known);
+    let done = Command::new(bin.join("schemathesis"))
+        .arg("run")
+        .arg(format!("{}/openapi.json", server.address()))
+        .args(["--header", &format!("Authorization: Bearer {}", key.trim())])
+        .args(["--checks", "not_a_server_error", "--mode", "all"])
+        .args([
+            "--phases",
+            "examples,coverage,fuzzing",
+            "--max-examples",
+            "15",
+        ])
+        .args(["--request-timeout", "20", "--seed", "1", "--no-color"])
+        .env("HOME", host.path())
+        .current_dir(host.path())
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&done.stdout);
+    let errors = String::from_utf8_lossy(&done.stderr);
+    assert!(
+        done.status.success(),
+        "{words}\n{errors}\n{}",
+        server.said()
+    );
+    assert!(words.contains("Tested: 2"), "every operation: {words}");
+}

@@ -1,0 +1,73 @@
+//! Programs that others wrote, in Python and Node, from their registries: installed once, pinned, and
+//! absent where there is no way to the registries.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+/// Where pinned tools are kept between runs.
+fn tools() -> Option<PathBuf> {
+    Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/toolhold-tools"))
+}
+
+/// Makes `folder` with `make`, unless somebody did. What was begun and not finished is not there.
+fn installed(folder: &str, make: impl Fn(&Path) -> std::io::Result<bool>) -> Option<PathBuf> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _held = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tools()?.join(folder);
+    if folder.join("done").exists() {
+        return Some(folder);
+    }
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).ok()?;
+    make(&folder).ok().filter(|made| *made)?;
+    std::fs::write(folder.join("done"), "").ok()?;
+    Some(folder)
+}
+
+/// The `bin` folder of an environment with these packages, such as `openai==2.1.0`.
+pub fn python(folder: &str, packages: &[&str]) -> Option<PathBuf> {
+    let folder = installed(folder, |folder| {
+        let venv = Command::new("python3")
+            .args(["-m", "venv"])
+            .arg(folder)
+            .output()?;
+        let pip = Command::new(folder.join("bin/python"))
+            .args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+            ])
+            .args(packages)
+            .output()?;
+        Ok(venv.status.success() && pip.status.success())
+    });
+    missing(folder.map(|folder| folder.join("bin")), packages)
+}
+
+/// A folder with these packages, such as `openai@6.0.0`, and a Node that runs.
+pub fn node(folder: &str, packages: &[&str]) -> Option<PathBuf> {
+    let folder = installed(folder, |folder| {
+        std::fs::write(folder.join("package.json"), "{\"private\": true}")?;
+        let npm = Command::new("npm")
+            .args(["install", "--no-audit", "--no-fund", "--ignore-scripts"])
+            .args(packages)
+            .current_dir(folder)
+            .output()?;
+        let node = Command::new("node").arg("--version").output()?;
+        Ok(npm.status.success() && node.status.success())
+    });
+    missing(folder, packages)
+}
+
+/// It must be seen that a test was left out.
+#[expect(clippy::print_stderr, reason = "for whoever reads the test's output")]
+fn missing(found: Option<PathBuf>, packages: &[&str]) -> Option<PathBuf> {
+    if found.is_none() {
+        let what = packages.join(", ");
+        eprintln!("SKIPPED: {what} could not be installed (is there a way to its registry?)");
+    }
+    found
+}

@@ -1,0 +1,277 @@
+//! `toolhold serve` as a client sees it.
+
+use crate::host::Host;
+use futures_util::StreamExt as _;
+use reqwest::{Client, Method, RequestBuilder};
+use serde_json::Value;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A server that runs until it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    address: String,
+    client: Client,
+    runtime: tokio::runtime::Runtime,
+    said: Arc<Mutex<String>>,
+    key: Option<String>,
+}
+
+/// What a request came to.
+#[derive(Debug)]
+pub struct Answered {
+    pub status: u16,
+    pub headers: reqwest::header::HeaderMap,
+    pub text: String,
+}
+
+/// One server-sent event.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sent {
+    pub event: String,
+    pub id: String,
+    pub data: String,
+}
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Answered {
+    /// # Panics
+    /// If it is no JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// # Panics
+    /// If it is no success.
+    pub fn good(&self) -> Value {
+        assert!((200..300).contains(&self.status), "{self:?}");
+        self.json()
+    }
+
+    /// Its server-sent events.
+    pub fn events(&self) -> Vec<Sent> {
+        self.text.split("\n\n").filter_map(Sent::read).collect()
+    }
+}
+
+impl Sent {
+    fn read(text: &str) -> Option<Self> {
+        let mut sent = Self::default();
+        for line in text.lines() {
+            match line.split_once(": ").or_else(|| line.split_once(':')) {
+                Some(("event", value)) => value.clone_into(&mut sent.event),
+                Some(("id", value)) => value.clone_into(&mut sent.id),
+                Some(("data", value)) => sent.data.push_str(value),
+                _ => {}
+            }
+        }
+        (!sent.data.is_empty()).then_some(sent)
+    }
+
+    /// # Panics
+    /// If its data is no JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.data).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+impl Server {
+    /// Starts on a free port, with these arguments besides.
+    ///
+    /// # Panics
+    /// If it does not say where it serves.
+    pub fn start(host: &Host, arguments: &[&str]) -> Self {
+        let all = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
+        let mut child = host
+            .command(&all)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let mut lines = BufReader::new(child.stderr.take().expect("stderr"));
+        let said = Arc::new(Mutex::new(String::new()));
+        let mut line = String::new();
+        let address = loop {
+            line.clear();
+            let read = lines.read_line(&mut line).expect("text");
+            let so_far = {
+                let mut said = said.lock().expect("no panic");
+                said.push_str(&line);
+                said.clone()
+            };
+            assert!(read > 0, "it ended: {so_far}");
+            if let Some((_, rest)) = line.split_once("http://") {
+                let end = rest.find("/v1").expect("a URL");
+                break format!("http://{}", &rest[..end]);
+            }
+        };
+        let heard = Arc::clone(&said);
+        // A pipe that nobody reads would stop the server.
+        thread::spawn(move || {
+            let mut rest = [0; 4_096];
+            while let Ok(length @ 1..) = lines.read(&mut rest) {
+                let text = String::from_utf8_lossy(&rest[..length]).into_owned();
+                heard.lock().expect("no panic").push_str(&text);
+            }
+        });
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build();
+        Self {
+            child,
+            address,
+            client: Client::builder().no_proxy().build().expect("a client"),
+            runtime: runtime.expect("a runtime"),
+            said,
+            key: None,
+        }
+    }
+
+    /// `http://HOST:PORT`
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// What it has said on stderr.
+    pub fn said(&self) -> String {
+        self.said.lock().expect("no panic").clone()
+    }
+
+    /// From now on, requests are made with this key.
+    pub fn use_key(&mut self, key: &str) {
+        self.key = Some(key.trim().to_owned());
+    }
+
+    pub fn get(&self, path: &str) -> Answered {
+        self.ask(Method::GET, path, None, &[])
+    }
+
+    pub fn post(&self, path: &str, body: &Value) -> Answered {
+        self.ask(Method::POST, path, Some(body), &[])
+    }
+
+    /// Any request, with headers.
+    ///
+    /// # Panics
+    /// If there is no answer.
+    pub fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        headers: &[(&str, &str)],
+    ) -> Answered {
+        let request = self.request(method, path, body, headers);
+        self.runtime.block_on(async {
+            let response = request.send().await.expect("an answer");
+            Answered {
+                status: response.status().as_u16(),
+                headers: response.headers().clone(),
+                text: response.text().await.expect("text"),
+            }
+        })
+    }
+
+    /// The first `most` events of a stream, whose connection is closed then.
+    ///
+    /// # Panics
+    /// If it cannot be read.
+    pub fn first_events(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        most: usize,
+    ) -> Vec<Sent> {
+        let request = self.request(method, path, body, &[]);
+        self.runtime.block_on(async {
+            let response = request.send().await.expect("an answer");
+            let (mut stream, mut text, mut sent) =
+                (response.bytes_stream(), String::new(), Vec::new());
+            while let Some(piece) = stream.next().await {
+                text.push_str(&String::from_utf8_lossy(&piece.expect("a piece")));
+                while let Some((event, rest)) = text.split_once("\n\n") {
+                    sent.extend(Sent::read(event));
+                    text = rest.to_owned();
+                }
+                if sent.len() >= most {
+                    break;
+                }
+            }
+            sent.truncate(most);
+            sent
+        })
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        headers: &[(&str, &str)],
+    ) -> RequestBuilder {
+        let mut request = self
+            .client
+            .request(method, format!("{}{path}", self.address))
+            .timeout(PATIENCE);
+        if let Some(key) = &self.key {
+            request = request.bearer_auth(key);
+        }
+        if let Some(body) = body {
+            request = request
+                .header("content-type", "application/json")
+                .body(body.to_string());
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request
+    }
+
+    /// As `kill -9` does.
+    ///
+    /// # Panics
+    /// If it cannot be killed.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("SIGKILL");
+        self.child.wait().expect("it ends");
+    }
+
+    /// As a service manager stops it. Returns its exit code.
+    ///
+    /// # Panics
+    /// If it does not end.
+    pub fn terminate(&mut self) -> Option<i32> {
+        let pid = self.child.id().to_string();
+        let sent = std::process::Command::new("kill")
+            .args(["-TERM", &pid])
+            .status();
+        assert!(sent.expect("kill").success());
+        let started = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                return status.code();
+            }
+            assert!(
+                started.elapsed() < PATIENCE,
+                "it does not end: {}",
+                self.said()
+            );
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
