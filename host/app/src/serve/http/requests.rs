@@ -181,5 +181,9 @@ fn put(saved: Saved, input: Option<Value>, request: &mut RunRequest) -> Result<(
         .instructions
         .unwrap_or_else(|| DEFAULT_INSTRUCTIONS.to_owned());
     request.output_schema = saved.schema;
-    limit(&mut request.settings.max_steps, "max_steps", saved.max_steps)
+    limit(
+        &mut request.settings.max_steps,
+        "max_steps",
+        saved.max_steps,
+    )
 }

@@ -55,7 +55,7 @@ function card(module, isOpen, again) {
   const pill = { pending: ["warn", "waits for approval"], approved: ["good", "approved"], trusted: ["dim", "trusted"] }[state] ?? ["dim", state];
   const summary = [h("span", { class: "card-name" }, module.name), module.version ? h("span", { class: "dim" }, module.version) : null,
     h("span", { class: `pill ${pill[0]}` }, pill[1]),
-    h("span", { class: "card-brief" }, `${module.tools.length} ${module.tools.length === 1 ? "tool" : "tools"}${module.may.length ? ` · ${module.may.length} grants` : " · computes only"}`)];
+    h("span", { class: "card-brief" }, `${module.tools.length} ${module.tools.length === 1 ? "tool" : "tools"}${module.may.length ? ` · ${module.may.length} ${module.may.length === 1 ? "grant" : "grants"}` : " · computes only"}`)];
   const details = fold(summary, () => content(module), { class: "panel card", open: isOpen });
   details.dataset.module = module.name;
   if (state !== "pending") return details;
