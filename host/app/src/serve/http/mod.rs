@@ -12,6 +12,8 @@ mod limiter;
 mod messages;
 mod metrics;
 mod models;
+mod page;
+mod requests;
 mod runs;
 mod sessions;
 mod tools;
@@ -69,6 +71,7 @@ fn routes() -> (Router<App>, utoipa::openapi::OpenApi) {
         .merge(sessions::routes())
         .merge(runs::routes())
         .merge(tools::routes())
+        .merge(requests::routes())
         .merge(models::routes())
         .merge(audit::routes())
         .merge(health::routes())
@@ -103,6 +106,7 @@ pub fn router(app: App, serve: &ServeTable) -> Router {
         SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value))
     };
     router
+        .merge(page::routes())
         .route(
             "/openapi.json",
             axum::routing::get(move || {

@@ -1,0 +1,44 @@
+// The final answer while it is written: the string `output` (or `final_answer`) of a JSON object that is not
+// whole yet, or the text itself where the model writes no JSON.
+
+/** Whether an answer may be shown while it is written: a shield of the output has to see all of it before. */
+export function speaks(begun) {
+  return Boolean(begun) && !begun.request.policy?.screens?.includes("output");
+}
+
+const ANSWERS = ["output", "final_answer"];
+
+export function spoken(text) {
+  const start = text.search(/\S/);
+  if (start < 0) return "";
+  if (text[start] !== "{") return text[start] === "`" || text[start] === "<" ? "" : text;
+  let depth = 0;
+  let name = null;
+  for (let at = start; at < text.length; at++) {
+    const c = text[at];
+    if (c === '"') {
+      const [string, end] = stringAt(text, at);
+      const isName = depth === 1 && /^\s*:/.test(text.slice(end, end + 8));
+      if (isName) name = string;
+      else if (depth === 1 && ANSWERS.includes(name) && /:\s*$/.test(text.slice(Math.max(0, at - 8), at))) return string;
+      at = end - 1;
+    } else if (c === "{" || c === "[") depth += 1;
+    else if (c === "}" || c === "]") depth -= 1;
+  }
+  return "";
+}
+
+/** The string that begins at `at`, as far as it is written, and where it ends. */
+function stringAt(text, at) {
+  let end = at + 1;
+  while (end < text.length && text[end] !== '"') end += text[end] === "\\" ? 2 : 1;
+  const isWhole = end < text.length;
+  let raw = text.slice(at + 1, Math.min(end, text.length));
+  // An escape that is not whole yet.
+  if (!isWhole) raw = raw.replace(/\\(u[0-9a-fA-F]{0,3})?$/, "");
+  try {
+    return [JSON.parse(`"${raw}"`), end + 1];
+  } catch {
+    return [raw, end + 1];
+  }
+}
