@@ -9,6 +9,7 @@
 mod approval;
 mod authority;
 mod capacity;
+mod chat;
 mod cli;
 mod dialects;
 mod egress;
@@ -38,6 +39,7 @@ mod run;
 mod serve;
 mod shields;
 mod stats;
+mod telemetry;
 mod terminal;
 mod typed;
 mod typed_docs;

@@ -1,6 +1,7 @@
 //! `toolhold serve`: what clients of its API see.
 
 mod clients;
+mod faults;
 
 use reqwest::Method;
 use serde_json::{Value, json};

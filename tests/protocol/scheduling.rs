@@ -309,6 +309,7 @@ impl Activity for Sees {
             outcome: Ok(Value::from(seen).into()),
             usage: ToolUsage::default(),
             printed: Vec::new(),
+            module: None,
         }))
     }
 }

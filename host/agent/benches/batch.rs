@@ -83,6 +83,7 @@ impl Toolbox for Upper {
             outcome: Ok(json!(text.to_uppercase()).into()),
             usage: ToolUsage::default(),
             printed: Vec::new(),
+            module: None,
         };
         Box::pin(async { result })
     }

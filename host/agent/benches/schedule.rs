@@ -74,6 +74,7 @@ fn drive(machine: &mut Machine, reply: Completion) -> usize {
             outcome: Ok(json!({"n": made, "text": "what a tool returned"}).into()),
             usage: ToolUsage::default(),
             printed: Vec::new(),
+            module: None,
         };
         effects = machine.handle(Input::Called { id, result }, Duration::ZERO);
     }

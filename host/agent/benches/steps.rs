@@ -108,6 +108,7 @@ fn result() -> ToolResult {
         outcome: Ok(json!({"value": "x".repeat(200)}).into()),
         usage: ToolUsage::default(),
         printed: Vec::new(),
+        module: None,
     }
 }
 

@@ -187,6 +187,9 @@ pub enum EventKind {
         usage: ToolUsage,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         printed: Vec<String>,
+        /// SHA-256 of the module that ran, in hex, if one did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        module: Option<String>,
         /// The host answered itself: the call was latent, or refused.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         by_host: bool,

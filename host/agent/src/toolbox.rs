@@ -102,6 +102,9 @@ pub struct ToolResult {
     pub usage: ToolUsage,
     /// What the tool printed and logged, for people. The model sees only the outcome.
     pub printed: Vec<String>,
+    /// SHA-256 of the module that ran, in hex, if one did: for the record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
 }
 
 /// What a tool returned.
@@ -192,6 +195,7 @@ where
                     ..ToolUsage::default()
                 },
                 printed: Vec::new(),
+                module: None,
             }
         })
     }
@@ -203,6 +207,7 @@ impl ToolResult {
             outcome: Err(failure),
             usage: ToolUsage::default(),
             printed: Vec::new(),
+            module: None,
         }
     }
 }

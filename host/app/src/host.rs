@@ -3,7 +3,9 @@
 use crate::components::Sources;
 use crate::config::{Config, Endpoint};
 use crate::fetch::{Credentials, FetchError, Fetched, Fetcher, Reference};
+use crate::redaction::Redaction;
 use crate::storage::Store;
+use crate::telemetry::Telemetry;
 use anyhow::{Context as _, Result};
 use futures_util::stream::{self, StreamExt as _};
 use serde_json::Value;
@@ -149,7 +151,18 @@ pub async fn store(config: &Config) -> Result<Store> {
         let url = std::env::var(name).ok();
         url.filter(|url| !url.trim().is_empty()).map(Into::into)
     };
-    Ok(Store::open(&config.storage(url)).await?)
+    let store = Store::open(&config.storage(url)).await?;
+    Ok(store.redacting(redaction(config)))
+}
+
+/// Where telemetry goes. `is_scraped`: this process offers its metrics itself, too.
+pub fn telemetry(config: &Config, is_scraped: bool) -> Result<Telemetry> {
+    Telemetry::start(&config.telemetry, redaction(config), is_scraped)
+}
+
+/// Takes out what is to leave no record.
+pub fn redaction(config: &Config) -> Redaction {
+    Redaction::new(config.secrets())
 }
 
 /// The compiled cache; a host that has none still runs, only slower.

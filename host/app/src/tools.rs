@@ -303,6 +303,7 @@ pub fn tool(spec: &ToolSpec) -> Tool {
 /// What a call came to, as the loop knows it.
 pub fn result(report: CallReport) -> ToolResult {
     let printed = printed(&report);
+    let module = report.module.map(|digest| digest.to_string());
     let outcome = match report.result {
         Ok(Output::Value(value)) => Ok(ToolOutput::from(value)),
         Ok(Output::Message(message)) => message_of(message),
@@ -326,6 +327,7 @@ pub fn result(report: CallReport) -> ToolResult {
         outcome,
         usage,
         printed,
+        module,
     }
 }
 

@@ -18,6 +18,7 @@ use crate::grant::Prepared;
 use crate::limits::Limits;
 use crate::listener::{Ear, Listener};
 use crate::meter::Refused;
+use crate::module::Digest;
 use crate::peers::Peers;
 use crate::state::State;
 use crate::text;
@@ -149,6 +150,8 @@ fn micros<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S:
 #[derive(Debug)]
 pub struct CallReport {
     pub result: Result<Output, CallError>,
+    /// What ran, if there was a module to run.
+    pub module: Option<Digest>,
     pub usage: Usage,
     pub stdout: Captured,
     pub stderr: Captured,
@@ -240,6 +243,7 @@ impl From<Ran<Output>> for CallReport {
         };
         Self {
             result,
+            module: None,
             usage: ran.usage,
             stdout: ran.stdout,
             stderr: ran.stderr,

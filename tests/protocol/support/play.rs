@@ -252,5 +252,6 @@ fn result(outcome: Result<ToolOutput, ToolFailure>) -> ToolResult {
         outcome,
         usage: ToolUsage::default(),
         printed: Vec::new(),
+        module: None,
     }
 }

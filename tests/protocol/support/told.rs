@@ -197,6 +197,7 @@ impl Activity for Function {
             outcome,
             usage: ToolUsage::default(),
             printed: Vec::new(),
+            module: None,
         }))
     }
 }

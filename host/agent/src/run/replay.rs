@@ -237,6 +237,7 @@ fn input(event: &EventKind) -> Option<Input> {
             written,
             usage,
             printed,
+            module,
             ..
         } => Input::Called {
             id: id.clone(),
@@ -254,6 +255,7 @@ fn input(event: &EventKind) -> Option<Input> {
                 },
                 usage: *usage,
                 printed: printed.clone(),
+                module: module.clone(),
             },
         },
         EventKind::Done {

@@ -257,5 +257,6 @@ fn answer(ended: Ended) -> ToolResult {
             ..ToolUsage::default()
         },
         printed: Vec::new(),
+        module: None,
     }
 }

@@ -10,6 +10,7 @@ use crate::config::{Config, DEFAULT_AGENT, Flags};
 use crate::host;
 use crate::serve::{Agent, Agents, OnBehalf, left_by};
 use crate::storage::{Label, Origin, Session, Store};
+use crate::telemetry::{Subject, Telemetry};
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use futures_util::future::BoxFuture;
@@ -70,6 +71,7 @@ pub async fn chat(config: &Config, args: ChatArgs) -> Result<Exit> {
         Some(name) => found(&store, name).await?,
         None => new(&store, &agent).await?,
     };
+    let telemetry = host::telemetry(config, false)?;
     let prompt = Prompt::new(config.state_folder().join("chat_history"))?;
     eprintln!(
         "{}",
@@ -84,8 +86,11 @@ pub async fn chat(config: &Config, args: ChatArgs) -> Result<Exit> {
         store,
         session,
         prompt,
+        telemetry: telemetry.clone(),
     };
-    chat.talk().await
+    let exit = chat.talk().await;
+    telemetry.close().await;
+    exit
 }
 
 struct Chat {
@@ -93,6 +98,7 @@ struct Chat {
     store: Store,
     session: Session,
     prompt: Prompt,
+    telemetry: Telemetry,
 }
 
 impl Chat {
@@ -167,6 +173,12 @@ impl Chat {
         });
         let mut run = driver.start(request, Box::new(journal)).await?;
         let (cancel, id) = (run.cancel.clone(), run.id);
+        let mut observer = self.telemetry.observe(Subject {
+            run: id,
+            agent: self.agent.name.clone(),
+            conversation: Some(self.session.id),
+            ..Subject::default()
+        });
         let mut view = View::default();
         let mut exit = Exit::Failed;
         let stopped = async {
@@ -186,6 +198,7 @@ impl Chat {
             let Some(event) = event else {
                 break;
             };
+            observer.take(&event);
             view.show(&event);
             if let EventKind::Done { reason, .. } = event.kind {
                 exit = exit_of(reason);

@@ -3,6 +3,7 @@
 use crate::cli::run::{Shown, watch};
 use crate::cli::{Exit, style};
 use crate::config::Config;
+use crate::telemetry::{Subject, Telemetry};
 use crate::{demo, host};
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -76,5 +77,6 @@ pub async fn demo(config: &Config, args: DemoArgs) -> Result<Exit> {
         json: args.json,
         budget: false,
     };
-    watch(run, None, shown).await
+    let observer = Telemetry::off().observe(Subject::default());
+    watch(run, None, observer, shown).await
 }

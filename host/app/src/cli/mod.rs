@@ -6,6 +6,7 @@
 )]
 
 pub mod approvals;
+mod audit;
 mod build;
 mod chat;
 mod columns;
@@ -35,7 +36,7 @@ pub mod style;
 mod usage;
 mod view;
 
-use crate::config::{COMPILER_COMMAND, Flags};
+use crate::config::{COMPILER_COMMAND, Flags, LogFormat};
 use crate::scaffold::{self, Offers};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -156,6 +157,9 @@ enum Command {
     /// See and decide calls that wait for a person.
     #[command(subcommand)]
     Approvals(approvals::ApprovalsCommand),
+    /// See and verify the log of what was done: calls, decisions, approvals, keys.
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
     /// See and call modules without a model.
     #[command(subcommand)]
     Modules(modules::ModulesCommand),
@@ -245,6 +249,22 @@ impl Command {
     }
 }
 
+impl Cli {
+    fn file(&self) -> Option<PathBuf> {
+        let named = self.config.clone();
+        named.or_else(|| std::env::var_os("TOOLHOLD_CONFIG").map(PathBuf::from))
+    }
+
+    /// What is wrong with the configuration is said where it is needed.
+    fn log_format(&self) -> LogFormat {
+        if let Command::CompileComponent = self.command {
+            return LogFormat::Text;
+        }
+        let loaded = crate::config::load(self.file().as_deref(), &Flags::default());
+        loaded.map_or(LogFormat::Text, |(config, _)| config.telemetry.log_format)
+    }
+}
+
 /// The process.
 pub fn main() -> ExitCode {
     let cli = usage::parse();
@@ -253,13 +273,17 @@ pub fn main() -> ExitCode {
 
 fn command(cli: Cli) -> ExitCode {
     let level = std::env::var("TOOLHOLD_LOG").unwrap_or_else(|_| cli.command.log_level().into());
-    tracing_subscriber::fmt()
+    let log = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
-        .with_env_filter(tracing_subscriber::EnvFilter::new(level))
-        .with_ansi(style::has_colours())
-        .without_time()
-        .with_target(false)
-        .init();
+        .with_env_filter(tracing_subscriber::EnvFilter::new(level));
+    match cli.log_format() {
+        LogFormat::Json => log.json().flatten_event(true).init(),
+        LogFormat::Text => log
+            .with_ansi(style::has_colours())
+            .without_time()
+            .with_target(false)
+            .init(),
+    }
     if let Command::CompileComponent = cli.command {
         return match toolhold_sandbox::compiler_process() {
             Ok(()) => ExitCode::SUCCESS,
@@ -304,9 +328,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
     let mut flags = Flags::default();
     cli.modules.put(&mut flags)?;
     cli.command.put(&mut flags);
-    let file = cli
-        .config
-        .or_else(|| std::env::var_os("TOOLHOLD_CONFIG").map(PathBuf::from));
+    let file = cli.file();
     let load = |flags: &Flags| crate::config::load(file.as_deref(), flags);
     match cli.command {
         Command::Run(args) => run::run(&load(&flags)?.0, *args).await,
@@ -322,6 +344,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Replay { run } => record::replayed(&load(&flags)?.0, &run).await,
         Command::Diff { left, right } => record::diff(&load(&flags)?.0, [&left, &right]).await,
         Command::Approvals(command) => approvals::approvals(&load(&flags)?.0, command).await,
+        Command::Audit(command) => audit::audit(&load(&flags)?.0, command).await,
         Command::Chat(args) => Box::pin(chat::chat(&load(&flags)?.0, *args)).await,
         Command::Generate(command) => generate::generate(&command),
         Command::Serve(_) => serve::serve(&load(&flags)?.0).await,

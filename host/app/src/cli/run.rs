@@ -5,7 +5,7 @@ use crate::cli::endpoint::EndpointArgs;
 use crate::cli::progress::Loading;
 use crate::cli::view::View;
 use crate::cli::{Exit, plan, runs, style};
-use crate::config::{Config, Flags};
+use crate::config::{Config, DEFAULT_AGENT, Flags};
 use crate::dialect::Known;
 use crate::host;
 use crate::mcp::Servers;
@@ -13,6 +13,7 @@ use crate::models::Models;
 use crate::requests::{self, Requests};
 use crate::shields::shields;
 use crate::storage::{Label, Source, Store};
+use crate::telemetry::{Observer, Subject, Telemetry};
 use crate::tools::SandboxTools;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
@@ -27,6 +28,7 @@ use toolhold_agent::run::Runner;
 use toolhold_agent::run::replay::replay;
 use toolhold_agent::{Activities, Driver, Event, EventKind, Run, RunRequest, Settings, StopReason};
 use toolhold_sandbox::{LoadError, Registry};
+use uuid::Uuid;
 
 #[derive(Debug, Args)]
 pub struct RunArgs {
@@ -288,7 +290,7 @@ pub fn requests(config: &Config) -> Exit {
 pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
     let store = host::store(config).await?;
     let id = store.find(&args.run).await?.run()?;
-    let (journal, events) = store.reopen(id).await?;
+    let (mut journal, events) = store.reopen(id).await?;
     let replayed = replay(&events).with_context(|| format!("run {id}"))?;
     if replayed.is_done {
         bail!("this run is over; `toolhold show {id}` prints it");
@@ -318,6 +320,7 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
         (driver, servers)
     };
     let policy = driver.shields.policy(&request.settings, request.depth);
+    journal.under(&policy.hash);
     if policy.hash != request.policy.hash {
         let text = "the policy is another than the one that this run began under; the present one holds for its calls";
         eprintln!("{} {text}", style::warn("policy:"));
@@ -333,8 +336,11 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
             }
         }
     }
+    let telemetry = host::telemetry(config, false)?;
     let run = driver.resume(replayed, Box::new(journal));
-    let exit = watch(run, Some(&store), means.shown()).await;
+    let observer = telemetry.observe(subject(run.id));
+    let exit = watch(run, Some(&store), observer, means.shown()).await;
+    telemetry.close().await;
     servers.close().await;
     exit
 }
@@ -417,7 +423,9 @@ async fn start(
         Box::pin(driver(config, &store, means, tools, timeout, own)).await?;
     dialects.adapt(&mut request.settings, config);
     let id = request.id;
-    let exit = launch(&store, &driver, request, means.shown()).await;
+    let telemetry = host::telemetry(config, false)?;
+    let exit = launch(&store, &driver, request, means.shown(), &telemetry).await;
+    telemetry.close().await;
     servers.close().await;
     let exit = exit?;
     if options.dry_run && exit == Exit::Ok && !means.json {
@@ -432,11 +440,13 @@ pub async fn launch(
     driver: &Driver,
     request: RunRequest,
     shown: Shown,
+    telemetry: &Telemetry,
 ) -> Result<Exit> {
     let journal = store.journal(request.id, Label::default());
     let run = driver.start(request, Box::new(journal)).await?;
     let id = run.id;
-    let exit = watch(run, Some(store), shown).await?;
+    let observer = telemetry.observe(subject(id));
+    let exit = watch(run, Some(store), observer, shown).await?;
     if !shown.json {
         eprintln!(
             "{}",
@@ -444,6 +454,15 @@ pub async fn launch(
         );
     }
     Ok(exit)
+}
+
+/// What a person runs at a terminal.
+fn subject(run: Uuid) -> Subject {
+    Subject {
+        run,
+        agent: DEFAULT_AGENT.to_owned(),
+        ..Subject::default()
+    }
 }
 
 /// A model, the modules, the MCP servers and whoever approves; and what is known of the endpoints.
@@ -515,7 +534,12 @@ pub async fn toolbox(config: &Config, allowed: Option<&[String]>) -> Result<Sand
 
 /// Shows a run until it is over. Ctrl-C cancels it, and so does `toolhold runs cancel` if it is recorded;
 /// the run still says how it ended. A second Ctrl-C ends the process.
-pub async fn watch(mut run: Run, store: Option<&Store>, shown: Shown) -> Result<Exit> {
+pub async fn watch(
+    mut run: Run,
+    store: Option<&Store>,
+    mut observer: Observer,
+    shown: Shown,
+) -> Result<Exit> {
     if let Some(store) = store.cloned() {
         let (cancel, id) = (run.cancel.clone(), run.id);
         tokio::spawn(async move {
@@ -536,6 +560,7 @@ pub async fn watch(mut run: Run, store: Option<&Store>, shown: Shown) -> Result<
     view.show_budget(shown.budget);
     let mut exit = Exit::Failed;
     while let Some(event) = run.events.recv().await {
+        observer.take(&event);
         if shown.json {
             println!("{}", serde_json::to_string(&event)?);
         } else {

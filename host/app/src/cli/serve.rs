@@ -4,12 +4,12 @@ use crate::cli::progress::Loading;
 use crate::cli::run::warn_of_failures;
 use crate::cli::{Exit, style};
 use crate::config::{Config, Flags, Keys};
+use crate::connections;
 use crate::host;
 use crate::serve::http::{App, router};
 use crate::serve::{Agents, Dispatcher, Limits};
 use crate::watch::Watch;
 use anyhow::{Context as _, Result};
-use axum::serve::ListenerExt as _;
 use clap::Args;
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -54,7 +54,8 @@ pub async fn serve(config: &Config) -> Result<Exit> {
         waiting: serve.waiting_runs,
         patience: serve.queue_timeout(),
     };
-    let dispatcher = Dispatcher::new(store, agents.clone(), limits);
+    let telemetry = host::telemetry(config, true)?;
+    let dispatcher = Dispatcher::new(store, agents.clone(), limits, telemetry.clone());
     let listener = TcpListener::bind(serve.listen).await;
     let listener = listener.with_context(|| {
         format!(
@@ -68,16 +69,12 @@ pub async fn serve(config: &Config) -> Result<Exit> {
     let others = dispatcher.clone();
     tokio::spawn(async move { others.heed_others().await });
     let router = router(App::new(dispatcher.clone(), &serve), &serve);
-    // A reply is one write; waiting for more would only delay it.
-    let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
-    let served = {
-        let stop = stop.clone();
-        tokio::spawn(
-            axum::serve(listener, router)
-                .with_graceful_shutdown(async move { stop.cancelled().await })
-                .into_future(),
-        )
-    };
+    let served = tokio::spawn(connections::serve(
+        listener,
+        router,
+        serve.connections,
+        stop.clone(),
+    ));
     let names: Vec<String> = agents.all().keys().cloned().collect();
     eprintln!(
         "{} http://{address}/v1  agents: {}  {}",
@@ -110,6 +107,7 @@ pub async fn serve(config: &Config) -> Result<Exit> {
     }
     // Connections end with their runs; one that does not is not waited for.
     let _ = tokio::time::timeout(LINGER, served).await;
+    telemetry.close().await;
     Ok(Exit::Ok)
 }
 

@@ -31,6 +31,12 @@ pub struct McpTable {
 type Wrong = (&'static str, String);
 
 impl McpTable {
+    /// The variables that hold secrets.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        let token = self.token_env.as_deref();
+        self.secret_env.iter().map(String::as_str).chain(token)
+    }
+
     /// What the table says. `is_found` and `is_state_found`: whether it, or where approvals are kept,
     /// is said by a file that nobody named.
     ///

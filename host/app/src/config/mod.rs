@@ -9,8 +9,10 @@ mod mcp;
 mod mcp_server;
 mod price;
 mod routes;
+mod secrets;
 mod serve;
 mod shields;
+mod telemetry;
 mod types;
 
 pub use fallback::Named;
@@ -18,6 +20,7 @@ pub use layers::{ConfigError, DEFAULTS, Flags, Setting};
 pub use routes::{Endpoint, ROUTER, Routes, Target};
 pub use serve::{AgentTable, DEFAULT_AGENT, Keys, ServeTable};
 pub use shields::{ShieldSettings, ShieldWhat};
+pub use telemetry::{LogFormat, TelemetryTable};
 pub use types::{COMPILER_COMMAND, Config};
 
 /// Merges the layers and validates the result.

@@ -41,6 +41,7 @@ pub struct ServeTable {
     pub key_concurrent_runs: usize,
     pub key_requests_per_minute: u32,
     pub queue_timeout_ms: u64,
+    pub connections: usize,
     pub body_bytes: usize,
     pub drain_ms: u64,
     pub origins: Vec<String>,
@@ -74,6 +75,7 @@ impl ServeTable {
             ("concurrent_runs", self.concurrent_runs == 0),
             ("key_concurrent_runs", self.key_concurrent_runs == 0),
             ("queue_timeout_ms", self.queue_timeout_ms == 0),
+            ("connections", self.connections == 0),
             ("body_bytes", self.body_bytes == 0),
         ] {
             if is_zero {

@@ -8,6 +8,7 @@ use crate::config::price::Money;
 use crate::config::routes::{Endpoint, PoolTable, RouterTable, Routes, Target};
 use crate::config::serve::{AgentTable, ServeTable};
 use crate::config::shields::{ShieldSettings, ShieldTable, ShieldWhat};
+use crate::config::telemetry::TelemetryTable;
 use crate::fetch;
 use crate::mcp;
 use crate::mcp_server;
@@ -40,7 +41,7 @@ pub const COMPILER_COMMAND: &str = "compile-component";
 pub struct Config {
     /// What runs use: an endpoint, a pool, or the router.
     pub endpoint: String,
-    endpoints: BTreeMap<String, Endpoint>,
+    pub(super) endpoints: BTreeMap<String, Endpoint>,
     #[serde(default)]
     pools: BTreeMap<String, PoolTable>,
     router: RouterTable,
@@ -52,15 +53,16 @@ pub struct Config {
     limits: LimitsRequest,
     ceiling: LimitsRequest,
     #[serde(default)]
-    module: BTreeMap<String, ModuleTable>,
+    pub(super) module: BTreeMap<String, ModuleTable>,
     #[serde(default)]
-    mcp: BTreeMap<String, McpTable>,
+    pub(super) mcp: BTreeMap<String, McpTable>,
     mcp_server: McpServerTable,
     #[serde(default)]
     shields: BTreeMap<String, ShieldTable>,
     compiler: CompilerTable,
     oci: OciTable,
-    storage: StorageTable,
+    pub(super) storage: StorageTable,
+    pub telemetry: TelemetryTable,
     pub serve: ServeTable,
     #[serde(default)]
     pub(super) agents: BTreeMap<String, AgentTable>,
@@ -141,14 +143,14 @@ struct CompilerTable {
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-struct ModuleTable {
+pub(super) struct ModuleTable {
     /// An `oci://` reference; a wrong one is the module's fault, not the configuration's.
     source: Option<String>,
     directories: Vec<DirectoryTable>,
     scratch: Option<ScratchGrant>,
     environment: BTreeMap<String, String>,
     http: Vec<HttpGrant>,
-    secrets: Vec<SecretTable>,
+    pub(super) secrets: Vec<SecretTable>,
     key_value: Option<KeyValueGrant>,
     tools: Vec<String>,
     clocks: Clocks,
@@ -160,8 +162,8 @@ struct ModuleTable {
 /// A secret: where it goes, and where its value is. The value itself is never in a file of ours.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SecretTable {
-    name: String,
+pub(super) struct SecretTable {
+    pub(super) name: String,
     origin: Origin,
     place: Place,
     /// The environment variable that holds it.
@@ -189,8 +191,8 @@ struct OciTable {
 }
 
 #[derive(Debug, Clone, Deserialize)]
-struct StorageTable {
-    url_env: String,
+pub(super) struct StorageTable {
+    pub(super) url_env: String,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -251,6 +253,9 @@ pub fn validate(merged: &Merged) -> Result<Config, ConfigError> {
     }
     if let Some((key, reason)) = config.serve.fault() {
         return Err(value(&format!("serve.{key}"), reason));
+    }
+    if let Some((key, reason)) = config.telemetry.fault() {
+        return Err(value(&format!("telemetry.{key}"), reason));
     }
     if let Some((key, reason)) = config.agents_fault() {
         return Err(value(&key, reason));
@@ -704,23 +709,27 @@ impl ModuleTable {
 
 impl SecretTable {
     fn read(&self) -> Result<SecretGrant, String> {
-        let value = match (&self.env, &self.file) {
-            (Some(name), None) => std::env::var(name)
-                .map_err(|_| format!("{}: the variable {name} is not set", self.name))?,
-            (None, Some(path)) => {
-                let text = std::fs::read_to_string(path)
-                    .map_err(|error| format!("{}: {}: {error}", self.name, path.display()))?;
-                // Editors end a file with a line break, which is no part of the secret.
-                text.trim_end_matches(['\r', '\n']).to_owned()
-            }
-            _ => return Err(format!("{}: give either `env` or `file`", self.name)),
-        };
+        let value = self.value()?;
         let slot = SecretSlot {
             name: self.name.clone(),
             origin: self.origin.clone(),
             place: self.place.clone(),
         };
         SecretGrant::new(slot, SecretString::from(value)).map_err(|error| error.to_string())
+    }
+
+    pub(super) fn value(&self) -> Result<String, String> {
+        match (&self.env, &self.file) {
+            (Some(name), None) => std::env::var(name)
+                .map_err(|_| format!("{}: the variable {name} is not set", self.name)),
+            (None, Some(path)) => {
+                let text = std::fs::read_to_string(path)
+                    .map_err(|error| format!("{}: {}: {error}", self.name, path.display()))?;
+                // Editors end a file with a line break, which is no part of the secret.
+                Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+            }
+            _ => Err(format!("{}: give either `env` or `file`", self.name)),
+        }
     }
 }
 

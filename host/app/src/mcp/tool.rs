@@ -37,6 +37,7 @@ impl Activity for McpTool {
                     ..ToolUsage::default()
                 },
                 printed: self.server.printed(),
+                module: None,
             }
         })
     }

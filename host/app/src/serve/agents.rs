@@ -49,6 +49,8 @@ pub struct OnBehalf {
     pub tools: Option<Vec<String>>,
     /// Tools that the client calls itself: a call of one waits until the run is stopped.
     pub elsewhere: BTreeSet<String>,
+    /// The client's trace, which the run's goes on with.
+    pub trace: opentelemetry::Context,
 }
 
 impl OnBehalf {

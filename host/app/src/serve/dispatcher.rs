@@ -2,6 +2,7 @@
 
 use crate::serve::agents::{Agent, Agents, OnBehalf};
 use crate::storage::{Label, Origin, RecordError, RunRow, Store, StoreError};
+use crate::telemetry::{Observer, Subject, Telemetry};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -72,6 +73,7 @@ struct Inner {
     /// Told to runs that have not ended when the time to drain is over.
     parking: CancellationToken,
     tasks: TaskTracker,
+    telemetry: Telemetry,
 }
 
 /// A run that goes on in this process.
@@ -82,9 +84,9 @@ struct Active {
 }
 
 impl Dispatcher {
-    pub fn new(store: Store, agents: Arc<Agents>, limits: Limits) -> Self {
+    pub fn new(store: Store, agents: Arc<Agents>, limits: Limits, telemetry: Telemetry) -> Self {
         let admission = Admission::new(limits.places, limits.waiting);
-        Self {
+        let this = Self {
             inner: Arc::new(Inner {
                 store,
                 agents,
@@ -94,8 +96,20 @@ impl Dispatcher {
                 closing: CancellationToken::new(),
                 parking: CancellationToken::new(),
                 tasks: TaskTracker::new(),
+                telemetry,
             }),
-        }
+        };
+        // Weak: metrics must not keep what they measure.
+        let measured = Arc::downgrade(&this.inner);
+        this.telemetry().watch_load(move || {
+            let load = measured.upgrade().map(|inner| inner.load());
+            load.unwrap_or_default()
+        });
+        this
+    }
+
+    pub fn telemetry(&self) -> &Telemetry {
+        &self.inner.telemetry
     }
 
     pub fn store(&self) -> &Store {
@@ -108,8 +122,7 @@ impl Dispatcher {
 
     /// Runs that work, and runs that wait for a place.
     pub fn load(&self) -> (usize, usize) {
-        let active = self.inner.lock().len();
-        (active, self.inner.admission.waiting())
+        self.inner.load()
     }
 
     /// Begins a run as soon as there is a place for it. When this returns, its first event is on the disk.
@@ -133,7 +146,13 @@ impl Dispatcher {
             tracing::warn!(agent = agent.name, "{note}");
         }
         let run = driver.start(request, Box::new(journal)).await?;
-        Ok(self.go_on(run, place))
+        let observer = self.telemetry().observe(Subject {
+            run: run.id,
+            agent: agent.name.clone(),
+            conversation: turn.map(|(session, _)| session),
+            parent: behalf.trace.clone(),
+        });
+        Ok(self.go_on(run, place, observer))
     }
 
     /// Goes on with a run whose process is gone.
@@ -143,7 +162,7 @@ impl Dispatcher {
             name: row.agent.clone(),
         })?;
         let place = self.place(&row.owner).await?;
-        let (journal, events) = self.inner.store.reopen(row.id).await?;
+        let (mut journal, events) = self.inner.store.reopen(row.id).await?;
         let replayed = replay(&events)?;
         let behalf = OnBehalf {
             owner: row.owner.clone(),
@@ -155,7 +174,17 @@ impl Dispatcher {
             ..OnBehalf::default()
         };
         let (driver, _) = agent.driver(&self.inner.store, &behalf).await;
-        Ok(self.go_on(driver.resume(replayed, Box::new(journal)), place))
+        let request = replayed.machine.request();
+        let policy = driver.shields.policy(&request.settings, request.depth);
+        journal.under(&policy.hash);
+        let observer = self.telemetry().observe(Subject {
+            run: row.id,
+            agent: agent.name.clone(),
+            conversation: row.turn.map(|(session, _)| session),
+            ..Subject::default()
+        });
+        let run = driver.resume(replayed, Box::new(journal));
+        Ok(self.go_on(run, place, observer))
     }
 
     /// Goes on with everything that a process left behind which is gone.
@@ -242,18 +271,21 @@ impl Dispatcher {
         let entered = inner
             .admission
             .enter(lane, inner.limits.places_of_one, deadline);
-        tokio::select! {
+        let asked = Instant::now();
+        let admitted = tokio::select! {
             biased;
             () = inner.closing.cancelled() => Err(Refused::Closing),
             place = entered => place.map_err(|refusal| match refusal {
                 Refusal::Full => Refused::Full,
                 Refusal::Deadline => Refused::Late,
             }),
-        }
+        };
+        inner.telemetry.waited_for_place(asked.elapsed());
+        admitted
     }
 
     /// Passes on what happens in a run until it is over.
-    fn go_on(&self, mut run: Run, place: Place) -> Watcher {
+    fn go_on(&self, mut run: Run, place: Place, mut observer: Observer) -> Watcher {
         let (live, receiver) = broadcast::channel(BEHIND);
         let active = Active {
             cancel: run.cancel.clone(),
@@ -267,8 +299,11 @@ impl Dispatcher {
             loop {
                 tokio::select! {
                     event = run.events.recv() => match event {
-                        // Nobody may watch just now.
-                        Some(event) => drop(live.send(Arc::new(event))),
+                        Some(event) => {
+                            observer.take(&event);
+                            // Nobody may watch just now.
+                            drop(live.send(Arc::new(event)));
+                        }
                         None => break,
                     },
                     () = inner.parking.cancelled() => {
@@ -288,6 +323,10 @@ impl Dispatcher {
 }
 
 impl Inner {
+    fn load(&self) -> (usize, usize) {
+        (self.lock().len(), self.admission.waiting())
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, Active>> {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,5 +1,7 @@
 //! A run's journal in the database.
 
+use crate::redaction::Redaction;
+use crate::storage::audit::Drafts;
 use crate::storage::runs::Label;
 use crate::storage::waiting::{Moved, Open};
 use crate::storage::writer::{Change, Settled, Writer};
@@ -18,21 +20,36 @@ pub struct RunJournal {
     /// Until the run is there.
     label: Option<Label>,
     open: Open,
+    audit: Drafts,
     is_over: bool,
 }
 
 impl RunJournal {
-    pub(super) fn begin(run: Uuid, label: Label, writer: Writer, holder: &str) -> Self {
-        let mut journal = Self::after(run, &[], writer, holder);
+    pub(super) fn begin(
+        run: Uuid,
+        label: Label,
+        writer: Writer,
+        holder: &str,
+        redaction: Redaction,
+    ) -> Self {
+        let audit = Drafts::new(run, &label.owner, redaction);
+        let mut journal = Self::after(run, &[], writer, holder, audit);
         journal.label = Some(label);
         journal
     }
 
     /// Of a run that is there, after these events.
-    pub(super) fn after(run: Uuid, events: &[Event], writer: Writer, holder: &str) -> Self {
+    pub(super) fn after(
+        run: Uuid,
+        events: &[Event],
+        writer: Writer,
+        holder: &str,
+        mut audit: Drafts,
+    ) -> Self {
         let mut open = Open::default();
         for event in events {
             open.note(run, &event.kind);
+            audit.take(event);
         }
         Self {
             run,
@@ -40,8 +57,14 @@ impl RunJournal {
             holder: holder.to_owned(),
             label: None,
             open,
+            audit,
             is_over: false,
         }
+    }
+
+    /// The run goes on under another policy than the one it began under, as it may be.
+    pub fn under(&mut self, policy: &str) {
+        self.audit.under(policy);
     }
 
     fn changes(&mut self, event: &Event) -> Result<Vec<Change>, serde_json::Error> {
@@ -64,6 +87,11 @@ impl RunJournal {
             seq: signed(event.seq),
             line: serde_json::to_string(event)?,
         });
+        changes.extend(
+            self.audit
+                .take(event)
+                .map(|draft| Change::Audit(Box::new(draft))),
+        );
         let because = match event.kind {
             EventKind::Resumed { .. } => Settled::AskedAgain,
             _ => Settled::Done,

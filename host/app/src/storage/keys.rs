@@ -1,6 +1,7 @@
 //! API keys: what each may do. A key itself is shown once and never kept.
 
 use crate::storage::Store;
+use crate::storage::audit::{self, Draft};
 use crate::storage::error::StoreError;
 use crate::storage::runs::unsigned;
 use crate::storage::sessions::{now_ms, signed};
@@ -55,8 +56,10 @@ impl Store {
         permits: &Permits,
         expires_ms: Option<u64>,
     ) -> Result<bool, StoreError> {
+        let told = serde_json::to_value(permits);
         let permits =
             serde_json::to_string(permits).map_err(|error| sqlx::Error::Encode(error.into()))?;
+        let mut transaction = self.pool.begin().await?;
         let added = sqlx::query(
             "INSERT INTO keys (name, hash, permits, created_ms, expires_ms) VALUES ($1, $2, $3, $4, $5) \
              ON CONFLICT (name) DO NOTHING",
@@ -66,9 +69,15 @@ impl Store {
         .bind(permits)
         .bind(signed(now_ms()))
         .bind(expires_ms.map(signed))
-        .execute(&self.pool)
+        .execute(&mut *transaction)
         .await?;
-        Ok(added.rows_affected() > 0)
+        let is_added = added.rows_affected() > 0;
+        if is_added {
+            let draft = Draft::key_created(name, told.unwrap_or_default());
+            audit::append(&mut transaction, &[&draft]).await?;
+        }
+        transaction.commit().await?;
+        Ok(is_added)
     }
 
     /// Every key there ever was: names are not given twice, for runs are theirs.
@@ -101,13 +110,19 @@ impl Store {
 
     /// Returns whether there was such a key, not revoked before.
     pub async fn revoke_key(&self, name: &str) -> Result<bool, StoreError> {
+        let mut transaction = self.pool.begin().await?;
         let revoked =
             sqlx::query("UPDATE keys SET revoked_ms = $2 WHERE name = $1 AND revoked_ms IS NULL")
                 .bind(name)
                 .bind(signed(now_ms()))
-                .execute(&self.pool)
+                .execute(&mut *transaction)
                 .await?;
-        Ok(revoked.rows_affected() > 0)
+        let is_revoked = revoked.rows_affected() > 0;
+        if is_revoked {
+            audit::append(&mut transaction, &[&Draft::key_revoked(name)]).await?;
+        }
+        transaction.commit().await?;
+        Ok(is_revoked)
     }
 }
 

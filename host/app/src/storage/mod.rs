@@ -1,6 +1,7 @@
 //! Where runs are kept: SQLite, one file in the state folder, or a PostgreSQL that several hosts share.
 
 mod approvals;
+mod audit;
 mod dialects;
 mod error;
 mod exported;
@@ -15,9 +16,12 @@ mod waiting;
 mod writer;
 
 #[cfg(test)]
+mod audit_tests;
+#[cfg(test)]
 mod tests;
 
 pub use approvals::Waiting;
+pub use audit::{Draft, Entry as AuditEntry, Filter as AuditFilter, Order as AuditOrder};
 pub use dialects::{Dialects, Probed};
 pub use error::{RecordError, StoreError};
 pub use journal::RunJournal;
@@ -26,6 +30,7 @@ pub use repeats::Repeat;
 pub use runs::{Label, Origin, RunRow, Source};
 pub use sessions::Session;
 
+use crate::redaction::Redaction;
 use crate::storage::process::Process;
 use crate::storage::writer::Writer;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -55,6 +60,8 @@ pub struct Store {
     pool: AnyPool,
     writer: Writer,
     process: Arc<Process>,
+    /// For what is copied from runs into the audit log.
+    redaction: Redaction,
 }
 
 /// Readers at the same time.
@@ -118,7 +125,14 @@ impl Store {
             pool: readers,
             writer: Writer::start(writing, is_file),
             process: Arc::new(process),
+            redaction: Redaction::default(),
         })
+    }
+
+    /// Nothing of what this takes out gets into the audit log.
+    pub fn redacting(mut self, redaction: Redaction) -> Self {
+        self.redaction = redaction;
+        self
     }
 }
 

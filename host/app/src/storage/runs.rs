@@ -1,5 +1,6 @@
 //! The runs: found, listed, read, and gone on with.
 
+use crate::storage::audit::Drafts;
 use crate::storage::error::{RecordError, StoreError};
 use crate::storage::sessions::{now_ms, signed};
 use crate::storage::{RunJournal, Store, exported};
@@ -95,7 +96,13 @@ const PAGE: i64 = 512;
 impl Store {
     /// A new run's journal.
     pub fn journal(&self, run: Uuid, label: Label) -> RunJournal {
-        RunJournal::begin(run, label, self.writer.clone(), self.process.name())
+        RunJournal::begin(
+            run,
+            label,
+            self.writer.clone(),
+            self.process.name(),
+            self.redaction.clone(),
+        )
     }
 
     /// What `name` means: a run's id or the beginning of one, `last`, or a file that a run was exported to.
@@ -268,21 +275,24 @@ impl Store {
             return Err(RecordError::Held);
         }
         // Only if it is still so: another process may take it at the same time.
-        let taken = sqlx::query(
-            "UPDATE runs SET holder = $2 WHERE id = $1 AND (holder = $3 OR (holder IS NULL AND $3 IS NULL))",
+        let taken: Option<String> = sqlx::query_scalar(
+            "UPDATE runs SET holder = $2 WHERE id = $1 AND (holder = $3 OR (holder IS NULL AND $3 IS NULL)) \
+             RETURNING owner",
         )
         .bind(run.to_string())
         .bind(self.process.name())
         .bind(before)
-        .execute(&self.pool)
+        .fetch_optional(&self.pool)
         .await?;
-        if taken.rows_affected() == 0 {
+        let Some(owner) = taken else {
             return Err(RecordError::Held);
-        }
+        };
         let events = self.read(&Source::Run(run)).await;
         let known = events.as_deref().unwrap_or_default();
         // Made in any case: dropping it lets go of the run.
-        let journal = RunJournal::after(run, known, self.writer.clone(), self.process.name());
+        let audit = Drafts::new(run, &owner, self.redaction.clone());
+        let journal =
+            RunJournal::after(run, known, self.writer.clone(), self.process.name(), audit);
         Ok((journal, events?))
     }
 

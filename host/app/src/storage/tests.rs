@@ -13,13 +13,13 @@ use uuid::Uuid;
 const SERVER: &str = "TOOLHOLD_TEST_DATABASE_URL";
 
 /// An empty database.
-struct Database {
-    location: Location,
+pub struct Database {
+    pub location: Location,
     _folder: tempfile::TempDir,
 }
 
 /// One of each kind.
-async fn databases() -> Vec<Database> {
+pub async fn databases() -> Vec<Database> {
     let folder = || tempfile::tempdir().unwrap();
     let _folder = folder();
     let mut databases = vec![Database {
@@ -45,14 +45,14 @@ async fn databases() -> Vec<Database> {
 }
 
 /// Events of a run, one after the other.
-struct Script {
-    run: Uuid,
+pub struct Script {
+    pub run: Uuid,
     next: u64,
     seal: Seal,
 }
 
 impl Script {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             run: Uuid::now_v7(),
             next: 0,
@@ -60,7 +60,7 @@ impl Script {
         }
     }
 
-    fn event(&mut self, kind: EventKind) -> Event {
+    pub fn event(&mut self, kind: EventKind) -> Event {
         let event = Event {
             run: self.run,
             seq: self.next,
@@ -74,7 +74,7 @@ impl Script {
         event
     }
 
-    fn begin(&mut self, task: &str) -> Event {
+    pub fn begin(&mut self, task: &str) -> Event {
         self.event(EventKind::Run {
             task: task.into(),
             model: "m".into(),
@@ -103,7 +103,7 @@ impl Script {
     }
 }
 
-fn pending(call: &str, arguments: serde_json::Value) -> Pending {
+pub fn pending(call: &str, arguments: serde_json::Value) -> Pending {
     let call = toolhold_agent::protocol::Call {
         id: call.into(),
         tool: "files.write".into(),

@@ -1,6 +1,7 @@
 //! What is written to the database, by one task: events of many runs that come at the same time are one
 //! transaction, and so one wait for the disk.
 
+use crate::storage::audit::{self, Draft};
 use crate::storage::runs::Label;
 use sqlx::{AnyConnection, AnyPool};
 use std::io;
@@ -72,6 +73,8 @@ pub enum Change {
         calls: i64,
         tokens: i64,
     },
+    /// Goes into the audit log.
+    Audit(Box<Draft>),
     /// The process stopped without ending it.
     Released {
         run: Uuid,
@@ -186,9 +189,15 @@ impl Batches {
                 .execute(&mut *transaction)
                 .await?;
         }
+        let mut drafts = Vec::new();
         for change in entries.iter().flat_map(|entry| &entry.changes) {
-            change.write(&mut transaction).await?;
+            match change {
+                Change::Audit(draft) => drafts.push(draft.as_ref()),
+                change => change.write(&mut transaction).await?,
+            }
         }
+        // Last: from here on nobody else can add to the log until this is committed.
+        audit::append(&mut transaction, &drafts).await?;
         transaction.commit().await
     }
 }
@@ -303,6 +312,8 @@ impl Change {
                     .execute(connection)
                     .await?;
             }
+            // After everything else of its batch, where the batch is written.
+            Self::Audit(_) => {}
             Self::Released { run, holder } => {
                 sqlx::query("UPDATE runs SET holder = NULL WHERE id = $1 AND holder = $2")
                     .bind(run.to_string())

@@ -213,7 +213,9 @@ impl Shared {
             self.judge(vec![module.clone()]).await;
         }
         let peers = Peers::new(self, &module.grant().tools, invocation, depth);
-        module.call(&tool, invocation, peers).await
+        let mut report = module.call(&tool, invocation, peers).await;
+        report.module = Some(module.digest);
+        report
     }
 }
 

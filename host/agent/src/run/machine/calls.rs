@@ -241,6 +241,7 @@ impl Machine {
                 outcome: Ok(output.into()),
                 usage: ToolUsage::default(),
                 printed: Vec::new(),
+                module: None,
                 by_host: true,
             };
             effects.events.push(EventKind::ToolStart {

@@ -48,6 +48,7 @@ impl Machine {
             outcome,
             usage: ToolUsage::default(),
             printed: Vec::new(),
+            module: None,
             by_host: true,
         };
         let made = match decision.verdict {

@@ -206,6 +206,7 @@ fn result(index: usize, fails: bool) -> ToolResult {
         },
         usage: ToolUsage::default(),
         printed: Vec::new(),
+        module: None,
     }
 }
 

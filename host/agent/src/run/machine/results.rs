@@ -21,6 +21,7 @@ pub(super) struct Ending {
     pub(super) outcome: Result<ToolOutput, ToolFailure>,
     pub(super) usage: ToolUsage,
     pub(super) printed: Vec<String>,
+    pub(super) module: Option<String>,
     /// Nobody was asked: the call was latent, or refused.
     pub(super) by_host: bool,
 }
@@ -39,6 +40,7 @@ impl Machine {
                 outcome: result.outcome,
                 usage: result.usage,
                 printed: result.printed,
+                module: result.module,
                 by_host: false,
             };
             self.tell_background(call, ending, effects);
@@ -57,6 +59,7 @@ impl Machine {
             outcome: result.outcome,
             usage: result.usage,
             printed: result.printed,
+            module: result.module,
             by_host: false,
         };
         self.settle(index, ending, effects);
@@ -88,6 +91,7 @@ impl Machine {
             written: Vec::new(),
             usage: ending.usage,
             printed: ending.printed,
+            module: ending.module,
             by_host: ending.by_host,
         });
     }
@@ -178,6 +182,7 @@ impl Machine {
             written,
             usage: ending.usage,
             printed: ending.printed,
+            module: ending.module,
             by_host: ending.by_host,
         });
     }
@@ -326,6 +331,7 @@ impl Ending {
             outcome: Ok(value.into()),
             usage: ToolUsage::default(),
             printed: Vec::new(),
+            module: None,
             by_host: true,
         }
     }
@@ -335,6 +341,7 @@ impl Ending {
             outcome: Err(failure),
             usage: ToolUsage::default(),
             printed: Vec::new(),
+            module: None,
             by_host: true,
         }
     }

@@ -4,14 +4,17 @@ use super::{inspect, named, print_stderr};
 use crate::cli::Exit;
 use crate::cli::modules::{confirmed, show_changes};
 use crate::cli::style::{bold, good, plain, warn};
-use crate::mcp::{Pins, Ready, Server, Servers};
+use crate::config::Config;
+use crate::host;
+use crate::mcp::{Ready, Server, Servers};
+use crate::storage::Draft;
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::json;
 use std::sync::Arc;
 use toolhold_sandbox::{ApprovedBy, Change, Standing};
 
 /// Shows what would be started, starts it once a person agreed, shows what it offers, asks, and pins.
-pub async fn approve(server: &Server, yes: bool) -> Result<Exit> {
+pub async fn approve(config: &Config, server: &Server, yes: bool) -> Result<Exit> {
     let settings = &server.settings;
     let name = &settings.name;
     if settings.tools.is_empty() {
@@ -52,13 +55,16 @@ pub async fn approve(server: &Server, yes: bool) -> Result<Exit> {
     }
     let approved = server.pins().approve(settings, &ready.offer).await;
     approved.with_context(|| format!("the approval of {name} cannot be kept"))?;
+    let store = host::store(config).await?;
+    store.audit(Draft::server_approved(name)).await?;
     println!("{} {name}", good("approved:"));
     Ok(Exit::Ok)
 }
 
 /// Withdraws what was approved or first seen, without starting anything. A server that is not
 /// configured any more may have left an approval for whatever gets its name.
-pub async fn revoke(servers: &Servers, pins: &Pins, name: &str) -> Result<Exit> {
+pub async fn revoke(config: &Config, servers: &Servers, name: &str) -> Result<Exit> {
+    let pins = config.pins();
     match servers.named(name) {
         Some(server) if !pins.asks(&server.settings) => bail!(
             "modules.approval is \"never\": every server that you name is trusted; take [mcp.{name}] out of \
@@ -69,6 +75,8 @@ pub async fn revoke(servers: &Servers, pins: &Pins, name: &str) -> Result<Exit> 
     }
     let revoked = pins.revoke(name).await;
     revoked.with_context(|| format!("the approval of {name} cannot be taken back"))?;
+    let store = host::store(config).await?;
+    store.audit(Draft::server_revoked(name)).await?;
     println!(
         "{} {name}; runs that begin from now on do not have its tools, until `toolhold mcp approve {name}`",
         warn("revoked:")

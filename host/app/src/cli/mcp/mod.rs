@@ -70,8 +70,10 @@ pub async fn mcp(config: &Config, args: McpArgs) -> Result<Exit> {
     let exit = match command {
         McpCommand::List { json } => list::list(&servers, json).await,
         McpCommand::Inspect { name, json } => inspect::inspect(named(&servers, &name)?, json).await,
-        McpCommand::Approve { name, yes } => approve::approve(named(&servers, &name)?, yes).await,
-        McpCommand::Revoke { name } => approve::revoke(&servers, &config.pins(), &name).await,
+        McpCommand::Approve { name, yes } => {
+            approve::approve(config, named(&servers, &name)?, yes).await
+        }
+        McpCommand::Revoke { name } => approve::revoke(config, &servers, &name).await,
         McpCommand::Diff { name, json } => approve::diff(named(&servers, &name)?, json).await,
     };
     servers.close().await;

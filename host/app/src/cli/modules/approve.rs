@@ -4,6 +4,8 @@ use super::{found, inspect, load, module};
 use crate::cli::Exit;
 use crate::cli::style::{bad, bold, dim, good, plain};
 use crate::config::Config;
+use crate::host;
+use crate::storage::Draft;
 use anyhow::{Context as _, Result, bail};
 use similar::{ChangeTag, TextDiff};
 use std::io::{IsTerminal as _, Write as _};
@@ -55,6 +57,9 @@ pub async fn approve(config: &Config, names: &[String], yes: bool) -> Result<Exi
             .approve(module)
             .await
             .with_context(|| format!("the approval of {} cannot be kept", module.slot))?;
+        let digest = module.digest.to_string();
+        let draft = Draft::module_approved("", &module.slot, &digest);
+        host::store(config).await?.audit(draft).await?;
         println!("{} {}", good("approved:"), module.slot);
     }
     Ok(Exit::Ok)

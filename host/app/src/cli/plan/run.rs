@@ -57,7 +57,9 @@ pub async fn run(config: &Config, args: PlanRunArgs) -> Result<Exit> {
         json: args.json,
         budget: false,
     };
-    let exit = launch(&store, &driver, request, shown).await;
+    let telemetry = host::telemetry(config, false)?;
+    let exit = launch(&store, &driver, request, shown, &telemetry).await;
+    telemetry.close().await;
     servers.close().await;
     exit
 }

@@ -1,28 +1,18 @@
-//! Accepting connections: so many at a time, none that dawdles, every reply in one write.
+//! Where the server listens, and what protects it.
 
 use super::guard::Guard;
 use super::sessions::Sessions;
 use super::{Endpoint, router};
+use crate::connections;
 use crate::mcp_server::service::Service;
 use crate::mcp_server::settings::Bearer;
 use anyhow::{Context as _, Result, bail};
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use secrecy::SecretString;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
-
-/// For the head of a request, the wait between two requests included.
-const HEAD: Duration = Duration::from_mins(1);
-const HEAD_BYTES: usize = 64 << 10;
-/// When the system has no more connections to give.
-const EXHAUSTED: Duration = Duration::from_millis(100);
 
 /// An address that is listened at, and what protects it.
 #[derive(Debug)]
@@ -67,7 +57,6 @@ impl Bound {
 pub async fn serve(service: Arc<Service>, bound: Bound) -> Result<()> {
     let settings = service.settings();
     let is_local = bound.address()?.ip().is_loopback();
-    let places = Arc::new(Semaphore::new(settings.connections));
     let endpoint = Endpoint {
         guard: Guard::new(is_local, settings, bound.token),
         sessions: Sessions::new(settings.sessions, settings.session_idle),
@@ -75,31 +64,7 @@ pub async fn serve(service: Arc<Service>, bound: Bound) -> Result<()> {
         service: service.clone(),
     };
     let router = router(Arc::new(endpoint));
-    let mut connections = JoinSet::new();
-    loop {
-        while connections.try_join_next().is_some() {}
-        let place = places.clone().acquire_owned().await?;
-        let stream = match bound.listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(EXHAUSTED).await;
-                continue;
-            }
-        };
-        // A reply is one write; it should not wait for the next.
-        let _ = stream.set_nodelay(true);
-        let service = TowerToHyperService::new(router.clone());
-        connections.spawn(async move {
-            let _place = place;
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD)
-                .max_buf_size(HEAD_BYTES)
-                .serve_connection(TokioIo::new(stream), service);
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection ended");
-            }
-        });
-    }
+    // Its clients are local programs: they end with it.
+    let stop = CancellationToken::new();
+    connections::serve(bound.listener, router, settings.connections, stop).await
 }

@@ -4,6 +4,7 @@ use crate::config::Keys;
 use crate::serve::http::App;
 use crate::serve::http::error::ApiError;
 use crate::storage::{Permits, Scope};
+use crate::telemetry;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
@@ -16,6 +17,8 @@ pub struct Client {
     /// The key's name; empty where no keys are asked for.
     pub name: String,
     permits: Permits,
+    /// What it is tracing, if it says so.
+    pub trace: opentelemetry::Context,
 }
 
 impl Client {
@@ -27,6 +30,7 @@ impl Client {
                 scopes: vec![Scope::Run, Scope::Approve, Scope::Admin],
                 ..Permits::default()
             },
+            trace: opentelemetry::Context::default(),
         }
     }
 
@@ -71,7 +75,8 @@ impl FromRequestParts<App> for Client {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        let client = client(&parts.headers, app).await?;
+        let mut client = client(&parts.headers, app).await?;
+        client.trace = telemetry::remote(&parts.headers);
         app.limiter.admit(&client.name)?;
         Ok(client)
     }
@@ -97,6 +102,7 @@ async fn client(headers: &HeaderMap, app: &App) -> Result<Client, ApiError> {
         Some(key) => Ok(Client {
             name: key.name,
             permits: key.permits,
+            trace: opentelemetry::Context::default(),
         }),
         None => Err(ApiError::unauthenticated(
             "this key is unknown here, or was revoked, or is too old",

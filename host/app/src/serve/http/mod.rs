@@ -1,6 +1,7 @@
 //! The HTTP API. One resource a file; every handler is in the OpenAPI description, or it is not reachable.
 
 mod agent;
+mod audit;
 mod auth;
 mod body;
 mod chat;
@@ -9,6 +10,7 @@ mod events;
 mod health;
 mod limiter;
 mod messages;
+mod metrics;
 mod models;
 mod page;
 mod requests;
@@ -71,7 +73,9 @@ fn routes() -> (Router<App>, utoipa::openapi::OpenApi) {
         .merge(tools::routes())
         .merge(requests::routes())
         .merge(models::routes())
+        .merge(audit::routes())
         .merge(health::routes())
+        .merge(metrics::routes())
         .split_for_parts();
     let components = api.components.get_or_insert_default();
     let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));

@@ -7,7 +7,7 @@ use crate::serve::http::agent::answer;
 use crate::serve::http::auth::Client;
 use crate::serve::http::body::{Asked, Body, Place};
 use crate::serve::http::error::{ApiError, ErrorBody};
-use crate::storage::Scope;
+use crate::storage::{Draft, Scope};
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -235,6 +235,9 @@ async fn approve(
         let registry = app.dispatcher.agents().registry();
         let approved = registry.approve(&module).await;
         approved.map_err(|error| ApiError::internal(&error))?;
+        let digest = module.digest.to_string();
+        let draft = Draft::module_approved(&client.name, &module.slot, &digest);
+        app.dispatcher.store().audit(draft).await?;
     }
     Ok(Json(describe(&module)))
 }

@@ -1,0 +1,83 @@
+//! Accepting HTTP connections: so many at a time, none that dawdles, every reply in one write.
+
+use anyhow::Result;
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// For the head of a request, the wait between two requests included.
+const HEAD: Duration = Duration::from_mins(1);
+const HEAD_BYTES: usize = 64 << 10;
+/// When the system has no more connections to give.
+const EXHAUSTED: Duration = Duration::from_millis(100);
+
+/// Serves until `stop`, and then until every answer that was begun is given. Dropping it closes every
+/// connection.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    most: usize,
+    stop: CancellationToken,
+) -> Result<()> {
+    let places = Arc::new(Semaphore::new(most));
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        let next = async {
+            let place = places.clone().acquire_owned().await?;
+            anyhow::Ok((place, listener.accept().await))
+        };
+        let (place, accepted) = tokio::select! {
+            next = next => next?,
+            () = stop.cancelled() => break,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(EXHAUSTED).await;
+                continue;
+            }
+        };
+        let (router, stop) = (router.clone(), stop.clone());
+        connections.spawn(async move {
+            let _place = place;
+            if let Err(error) = connection(stream, router, stop).await {
+                tracing::debug!(%error, "a connection ended");
+            }
+        });
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+    Ok(())
+}
+
+async fn connection(
+    stream: TcpStream,
+    router: Router,
+    stop: CancellationToken,
+) -> Result<(), hyper::Error> {
+    // A reply is one write; it should not wait for the next.
+    let _ = stream.set_nodelay(true);
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_buf_size(HEAD_BYTES)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .with_upgrades();
+    tokio::pin!(connection);
+    tokio::select! {
+        result = connection.as_mut() => result,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    }
+}

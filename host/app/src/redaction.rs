@@ -1,0 +1,163 @@
+//! What leaves the records of runs: without personal data, and without secrets.
+
+use serde_json::{Map, Value};
+use toolhold_agent::guard::pii::find;
+use toolhold_sandbox::Redactor;
+
+/// Takes out of texts and data what is nobody else's business: all that the detection of personal data
+/// and secrets finds, what stands under a name such as `password`, and the secrets that this host knows.
+/// Clones are the same one.
+#[derive(Clone, Default)]
+pub struct Redaction {
+    known: Redactor,
+}
+
+/// As deep as JSON text can be read.
+const MAX_DEPTH: usize = 128;
+
+/// Members whose value is a secret whatever it looks like: the end of their name, without `_`, `-` and case.
+const SECRET_NAMES: [&str; 9] = [
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "token",
+    "apikey",
+    "privatekey",
+    "credential",
+    "authorization",
+];
+
+const SECRET: &str = "<secret>";
+
+impl Redaction {
+    /// Of a host that has these secrets, by name. Those that are too short to be told from ordinary text
+    /// are left to the detection.
+    pub fn new(secrets: impl IntoIterator<Item = (String, String)>) -> Self {
+        let secrets: Vec<_> = secrets
+            .into_iter()
+            .filter(|(_, secret)| secret.len() >= MIN_BYTES)
+            .collect();
+        let pairs = secrets
+            .iter()
+            .map(|(name, secret)| (name.as_str(), secret.as_str()));
+        let known = Redactor::new(pairs).unwrap_or_else(|error| {
+            tracing::error!(%error, "the host's secrets cannot be looked for");
+            Redactor::default()
+        });
+        Self { known }
+    }
+
+    pub fn text(&self, text: &str) -> String {
+        let cleaned = self.known.clean(text.as_bytes());
+        let cleaned = cleaned.map(|it| String::from_utf8_lossy(&it.bytes).into_owned());
+        let text = cleaned.as_deref().unwrap_or(text);
+        let mut masked = String::with_capacity(text.len());
+        let mut from = 0;
+        for finding in find(text, |_| true) {
+            masked.push_str(text.get(from..finding.start).unwrap_or_default());
+            masked.push_str(&format!("<{}>", finding.kind.name()));
+            from = finding.end;
+        }
+        masked.push_str(text.get(from..).unwrap_or_default());
+        masked
+    }
+
+    pub fn value(&self, value: &Value) -> Value {
+        self.at(value, 0)
+    }
+
+    fn at(&self, value: &Value, depth: usize) -> Value {
+        if depth > MAX_DEPTH {
+            return Value::String("<too deep>".into());
+        }
+        match value {
+            Value::Null | Value::Bool(_) => value.clone(),
+            // A card's number is one without quotes, too.
+            Value::Number(number) => {
+                let text = number.to_string();
+                let masked = self.text(&text);
+                if masked == text {
+                    value.clone()
+                } else {
+                    Value::String(masked)
+                }
+            }
+            Value::String(text) => Value::String(self.text(text)),
+            Value::Array(items) => items.iter().map(|item| self.at(item, depth + 1)).collect(),
+            Value::Object(members) => {
+                let masked = members.iter().map(|(name, value)| {
+                    let value = if is_secret(name) && !value.is_null() {
+                        Value::String(SECRET.into())
+                    } else {
+                        self.at(value, depth + 1)
+                    };
+                    (self.text(name), value)
+                });
+                Value::Object(masked.collect::<Map<_, _>>())
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Redaction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Redaction").finish_non_exhaustive()
+    }
+}
+
+/// A shorter secret would be found in half of all texts.
+const MIN_BYTES: usize = 8;
+
+fn is_secret(name: &str) -> bool {
+    let plain: String = name
+        .chars()
+        .filter(|c| !matches!(c, '_' | '-'))
+        .flat_map(char::to_lowercase)
+        .collect();
+    let plain = plain.strip_suffix('s').unwrap_or(&plain);
+    SECRET_NAMES.iter().any(|secret| plain.ends_with(secret))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn personal_data_and_secrets_are_taken_out_wherever_they_stand() {
+        let redaction = Redaction::new([
+            ("crm".to_owned(), "hunter2-hunter2".to_owned()),
+            ("short".to_owned(), "the".to_owned()),
+        ]);
+        for (before, after) in [
+            (
+                json!("mail ada@example.org, the end"),
+                json!("mail <email>, the end"),
+            ),
+            (json!({"ada@example.org": 1}), json!({"<email>": 1})),
+            (json!(["key hunter2-hunter2"]), json!(["key [secret crm]"])),
+            (
+                json!({"api_keys": ["a", "b"]}),
+                json!({"api_keys": "<secret>"}),
+            ),
+            (
+                json!({"Access-Token": 7}),
+                json!({"Access-Token": "<secret>"}),
+            ),
+            (json!({"tokenizer": "bpe"}), json!({"tokenizer": "bpe"})),
+            (json!({"token": null}), json!({"token": null})),
+            (json!(4_111_111_111_111_111_u64), json!("<card>")),
+            (json!([1.5, true, null]), json!([1.5, true, null])),
+        ] {
+            assert_eq!(redaction.value(&before), after);
+        }
+    }
+
+    #[test]
+    fn what_is_too_deep_is_not_kept() {
+        let deep = (0..200).fold(json!("ada@example.org"), |inner, _| json!([inner]));
+        let text = Redaction::default().value(&deep).to_string();
+        assert!(text.contains("too deep") && !text.contains("ada"), "{text}");
+    }
+}

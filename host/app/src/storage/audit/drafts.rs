@@ -1,0 +1,232 @@
+//! What of a run goes into the audit log, from its events.
+
+use crate::redaction::Redaction;
+use crate::storage::audit::digest;
+use crate::storage::sessions::{now_ms, signed};
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+use toolhold_agent::event::ToolOutcome;
+use toolhold_agent::run::approval::Verdict;
+use toolhold_agent::run::sub_run;
+use toolhold_agent::{Event, EventKind};
+use uuid::Uuid;
+
+/// One row, before it has its place.
+#[derive(Debug)]
+pub struct Draft {
+    pub(super) at_ms: i64,
+    pub(super) owner: String,
+    pub(super) action: &'static str,
+    /// The recorded run, and the event that it follows from.
+    pub(super) source: Option<(Uuid, i64)>,
+    pub(super) tool: Option<String>,
+    details: Map<String, Value>,
+}
+
+/// Characters of arguments that are kept; what is longer is cut.
+const MAX_ARGUMENTS: usize = 16_384;
+
+impl Draft {
+    /// A person, or whoever has the key `owner`, let a module run as it is.
+    pub fn module_approved(owner: &str, module: &str, digest: &str) -> Self {
+        Self::now(
+            owner,
+            "module_approved",
+            json!({"module": module, "digest": digest}),
+        )
+    }
+
+    /// An MCP server was allowed to be started and called as it is.
+    pub fn server_approved(server: &str) -> Self {
+        Self::now("", "server_approved", json!({"server": server}))
+    }
+
+    pub fn server_revoked(server: &str) -> Self {
+        Self::now("", "server_revoked", json!({"server": server}))
+    }
+
+    pub fn key_created(key: &str, permits: Value) -> Self {
+        Self::now("", "key_created", json!({"key": key, "permits": permits}))
+    }
+
+    pub fn key_revoked(key: &str) -> Self {
+        Self::now("", "key_revoked", json!({"key": key}))
+    }
+
+    fn now(owner: &str, action: &'static str, details: Value) -> Self {
+        Self {
+            at_ms: signed(now_ms()),
+            owner: who(owner),
+            action,
+            source: None,
+            tool: None,
+            details: match details {
+                Value::Object(details) => details,
+                _ => Map::new(),
+            },
+        }
+    }
+
+    /// The row's JSON text.
+    pub(super) fn entry(&self, number: i64) -> String {
+        let mut entry = self.details.clone();
+        entry.insert("number".into(), number.into());
+        entry.insert("at_ms".into(), self.at_ms.into());
+        entry.insert("owner".into(), self.owner.as_str().into());
+        entry.insert("action".into(), self.action.into());
+        if let Some((run, seq)) = self.source {
+            entry.insert("run".into(), json!(run));
+            entry.insert("seq".into(), seq.into());
+        }
+        if let Some(tool) = &self.tool {
+            entry.insert("tool".into(), tool.as_str().into());
+        }
+        super::canonical(entry)
+    }
+}
+
+/// A key's name; or who has this machine's terminal. Keys' names have no colon.
+fn who(owner: &str) -> String {
+    if owner.is_empty() {
+        format!("uid:{}", rustix::process::getuid().as_raw())
+    } else {
+        owner.to_owned()
+    }
+}
+
+/// Follows a run, and says what of it is to be in the log.
+#[derive(Debug)]
+pub struct Drafts {
+    run: Uuid,
+    owner: String,
+    policy: String,
+    redaction: Redaction,
+    /// What calls are made with that have not ended, by their run.
+    begun: HashMap<(Uuid, String), Value>,
+}
+
+impl Drafts {
+    pub fn new(run: Uuid, owner: &str, redaction: Redaction) -> Self {
+        Self {
+            run,
+            owner: who(owner),
+            policy: String::new(),
+            redaction,
+            begun: HashMap::new(),
+        }
+    }
+
+    /// The policy is another than when the run began.
+    pub fn under(&mut self, policy: &str) {
+        policy.clone_into(&mut self.policy);
+    }
+
+    /// Takes the run's next event.
+    pub fn take(&mut self, event: &Event) -> Option<Draft> {
+        let (mut within, mut kind) = (self.run, &event.kind);
+        while let EventKind::Sub { call, what } = kind {
+            within = sub_run(within, call);
+            kind = what;
+        }
+        let (action, tool, details) = match kind {
+            EventKind::Run { request, .. } => {
+                if within == self.run {
+                    self.policy.clone_from(&request.policy.hash);
+                }
+                return None;
+            }
+            EventKind::Plan { calls, .. } => {
+                for call in calls.iter().filter(|call| !call.id.is_empty()) {
+                    self.begin(within, &call.id, &call.arguments);
+                }
+                return None;
+            }
+            EventKind::Approval { pending, .. } => {
+                self.begin(within, &pending.call.id, &pending.arguments);
+                return None;
+            }
+            EventKind::ToolStart { call, filled, .. } => {
+                self.begin(within, &call.id, filled.as_ref().unwrap_or(&call.arguments));
+                return None;
+            }
+            EventKind::ToolResult {
+                id,
+                tool,
+                outcome,
+                usage,
+                module,
+                by_host,
+                ..
+            } => {
+                let mut details = json!({
+                    "call": id,
+                    "arguments": self.begun.remove(&(within, id.clone())),
+                    "duration_us": usage.duration_us,
+                    "policy": self.policy,
+                    "by_host": by_host,
+                });
+                match outcome {
+                    ToolOutcome::Output(value) => {
+                        details["status"] = "ok".into();
+                        details["result_digest"] = digest(value.to_string().as_bytes()).into();
+                    }
+                    ToolOutcome::Error(failure) => {
+                        details["status"] = "error".into();
+                        details["error"] = failure.kind.as_str().into();
+                        details["result_digest"] = digest(failure.message.as_bytes()).into();
+                    }
+                }
+                if let Some(module) = module {
+                    details["module_digest"] = module.as_str().into();
+                }
+                ("call", Some(tool.replace('\0', "")), details)
+            }
+            EventKind::Decided { id, decision, .. } => {
+                let verdict = match &decision.verdict {
+                    Verdict::Approve => "approve",
+                    Verdict::Edit { .. } => "edit",
+                    Verdict::Replace { .. } => "replace",
+                    Verdict::Refuse { .. } => "refuse",
+                };
+                let details = json!({
+                    "call": id,
+                    "verdict": verdict,
+                    "by": decision.by,
+                    "digest": decision.digest,
+                    "policy": self.policy,
+                });
+                ("approval_decided", None, details)
+            }
+            _ => return None,
+        };
+        let Value::Object(mut details) = details else {
+            return None;
+        };
+        if within != self.run {
+            details.insert("within".into(), json!(within));
+        }
+        Some(Draft {
+            at_ms: signed(event.at_ms),
+            owner: self.owner.clone(),
+            action,
+            source: Some((self.run, signed(event.seq))),
+            tool,
+            details,
+        })
+    }
+
+    fn begin(&mut self, within: Uuid, call: &str, arguments: &Value) {
+        let masked = self.redaction.value(arguments);
+        let text = masked.to_string();
+        let kept = match text.char_indices().nth(MAX_ARGUMENTS) {
+            None => masked,
+            Some((end, _)) => format!(
+                "{}… cut off, of {} bytes",
+                text.get(..end).unwrap_or_default(),
+                text.len()
+            )
+            .into(),
+        };
+        self.begun.insert((within, call.to_owned()), kept);
+    }
+}

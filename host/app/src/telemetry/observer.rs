@@ -1,0 +1,336 @@
+//! Follows one run, event by event: which span an event begins or ends, and what it adds to which metric.
+
+use crate::telemetry::Inner;
+use crate::telemetry::conventions as names;
+use crate::telemetry::instruments::Instruments;
+use crate::telemetry::spans::{self, Open, Spans};
+use opentelemetry::{Context, KeyValue};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use toolhold_agent::event::{Bodies, ToolOutcome};
+use toolhold_agent::model::Routing;
+use toolhold_agent::run::fallback::Stage;
+use toolhold_agent::{ErrorClass, Event, EventKind, StopReason};
+use uuid::Uuid;
+
+/// What is observed.
+#[derive(Debug, Clone, Default)]
+pub struct Subject {
+    pub run: Uuid,
+    pub agent: String,
+    /// The session of which it is a turn.
+    pub conversation: Option<Uuid>,
+    /// The trace that it goes on with.
+    pub parent: Context,
+}
+
+/// Is told every event of a run, in their order. One that begins in the middle, of a run that goes on after
+/// a crash, has a span from there on.
+#[derive(Debug)]
+pub struct Observer {
+    inner: Option<Arc<Inner>>,
+    spans: Spans,
+    subject: Subject,
+    root: Option<Lane>,
+    /// Only what captures content needs whole requests.
+    bodies: Bodies,
+}
+
+/// A run, or a sub-agent of one.
+#[derive(Debug, Default)]
+struct Lane {
+    agent: String,
+    span: Open,
+    began_ms: u64,
+    model: String,
+    /// Names that are no invention of the model's.
+    tools: BTreeSet<String>,
+    /// Which the last request named.
+    asked: String,
+    chat: Option<Chat>,
+    calls: BTreeMap<String, Call>,
+    /// By the call that each answers.
+    subs: BTreeMap<String, Lane>,
+    /// Prompt and completion tokens of all replies.
+    tokens: (u64, u64),
+}
+
+/// A request that has no reply yet.
+#[derive(Debug)]
+struct Chat {
+    span: Open,
+    sent_ms: u64,
+    last_ms: Option<u64>,
+    models: Vec<KeyValue>,
+}
+
+#[derive(Debug)]
+struct Call {
+    span: Open,
+    tool: String,
+}
+
+impl Observer {
+    pub(super) fn new(inner: Option<Arc<Inner>>, subject: Subject) -> Self {
+        let spans = inner.as_ref().map_or_else(Spans::default, |inner| Spans {
+            tracer: inner.tracer.clone(),
+            content: inner.content.clone(),
+        });
+        Self {
+            inner,
+            spans,
+            subject,
+            root: None,
+            bodies: Bodies::default(),
+        }
+    }
+
+    /// Takes the run's next event.
+    pub fn take(&mut self, event: &Event) {
+        let Some(inner) = self.inner.clone() else {
+            return;
+        };
+        let (spans, at_ms) = (&self.spans, event.at_ms);
+        let body = match spans.captures() {
+            // One that begins in the middle has no whole requests before the next.
+            true => self.bodies.take(&event.kind).ok().flatten(),
+            false => None,
+        };
+        let subject = &self.subject;
+        let about = || {
+            let session = subject.conversation;
+            let session = session.map(|id| KeyValue::new(names::CONVERSATION, id.to_string()));
+            let run = KeyValue::new(names::RUN, subject.run.to_string());
+            [run].into_iter().chain(session).collect::<Vec<_>>()
+        };
+        let mut lane = self.root.get_or_insert_with(|| Lane {
+            agent: subject.agent.clone(),
+            span: spans.agent(&subject.agent, &subject.parent, at_ms, about()),
+            began_ms: at_ms,
+            ..Lane::default()
+        });
+        let (mut kind, mut is_run) = (&event.kind, true);
+        while let EventKind::Sub { call, what } = kind {
+            let (agent, parent) = match lane.calls.get(call) {
+                Some(call) => (call.tool.clone(), call.span.as_parent()),
+                None => ("sub-agent".to_owned(), lane.span.as_parent()),
+            };
+            lane = lane.subs.entry(call.clone()).or_insert_with(|| Lane {
+                span: spans.agent(&agent, &parent, at_ms, about()),
+                agent,
+                began_ms: at_ms,
+                ..Lane::default()
+            });
+            (kind, is_run) = (what, false);
+        }
+        lane.take(kind, at_ms, spans, &inner.instruments, is_run);
+        if let (Some(body), Some(chat)) = (body, &lane.chat) {
+            spans.capture(&chat.span, names::INPUT_MESSAGES, || spans::messages(&body));
+        }
+        if let (EventKind::Request { .. }, Some(session), Some(chat)) =
+            (kind, subject.conversation, &lane.chat)
+        {
+            let session = session.to_string();
+            chat.span.set(KeyValue::new(names::CONVERSATION, session));
+        }
+    }
+}
+
+impl Lane {
+    fn take(
+        &mut self,
+        kind: &EventKind,
+        at_ms: u64,
+        spans: &Spans,
+        instruments: &Instruments,
+        is_run: bool,
+    ) {
+        match kind {
+            EventKind::Run { model, tools, .. } => {
+                self.tools = tools.iter().map(|it| it.tool.name.clone()).collect();
+                self.model.clone_from(model);
+                let model = KeyValue::new(names::REQUEST_MODEL, model.clone());
+                self.span.set(model);
+            }
+            EventKind::Request { same, body, .. } => {
+                let named = body.get("model").and_then(serde_json::Value::as_str);
+                match named {
+                    Some(model) => model.clone_into(&mut self.asked),
+                    None if same.fields.iter().any(|field| field == "model") => {}
+                    None => self.asked.clone_from(&self.model),
+                }
+                // One that begins in the middle was not told.
+                if self.asked.is_empty() {
+                    self.asked.clone_from(&self.model);
+                }
+                self.chat = Some(Chat {
+                    span: spans.chat(&self.asked, &self.span, at_ms, body),
+                    sent_ms: at_ms,
+                    last_ms: None,
+                    models: vec![
+                        KeyValue::new(names::OPERATION, names::CHAT),
+                        KeyValue::new(names::PROVIDER, names::OPENAI),
+                        KeyValue::new(names::REQUEST_MODEL, self.asked.clone()),
+                    ],
+                });
+            }
+            EventKind::Delta { .. } => {
+                if let Some(chat) = &mut self.chat
+                    && let Some(last) = chat.last_ms.replace(at_ms)
+                {
+                    let after = Duration::from_millis(at_ms.saturating_sub(last));
+                    instruments.next_chunk(&chat.models, after);
+                }
+            }
+            EventKind::Reply { completion, .. } => {
+                if let Some(mut chat) = self.chat.take() {
+                    if let Some(model) = &completion.model {
+                        let model = KeyValue::new(names::RESPONSE_MODEL, model.clone());
+                        chat.models.push(model);
+                    }
+                    let usage = completion.usage.as_ref();
+                    let first = completion.time_to_first_token;
+                    instruments.replied(&chat.models, usage, completion.duration, first);
+                    if let Some(usage) = usage {
+                        self.tokens.0 += usage.prompt_tokens;
+                        self.tokens.1 += usage.completion_tokens;
+                    }
+                    spans::replied(&chat.span, completion);
+                    spans.capture(&chat.span, names::OUTPUT_MESSAGES, || {
+                        spans::answer(completion)
+                    });
+                    chat.span.end(at_ms, None);
+                }
+            }
+            EventKind::ModelFailed { failure, .. } => {
+                if let Some(chat) = self.chat.take() {
+                    let error = class(failure.class);
+                    let took = Duration::from_millis(at_ms.saturating_sub(chat.sent_ms));
+                    instruments.failed(&chat.models, took, error);
+                    chat.span.end(at_ms, Some(error));
+                }
+            }
+            EventKind::Routing(routing) => self.routed(routing, at_ms, instruments),
+            EventKind::ToolStart { call, filled, .. } => {
+                let span = spans.tool(&call.tool, &call.id, &self.span, at_ms);
+                spans.capture(&span, names::TOOL_ARGUMENTS, || {
+                    filled.as_ref().unwrap_or(&call.arguments).clone()
+                });
+                let tool = call.tool.clone();
+                self.calls.insert(call.id.clone(), Call { span, tool });
+            }
+            EventKind::ToolResult {
+                id,
+                tool,
+                outcome,
+                usage,
+                module,
+                ..
+            } => {
+                // A sub-agent that was stopped did not say so.
+                if let Some(mut sub) = self.subs.remove(id) {
+                    sub.end(at_ms, Some("cancelled"));
+                }
+                let begun = self.calls.remove(id);
+                let is_known = begun.is_some() || self.tools.contains(tool);
+                let tool = if is_known { tool } else { OTHER };
+                // One that was refused did not begin.
+                let span =
+                    begun.map_or_else(|| spans.tool(tool, id, &self.span, at_ms), |call| call.span);
+                let error = match outcome {
+                    ToolOutcome::Output(value) => {
+                        spans.capture(&span, names::TOOL_RESULT, || value.clone());
+                        None
+                    }
+                    ToolOutcome::Error(failure) => Some(failure.kind.as_str()),
+                };
+                instruments.called(tool, error, usage);
+                spans::called(&span, usage, module.as_deref());
+                span.end(at_ms, error);
+            }
+            EventKind::Fallback {
+                stage: Stage::Asked { candidate, .. },
+                ..
+            } => {
+                instruments.fell_back(candidate);
+                let model = KeyValue::new(names::REQUEST_MODEL, candidate.clone());
+                self.span.event("fallback", at_ms, vec![model]);
+            }
+            EventKind::Repaired { repairs, .. } => instruments.repaired(repairs.len() as u64),
+            EventKind::Done { reason, steps, .. } => {
+                let name = reason_name(*reason);
+                let took = Duration::from_millis(at_ms.saturating_sub(self.began_ms));
+                instruments.agent_ended(&self.agent, &name, took, is_run);
+                self.span
+                    .set(spans::number(names::STEPS, u64::from(*steps)));
+                self.span
+                    .set(KeyValue::new(names::STOP_REASON, name.clone()));
+                let is_good = matches!(reason, StopReason::Output | StopReason::Planned);
+                self.end(at_ms, (!is_good).then_some(name.as_str()));
+            }
+            _ => {}
+        }
+    }
+
+    fn routed(&mut self, routing: &Routing, at_ms: u64, instruments: &Instruments) {
+        match routing {
+            Routing::Retry {
+                endpoint,
+                attempt,
+                wait_ms,
+                ..
+            } => {
+                instruments.retried(endpoint);
+                if let Some(chat) = &self.chat {
+                    let attributes = vec![
+                        KeyValue::new(names::ENDPOINT, endpoint.clone()),
+                        KeyValue::new(names::ATTEMPT, i64::from(*attempt)),
+                        spans::number(names::WAIT_MS, *wait_ms),
+                    ];
+                    chat.span.event("retry", at_ms, attributes);
+                }
+            }
+            Routing::Waited { endpoint, wait_ms } => {
+                instruments.waited_for_endpoint(endpoint, Duration::from_millis(*wait_ms));
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends what has not ended, the innermost first.
+    fn end(&mut self, at_ms: u64, error: Option<&str>) {
+        for sub in self.subs.values_mut() {
+            sub.end(at_ms, Some("cancelled"));
+        }
+        for call in self.calls.values() {
+            call.span.end(at_ms, Some("cancelled"));
+        }
+        if let Some(chat) = self.chat.take() {
+            chat.span.end(at_ms, Some("cancelled"));
+        }
+        (self.subs, self.calls) = Default::default();
+        self.span
+            .set(spans::number(names::INPUT_TOKENS, self.tokens.0));
+        self.span
+            .set(spans::number(names::OUTPUT_TOKENS, self.tokens.1));
+        self.span.end(at_ms, error);
+    }
+}
+
+/// The conventions' word for what is not to be told apart.
+const OTHER: &str = "_OTHER";
+
+fn class(class: ErrorClass) -> &'static str {
+    match class {
+        ErrorClass::Retryable => "retryable",
+        ErrorClass::Correctable => "correctable",
+        ErrorClass::Fatal => "fatal",
+    }
+}
+
+/// As in the record.
+fn reason_name(reason: StopReason) -> String {
+    let name = serde_json::to_value(reason).unwrap_or_default();
+    name.as_str().unwrap_or_default().to_owned()
+}
