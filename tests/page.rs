@@ -131,6 +131,28 @@ fn every_file_comes_with_its_type_and_a_policy() {
     assert_eq!(server.get("/v1/runs").status, 401);
 }
 
+/// Its modules know when they need a screen: the others are tried without.
+#[test]
+fn what_it_computes_is_right() {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = repository().join("host/app/src/serve/page");
+    for entry in std::fs::read_dir(sources).unwrap() {
+        let from = entry.unwrap().path();
+        std::fs::copy(&from, folder.path().join(from.file_name().unwrap())).unwrap();
+    }
+    std::fs::write(folder.path().join("package.json"), r#"{"type": "module"}"#).unwrap();
+    let done = Command::new("node")
+        .arg(repository().join("tests/fixtures/page/pure.mjs"))
+        .current_dir(folder.path())
+        .output();
+    let Ok(done) = done else {
+        eprintln!("SKIPPED: there is no Node to run the page's modules with");
+        return;
+    };
+    let errors = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{errors}");
+}
+
 const GREETING: &str = r#"{
   "description": "Greets somebody.",
   "instructions": "You greet.",

@@ -108,7 +108,8 @@ function choice(schema, value, context) {
 }
 
 function group(schema, value, context) {
-  const required = new Set(schema.required ?? []);
+  // Of a group that may be left out nothing is needed; the server says so if half of it is there.
+  const required = new Set(context.isRequired ? schema.required ?? [] : []);
   const fields = Object.entries(schema.properties).map(([name, inner]) => [name,
     field(inner, value?.[name], { ...context, depth: context.depth + 1, label: name, isRequired: required.has(name) })]);
   const elements = fields.map(([, it]) => it.element);
@@ -120,7 +121,8 @@ function group(schema, value, context) {
       const own = it.read();
       if (own !== undefined) object[name] = own;
     }
-    return context.isRequired || Object.keys(object).length ? object : undefined;
+    const isLeftOut = Object.values(object).every((own) => own === false);
+    return context.isRequired || !isLeftOut ? object : undefined;
   } };
 }
 

@@ -41,7 +41,10 @@ export function preview(value, most = 120) {
 
 function tree(value, depth) {
   if (value === null) return h("span", { class: "j-null" }, "null");
-  if (typeof value === "string") return h("span", { class: "j-string" }, JSON.stringify(value));
+  if (typeof value === "string") {
+    if (value.length > LONG) return text(value);
+    return h("span", { class: "j-string" }, JSON.stringify(value));
+  }
   if (typeof value !== "object") return h("span", { class: "j-number" }, String(value));
   const isList = Array.isArray(value);
   const entries = isList ? value.map((inner, index) => [index, inner]) : Object.entries(value);

@@ -31,14 +31,20 @@ export function spoken(text) {
 /** The string that begins at `at`, as far as it is written, and where it ends. */
 function stringAt(text, at) {
   let end = at + 1;
-  while (end < text.length && text[end] !== '"') end += text[end] === "\\" ? 2 : 1;
-  const isWhole = end < text.length;
-  let raw = text.slice(at + 1, Math.min(end, text.length));
-  // An escape that is not whole yet.
-  if (!isWhole) raw = raw.replace(/\\(u[0-9a-fA-F]{0,3})?$/, "");
+  while (end < text.length && text[end] !== '"') {
+    const length = text[end] !== "\\" ? 1 : text[end + 1] === "u" ? 6 : 2;
+    // An escape that is not whole yet.
+    if (end + length > text.length) return [read(text.slice(at + 1, end)), text.length];
+    end += length;
+  }
+  return [read(text.slice(at + 1, end)), end + 1];
+}
+
+function read(raw) {
   try {
-    return [JSON.parse(`"${raw}"`), end + 1];
+    return JSON.parse(`"${raw}"`);
   } catch {
-    return [raw, end + 1];
+    // A line break as it is, which some models write.
+    return raw;
   }
 }

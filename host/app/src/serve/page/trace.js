@@ -54,13 +54,30 @@ export class Trace {
     return call;
   }
 
-  /** Takes the next event, which happened `at` (milliseconds). Returns the number of the step it belongs to. */
+  /** Takes the next event, which happened `at` (milliseconds). */
   take(event, at) {
+    const before = this.lastAt ?? at;
     this.beganAt ??= at;
     this.lastAt = at;
-    const handler = HANDLERS[event.event];
-    if (handler) handler.call(this, event, at);
-    return event.step;
+    HANDLERS[event.event]?.call(this, event, at, before);
+  }
+
+  endModels(at) {
+    for (const step of this.steps.values()) {
+      for (const model of step.models) model.endedAt ??= at;
+    }
+  }
+
+  /** Nothing goes on any longer, in sub-agents neither. */
+  settle(at) {
+    this.endModels(at);
+    for (const call of this.calls.values()) {
+      call.sub?.settle(at);
+      if (!["running", "approval", "waits"].includes(call.state)) continue;
+      call.state = "stopped";
+      if (call.beganAt !== null) call.endedAt ??= at;
+      for (const wait of call.waits) wait.endedAt ??= at;
+    }
   }
 
   note(event, kind, text, tone = "info") {
@@ -132,7 +149,8 @@ const HANDLERS = {
     const call = this.call(event.pending.call.id, event.step, event.pending.call);
     call.state = "approval";
     call.pending = event.pending;
-    call.waits.push({ beganAt: at, endedAt: null });
+    // A run that another process goes on with asks again.
+    if (!call.waits.length || call.waits.at(-1).endedAt !== null) call.waits.push({ beganAt: at, endedAt: null });
   },
   decided(event, at) {
     const call = this.call(event.id, event.step);
@@ -154,6 +172,7 @@ const HANDLERS = {
     const call = this.call(event.id, event.step, { tool: event.tool });
     call.beganAt ??= at;
     call.endedAt = at;
+    call.sub?.settle(at);
     call.output = event.output;
     call.error = event.error;
     call.state = event.error ? "failed" : "done";
@@ -209,23 +228,15 @@ const HANDLERS = {
   summarized(event) {
     this.note(event, "summarized", `${event.turns} turns, ${event.tokens_before} → ${event.tokens_after} tokens`);
   },
-  resumed(event) {
+  resumed(event, at, before) {
+    this.endModels(before);
     this.note(event, "resumed", "another process goes on with the run", "warn");
   },
   done(event, at) {
     this.done = event;
     this.endedAt = at;
     this.tokens = event.tokens;
-    for (const step of this.steps.values()) {
-      for (const model of step.models) model.endedAt ??= at;
-    }
-    for (const call of this.calls.values()) {
-      if (["running", "approval", "waits"].includes(call.state)) {
-        call.state = "stopped";
-        if (call.beganAt !== null) call.endedAt ??= at;
-        for (const wait of call.waits) wait.endedAt ??= at;
-      }
-    }
+    this.settle(at);
   },
 };
 
