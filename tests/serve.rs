@@ -48,7 +48,7 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
             return found;
         }
         assert!(
-            started.elapsed() < Duration::from_secs(60),
+            started.elapsed() < Duration::from_mins(1),
             "{what} never came"
         );
         std::thread::sleep(Duration::from_millis(20));

@@ -10,6 +10,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use support::endpoint::{Endpoint, Expect, Order, Reply, Scenario};
 use support::records::Records;
+use support::server::Sent;
 use support::transcript::{answers, calls};
 
 /// Calls of one run.
@@ -82,7 +83,7 @@ fn kills_lose_no_turn_and_repeat_no_completed_call() {
         let done = events.last().unwrap().json();
         assert_eq!(done["output"], "done", "{done} {}", server.said());
         let mut completed: BTreeMap<String, usize> = BTreeMap::new();
-        for event in events.iter().map(|sent| sent.json()) {
+        for event in events.iter().map(Sent::json) {
             match event["event"].as_str() {
                 Some("tool_result") => *completed.entry(event["id"].to_string()).or_default() += 1,
                 Some("tool_start") => {
@@ -192,7 +193,7 @@ fn a_client_that_does_not_read_holds_up_nobody() {
     deaf.set_read_timeout(Some(Duration::from_secs(20)))
         .unwrap();
     let mut text = String::new();
-    let mut buffer = [0; 65_536];
+    let mut buffer = vec![0; 65_536];
     while !text.contains("event: done") {
         let read = deaf.read(&mut buffer).unwrap();
         assert!(read > 0, "it was cut off");

@@ -13,6 +13,7 @@ use axum::routing::post;
 use prost::Message as _;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -92,7 +93,7 @@ impl Collector {
             if condition(&spans) {
                 return spans;
             }
-            assert!(started.elapsed() < Duration::from_secs(60), "{spans:#?}");
+            assert!(started.elapsed() < Duration::from_mins(1), "{spans:#?}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -204,5 +205,8 @@ fn any(value: &AnyValue) -> Value {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
 }

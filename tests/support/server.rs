@@ -37,7 +37,7 @@ pub struct Sent {
     pub data: String,
 }
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 impl Answered {
     /// # Panics

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
+use toolhold_agent::cost::Amount;
 use toolhold_agent::event::{RunFailure, ToolOutcome};
 use toolhold_agent::{Event, EventKind, StopReason};
 use utoipa::ToSchema;
@@ -126,7 +127,7 @@ impl Answer {
                     .as_ref()
                     .map(|error: &RunFailure| error.message.clone());
                 self.usage.total_tokens = *tokens;
-                self.usage.cost_nano = cost_nano.map(|nano| nano.nano());
+                self.usage.cost_nano = cost_nano.map(Amount::nano);
                 self.duration_ms = *duration_ms;
             }
             _ => {}

@@ -45,14 +45,14 @@ impl Process {
             std::fs::rename(&beginning, &path)?;
             Ok((path, lock))
         };
-        let (path, _lock) = made().map_err(|source| StoreError::Folder {
+        let (path, lock) = made().map_err(|source| StoreError::Folder {
             path: folder.clone(),
             source,
         })?;
         let presence = Presence::File {
             folder,
             path,
-            _lock,
+            _lock: lock,
         };
         Ok(Self { name, presence })
     }
@@ -131,7 +131,7 @@ fn sweep(folder: &Path) {
 /// The random half of the name.
 fn key(name: &str) -> i64 {
     let id = Uuid::parse_str(name).unwrap_or_default();
-    id.as_u64_pair().1 as i64
+    id.as_u64_pair().1.cast_signed()
 }
 
 /// Between two looks whether the connection that holds the lock is still there.

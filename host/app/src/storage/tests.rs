@@ -5,6 +5,7 @@ use super::*;
 use serde_json::json;
 use sqlx::Connection as _;
 use toolhold_agent::event::Seal;
+use toolhold_agent::protocol::Annotations;
 use toolhold_agent::run::approval::{Decision, Pending, Verdict};
 use toolhold_agent::run::sub_run;
 use toolhold_agent::{Event, EventKind, Journal as _, RunRequest, StopReason};
@@ -15,16 +16,19 @@ const SERVER: &str = "TOOLHOLD_TEST_DATABASE_URL";
 /// An empty database.
 pub struct Database {
     pub location: Location,
-    _folder: tempfile::TempDir,
+    _folder: Option<tempfile::TempDir>,
 }
 
 /// One of each kind.
+#[expect(
+    clippy::print_stderr,
+    reason = "it must be seen that a test was left out"
+)]
 pub async fn databases() -> Vec<Database> {
-    let folder = || tempfile::tempdir().unwrap();
-    let _folder = folder();
+    let folder = tempfile::tempdir().unwrap();
     let mut databases = vec![Database {
-        location: Location::File(_folder.path().join("a folder/toolhold.db")),
-        _folder,
+        location: Location::File(folder.path().join("a folder/toolhold.db")),
+        _folder: Some(folder),
     }];
     let Ok(server) = std::env::var(SERVER) else {
         eprintln!("!!! SKIPPED: {SERVER} names no PostgreSQL server; tested with SQLite only");
@@ -39,7 +43,7 @@ pub async fn databases() -> Vec<Database> {
     url.set_path(&name);
     databases.push(Database {
         location: Location::Postgres(url.to_string().into()),
-        _folder: folder(),
+        _folder: None,
     });
     databases
 }
@@ -109,7 +113,7 @@ pub fn pending(call: &str, arguments: serde_json::Value) -> Pending {
         tool: "files.write".into(),
         ..Default::default()
     };
-    Pending::new(call, arguments, Default::default())
+    Pending::new(call, arguments, Annotations::default())
 }
 
 #[tokio::test]

@@ -24,7 +24,6 @@ use futures_util::stream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeSet, VecDeque};
-use std::convert::Infallible;
 use std::time::{SystemTime, UNIX_EPOCH};
 use toolhold_agent::model::Delta;
 use toolhold_agent::{Event, EventKind, Message, RunRequest, StopReason};
@@ -423,7 +422,7 @@ impl Chunks {
             let mut chunks = chunks?;
             match chunks.next().await {
                 Ok(Some(chunk)) => Some((data(&chunk), Some(chunks))),
-                Ok(None) => Some((Ok(sse::Event::default().data("[DONE]")), None)),
+                Ok(None) => Some((sse::Event::default().data("[DONE]"), None)),
                 // In the form in which SDKs look for it in a stream.
                 Err(error) => {
                     let body = serde_json::to_value(error.body()).unwrap_or_default();
@@ -502,8 +501,8 @@ impl Chunks {
     }
 }
 
-fn data(value: &Value) -> Result<sse::Event, Infallible> {
-    Ok(sse::Event::default().data(value.to_string()))
+fn data(value: &Value) -> sse::Event {
+    sse::Event::default().data(value.to_string())
 }
 
 /// Seconds since 1970.

@@ -5,9 +5,8 @@ use crate::serve::http::error::ApiError;
 use axum::extract::ws::{Message, WebSocket};
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use futures_util::stream::{self, Stream};
+use futures_util::stream::{self, Stream, StreamExt as _};
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 use toolhold_agent::Event;
 
@@ -28,10 +27,9 @@ pub fn stream(watcher: Watcher) -> Response {
 }
 
 /// Whatever events, with what a proxy needs to let them pass at once.
-pub fn respond(
-    events: impl Stream<Item = Result<sse::Event, Infallible>> + Send + 'static,
-) -> Response {
-    let sse = Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));
+pub fn respond(events: impl Stream<Item = sse::Event> + Send + 'static) -> Response {
+    let sse =
+        Sse::new(events.map(Ok::<_, Infallible>)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));
     let mut response = sse.into_response();
     let buffering = axum::http::HeaderValue::from_static("no");
     response
@@ -40,18 +38,18 @@ pub fn respond(
     response
 }
 
-fn sse_event(event: &Arc<Event>) -> Result<sse::Event, Infallible> {
-    let data = serde_json::to_string(event.as_ref()).unwrap_or_default();
-    Ok(sse::Event::default()
+fn sse_event(event: &Event) -> sse::Event {
+    let data = serde_json::to_string(event).unwrap_or_default();
+    sse::Event::default()
         .event(event.kind.name())
         .id(event.seq.to_string())
-        .data(data))
+        .data(data)
 }
 
 /// The last event of a stream that cannot go on.
-pub fn failed(error: &ApiError) -> Result<sse::Event, Infallible> {
+fn failed(error: &ApiError) -> sse::Event {
     let data = serde_json::to_string(&error.body()).unwrap_or_default();
-    Ok(sse::Event::default().event("error").data(data))
+    sse::Event::default().event("error").data(data)
 }
 
 /// An event a message, until the run is over or the client is gone.
