@@ -5,7 +5,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use support::collector::{Collector, Span};
-use support::endpoint::{Endpoint, Reply, Scenario};
+use support::endpoint::{Endpoint, Scenario};
 use support::host::{Finished, Host, finish};
 use support::server::Server;
 use support::transcript::{answers, calls};

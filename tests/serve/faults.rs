@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::process::Stdio;
 use std::time::Duration;
 use support::endpoint::{Endpoint, Expect, Order, Reply, Scenario};
 use support::records::Records;
@@ -113,7 +114,8 @@ fn runs_of_other_processes_are_watched_and_cancelled() {
         "m",
         "--json",
     ];
-    let mut run = host.command(&arguments).spawn().unwrap();
+    let mut run = host.command(&arguments);
+    let mut run = run.stdout(Stdio::null()).spawn().unwrap();
     let records = Records::of(&host);
     let id = until("the run", || records.runs().into_iter().next());
     until("its stream", || {

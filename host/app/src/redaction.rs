@@ -56,7 +56,7 @@ impl Redaction {
         let mut from = 0;
         for finding in find(text, |_| true) {
             masked.push_str(text.get(from..finding.start).unwrap_or_default());
-            masked.push_str(&format!("<{}>", finding.kind.name()));
+            masked.extend(["<", finding.kind.name(), ">"]);
             from = finding.end;
         }
         masked.push_str(text.get(from..).unwrap_or_default());

@@ -92,10 +92,11 @@ impl Observer {
             return;
         };
         let (spans, at_ms) = (&self.spans, event.at_ms);
-        let body = match spans.captures() {
+        let body = if spans.captures() {
             // One that begins in the middle has no whole requests before the next.
-            true => self.bodies.take(&event.kind).ok().flatten(),
-            false => None,
+            self.bodies.take(&event.kind).ok().flatten()
+        } else {
+            None
         };
         let subject = &self.subject;
         let about = || {
@@ -126,7 +127,7 @@ impl Observer {
         }
         lane.take(kind, at_ms, spans, &inner.instruments, is_run);
         if let (Some(body), Some(chat)) = (body, &lane.chat) {
-            spans.capture(&chat.span, names::INPUT_MESSAGES, || spans::messages(&body));
+            spans.capture(&chat.span, names::INPUT_MESSAGES, || spans::messages(body));
         }
         if let (EventKind::Request { .. }, Some(session), Some(chat)) =
             (kind, subject.conversation, &lane.chat)

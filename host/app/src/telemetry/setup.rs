@@ -54,9 +54,10 @@ impl Telemetry {
             return Ok(Self::off());
         }
         let client = Client::new()?;
-        let tracers = match sends(TRACES) {
-            true => Some(tracers(table, &client)?),
-            false => None,
+        let tracers = if sends(TRACES) {
+            Some(tracers(table, &client)?)
+        } else {
+            None
         };
         let registry = prometheus::Registry::new();
         let mut meters = SdkMeterProvider::builder().with_resource(resource(table));
