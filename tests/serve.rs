@@ -610,6 +610,35 @@ fn keys_keep_clients_apart() {
     assert!(!holds(&ann) && !holds(&admin), "only hashes are kept");
 }
 
+/// A key's tools hold for those of MCP servers, too, however a client names them.
+#[test]
+fn a_keys_tools_are_those_of_servers_too() {
+    let host = host("");
+    let script = support::sandbox::repository().join("tests/fixtures/mcp_server.py");
+    let command = json!(["python3", script.display().to_string()]);
+    host.write(
+        "mcp.toml",
+        format!("[modules]\napproval = \"never\"\n[mcp.s]\ncommand = {command}\ntools = [\"echo\"]\noffer = true\n"),
+    );
+    let endpoint = Endpoint::start(Scenario::new([answers("done")]).in_order(Order::Repeat));
+    let key = |arguments: &[&str]| host.run(&[&["keys", "create"], arguments].concat()).stdout;
+    let (whole, narrow) = (key(&["whole"]), key(&["narrow", "--tools", "text"]));
+    let url = endpoint.base_url();
+    let arguments = ["--config", "mcp.toml", "--base-url", &url, "--model", "m"];
+    let mut server = Server::start(&host, &arguments);
+    let mut task = ask("t");
+    let echo = json!({"type": "object", "properties": {"_activity": {"const": "mcp:s/echo"}}});
+    task["context"] = json!([{"type": "tool", "tool": {"mine": echo}}]);
+    server.use_key(&whole);
+    assert!(server.get("/v1/tools").text.contains("s.echo"));
+    server.post("/v1/agent", &task).good();
+    server.use_key(&narrow);
+    assert!(!server.get("/v1/tools").text.contains("s.echo"));
+    let refused = server.post("/v1/agent", &task);
+    assert_eq!(refused.status, 400, "{refused:?}");
+    assert!(refused.text.contains("mcp:s/echo"), "{refused:?}");
+}
+
 #[test]
 fn a_key_asks_no_more_than_its_share() {
     let host = host("[serve]\nkey_requests_per_minute = 5\n");

@@ -29,6 +29,15 @@ impl Servers {
         }
     }
 
+    /// The same servers, for whoever may use no more than that of their tools.
+    #[must_use]
+    pub fn allowing(&self, allowed: Option<Vec<String>>) -> Self {
+        Self {
+            servers: self.servers.clone(),
+            allowed,
+        }
+    }
+
     pub fn named(&self, name: &str) -> Option<&Arc<Server>> {
         self.servers
             .iter()

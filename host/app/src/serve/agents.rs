@@ -117,7 +117,8 @@ impl Agent {
     /// What a run is driven by. Notes say which MCP servers' tools are left out.
     pub async fn driver(&self, store: &Store, behalf: &OnBehalf) -> (Driver, Vec<String>) {
         let (toolbox, notes) = self.toolbox(behalf).await;
-        let activities = self.servers.activities(Activities::default());
+        let servers = self.servers.allowing(self.allowed(behalf));
+        let activities = servers.activities(Activities::default());
         let activities = behalf
             .elsewhere
             .iter()
@@ -153,7 +154,8 @@ impl Agent {
         if let Some(allowed) = both(self.tools.as_deref(), behalf.tools.as_deref()) {
             toolbox = toolbox.allowing(allowed);
         }
-        self.servers.offered(toolbox).await
+        let servers = self.servers.allowing(self.allowed(behalf));
+        servers.offered(toolbox).await
     }
 
     /// What a run of `behalf` is held to, for its record.

@@ -132,7 +132,16 @@ mod tests {
             for namespace in NAMESPACES {
                 text = text.replace(namespace, "");
             }
-            for outside in ["http:", "https:", "\"//", "'//", "url(", "@import", "data:text", "data:image"] {
+            for outside in [
+                "http:",
+                "https:",
+                "\"//",
+                "'//",
+                "url(",
+                "@import",
+                "data:text",
+                "data:image",
+            ] {
                 assert!(!text.contains(outside), "{}: {outside}", file.name);
             }
             for quoted in text.split(['"', '\'', '`']) {
