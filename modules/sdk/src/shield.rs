@@ -59,9 +59,14 @@ pub enum Verdict {
     Pass,
     /// The value with pieces of its strings, or whole values, replaced by `[redacted]` or
     /// `[redacted: WHAT]`, and everything else as it was.
-    Redact { value: Value, reason: String },
+    Redact {
+        value: Value,
+        reason: String,
+    },
     /// With the reason, in words that a model can act on.
-    Block { reason: String },
+    Block {
+        reason: String,
+    },
 }
 
 impl Verdict {
