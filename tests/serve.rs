@@ -639,6 +639,55 @@ fn a_keys_tools_are_those_of_servers_too() {
     assert!(refused.text.contains("mcp:s/echo"), "{refused:?}");
 }
 
+/// Without keys everybody is the operator, but no page whose name was made to mean this machine; and a key
+/// that was the last one closes what it closed for good.
+#[test]
+fn a_server_without_keys_is_this_machines_alone() {
+    let (host, endpoint) = (
+        host("[serve]\norigins = [\"https://console.example\"]\n"),
+        scripted([]),
+    );
+    let server = serve(&host, &endpoint);
+    let get = |headers: &[(&str, &str)]| server.ask(Method::GET, "/v1/runs", None, headers).status;
+    for (headers, status) in [
+        (&[][..], 200),
+        (&[("host", "localhost:8700")], 200),
+        (&[("host", "evil.example:8700")], 403),
+        (&[("origin", "http://127.0.0.1:8700")], 200),
+        (&[("origin", "https://console.example")], 200),
+        (&[("origin", "https://evil.example")], 403),
+        (&[("origin", "null")], 403),
+    ] {
+        assert_eq!(get(headers), status, "{headers:?}");
+    }
+    let foreign = json!({"context": [{"type": "tool", "tool": {"t": {"_module": "oci://127.0.0.1:1/evil:1"}}}],
+        "messages": [{"role": "user", "content": "t"}]});
+    let refused = server.post("/v1/agent", &foreign);
+    assert_eq!(refused.status, 400, "{refused:?}");
+    assert!(refused.text.contains("no module is fetched"), "{refused:?}");
+    assert_eq!(host.run(&["keys", "create", "only"]).code, Some(0));
+    assert_eq!(get(&[]), 401);
+    assert_eq!(host.run(&["keys", "revoke", "only"]).code, Some(0));
+    assert_eq!(get(&[]), 401, "and not open again");
+}
+
+/// A run that was parked can be ended.
+#[test]
+fn parked_runs_can_be_cancelled() {
+    let host = host("[serve]\ndrain_ms = 1\n");
+    let endpoint = scripted([Reply::endless()]);
+    let mut server = serve(&host, &endpoint);
+    let mut task = ask("t");
+    task["stream"] = true.into();
+    let begun = server.first_events(Method::POST, "/v1/agent", Some(&task), 1);
+    let run = begun[0].json()["run"].as_str().unwrap().to_owned();
+    assert_eq!(server.terminate(), Some(0));
+    let cancelled = host.run(&["runs", "cancel", &run]);
+    assert_eq!(cancelled.code, Some(0), "{cancelled:?}");
+    assert!(host.run(&["runs"]).stdout.contains("cancelled"));
+    assert_eq!(host.run(&["replay", &run]).code, Some(0));
+}
+
 #[test]
 fn a_key_asks_no_more_than_its_share() {
     let host = host("[serve]\nkey_requests_per_minute = 5\n");

@@ -27,6 +27,12 @@ pub struct Sources {
 }
 
 impl Sources {
+    /// Nothing is fetched: for whoever is not to say what this machine talks to, and what it loads.
+    pub(crate) fn without_fetching(mut self) -> Self {
+        self.fetcher = None;
+        self
+    }
+
     /// `./path/to/file.wasm` is looked for below `folder`, after the folders that were named before.
     /// Nothing outside of it is read, whatever links say.
     pub fn with_root(mut self, folder: impl Into<PathBuf>) -> Self {
@@ -145,9 +151,6 @@ impl Components {
     }
 
     async fn by_reference(&self, text: &str) -> Result<Arc<Module>, String> {
-        let Some(fetcher) = &self.sources.fetcher else {
-            return Err("no module is fetched from a registry here".into());
-        };
         let reference = host::reference(text).map_err(|error| error.to_string())?;
         let mut chosen = self.sources.chosen.iter();
         let same = |own: &str| own.parse().is_ok_and(|own: Reference| own == reference);
@@ -157,6 +160,9 @@ impl Components {
         if let Some(module) = self.known(text, &reference) {
             return Ok(module);
         }
+        let Some(fetcher) = &self.sources.fetcher else {
+            return Err("no module is fetched from a registry here".into());
+        };
         let name = reference.module_name();
         let policy = self.registry.policy();
         if policy.grants(&name) {

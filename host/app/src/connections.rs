@@ -5,6 +5,7 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -57,6 +58,20 @@ pub async fn serve(
     drop(listener);
     while connections.join_next().await.is_some() {}
     Ok(())
+}
+
+/// Whether a host, with or without a port, means this machine and nothing else. A page whose name was made
+/// to mean it (DNS rebinding) has another one.
+pub fn is_loopback(authority: &str) -> bool {
+    let name = match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next(),
+        None => authority.split(':').next(),
+    };
+    let name = name.unwrap_or_default();
+    name.eq_ignore_ascii_case("localhost")
+        || name
+            .parse()
+            .is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 async fn connection(

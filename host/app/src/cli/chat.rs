@@ -170,6 +170,7 @@ impl Chat {
         driver.approver = Arc::new(AtPrompt {
             prompt: self.prompt.clone(),
             store: self.store.clone(),
+            asking: tokio::sync::Mutex::default(),
         });
         let mut run = driver.start(request, Box::new(journal)).await?;
         let (cancel, id) = (run.cancel.clone(), run.id);
@@ -342,10 +343,13 @@ impl Prompt {
 struct AtPrompt {
     prompt: Prompt,
     store: Store,
+    /// For one question at a time: an answer is about the last one that was asked.
+    asking: tokio::sync::Mutex<()>,
 }
 
 impl AtPrompt {
     async fn asked(&self, pending: &Pending) -> Decision {
+        let _alone = self.asking.lock().await;
         question(pending);
         loop {
             let Ok(Some(answer)) = self.prompt.read("approve? ").await else {

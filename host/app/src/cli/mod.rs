@@ -20,7 +20,7 @@ mod keys;
 mod mcp;
 pub mod modules;
 mod pipe;
-mod plan;
+pub mod plan;
 mod plan_capacity;
 mod policy;
 mod probe;

@@ -2,18 +2,17 @@
 
 use crate::cli::run::ResumeArgs;
 use crate::cli::view::View;
-use crate::cli::{Exit, plan, record, run, style};
+use crate::cli::{Exit, record, run, style};
 use crate::config::{Config, Flags};
 use crate::host;
+use crate::serve::end;
 use crate::stats::Since;
 use crate::storage::{RecordError, RunRow, Store};
 use anyhow::{Result, bail};
 use clap::Subcommand;
 use serde_json::json;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use toolhold_agent::run::replay::replay;
-use toolhold_agent::{Driver, EventKind, NoModules};
+use toolhold_agent::EventKind;
 use uuid::Uuid;
 
 #[derive(Debug, Subcommand)]
@@ -221,17 +220,6 @@ async fn cancel(config: &Config, name: &str) -> Result<Exit> {
     end(&store, run).await?;
     println!("{} {run}", style::good("cancelled:"));
     Ok(Exit::Ok)
-}
-
-/// Ends a run that no process goes on with.
-async fn end(store: &Store, run: Uuid) -> Result<()> {
-    let (journal, events) = store.reopen(run).await?;
-    let replayed = replay(&events)?;
-    let driver = Driver::new(Arc::new(plan::NoModel), Arc::new(NoModules));
-    let mut run = driver.resume(replayed, Box::new(journal));
-    run.cancel.cancel();
-    while run.events.recv().await.is_some() {}
-    Ok(run.finished().await?)
 }
 
 /// Stops `run` when another process asks for it.

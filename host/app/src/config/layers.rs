@@ -396,7 +396,7 @@ pub fn merge(
         if short == "ENDPOINT" {
             continue;
         }
-        if NOT_SETTINGS.contains(&short) || short.starts_with("E2E") {
+        if NOT_SETTINGS.contains(&short) || short.starts_with("E2E") || short.starts_with("TEST_") {
             continue;
         }
         let origin = format!("variable {name}");

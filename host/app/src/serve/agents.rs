@@ -148,7 +148,8 @@ impl Agent {
 
     async fn toolbox(&self, behalf: &OnBehalf) -> (WithServers<SandboxTools>, Vec<String>) {
         let mut toolbox = SandboxTools::new(self.registry.clone())
-            .with_sources(host::sources(&self.config))
+            // What a client names is not fetched: it would be there for all others.
+            .with_sources(host::sources(&self.config).without_fetching())
             .with_requests(Requests::new(self.config.requests_folder()))
             .on_behalf_of(&behalf.owner, &behalf.session);
         if let Some(allowed) = both(self.tools.as_deref(), behalf.tools.as_deref()) {

@@ -1,5 +1,6 @@
 //! Runs of the server: admitted in turn, watched by whoever asks, cancelled, and gone on with after a crash.
 
+use crate::cli::plan::NoModel;
 use crate::serve::agents::{Agent, Agents, OnBehalf};
 use crate::storage::{Label, Origin, RecordError, RunRow, Store, StoreError};
 use crate::telemetry::{Observer, Subject, Telemetry};
@@ -12,7 +13,7 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolhold_agent::run::replay::{ReplayError, replay};
-use toolhold_agent::{Event, EventKind, Run, RunError, RunRequest};
+use toolhold_agent::{Driver, Event, EventKind, NoModules, Run, RunError, RunRequest};
 use toolhold_sandbox::admission::{Admission, Lane, Place, Refusal};
 use uuid::Uuid;
 
@@ -46,6 +47,8 @@ pub enum Refused {
     Closing,
     #[error(transparent)]
     Request(#[from] RunError),
+    #[error("the run could not be recorded, and was not begun; the server's log says why")]
+    NotRecorded,
     #[error("there is no agent {name:?} any more, which began this run")]
     NoAgent { name: String },
     #[error("its record does not fit together: {0}")]
@@ -152,7 +155,12 @@ impl Dispatcher {
             conversation: turn.map(|(session, _)| session),
             parent: behalf.trace.clone(),
         });
-        Ok(self.go_on(run, place, observer))
+        let mut watcher = self.go_on(run, place, observer);
+        if watcher.has_begun().await? {
+            Ok(watcher)
+        } else {
+            Err(Refused::NotRecorded)
+        }
     }
 
     /// Goes on with a run whose process is gone.
@@ -166,10 +174,7 @@ impl Dispatcher {
         let replayed = replay(&events)?;
         let behalf = OnBehalf {
             owner: row.owner.clone(),
-            session: row
-                .turn
-                .map(|(session, _)| session.to_string())
-                .unwrap_or_default(),
+            session: row.turn.map_or(row.id, |(session, _)| session).to_string(),
             tools: replayed.machine.request().allowed.clone(),
             ..OnBehalf::default()
         };
@@ -199,11 +204,19 @@ impl Dispatcher {
         for row in left {
             let this = self.clone();
             self.inner.tasks.spawn(async move {
-                match this.resume(&row).await {
-                    Ok(_) => tracing::info!(run = %row.id, "goes on"),
-                    // Another process of the same database was faster.
-                    Err(Refused::Record(RecordError::Held)) => {}
-                    Err(error) => tracing::error!(run = %row.id, %error, "cannot go on"),
+                loop {
+                    match this.resume(&row).await {
+                        Ok(_) => tracing::info!(run = %row.id, "goes on"),
+                        // There are more of them than places.
+                        Err(Refused::Full | Refused::Late) => {
+                            tokio::time::sleep(HEED).await;
+                            continue;
+                        }
+                        // Another process of the same database was faster.
+                        Err(Refused::Record(RecordError::Held)) => {}
+                        Err(error) => tracing::error!(run = %row.id, %error, "cannot go on"),
+                    }
+                    return;
                 }
             });
         }
@@ -229,6 +242,11 @@ impl Dispatcher {
             active.cancel.cancel();
         }
         active.is_some()
+    }
+
+    /// Ends a run that no process goes on with.
+    pub async fn end(&self, run: Uuid) -> Result<(), Refused> {
+        end(&self.inner.store, run).await
     }
 
     /// Stops runs of this process that another one was asked to stop, for as long as it is polled.
@@ -322,6 +340,17 @@ impl Dispatcher {
     }
 }
 
+/// Ends a run that no process goes on with, as if it had been cancelled.
+pub async fn end(store: &Store, run: Uuid) -> Result<(), Refused> {
+    let (journal, events) = store.reopen(run).await?;
+    let replayed = replay(&events)?;
+    let driver = Driver::new(Arc::new(NoModel), Arc::new(NoModules));
+    let mut run = driver.resume(replayed, Box::new(journal));
+    run.cancel.cancel();
+    while run.events.recv().await.is_some() {}
+    Ok(run.finished().await?)
+}
+
 impl Inner {
     fn load(&self) -> (usize, usize) {
         (self.lock().len(), self.admission.waiting())
@@ -375,6 +404,17 @@ impl Watcher {
             follow,
             is_over: false,
         }
+    }
+
+    /// Waits for the first event, and gives it back: whether there is one.
+    async fn has_begun(&mut self) -> Result<bool, RecordError> {
+        let Some(first) = self.next().await? else {
+            return Ok(false);
+        };
+        self.next = first.seq;
+        self.is_over = false;
+        self.read.push(first);
+        Ok(true)
     }
 
     /// The next event. None after the last: the run is over, or no process goes on with it.

@@ -8,5 +8,5 @@ pub mod session;
 pub mod spoken;
 
 pub use agents::{Agent, Agents, OnBehalf};
-pub use dispatcher::{Dispatcher, Limits, Refused, Watcher};
+pub use dispatcher::{Dispatcher, Limits, Refused, Watcher, end};
 pub use session::left_by;

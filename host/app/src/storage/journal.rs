@@ -1,13 +1,15 @@
 //! A run's journal in the database.
 
 use crate::redaction::Redaction;
+use crate::storage::Mine;
 use crate::storage::audit::Drafts;
 use crate::storage::runs::Label;
 use crate::storage::waiting::{Moved, Open};
 use crate::storage::writer::{Change, Settled, Writer};
 use futures_util::future::BoxFuture;
 use std::io;
-use toolhold_agent::{Event, EventKind, Journal};
+use toolhold_agent::protocol::Role;
+use toolhold_agent::{Event, EventKind, Journal, Message, RunRequest};
 use uuid::Uuid;
 
 /// Appends events. A run is there from its first event on: one that could not begin leaves nothing.
@@ -22,6 +24,7 @@ pub struct RunJournal {
     open: Open,
     audit: Drafts,
     is_over: bool,
+    mine: Mine,
 }
 
 impl RunJournal {
@@ -30,10 +33,11 @@ impl RunJournal {
         label: Label,
         writer: Writer,
         holder: &str,
+        mine: &Mine,
         redaction: Redaction,
     ) -> Self {
         let audit = Drafts::new(run, &label.owner, redaction);
-        let mut journal = Self::after(run, &[], writer, holder, audit);
+        let mut journal = Self::after(run, &[], writer, holder, mine, audit);
         journal.label = Some(label);
         journal
     }
@@ -44,6 +48,7 @@ impl RunJournal {
         events: &[Event],
         writer: Writer,
         holder: &str,
+        mine: &Mine,
         mut audit: Drafts,
     ) -> Self {
         let mut open = Open::default();
@@ -51,9 +56,11 @@ impl RunJournal {
             open.note(run, &event.kind);
             audit.take(event);
         }
+        mine.runs().insert(run);
         Self {
             run,
             writer,
+            mine: mine.clone(),
             holder: holder.to_owned(),
             label: None,
             open,
@@ -70,13 +77,18 @@ impl RunJournal {
     fn changes(&mut self, event: &Event) -> Result<Vec<Change>, serde_json::Error> {
         let (run, at_ms) = (self.run, signed(event.at_ms));
         let mut changes = Vec::new();
-        if let EventKind::Run { task, model, .. } = &event.kind
+        if let EventKind::Run {
+            task,
+            model,
+            request,
+            ..
+        } = &event.kind
             && let Some(label) = self.label.take()
         {
             changes.push(Change::Began {
                 run,
                 label: Box::new(label),
-                task: headline(task),
+                task: headline(said_last(request).unwrap_or(task)),
                 model: model.replace('\0', ""),
                 at_ms,
                 holder: self.holder.clone(),
@@ -149,6 +161,7 @@ impl Journal for RunJournal {
 impl Drop for RunJournal {
     /// Whoever goes on with the run need not wait for the end of this process.
     fn drop(&mut self) {
+        self.mine.runs().remove(&self.run);
         if !self.is_over && self.label.is_none() {
             self.writer.note(Change::Released {
                 run: self.run,
@@ -160,6 +173,16 @@ impl Drop for RunJournal {
 
 /// Characters of a task that a list of runs needs.
 const HEADLINE: usize = 200;
+
+/// A turn of a session is known by its own words, and not by those of the first.
+fn said_last(request: &RunRequest) -> Option<&str> {
+    let messages = request.context.iter().rev();
+    let mut said = messages.filter_map(|message| match message {
+        Message::Text(text) if text.role == Role::User => Some(text.text.as_str()),
+        _ => None,
+    });
+    said.next()
+}
 
 /// PostgreSQL's text has no zeros.
 fn headline(task: &str) -> String {

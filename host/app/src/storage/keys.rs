@@ -103,9 +103,12 @@ impl Store {
         Ok(key.filter(Key::is_valid))
     }
 
-    /// Whether there is any key that still opens something.
+    /// Whether there ever was a key: revoking the last one must not open what it closed.
     pub async fn has_keys(&self) -> Result<bool, StoreError> {
-        Ok(self.keys().await?.iter().any(Key::is_valid))
+        let count: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM keys")
+            .fetch_one(&self.pool)
+            .await?;
+        Ok(count > 0)
     }
 
     /// Returns whether there was such a key, not revoked before.

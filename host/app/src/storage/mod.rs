@@ -28,7 +28,7 @@ pub use journal::RunJournal;
 pub use keys::{Permits, Scope};
 pub use repeats::Repeat;
 pub use runs::{Label, Origin, RunRow, Source};
-pub use sessions::Session;
+pub use sessions::{Session, now_ms};
 
 use crate::redaction::Redaction;
 use crate::storage::process::Process;
@@ -37,13 +37,15 @@ use secrecy::{ExposeSecret as _, SecretString};
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::migrate::MigrateError;
 use sqlx::{AnyConnection, AnyPool, ConnectOptions as _, Connection as _};
+use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tracing::log::LevelFilter;
 use url::Url;
+use uuid::Uuid;
 
 /// Which database.
 #[derive(Debug, Clone)]
@@ -60,8 +62,24 @@ pub struct Store {
     pool: AnyPool,
     writer: Writer,
     process: Arc<Process>,
+    /// Runs that this process goes on with.
+    mine: Mine,
     /// For what is copied from runs into the audit log.
     redaction: Redaction,
+}
+
+/// Which runs have a journal in this process: a row that names it may be of one that could not be released.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Mine(Arc<Mutex<HashSet<Uuid>>>);
+
+impl Mine {
+    fn has(&self, run: Uuid) -> bool {
+        self.runs().contains(&run)
+    }
+
+    fn runs(&self) -> std::sync::MutexGuard<'_, HashSet<Uuid>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Readers at the same time.
@@ -125,6 +143,7 @@ impl Store {
             pool: readers,
             writer: Writer::start(writing, is_file),
             process: Arc::new(process),
+            mine: Mine::default(),
             redaction: Redaction::default(),
         })
     }

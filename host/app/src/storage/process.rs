@@ -86,7 +86,7 @@ impl Process {
             Presence::Advisory { .. } => {
                 // For the length of this statement only.
                 let free: i64 = sqlx::query_scalar(
-                    "SELECT CASE WHEN pg_try_advisory_xact_lock($1) THEN CAST(1 AS BIGINT) ELSE CAST(0 AS BIGINT) END",
+                    "SELECT CASE WHEN pg_try_advisory_xact_lock_shared($1) THEN CAST(1 AS BIGINT) ELSE CAST(0 AS BIGINT) END",
                 )
                 .bind(key(name))
                 .fetch_one(pool)

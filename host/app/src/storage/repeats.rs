@@ -53,6 +53,36 @@ impl Store {
         })
     }
 
+    /// Whether a request came under this key before.
+    pub async fn knows_request(&self, owner: &str, key: &str) -> Result<bool, StoreError> {
+        let count: i64 =
+            sqlx::query_scalar("SELECT COUNT(*) FROM idempotency WHERE owner = $1 AND key = $2")
+                .bind(owner)
+                .bind(key)
+                .fetch_one(&self.pool)
+                .await?;
+        Ok(count > 0)
+    }
+
+    /// The process ended before it had begun the run of a request that is older than that, in milliseconds
+    /// since 1970. Returns whether it was so old.
+    pub async fn forget_old_request(
+        &self,
+        owner: &str,
+        key: &str,
+        before_ms: u64,
+    ) -> Result<bool, StoreError> {
+        let gone = sqlx::query(
+            "DELETE FROM idempotency WHERE owner = $1 AND key = $2 AND created_ms < $3",
+        )
+        .bind(owner)
+        .bind(key)
+        .bind(signed(before_ms))
+        .execute(&self.pool)
+        .await?;
+        Ok(gone.rows_affected() > 0)
+    }
+
     /// The run could not be begun: the request may come again.
     pub async fn forget_request(&self, owner: &str, key: &str) -> Result<(), StoreError> {
         sqlx::query("DELETE FROM idempotency WHERE owner = $1 AND key = $2")

@@ -101,6 +101,7 @@ impl Store {
             label,
             self.writer.clone(),
             self.process.name(),
+            &self.mine,
             self.redaction.clone(),
         )
     }
@@ -229,6 +230,7 @@ impl Store {
             let holder: Option<String> = row.try_get("holder")?;
             let is_held = match holder {
                 None => false,
+                Some(name) if name == self.process.name() => self.mine.has(id(row, "id")?),
                 Some(name) => match living.get(&name) {
                     Some(known) => *known,
                     None => {
@@ -246,11 +248,12 @@ impl Store {
     /// Whether a process goes on with this run just now.
     pub async fn is_held(&self, run: Uuid) -> Result<bool, StoreError> {
         let holder = self.holder(run).await?;
-        self.lives(holder).await
+        self.lives(run, holder).await
     }
 
-    async fn lives(&self, holder: Option<String>) -> Result<bool, StoreError> {
+    async fn lives(&self, run: Uuid, holder: Option<String>) -> Result<bool, StoreError> {
         match holder {
+            Some(name) if name == self.process.name() => Ok(self.mine.has(run)),
             Some(name) => self.process.is_alive(&name, &self.pool).await,
             None => Ok(false),
         }
@@ -271,7 +274,7 @@ impl Store {
     /// [`RecordError::Held`] if somebody does.
     pub async fn reopen(&self, run: Uuid) -> Result<(RunJournal, Vec<Event>), RecordError> {
         let before = self.holder(run).await?;
-        if self.lives(before.clone()).await? {
+        if self.lives(run, before.clone()).await? {
             return Err(RecordError::Held);
         }
         // Only if it is still so: another process may take it at the same time.
@@ -291,8 +294,14 @@ impl Store {
         let known = events.as_deref().unwrap_or_default();
         // Made in any case: dropping it lets go of the run.
         let audit = Drafts::new(run, &owner, self.redaction.clone());
-        let journal =
-            RunJournal::after(run, known, self.writer.clone(), self.process.name(), audit);
+        let journal = RunJournal::after(
+            run,
+            known,
+            self.writer.clone(),
+            self.process.name(),
+            &self.mine,
+            audit,
+        );
         Ok((journal, events?))
     }
 
@@ -369,6 +378,11 @@ impl Store {
     /// Deletes the record of runs that ended before that time; a session's turns go when the session does.
     pub async fn prune(&self, ms: u64) -> Result<u64, StoreError> {
         let gone = sqlx::query("DELETE FROM runs WHERE ended_ms < $1 AND session IS NULL")
+            .bind(signed(ms))
+            .execute(&self.pool)
+            .await?;
+        // Nobody repeats a request that is so old.
+        sqlx::query("DELETE FROM idempotency WHERE created_ms < $1")
             .bind(signed(ms))
             .execute(&self.pool)
             .await?;

@@ -78,11 +78,14 @@ impl Store {
     /// Its runs must be over: what a process still writes would have no place.
     pub async fn delete_session(&self, owner: &str, id: Uuid) -> Result<bool, StoreError> {
         let mut transaction = self.pool.begin().await?;
-        let gone = sqlx::query("DELETE FROM sessions WHERE owner = $1 AND id = $2")
-            .bind(owner)
-            .bind(id.to_string())
-            .execute(&mut *transaction)
-            .await?;
+        let gone = sqlx::query(
+            "DELETE FROM sessions WHERE owner = $1 AND id = $2 AND NOT EXISTS \
+             (SELECT 1 FROM runs WHERE session = $2 AND ended_ms IS NULL)",
+        )
+        .bind(owner)
+        .bind(id.to_string())
+        .execute(&mut *transaction)
+        .await?;
         if gone.rows_affected() > 0 {
             sqlx::query("DELETE FROM runs WHERE session = $1")
                 .bind(id.to_string())
@@ -110,7 +113,7 @@ fn session(row: &AnyRow) -> Result<Session, sqlx::Error> {
 }
 
 /// Milliseconds since 1970 (UTC).
-pub(super) fn now_ms() -> u64 {
+pub fn now_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
 }

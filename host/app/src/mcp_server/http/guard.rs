@@ -1,10 +1,10 @@
 //! Who may talk to the endpoint at all: no page of elsewhere, and nobody without the token.
 
 use super::Refused;
+use crate::connections::is_loopback;
 use crate::mcp_server::settings::{Bearer, Settings};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, StatusCode};
-use std::net::IpAddr;
 
 /// A page whose name was made to mean this machine (DNS rebinding) says so in `Host` and `Origin`.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Guard {
         };
         host.to_str().is_ok_and(|host| {
             let name = name(host);
-            (self.is_local && is_loopback(name))
+            (self.is_local && is_loopback(host))
                 || self
                     .hosts
                     .iter()
@@ -75,7 +75,7 @@ impl Guard {
                     || (self.is_local
                         && origin
                             .split_once("://")
-                            .is_some_and(|(_, host)| is_loopback(name(host))))
+                            .is_some_and(|(_, host)| is_loopback(host)))
             })
         })
     }
@@ -100,13 +100,6 @@ fn name(authority: &str) -> &str {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => authority.split(':').next().unwrap_or_default(),
     }
-}
-
-fn is_loopback(name: &str) -> bool {
-    name.eq_ignore_ascii_case("localhost")
-        || name
-            .parse()
-            .is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 #[cfg(test)]

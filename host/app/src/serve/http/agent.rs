@@ -9,7 +9,7 @@ use crate::serve::http::error::{ApiError, ErrorBody};
 use crate::serve::http::events;
 use crate::serve::http::messages::{ChatMessage, conversation};
 use crate::serve::{Agent, OnBehalf, Watcher};
-use crate::storage::{Repeat, Scope};
+use crate::storage::{Repeat, Scope, now_ms};
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -97,7 +97,8 @@ impl App {
         })
     }
 
-    /// Begins the run; or finds the one that the same request began before.
+    /// Begins the run; or finds the one that the same request began before. A client that goes away
+    /// meanwhile leaves nothing half done.
     pub async fn begin(
         &self,
         headers: &HeaderMap,
@@ -105,43 +106,79 @@ impl App {
         prepared: Prepared,
         turn: Option<(Uuid, u32)>,
     ) -> Result<Watcher, ApiError> {
+        let key = idempotency_key(headers)?;
+        // The same body means something else to another agent, and in another session.
+        let session = turn.map(|(session, _)| session);
+        let request = serde_json::to_vec(&(&prepared.agent.name, session, body));
+        let request = digest(&request.map_err(|error| ApiError::internal(&error))?);
+        let app = self.clone();
+        let begun = tokio::spawn(async move {
+            match key {
+                None => app.begun(&prepared, turn).await,
+                Some(key) => app.begun_once(&key, &request, &prepared, turn).await,
+            }
+        });
+        begun.await.map_err(|error| ApiError::internal(&error))?
+    }
+
+    async fn begun(
+        &self,
+        prepared: &Prepared,
+        turn: Option<(Uuid, u32)>,
+    ) -> Result<Watcher, ApiError> {
         let Prepared {
             agent,
             behalf,
             request,
         } = prepared;
-        let Some(key) = idempotency_key(headers)? else {
-            return Ok(self
-                .dispatcher
-                .start(&agent, &behalf, turn, request)
-                .await?);
-        };
+        let begun = self.dispatcher.start(agent, behalf, turn, request.clone());
+        Ok(begun.await?)
+    }
+
+    async fn begun_once(
+        &self,
+        key: &str,
+        digest: &str,
+        prepared: &Prepared,
+        turn: Option<(Uuid, u32)>,
+    ) -> Result<Watcher, ApiError> {
         let store = self.dispatcher.store();
-        let body = serde_json::to_vec(body).map_err(|error| ApiError::internal(&error))?;
-        let (run, owner) = (request.id, behalf.owner.clone());
-        match store
-            .first_or_repeat(&owner, &key, &digest(&body), run)
-            .await?
-        {
-            Repeat::Same(run) => Ok(self.dispatcher.watch(run, 0)),
+        let owner = &prepared.behalf.owner;
+        let run = prepared.request.id;
+        let repeat = store.first_or_repeat(owner, key, digest, run).await?;
+        match repeat {
+            Repeat::Same(run) if store.run(run).await?.is_some() => {
+                Ok(self.dispatcher.watch(run, 0))
+            }
+            Repeat::Same(_) => {
+                // The process that had it is gone, if it is that old.
+                let old = now_ms().saturating_sub(ABANDONED_MS);
+                store.forget_old_request(owner, key, old).await?;
+                Err(ApiError::conflict(
+                    "the request that came first under this Idempotency-Key waits for its place; try again in a while",
+                ))
+            }
             Repeat::Other => Err(ApiError::conflict(
                 "this Idempotency-Key was used for another request",
             )),
-            Repeat::First => match self.dispatcher.start(&agent, &behalf, turn, request).await {
+            Repeat::First => match self.begun(prepared, turn).await {
                 Ok(watcher) => Ok(watcher),
                 Err(refused) => {
-                    store.forget_request(&owner, &key).await?;
-                    Err(refused.into())
+                    store.forget_request(owner, key).await?;
+                    Err(refused)
                 }
             },
         }
     }
 }
 
+/// After which a request that has begun no run will begin none: far longer than any waits for its place.
+const ABANDONED_MS: u64 = 15 * 60 * 1_000;
+
 /// Characters of an Idempotency-Key.
 const MAX_KEY: usize = 255;
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let Some(value) = headers.get("idempotency-key") else {
         return Ok(None);
     };
@@ -195,7 +232,19 @@ pub fn limit(most: &mut u32, name: &str, asked: Option<u32>) -> Result<(), ApiEr
 }
 
 /// Everything of a run up to its end.
-pub async fn answer(mut watcher: Watcher) -> Result<Answer, ApiError> {
+pub async fn answer(watcher: Watcher) -> Result<Answer, ApiError> {
+    let answer = so_far(watcher).await?;
+    if answer.reason.is_none() {
+        return Err(ApiError::unavailable(format!(
+            "run {0} was parked before it had an answer; it goes on when the server is back: GET /v1/runs/{0}",
+            answer.id
+        )));
+    }
+    Ok(answer)
+}
+
+/// Everything that there is of a run.
+pub async fn so_far(mut watcher: Watcher) -> Result<Answer, ApiError> {
     let mut answer = Answer::of(watcher.run);
     while let Some(event) = watcher.next().await? {
         answer.take(&event);

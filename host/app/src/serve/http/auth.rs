@@ -1,13 +1,14 @@
 //! Who asks, and what that one may do.
 
 use crate::config::Keys;
+use crate::connections::is_loopback;
 use crate::serve::http::App;
 use crate::serve::http::error::ApiError;
 use crate::storage::{Permits, Scope};
 use crate::telemetry;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
 
@@ -91,6 +92,12 @@ async fn client(headers: &HeaderMap, app: &App) -> Result<Client, ApiError> {
         Keys::Auto => app.is_local && !store.has_keys().await?,
     };
     if is_open {
+        if !is_from_here(headers, &app.origins) {
+            return Err(ApiError::forbidden(
+                "without keys this server answers only to this machine's own names, such as 127.0.0.1, and to pages of \
+                 serve.origins; `toolhold keys create` makes a key",
+            ));
+        }
         return Ok(Client::anybody());
     }
     let Some(key) = bearer(headers) else {
@@ -108,6 +115,20 @@ async fn client(headers: &HeaderMap, app: &App) -> Result<Client, ApiError> {
             "this key is unknown here, or was revoked, or is too old",
         )),
     }
+}
+
+/// Whoever is the operator without a key must not be a page of elsewhere.
+fn is_from_here(headers: &HeaderMap, origins: &[String]) -> bool {
+    let text = |value: &HeaderValue| value.to_str().unwrap_or_default().to_owned();
+    let is_own = |origin: &HeaderValue| {
+        let origin = text(origin);
+        let host = origin.split_once("://").map(|(_, host)| host);
+        origins.contains(&origin) || host.is_some_and(is_loopback)
+    };
+    headers
+        .get(header::HOST)
+        .is_some_and(|host| is_loopback(&text(host)))
+        && headers.get_all(header::ORIGIN).iter().all(is_own)
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {

@@ -169,7 +169,7 @@ async fn complete(
             message: AssistantMessage {
                 role: "assistant",
                 content,
-                tool_calls: turn.calls,
+                tool_calls: std::mem::take(&mut turn.calls),
             },
             finish_reason: finish,
         }],
@@ -264,6 +264,15 @@ struct Turn {
     open: Option<BTreeSet<String>>,
     settled: BTreeSet<String>,
     is_over: bool,
+}
+
+impl Drop for Turn {
+    /// Nobody is left to make the client's calls.
+    fn drop(&mut self) {
+        if !self.names.is_empty() && !self.is_over {
+            self.dispatcher.cancel(self.watcher.run);
+        }
+    }
 }
 
 impl Turn {

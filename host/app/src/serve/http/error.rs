@@ -7,7 +7,6 @@ use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use toolhold_agent::RunError;
 use utoipa::ToSchema;
 
 /// An answer that is none, with its status.
@@ -140,10 +139,7 @@ impl From<Refused> for ApiError {
         let message = refused.to_string();
         match refused {
             Refused::Full | Refused::Late => Self::too_many(message, LATER),
-            Refused::Closing => Self::unavailable(message),
-            Refused::Request(RunError::Journal { source }) => Self::unavailable(format!(
-                "the run could not be recorded, and was not begun: {source}"
-            )),
+            Refused::Closing | Refused::NotRecorded => Self::unavailable(message),
             Refused::Request(_) => Self::invalid(message),
             Refused::NoAgent { .. } | Refused::Replay(_) => Self::conflict(message),
             Refused::Record(error) => error.into(),

@@ -43,6 +43,8 @@ pub struct App {
     pub keys: Keys,
     /// Only this machine can reach us.
     pub is_local: bool,
+    /// Other pages that may use the API.
+    pub origins: Arc<[String]>,
 }
 
 impl App {
@@ -52,6 +54,7 @@ impl App {
             limiter: Arc::new(Limiter::per_minute(serve.key_requests_per_minute)),
             keys: serve.keys,
             is_local: serve.listen.ip().is_loopback(),
+            origins: serve.origins.clone().into(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::serve::answer::Answer;
 use crate::serve::http::App;
-use crate::serve::http::agent::answer;
+use crate::serve::http::agent::so_far;
 use crate::serve::http::auth::Client;
 use crate::serve::http::body::{Asked, Body, Place};
 use crate::serve::http::error::{ApiError, ErrorBody};
@@ -185,7 +185,7 @@ async fn show(
     Place(run): Place<Uuid>,
 ) -> Result<Json<RunDetail>, ApiError> {
     let row = app.run(&client, run).await?;
-    let answer = answer(app.dispatcher.recorded(run)).await?;
+    let answer = so_far(app.dispatcher.recorded(run)).await?;
     Ok(Json(RunDetail {
         summary: row.into(),
         answer,
@@ -261,8 +261,12 @@ async fn cancel(
         return Err(ApiError::conflict("this run is over"));
     }
     if !app.dispatcher.cancel(run) {
-        // For whichever process goes on with it, now or later.
-        app.dispatcher.store().ask_to_cancel(run).await?;
+        let store = app.dispatcher.store();
+        if store.is_held(run).await? {
+            store.ask_to_cancel(run).await?;
+        } else {
+            app.dispatcher.end(run).await?;
+        }
     }
     Ok(StatusCode::ACCEPTED)
 }

@@ -2,7 +2,7 @@
 
 use crate::config::DEFAULT_AGENT;
 use crate::serve::http::App;
-use crate::serve::http::agent::{Task, answer};
+use crate::serve::http::agent::{Task, answer, idempotency_key};
 use crate::serve::http::auth::Client;
 use crate::serve::http::body::{Asked, Body, Place};
 use crate::serve::http::error::{ApiError, ErrorBody};
@@ -199,7 +199,7 @@ async fn turn(
     prepared.behalf.session = id.to_string();
     task.put(&mut prepared.request)?;
     if let Some(last) = turns.last() {
-        if last.ended.is_none() && !is_repeated(&headers) {
+        if last.ended.is_none() && !app.is_repeated(&client, &headers).await? {
             return Err(ApiError::conflict(format!(
                 "the turn before is not over; watch it at /v1/runs/{}/events, or cancel it",
                 last.id
@@ -218,7 +218,16 @@ async fn turn(
     Ok(Json(answer(watcher).await?).into_response())
 }
 
-/// It may be the turn that goes on, asked for again.
-fn is_repeated(headers: &HeaderMap) -> bool {
-    headers.contains_key("idempotency-key")
+impl App {
+    /// Whether it may be the turn that goes on, asked for again.
+    async fn is_repeated(&self, client: &Client, headers: &HeaderMap) -> Result<bool, ApiError> {
+        match idempotency_key(headers)? {
+            Some(key) => Ok(self
+                .dispatcher
+                .store()
+                .knows_request(&client.name, &key)
+                .await?),
+            None => Ok(false),
+        }
+    }
 }

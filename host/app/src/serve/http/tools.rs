@@ -233,11 +233,12 @@ async fn approve(
     }
     if let Standing::Pending { .. } = module.standing() {
         let registry = app.dispatcher.agents().registry();
-        let approved = registry.approve(&module).await;
-        approved.map_err(|error| ApiError::internal(&error))?;
         let digest = module.digest.to_string();
         let draft = Draft::module_approved(&client.name, &module.slot, &digest);
+        // First: nothing is approved that the log does not have.
         app.dispatcher.store().audit(draft).await?;
+        let approved = registry.approve(&module).await;
+        approved.map_err(|error| ApiError::internal(&error))?;
     }
     Ok(Json(describe(&module)))
 }
