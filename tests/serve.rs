@@ -660,7 +660,7 @@ fn a_server_without_keys_is_this_machines_alone() {
     ] {
         assert_eq!(get(headers), status, "{headers:?}");
     }
-    let foreign = json!({"context": [{"type": "tool", "tool": {"t": {"_module": "oci://127.0.0.1:1/evil:1"}}}],
+    let foreign = json!({"context": [{"type": "tool", "tool": {"t": {"type": "object", "properties": {"_module": {"const": "oci://127.0.0.1:1/evil:1"}}}}}],
         "messages": [{"role": "user", "content": "t"}]});
     let refused = server.post("/v1/agent", &foreign);
     assert_eq!(refused.status, 400, "{refused:?}");
