@@ -38,6 +38,17 @@ const SHOWN: usize = 40;
 const ANSWERS: &str =
     "y: yes   n REASON: no   e JSON: with these arguments   r JSON: not, take this as its result";
 
+/// Waits for a decision that somebody leaves in the database.
+pub async fn left(store: &Store, run: Uuid, pending: &Pending) -> Decision {
+    loop {
+        // A database that is away for a while comes back; the run's journal says when it does not.
+        if let Ok(Some(decision)) = store.decision(run, &pending.call.id).await {
+            return decision;
+        }
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
 impl AppApprover {
     /// `asks`: whether the terminal is free for questions.
     pub fn new(store: Store, asks: bool) -> Self {
@@ -45,16 +56,6 @@ impl AppApprover {
             store,
             terminal: (asks && std::io::stdin().is_terminal() && std::io::stderr().is_terminal())
                 .then(Mutex::default),
-        }
-    }
-
-    async fn left(&self, run: Uuid, pending: &Pending) -> Decision {
-        loop {
-            // A database that is away for a while comes back; the run's journal says when it does not.
-            if let Ok(Some(decision)) = self.store.decision(run, &pending.call.id).await {
-                return decision;
-            }
-            tokio::time::sleep(EVERY).await;
         }
     }
 
@@ -93,11 +94,11 @@ impl Approver for AppApprover {
     fn decide<'a>(&'a self, run: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
         Box::pin(async move {
             let Some(terminal) = &self.terminal else {
-                return self.left(run, pending).await;
+                return left(&self.store, run, pending).await;
             };
             tokio::select! {
                 decision = self.asked(terminal, pending) => decision,
-                decision = self.left(run, pending) => decision,
+                decision = left(&self.store, run, pending) => decision,
             }
         })
     }

@@ -1,6 +1,6 @@
 //! `toolhold chat`: a session at the terminal.
 
-use crate::approver::{Unclear, question, unclear, verdict};
+use crate::approver::{Unclear, left, question, unclear, verdict};
 use crate::cli::endpoint::EndpointArgs;
 use crate::cli::progress::Loading;
 use crate::cli::run::{exit_of, warn_of_failures};
@@ -20,7 +20,6 @@ use rustyline::{Config as EditorConfig, Editor};
 use std::fmt::{self, Debug, Formatter};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 use toolhold_agent::run::approval::{Approver, Decision, Pending};
 use toolhold_agent::{EventKind, Message};
 use uuid::Uuid;
@@ -369,15 +368,6 @@ impl AtPrompt {
             }
         }
     }
-
-    async fn elsewhere(&self, run: Uuid, pending: &Pending) -> Decision {
-        loop {
-            if let Ok(Some(decision)) = self.store.decision(run, &pending.call.id).await {
-                return decision;
-            }
-            tokio::time::sleep(Duration::from_millis(300)).await;
-        }
-    }
 }
 
 impl Approver for AtPrompt {
@@ -385,7 +375,7 @@ impl Approver for AtPrompt {
         Box::pin(async move {
             tokio::select! {
                 decision = self.asked(pending) => decision,
-                decision = self.elsewhere(run, pending) => decision,
+                decision = left(&self.store, run, pending) => decision,
             }
         })
     }
