@@ -9,6 +9,7 @@ mod checks;
 mod detect;
 mod privacy;
 mod vault;
+mod written;
 
 #[cfg(test)]
 mod tests;

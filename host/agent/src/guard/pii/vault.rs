@@ -14,22 +14,17 @@
 //!   they are: a model cannot have one shown by writing its placeholder into a longer word.
 
 use super::detect::find;
+use super::written::{TEXT, escaped, placeholders, replaced, replaced_in, strings};
 use super::{Kind, Privacy};
 use aho_corasick::{AhoCorasick, MatchKind};
-use serde_json::{Map, Number, Value};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::{self, Debug, Formatter};
 
-/// What stands for text that only looks like a placeholder.
-const TEXT: &str = "text";
 /// Values that are told apart. More are hidden for good.
 const MAX_VALUES: usize = 10_000;
-/// Digits of a placeholder's number.
-const MAX_DIGITS: usize = 6;
 /// How often the rest of a text is searched again: what is found may be the end of what hid it.
 const ROUNDS: usize = 6;
-/// As deep as a JSON text can be read.
-const MAX_DEPTH: usize = 128;
 
 /// The values that a run hides, and what stands for each.
 #[derive(Default)]
@@ -488,94 +483,5 @@ impl Debug for Vault {
         f.debug_struct("Vault")
             .field("hidden", &self.counts())
             .finish_non_exhaustive()
-    }
-}
-
-/// `value` as JSON text has it, if that is something else.
-fn escaped(value: &str) -> Option<String> {
-    let json = Value::from(value).to_string();
-    let inner = json.get(1..json.len() - 1)?;
-    (inner != value).then(|| inner.to_owned())
-}
-
-/// Where a text has the form of a placeholder: `<email_1>`.
-fn placeholders(text: &str) -> impl Iterator<Item = (usize, usize)> {
-    text.match_indices('<').filter_map(|(start, _)| {
-        let rest = text.get(start + 1..)?;
-        let is_part =
-            |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'_';
-        let longest = Kind::NationalId.name().len() + Kind::Authorization.name().len() + MAX_DIGITS;
-        let length = rest.bytes().take(longest).take_while(is_part).count();
-        let (label, number) = rest.get(..length)?.rsplit_once('_')?;
-        let is_label = label == TEXT || Kind::ALL.iter().any(|kind| kind.name() == label);
-        let is_number = (1..=MAX_DIGITS).contains(&number.len())
-            && number.bytes().all(|byte| byte.is_ascii_digit());
-        let is_closed = rest.as_bytes().get(length) == Some(&b'>');
-        (is_label && is_number && is_closed).then_some((start, start + length + 2))
-    })
-}
-
-/// The text with placeholders replaced by what `by` says. What was put in is not looked at again.
-fn replaced<'a>(text: &str, mut by: impl FnMut(&str) -> Option<&'a str>) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut end = 0;
-    for (start, stop) in placeholders(text) {
-        if let Some(value) = text.get(start..stop).and_then(&mut by) {
-            out.push_str(text.get(end..start).unwrap_or_default());
-            out.push_str(value);
-            end = stop;
-        }
-    }
-    out.push_str(text.get(end..).unwrap_or_default());
-    out
-}
-
-/// The value with every string in it, and every key, replaced by what `by` makes of it. A number that
-/// is replaced as a whole becomes a string.
-fn strings(value: &Value, depth: usize, by: &mut dyn FnMut(&str) -> Option<String>) -> Value {
-    replaced_in(value, depth, true, by)
-}
-
-/// `numbers`: whether they are replaced, too.
-fn replaced_in(
-    value: &Value,
-    depth: usize,
-    numbers: bool,
-    by: &mut dyn FnMut(&str) -> Option<String>,
-) -> Value {
-    let mut changed = |text: &str| by(text).unwrap_or_else(|| text.to_owned());
-    match value {
-        Value::Null | Value::Bool(_) => value.clone(),
-        Value::String(text) => Value::String(changed(text)),
-        Value::Number(_) if !numbers => value.clone(),
-        Value::Number(number) => in_number(number, &mut changed),
-        // Deeper than any reader goes: as a text, nothing in it is missed.
-        Value::Array(_) | Value::Object(_) if depth >= MAX_DEPTH => {
-            Value::String(changed(&value.to_string()))
-        }
-        Value::Array(items) => {
-            let items = items
-                .iter()
-                .map(|item| replaced_in(item, depth + 1, numbers, by));
-            Value::Array(items.collect())
-        }
-        Value::Object(members) => {
-            let mut out = Map::with_capacity(members.len());
-            for (key, member) in members {
-                let key = by(key).unwrap_or_else(|| key.clone());
-                out.insert(key, replaced_in(member, depth + 1, numbers, by));
-            }
-            Value::Object(out)
-        }
-    }
-}
-
-fn in_number(number: &Number, changed: &mut dyn FnMut(&str) -> String) -> Value {
-    let text = number.to_string();
-    let hidden = changed(&text);
-    if hidden == text {
-        Value::Number(number.clone())
-    } else {
-        Value::String(hidden)
     }
 }

@@ -1,11 +1,16 @@
 //! `toolhold run`, `toolhold request run` and `toolhold resume`: whatever asks a model.
 
+mod options;
+mod resume;
+
+pub use options::{Means, Options, RequestArgs, ResumeArgs, RunArgs, Shown};
+pub use resume::resume;
+
 use crate::approver::AppApprover;
-use crate::cli::endpoint::EndpointArgs;
 use crate::cli::progress::Loading;
 use crate::cli::view::View;
 use crate::cli::{Exit, plan, runs, style};
-use crate::config::{Config, DEFAULT_AGENT, Flags};
+use crate::config::{Config, DEFAULT_AGENT};
 use crate::dialect::Known;
 use crate::host;
 use crate::mcp::Servers;
@@ -16,183 +21,15 @@ use crate::storage::{Label, Source, Store};
 use crate::telemetry::{Observer, Subject, Telemetry};
 use crate::tools::SandboxTools;
 use anyhow::{Context as _, Result, anyhow, bail};
-use clap::Args;
 use serde_json::Value;
 use std::io::Read as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold_agent::model::Verdict;
-use toolhold_agent::protocol::{Execution, Message};
-use toolhold_agent::run::Runner;
-use toolhold_agent::run::replay::replay;
-use toolhold_agent::{Activities, Driver, Event, EventKind, Run, RunRequest, Settings, StopReason};
+use toolhold_agent::protocol::Message;
+use toolhold_agent::{Activities, Driver, EventKind, Run, RunRequest, StopReason};
 use toolhold_sandbox::{LoadError, Registry};
 use uuid::Uuid;
-
-#[derive(Debug, Args)]
-pub struct RunArgs {
-    /// What is to be done; - reads it from stdin.
-    task: String,
-    /// A file with context messages (data, state, tools, advisors, a plan…) that come before the task.
-    #[arg(long, value_name = "FILE")]
-    context: Option<PathBuf>,
-    /// What the model is told about its job, instead of the default.
-    #[arg(long, value_name = "TEXT")]
-    instructions: Option<String>,
-    /// A file with the JSON Schema that the answer must satisfy.
-    #[arg(long, value_name = "FILE")]
-    output_schema: Option<PathBuf>,
-    #[command(flatten)]
-    pub options: Options,
-}
-
-#[derive(Debug, Args)]
-pub struct RequestArgs {
-    /// A saved Request, {"context": […], "schema": {…}}, or its name in the requests folder.
-    request: String,
-    /// JSON that satisfies the Request's input schema; @FILE reads it from a file, - from stdin.
-    #[arg(long, value_name = "JSON")]
-    input: Option<String>,
-    #[command(flatten)]
-    pub options: Options,
-}
-
-#[derive(Debug, Args)]
-pub struct ResumeArgs {
-    /// The run's id, the beginning of it, or last.
-    run: String,
-    #[command(flatten)]
-    pub means: Means,
-}
-
-/// What a run needs whenever it is taken up, and how it is shown.
-#[derive(Debug, Args)]
-pub struct Means {
-    #[command(flatten)]
-    pub endpoint: EndpointArgs,
-    /// One event a line on stdout, instead of the view for people.
-    #[arg(long)]
-    json: bool,
-    /// Show what each part of a request takes of the model's window.
-    #[arg(long, conflicts_with = "json")]
-    budget: bool,
-    /// Append every exchange with the endpoint to this file.
-    #[arg(long, value_name = "FILE")]
-    record: Option<PathBuf>,
-}
-
-/// How a run is shown.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Shown {
-    /// One event a line.
-    pub json: bool,
-    /// What each part of a request takes.
-    pub budget: bool,
-}
-
-/// With what a run begins. It keeps all but the means: they are in its record.
-#[derive(Debug, Args)]
-pub struct Options {
-    #[command(flatten)]
-    pub means: Means,
-    /// How the model is asked to call tools: auto, schema, tools or simple.
-    #[arg(long, value_name = "NAME")]
-    contract: Option<String>,
-    /// exclusive: a reply holds calls or an answer; both: it may hold both.
-    #[arg(long, value_name = "NAME")]
-    shape: Option<String>,
-    /// The most requests to the model.
-    #[arg(long, value_name = "N")]
-    max_steps: Option<i64>,
-    /// The most tokens of one reply.
-    #[arg(long, value_name = "N")]
-    max_tokens: Option<i64>,
-    /// The most tokens of the whole run.
-    #[arg(long, value_name = "N")]
-    token_budget: Option<i64>,
-    /// The most money of the whole run, in run.currency; the endpoint needs a price.
-    #[arg(long, value_name = "AMOUNT")]
-    max_cost: Option<String>,
-    /// The most tool calls of the whole run.
-    #[arg(long, value_name = "N")]
-    max_tool_calls: Option<i64>,
-    /// The most seconds of the whole run.
-    #[arg(long, value_name = "SECONDS")]
-    timeout: Option<f64>,
-    /// Failures in a row of one tool after which another model makes the call.
-    #[arg(long, value_name = "N")]
-    max_tool_failures: Option<i64>,
-    /// Never have another model make a call.
-    #[arg(long, conflicts_with_all = ["max_tool_failures", "fallback_tool_models"])]
-    no_fallback_tool: bool,
-    /// The models that make a call which the model keeps getting wrong, in this order.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    fallback_tool_models: Option<Vec<String>>,
-    /// Only these tools, or all tools of these modules.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    tools: Option<Vec<String>>,
-    /// Have the model plan, check the plan and print it; nothing of it is run.
-    #[arg(long)]
-    dry_run: bool,
-}
-
-impl Means {
-    fn shown(&self) -> Shown {
-        Shown {
-            json: self.json,
-            budget: self.budget,
-        }
-    }
-
-    /// A flag of those that say how a model is asked.
-    fn asking(&self) -> Option<&'static str> {
-        let record = self.record.is_some().then_some("--record");
-        self.endpoint.given().or(record)
-    }
-}
-
-impl Options {
-    /// The flags that are settings of the configuration.
-    pub fn put(&self, flags: &mut Flags) {
-        self.means.endpoint.put(flags);
-        flags.set(
-            "--contract",
-            "endpoints.{endpoint}.contract",
-            self.contract.clone(),
-        );
-        flags.set("--shape", "run.shape", self.shape.clone());
-        flags.set("--max-steps", "run.max_steps", self.max_steps);
-        flags.set("--max-tokens", "run.max_tokens", self.max_tokens);
-        flags.set("--token-budget", "run.token_budget", self.token_budget);
-        flags.set("--max-cost", "run.max_cost", self.max_cost.clone());
-        flags.set(
-            "--max-tool-calls",
-            "run.max_tool_calls",
-            self.max_tool_calls,
-        );
-        flags.set(
-            "--max-tool-failures",
-            "fallback.max_tool_failures",
-            self.max_tool_failures,
-        );
-        flags.set(
-            "--fallback-tool-models",
-            "fallback.models",
-            self.fallback_tool_models.clone(),
-        );
-        flags.set(
-            "--no-fallback-tool",
-            "fallback.enabled",
-            self.no_fallback_tool.then_some(false),
-        );
-        flags.set(
-            "--timeout",
-            "run.timeout_ms",
-            self.timeout.map(|s| (s * 1_000.0).ceil() as i64),
-        );
-    }
-}
 
 pub async fn run(config: &Config, args: RunArgs) -> Result<Exit> {
     let mut request = RunRequest::new("");
@@ -284,123 +121,6 @@ pub fn requests(config: &Config) -> Exit {
         }
     }
     exit
-}
-
-/// Goes on with a run whose process ended.
-pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
-    let store = host::store(config).await?;
-    let id = store.find(&args.run).await?.run()?;
-    let (mut journal, events) = store.reopen(id).await?;
-    let replayed = replay(&events).with_context(|| format!("run {id}"))?;
-    if replayed.is_done {
-        bail!("this run is over; `toolhold show {id}` prints it");
-    }
-    let request = replayed.machine.request();
-    let means = &args.means;
-    let (driver, servers) = if request.plan.is_some() {
-        if let Some(flag) = means.asking() {
-            bail!("{flag} has no meaning here: the run is a saved plan's and asks no model");
-        }
-        plan::driver(config, &store, request, means.json).await?
-    } else {
-        let timeout = request.settings.timeout;
-        let own = request.own_tools_only;
-        let allowed = request.allowed.as_deref();
-        let (driver, servers, known) =
-            Box::pin(driver(config, &store, means, allowed, timeout, own)).await?;
-        let change = Change {
-            doubt: known.doubt(request.settings.contract, config),
-            settings: &request.settings,
-            before: began_with(&events),
-            now: driver.model.name(),
-        };
-        if change.before != change.now || means.endpoint.given().is_some() {
-            change.tell()?;
-        }
-        (driver, servers)
-    };
-    let policy = driver.shields.policy(&request.settings, request.depth);
-    journal.under(&policy.hash);
-    if policy.hash != request.policy.hash {
-        let text = "the policy is another than the one that this run began under; the present one holds for its calls";
-        eprintln!("{} {text}", style::warn("policy:"));
-    }
-    // What was loaded because a tool named it, by path or by reference, is loaded again.
-    for bound in replayed.tools() {
-        if let (Execution::Module(name), Runner::Module(_)) = (&bound.tool.execution, &bound.runner)
-        {
-            // Its calls will fail for this reason; the run may not need it any more.
-            if let Err(reason) = driver.toolbox.module(name).await {
-                let text = style::plain(&format!("{}: {reason}", bound.tool.name));
-                eprintln!("{} {text}", style::warn("left out:"));
-            }
-        }
-    }
-    let telemetry = host::telemetry(config, false)?;
-    let run = driver.resume(replayed, Box::new(journal));
-    let observer = telemetry.observe(subject(run.id));
-    let exit = watch(run, Some(&store), observer, means.shown()).await;
-    telemetry.close().await;
-    servers.close().await;
-    exit
-}
-
-fn began_with(events: &[Event]) -> &str {
-    match events.first().map(|event| &event.kind) {
-        Some(EventKind::Run { model, .. }) => model,
-        _ => "",
-    }
-}
-
-/// A run that goes on elsewhere. Its settings stay as they are in its record: a replay comes to the same
-/// Requests by them alone.
-struct Change<'a> {
-    /// Who may answer and was found to do otherwise than the run's contract says.
-    doubt: Option<(&'a str, &'a Verdict)>,
-    settings: &'a Settings,
-    before: &'a str,
-    now: &'a str,
-}
-
-impl Change<'_> {
-    /// Says what the run keeps that the endpoint may do otherwise.
-    ///
-    /// # Errors
-    /// The endpoint was found to refuse what the run asks it for.
-    fn tell(&self) -> Result<()> {
-        let contract = self.settings.contract;
-        let mut doubt = String::new();
-        match self.doubt {
-            Some((endpoint, Verdict::Refused { reason })) => bail!(
-                "the run goes on under the {} contract that it began with, and toolhold doctor --probe found that the \
-                 endpoint {endpoint:?} refuses it: {reason}. Resume it with an endpoint that knows it, or begin a new \
-                 run",
-                contract.name()
-            ),
-            Some((endpoint, Verdict::Ignored { .. })) => {
-                doubt = format!(", which the endpoint {endpoint:?} was found to accept and ignore");
-            }
-            _ => {}
-        }
-        let window = match self.settings.window.tokens {
-            Some(tokens) => format!("a window of {tokens} tokens"),
-            None => "no known window".into(),
-        };
-        let price = match self.settings.price {
-            Some(_) => "the price that it began with",
-            None => "no price",
-        };
-        let text = format!(
-            "{} goes on with what {} began; kept from the record, by which the run can be replayed: the {} \
-             contract{doubt}, {window}, {price}, at most {} tokens a reply",
-            self.now,
-            self.before,
-            contract.name(),
-            self.settings.max_tokens
-        );
-        eprintln!("{} {}", style::warn("note:"), style::plain(&text));
-        Ok(())
-    }
 }
 
 async fn start(
