@@ -270,15 +270,13 @@ async fn run(
     State(app): State<App>,
     client: Client,
     headers: HeaderMap,
-    Body(body): Body<Value>,
+    Body { said: task, raw }: Body<Task>,
 ) -> Result<Response, ApiError> {
     client.may(Scope::Run)?;
-    let task: Task = serde_json::from_value(body.clone())
-        .map_err(|error| ApiError::invalid(error.to_string()))?;
     let name = task.agent.as_deref().unwrap_or(DEFAULT_AGENT);
     let mut prepared = app.prepared(&client, name, task.tools.clone())?;
     task.put(&mut prepared.request)?;
-    let watcher = app.begin(&headers, &body, prepared, None).await?;
+    let watcher = app.begin(&headers, &raw, prepared, None).await?;
     if task.stream {
         return Ok(events::stream(watcher));
     }

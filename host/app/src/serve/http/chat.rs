@@ -129,11 +129,9 @@ async fn complete(
     State(app): State<App>,
     client: Client,
     headers: HeaderMap,
-    Body(body): Body<Value>,
+    Body { said: asked, raw }: Body<ChatRequest>,
 ) -> Result<Response, ApiError> {
     client.may(Scope::Run)?;
-    let asked: ChatRequest = serde_json::from_value(body.clone())
-        .map_err(|error| ApiError::invalid(error.to_string()))?;
     let mut prepared = app.prepared(&client, &asked.model, None)?;
     asked.put(&mut prepared.request)?;
     let names: BTreeSet<String> = asked
@@ -144,7 +142,7 @@ async fn complete(
     prepared.behalf.elsewhere.clone_from(&names);
     let speaks = prepared.agent.speaks();
     let contract = prepared.request.settings.contract;
-    let watcher = app.begin(&headers, &body, prepared, None).await?;
+    let watcher = app.begin(&headers, &raw, prepared, None).await?;
     let reply = Reply {
         run: watcher.run.to_string(),
         model: asked.model,

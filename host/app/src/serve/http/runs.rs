@@ -390,7 +390,7 @@ async fn decide(
     State(app): State<App>,
     client: Client,
     Place((run, call)): Place<(Uuid, String)>,
-    Body(body): Body<DecisionBody>,
+    Body { said: decided, .. }: Body<DecisionBody>,
 ) -> Result<StatusCode, ApiError> {
     client.may(Scope::Approve)?;
     let store = app.dispatcher.store();
@@ -399,7 +399,7 @@ async fn decide(
         .filter(|it| client.sees(&it.owner))
         .find(|it| it.run == run && it.pending.call.id == call);
     let found = found.ok_or_else(|| ApiError::not_found("such call that waits"))?;
-    if found.pending.digest != body.digest {
+    if found.pending.digest != decided.digest {
         return Err(ApiError::conflict(
             "the call is another than the one that was shown; look at it again",
         ));
@@ -409,8 +409,8 @@ async fn decide(
         name => format!("key {name}"),
     };
     let decision = Decision {
-        digest: body.digest.clone(),
-        verdict: body.verdict()?,
+        digest: decided.digest.clone(),
+        verdict: decided.verdict()?,
         by: Some(by),
     };
     if !store.decide(found.within, &call, &decision).await? {

@@ -119,11 +119,9 @@ async fn call(
     client: Client,
     headers: HeaderMap,
     Place(tool): Place<String>,
-    Body(body): Body<Value>,
+    Body { said: asked, raw }: Body<CallBody>,
 ) -> Result<Json<CallResult>, ApiError> {
     client.may(Scope::Run)?;
-    let asked: CallBody = serde_json::from_value(body.clone())
-        .map_err(|error| ApiError::invalid(error.to_string()))?;
     let name = asked.agent.as_deref().unwrap_or(DEFAULT_AGENT);
     let mut prepared = app.prepared(&client, name, None)?;
     let tools = prepared.agent.tools(&prepared.behalf).await;
@@ -140,8 +138,8 @@ async fn call(
     step.insert("_tool".into(), tool.into());
     prepared.request.plan = Some(vec![step.into()]);
     prepared.request.output_schema = None;
-    let body = json!([prepared.request.plan, body]);
-    let watcher = app.begin(&headers, &body, prepared, None).await?;
+    let named = json!([prepared.request.plan, raw]);
+    let watcher = app.begin(&headers, &named, prepared, None).await?;
     let run = watcher.run;
     let answer = answer(watcher).await?;
     let made = answer.steps.into_iter().flat_map(|step| step.calls).next();
@@ -222,11 +220,11 @@ async fn approve(
     State(app): State<App>,
     client: Client,
     Place(name): Place<String>,
-    Body(body): Body<ApproveBody>,
+    Body { said: looked_at, .. }: Body<ApproveBody>,
 ) -> Result<Json<Value>, ApiError> {
     client.may(Scope::Admin)?;
     let module = app.module(&name)?;
-    if json!(module.digest) != json!(body.digest) {
+    if json!(module.digest) != json!(looked_at.digest) {
         return Err(ApiError::conflict(
             "the module is another than the one that was shown; look at it again",
         ));
