@@ -2,6 +2,7 @@
 
 mod clients;
 mod faults;
+mod responses;
 
 use reqwest::Method;
 use serde_json::{Value, json};

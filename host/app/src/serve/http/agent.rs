@@ -198,7 +198,7 @@ impl Task {
             request.context = context.map_err(|error| ApiError::invalid(error.to_string()))?;
         }
         if !self.messages.is_empty() || self.context.is_none() {
-            let said = conversation(&self.messages)?;
+            let said = conversation("messages", &[], &self.messages)?;
             if let Some(instructions) = said.instructions {
                 request.instructions = instructions;
             }

@@ -5,6 +5,7 @@ mod audit;
 mod auth;
 mod body;
 mod chat;
+mod client_tools;
 mod error;
 mod events;
 mod health;
@@ -14,9 +15,11 @@ mod metrics;
 mod models;
 mod page;
 mod requests;
+mod responses;
 mod runs;
 mod sessions;
 mod tools;
+mod turn;
 
 pub use auth::digest;
 
@@ -71,6 +74,7 @@ fn routes() -> (Router<App>, utoipa::openapi::OpenApi) {
     let (router, mut api) = OpenApiRouter::with_openapi(Description::openapi())
         .merge(agent::routes())
         .merge(chat::routes())
+        .merge(responses::routes())
         .merge(sessions::routes())
         .merge(runs::routes())
         .merge(tools::routes())

@@ -106,6 +106,7 @@ pub struct RunList {
 
 /// Which part of a list.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(default)]
 pub struct Page {
     /// At most so many; 1 to 1000.
@@ -138,10 +139,27 @@ impl Page {
 
 impl App {
     /// The run, if the client may see it.
-    async fn run(&self, client: &Client, run: Uuid) -> Result<RunRow, ApiError> {
+    pub async fn run(&self, client: &Client, run: Uuid) -> Result<RunRow, ApiError> {
         let row = self.dispatcher.store().run(run).await?;
         row.filter(|row| client.sees(&row.owner))
             .ok_or_else(|| ApiError::not_found(format_args!("run {run}")))
+    }
+
+    /// Has a run stopped, wherever it goes on.
+    pub async fn stop(&self, run: &RunRow) -> Result<(), ApiError> {
+        if run.ended.is_some() {
+            return Err(ApiError::conflict("this run is over"));
+        }
+        if self.dispatcher.cancel(run.id) {
+            return Ok(());
+        }
+        let store = self.dispatcher.store();
+        if store.is_held(run.id).await? {
+            store.ask_to_cancel(run.id).await?;
+        } else {
+            self.dispatcher.end(run.id).await?;
+        }
+        Ok(())
     }
 }
 
@@ -193,6 +211,7 @@ async fn show(
 }
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(default)]
 struct After {
     /// Only events with greater numbers; the header Last-Event-ID means the same.
@@ -256,18 +275,7 @@ async fn cancel(
     Place(run): Place<Uuid>,
 ) -> Result<StatusCode, ApiError> {
     client.may(Scope::Run)?;
-    let row = app.run(&client, run).await?;
-    if row.ended.is_some() {
-        return Err(ApiError::conflict("this run is over"));
-    }
-    if !app.dispatcher.cancel(run) {
-        let store = app.dispatcher.store();
-        if store.is_held(run).await? {
-            store.ask_to_cancel(run).await?;
-        } else {
-            app.dispatcher.end(run).await?;
-        }
-    }
+    app.stop(&app.run(&client, run).await?).await?;
     Ok(StatusCode::ACCEPTED)
 }
 

@@ -31,6 +31,7 @@ pub fn routes() -> OpenApiRouter<App> {
 }
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(default)]
 struct Whose {
     /// The tools of this agent; `default` if nothing is said.
