@@ -30,6 +30,7 @@ pub fn routes() -> OpenApiRouter<App> {
 /// A task for an agent.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schema(example = json!({"messages": [{"role": "user", "content": "What is 2^61 - 1?"}], "stream": true}))]
 pub struct Task {
     /// Which agent; `default` if nothing is said.
     pub agent: Option<String>,

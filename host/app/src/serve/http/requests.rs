@@ -114,6 +114,7 @@ async fn list(
 
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schema(example = json!({"input": {"name": "Ada"}}))]
 struct Given {
     /// What satisfies the Request's input schema.
     #[schema(value_type = Option<Value>)]

@@ -346,6 +346,7 @@ async fn waiting(State(app): State<App>, client: Client) -> Result<Json<WaitingC
 /// What a person decided.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"digest": "…", "verdict": "refuse", "reason": "Not on a Sunday"}))]
 struct DecisionBody {
     /// Of what was shown; a call whose arguments changed meanwhile is not decided by it.
     digest: String,

@@ -29,6 +29,7 @@ pub fn routes() -> OpenApiRouter<App> {
 
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schema(example = json!({"agent": "default", "title": "Primes"}))]
 struct NewSession {
     /// `default` if nothing is said.
     agent: Option<String>,

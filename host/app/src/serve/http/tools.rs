@@ -83,6 +83,7 @@ async fn list(
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"arguments": {"expression": "2^61 - 1"}}))]
 struct CallBody {
     #[schema(value_type = Object)]
     #[serde(default)]

@@ -42,7 +42,7 @@ pub fn routes() -> OpenApiRouter<App> {
 /// Asks an agent for a response.
 ///
 /// With `stream`, its events come as they happen (`response.created`, `response.output_text.delta`, …,
-/// `response.completed`). What an agent is asked is recorded, whatever `store` says: `false` is refused.
+/// `response.completed`). What an agent is asked is always recorded: `store` may not be `false`.
 #[utoipa::path(
     post, path = "/v1/responses", tag = "responses", security(("key" = [])),
     request_body = ResponseRequest,

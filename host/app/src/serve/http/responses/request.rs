@@ -15,6 +15,7 @@ use utoipa::ToSchema;
 /// cannot be had is refused.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
+#[schema(example = json!({"model": "default", "input": "What is 2^61 - 1?"}))]
 pub struct ResponseRequest {
     /// The agent's name.
     pub model: String,
