@@ -3,6 +3,7 @@
 mod clients;
 mod faults;
 mod responses;
+mod upload;
 
 use reqwest::Method;
 use serde_json::{Value, json};
