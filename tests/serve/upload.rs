@@ -176,7 +176,9 @@ fn what_was_granted_to_the_name_waits_for_a_person() {
 #[test]
 fn what_is_no_module_changes_nothing() {
     let (host, endpoint) = (
-        host(&format!("{ON}[module.late.limits]\ncomponent_bytes = 2000\n")),
+        host(&format!(
+            "{ON}[module.late.limits]\ncomponent_bytes = 2000\n"
+        )),
         scripted([]),
     );
     let server = serve(&host, &endpoint);

@@ -5,6 +5,7 @@ mod output;
 mod request;
 mod stream;
 
+use crate::serve::Watcher;
 use crate::serve::answered;
 use crate::serve::http::App;
 use crate::serve::http::auth::Client;
@@ -13,7 +14,6 @@ use crate::serve::http::client_tools::{offered, withdraw};
 use crate::serve::http::error::{ApiError, ErrorBody};
 use crate::serve::http::turn::{End, Live, Turn};
 use crate::serve::spoken::Spoken;
-use crate::serve::Watcher;
 use crate::storage::{RunRow, Scope};
 use axum::Json;
 use axum::extract::State;
