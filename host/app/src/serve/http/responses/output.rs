@@ -259,3 +259,117 @@ impl Part {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use toolhold_agent::{Contract, Event, StopReason};
+
+    fn event(run: Uuid, kind: EventKind) -> Event {
+        Event {
+            run,
+            seq: 0,
+            at_ms: 0,
+            kind,
+            seal: toolhold_agent::event::Seal::default(),
+        }
+    }
+
+    /// What a run writes piece by piece, and what it answers in the end.
+    fn heard(pieces: &[&str], answer: Value, reason: StopReason) -> Output {
+        let run = Uuid::now_v7();
+        let mut output = Output::new(run, Some(Spoken::new(Contract::Tools)));
+        for piece in pieces {
+            output.take(&EventKind::Delta {
+                step: 1,
+                delta: Delta::Content((*piece).to_owned()),
+            });
+        }
+        let mut turn = Turn::new(run, BTreeSet::new());
+        turn.take(&event(
+            run,
+            EventKind::Done {
+                reason,
+                output: answer,
+                error: None,
+                steps: 1,
+                calls: 0,
+                tokens: 0,
+                cost_nano: None,
+                duration_ms: 0,
+            },
+        ));
+        output.end(&turn);
+        output
+    }
+
+    #[test]
+    fn what_was_heard_is_never_taken_back() {
+        use ItemStatus::{Completed, Incomplete};
+        let answered = StopReason::Output;
+        for (pieces, answer, reason, expected) in [
+            (
+                &["It is", " 4."][..],
+                json!("It is 4."),
+                answered,
+                vec![("It is 4.", Completed)],
+            ),
+            (
+                &["It"],
+                json!("It is 4."),
+                answered,
+                vec![("It is 4.", Completed)],
+            ),
+            (
+                &[],
+                json!("It is 4."),
+                answered,
+                vec![("It is 4.", Completed)],
+            ),
+            (
+                &["No, "],
+                json!("It is 4."),
+                answered,
+                vec![("No, ", Incomplete), ("It is 4.", Completed)],
+            ),
+            (&[], json!(""), answered, vec![("", Completed)]),
+            (
+                &["It"],
+                Value::Null,
+                StopReason::Timeout,
+                vec![("It", Incomplete)],
+            ),
+            (&[], Value::Null, StopReason::Timeout, vec![]),
+        ] {
+            let mut output = heard(pieces, answer, reason);
+            let items: Vec<_> = output
+                .items
+                .iter()
+                .map(|item| match item {
+                    Item::Message {
+                        content, status, ..
+                    } => (content[0].text.as_str(), *status),
+                    Item::FunctionCall { .. } => panic!("{item:?}"),
+                })
+                .collect();
+            assert_eq!(items, expected, "{pieces:?}");
+            // Whoever only listens knows the same.
+            let texts: Vec<String> = expected.iter().map(|(text, _)| (*text).into()).collect();
+            let mut listened = vec![String::new(); texts.len()];
+            let mut done = Vec::new();
+            for (event, members) in output.told() {
+                let index = members["output_index"].as_u64().unwrap() as usize;
+                match event {
+                    "response.output_text.delta" => {
+                        listened[index].push_str(members["delta"].as_str().unwrap());
+                    }
+                    "response.output_item.done" => done.push(members["item"].clone()),
+                    _ => {}
+                }
+            }
+            assert_eq!(listened, texts);
+            assert_eq!(json!(done), json!(output.items));
+        }
+    }
+}
