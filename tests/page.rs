@@ -84,7 +84,7 @@ fn every_file_comes_with_its_type_and_a_policy() {
     host.write("toolhold.toml", "[serve]\nkeys = \"always\"\n");
     let server = serve(&host, &endpoint);
     let mut seen = BTreeSet::new();
-    let mut next = vec!["/".to_owned()];
+    let mut next = vec!["/".to_owned(), "/docs".to_owned()];
     while let Some(path) = next.pop() {
         if !seen.insert(path.clone()) {
             continue;
@@ -293,6 +293,14 @@ fn a_key_is_asked_for_and_used() {
     let made = host.run(&["keys", "create", "ann"]);
     let server = serve(&host, &endpoint);
     click(&server, "key", &[made.stdout.trim()]);
+}
+
+/// Every operation of the description, with what it takes and an example of it.
+#[test]
+fn the_api_is_described_on_a_page() {
+    let (host, endpoint) = (host(), scripted([]));
+    let server = serve(&host, &endpoint);
+    click(&server, "docs", &[]);
 }
 
 #[test]

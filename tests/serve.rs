@@ -2,6 +2,8 @@
 
 mod clients;
 mod faults;
+mod responses;
+mod upload;
 
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -16,10 +16,15 @@ fn tried(client: impl Fn(&[&str]) -> Output) {
     let host = host("");
     let key = host.run(&["keys", "create", "sdk"]).stdout;
     let calls = calls([("weather", json!({"city": "Bern"}))]);
+    let client_tool = [calls, answers("4, and sunny")];
+    // The chat API, and then the same in responses.
     let replies = [
         &two_plus_two()[..],
         &two_plus_two()[..],
-        &[calls, answers("4, and sunny")],
+        &client_tool,
+        &two_plus_two()[..],
+        &two_plus_two()[..],
+        &client_tool,
     ];
     let endpoint = Endpoint::start(Scenario::new(replies.concat()));
     let server = serve(&host, &endpoint);
@@ -46,6 +51,22 @@ fn tried(client: impl Fn(&[&str]) -> Output) {
     assert_eq!(seen["after"], "4, and sunny");
     let missing = seen["missing"].as_str().unwrap_or_default();
     assert!(missing.contains("no agent \"nobody\""), "{seen}");
+    let responses = &seen["responses"];
+    assert_eq!(responses["whole"], json!(["completed", "It is 4.", "sdk"]));
+    let pieces = responses["pieces"].as_array().unwrap();
+    let pieces: Vec<&str> = pieces.iter().filter_map(Value::as_str).collect();
+    assert_eq!(pieces.concat(), "It is 4.");
+    assert!(pieces.len() > 1, "{pieces:?}");
+    assert_eq!(responses["final"], json!(["completed", "It is 4."]));
+    assert!(responses["tokens"].as_u64() > Some(0), "{seen}");
+    assert_eq!(
+        responses["call"],
+        json!(["completed", "weather", {"city": "Bern"}])
+    );
+    assert_eq!(responses["again"], true, "{seen}");
+    assert_eq!(responses["after"], "4, and sunny");
+    let missing = responses["deleted"].as_str().unwrap_or_default();
+    assert!(missing.contains("no response \"resp_"), "{seen}");
 }
 
 #[test]
@@ -96,9 +117,11 @@ fn no_request_makes_the_server_fail() {
         )
         .good());
     let session = id(server.post("/v1/sessions", &json!({})).good());
+    let asked = json!({"model": "default", "input": "t"});
+    let response = id(server.post("/v1/responses", &asked).good());
     let known = format!(
         "[parameters]\n\"path.run\" = {run:?}\n\"path.session\" = {session:?}\n\"path.tool\" = \"text.count\"\n\
-         \"path.module\" = \"text\"\n\"path.name\" = \"default\"\n"
+         \"path.module\" = \"text\"\n\"path.name\" = \"default\"\n\"path.response\" = {response:?}\n"
     );
     host.write("schemathesis.toml", known);
     let done = Command::new(bin.join("schemathesis"))
@@ -124,5 +147,5 @@ fn no_request_makes_the_server_fail() {
         "{words}\n{errors}\n{}",
         server.said()
     );
-    assert!(words.contains("Tested: 2"), "every operation: {words}");
+    assert!(words.contains("Tested: 3"), "every operation: {words}");
 }

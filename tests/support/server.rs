@@ -168,7 +168,10 @@ impl Server {
         body: Option<&Value>,
         headers: &[(&str, &str)],
     ) -> Answered {
-        let request = self.request(method, path, body, headers);
+        self.answered(self.request(method, path, body, headers))
+    }
+
+    fn answered(&self, request: RequestBuilder) -> Answered {
         self.runtime.block_on(async {
             let response = request.send().await.expect("an answer");
             Answered {
@@ -177,6 +180,16 @@ impl Server {
                 text: response.text().await.expect("text"),
             }
         })
+    }
+
+    /// Any bytes.
+    ///
+    /// # Panics
+    /// If there is no answer.
+    pub fn send(&self, path: &str, kind: &str, bytes: &[u8], headers: &[(&str, &str)]) -> Answered {
+        let headers = [&[("content-type", kind)], headers].concat();
+        let request = self.request(Method::POST, path, None, &headers);
+        self.answered(request.body(bytes.to_vec()))
     }
 
     /// The first `most` events of a stream, whose connection is closed then.

@@ -46,6 +46,7 @@ mod dialect;
 mod eval;
 mod fetch;
 mod host;
+mod install;
 mod mcp;
 mod mcp_server;
 mod models;

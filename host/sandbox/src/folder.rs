@@ -244,6 +244,23 @@ impl Candidate {
     }
 }
 
+/// The most bytes of `NAME@VERSION`: approvals are kept under it.
+const MAX_SLOT: usize = 100;
+
+/// Whether `slot` is `NAME` or `NAME@VERSION`, as a file of the modules folder may be called.
+pub fn is_slot(slot: &str) -> bool {
+    parts(slot).is_some()
+}
+
+/// The name and the version of `NAME` or `NAME@VERSION`.
+pub(crate) fn parts(slot: &str) -> Option<(&str, Option<Version>)> {
+    let (name, written) = match slot.split_once('@') {
+        Some((name, written)) => (name, Some(version(written)?)),
+        None => (slot, None),
+    };
+    (slot.len() <= MAX_SLOT && text::is_name(name)).then_some((name, written))
+}
+
 /// `1`, `1.2` or a whole semantic version.
 pub(crate) fn version(written: &str) -> Option<Version> {
     let padded = match written.split('.').count() {
@@ -348,6 +365,36 @@ mod tests {
         assert_eq!(found[1].1, Ok(Some(Version::new(1, 2, 0))));
         assert_eq!(found[2].1, Ok(Some(Version::new(2, 0, 0))));
         assert!(found[3].1.as_ref().unwrap_err().contains("no version"));
+    }
+
+    #[test]
+    fn a_slot_is_a_name_and_a_version() {
+        for slot in ["a", "calc_2", "calc@1", "calc@1.2", "calc@1.2.3-rc.1+b"] {
+            assert!(is_slot(slot), "{slot}");
+        }
+        let long = format!("a@1.2.3-{}", "x".repeat(100));
+        for slot in [
+            "",
+            "@",
+            "@1.2",
+            "a@",
+            "A",
+            "a-b",
+            "a.wasm",
+            ".a",
+            "../a",
+            "a/b",
+            "a\0",
+            "a@soon",
+            "a@1@2",
+            "a@../1",
+            "a@1.2.3-/x",
+            " a",
+            "a ",
+            &long,
+        ] {
+            assert!(!is_slot(slot), "{slot}");
+        }
     }
 
     #[test]

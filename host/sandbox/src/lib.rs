@@ -68,6 +68,7 @@ pub use docs::DocsSource;
 pub use egress::{GrantError, HttpGrant, HttpLimit, HttpLimits, Origin, Resolve, SystemResolver};
 pub use engine::{Engine, EngineConfig};
 pub use error::{CallError, ErrorClass, LoadError};
+pub use folder::is_slot;
 pub use grant::{
     Access, Clocks, DirectoryGrant, Grant, Keep, KeyValueGrant, Randomness, ScratchGrant, Storage,
 };

@@ -6,11 +6,11 @@ use crate::cli::style::{bytes, dim, good, warn};
 use crate::config::Config;
 use crate::fetch::Fetched;
 use crate::host;
+use crate::install::{self, Place};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde_json::json;
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use toolhold_sandbox::is_name;
 
@@ -86,18 +86,15 @@ fn say(place: &Path, fetched: &Fetched) {
 
 /// `FOLDER/NAME.wasm`, if nothing is in its way.
 fn place(folder: &Path, name: &str, force: bool) -> Result<PathBuf> {
-    let own = folder.join(name);
-    if own.join("module.toml").exists() || own.join(format!("{name}.wasm")).exists() {
-        bail!(
+    match install::place(folder, name) {
+        Place::Free(place) => Ok(place),
+        Place::Taken(place) if force => Ok(place),
+        Place::Taken(place) => Err(taken(&place)),
+        Place::Folder(own) => bail!(
             "{} is already a module of that name; choose another with --as",
             own.display()
-        );
+        ),
     }
-    let place = folder.join(format!("{name}.wasm"));
-    if !force && place.symlink_metadata().is_ok() {
-        return Err(taken(&place));
-    }
-    Ok(place)
 }
 
 fn taken(place: &Path) -> anyhow::Error {
@@ -107,39 +104,9 @@ fn taken(place: &Path) -> anyhow::Error {
     )
 }
 
-/// Writes the component so that whoever watches the folder sees all of it or nothing.
 fn put(place: &Path, component: &[u8], force: bool) -> Result<()> {
-    let cannot = || format!("{} cannot be written", place.display());
-    if let Some(folder) = place.parent() {
-        fs::create_dir_all(folder).with_context(cannot)?;
-    }
-    // Not an ending that makes a module.
-    let unfinished = place.with_extension(format!("{}.part", uuid::Uuid::now_v7()));
-    let written = File::create_new(&unfinished)
-        .and_then(|mut file| {
-            file.write_all(component)?;
-            file.sync_all()
-        })
-        .and_then(|()| {
-            if force {
-                fs::rename(&unfinished, place)
-            } else {
-                link(&unfinished, place)
-            }
-        });
-    // After a rename it is gone already.
-    let _ = fs::remove_file(&unfinished);
-    match written {
+    match install::put(place, component, force) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(taken(place)),
-        other => other.with_context(cannot),
-    }
-}
-
-/// Gives the file its name without replacing what came there meanwhile, as a rename would; which is
-/// taken into account only where the file system knows no links.
-fn link(unfinished: &Path, place: &Path) -> io::Result<()> {
-    match fs::hard_link(unfinished, place) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => fs::rename(unfinished, place),
-        other => other,
+        other => other.with_context(|| format!("{} cannot be written", place.display())),
     }
 }

@@ -68,7 +68,7 @@ pub async fn serve(config: &Config) -> Result<Exit> {
     dispatcher.resume_all().await;
     let others = dispatcher.clone();
     tokio::spawn(async move { others.heed_others().await });
-    let router = router(App::new(dispatcher.clone(), &serve), &serve);
+    let router = router(App::new(dispatcher.clone(), config), &serve);
     let served = tokio::spawn(connections::serve(
         listener,
         router,

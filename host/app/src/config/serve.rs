@@ -45,6 +45,7 @@ pub struct ServeTable {
     pub body_bytes: usize,
     pub drain_ms: u64,
     pub origins: Vec<String>,
+    pub module_upload: bool,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -107,10 +107,14 @@ impl Answer {
                 }
             }
             EventKind::Tokens {
-                prompt, completion, ..
+                prompt,
+                completion,
+                total,
+                ..
             } => {
                 self.usage.prompt_tokens += prompt.unwrap_or(0);
                 self.usage.completion_tokens += completion.unwrap_or(0);
+                self.usage.total_tokens = *total;
             }
             EventKind::Done {
                 reason,

@@ -9,4 +9,4 @@ pub mod spoken;
 
 pub use agents::{Agent, Agents, OnBehalf};
 pub use dispatcher::{Dispatcher, Limits, Refused, Watcher, end};
-pub use session::left_by;
+pub use session::{answered, left_by};

@@ -3,7 +3,7 @@
 use crate::storage::{RecordError, Source, Store};
 use serde_json::Value;
 use toolhold_agent::protocol::Role;
-use toolhold_agent::{EventKind, Message};
+use toolhold_agent::{EventKind, Message, StopReason};
 use uuid::Uuid;
 
 /// The context with which the turn after `run` begins: that of `run`, and what it answered.
@@ -11,17 +11,20 @@ pub async fn left_by(store: &Store, run: Uuid) -> Result<Vec<Message>, RecordErr
     let mut context = Vec::new();
     let take = |event: toolhold_agent::Event| match event.kind {
         EventKind::Run { request, .. } => context = request.context,
-        EventKind::Done { output, reason, .. } => {
-            let said = match output {
-                Value::String(text) => text,
-                // The model must not take it for an answer that the user has read.
-                Value::Null => format!("(I was stopped before I had an answer: {reason:?})"),
-                other => other.to_string(),
-            };
-            context.push(Message::text(Role::Assistant, said));
-        }
+        EventKind::Done { output, reason, .. } => context.push(answered(&output, reason)),
         _ => {}
     };
     store.scan(&Source::Run(run), take).await?;
     Ok(context)
+}
+
+/// What the model reads in the next turn of how this one ended.
+pub fn answered(output: &Value, reason: StopReason) -> Message {
+    let said = match output {
+        Value::String(text) => text.clone(),
+        // The model must not take it for an answer that the user has read.
+        Value::Null => format!("(I was stopped before I had an answer: {reason:?})"),
+        other => other.to_string(),
+    };
+    Message::text(Role::Assistant, said)
 }

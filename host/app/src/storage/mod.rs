@@ -9,6 +9,7 @@ mod journal;
 mod keys;
 mod process;
 mod repeats;
+mod responses;
 mod runs;
 mod schema;
 mod sessions;

@@ -389,6 +389,17 @@ impl Store {
         Ok(gone.rows_affected())
     }
 
+    /// Deletes the record of a run that is over and is no turn of a session. Returns whether there was one.
+    pub async fn delete_run(&self, run: Uuid) -> Result<bool, StoreError> {
+        let gone = sqlx::query(
+            "DELETE FROM runs WHERE id = $1 AND ended_ms IS NOT NULL AND session IS NULL",
+        )
+        .bind(run.to_string())
+        .execute(&self.pool)
+        .await?;
+        Ok(gone.rows_affected() > 0)
+    }
+
     async fn lines(&self, run: Uuid, from: i64) -> Result<Vec<(i64, String)>, sqlx::Error> {
         sqlx::query_as(
             "SELECT seq, line FROM events WHERE run = $1 AND seq >= $2 ORDER BY seq LIMIT $3",

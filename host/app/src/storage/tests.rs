@@ -190,6 +190,30 @@ async fn until<T>(look: impl AsyncFn() -> Option<T>) -> T {
 }
 
 #[tokio::test]
+async fn what_was_asked_for_is_kept_as_long_as_the_run() {
+    for database in databases().await {
+        let store = Store::open(&database.location).await.unwrap();
+        let mut script = Script::new();
+        let run = script.run;
+        assert!(store.keep_response(run, "{}").await.is_err(), "no such run");
+        let mut journal = store.journal(run, Label::default());
+        journal.append(&script.begin("t")).await.unwrap();
+        assert_eq!(store.response(run).await.unwrap(), None);
+        for asked in ["first", "second"] {
+            store.keep_response(run, asked).await.unwrap();
+            let kept = store.response(run).await.unwrap();
+            assert_eq!(kept.as_deref(), Some("first"));
+        }
+        assert!(!store.delete_run(run).await.unwrap(), "it is not over");
+        journal.append(&script.done()).await.unwrap();
+        assert!(store.delete_run(run).await.unwrap());
+        assert_eq!(store.response(run).await.unwrap(), None);
+        assert!(store.run(run).await.unwrap().is_none());
+        assert!(!store.delete_run(run).await.unwrap());
+    }
+}
+
+#[tokio::test]
 async fn one_event_has_one_place() {
     for database in databases().await {
         let store = Store::open(&database.location).await.unwrap();

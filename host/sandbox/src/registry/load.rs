@@ -203,6 +203,39 @@ impl Registry {
         Ok(module)
     }
 
+    /// Looks whether `component` could be loaded as `SLOT.wasm` from the folder `root`, beside what is
+    /// there or in the place of that file: it is compiled, linked and asked for its tools. `slot` is `NAME`
+    /// or `NAME@VERSION`. Nothing that is loaded changes.
+    ///
+    /// # Errors
+    /// Why it is no module, or cannot stand beside those that are there.
+    pub async fn examine(
+        &self,
+        root: &Path,
+        slot: &str,
+        component: Vec<u8>,
+        on_event: &(dyn Fn(LoadEvent) + Sync),
+    ) -> Result<Arc<Module>, LoadError> {
+        let _turn = self.shared.loading.lock().await;
+        let origin = root.join(format!("{slot}.wasm")).display().to_string();
+        let (name, version) = folder::parts(slot).ok_or_else(|| LoadError::Manifest {
+            reason: format!("{slot:?} cannot name a module"),
+        })?;
+        let files = Files {
+            name: name.to_owned(),
+            version,
+            manifest: Manifest::default(),
+            component,
+            wit: Default::default(),
+        };
+        let loaded = self.shared.load_files(slot, &origin, files, on_event).await;
+        let module = Arc::new(loaded?);
+        // A copy, which nobody else sees.
+        let mut shelf = (*self.shared.shelf()).clone();
+        shelf.insert(&origin, Slot::loaded(module.clone()))?;
+        Ok(module)
+    }
+
     /// The caller has the turn to load.
     async fn put(&self, origin: &str, slot: Slot) -> Result<(), LoadError> {
         let mut shelf = (*self.shared.shelf()).clone();

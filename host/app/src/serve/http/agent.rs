@@ -30,6 +30,7 @@ pub fn routes() -> OpenApiRouter<App> {
 /// A task for an agent.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schema(example = json!({"messages": [{"role": "user", "content": "What is 2^61 - 1?"}], "stream": true}))]
 pub struct Task {
     /// Which agent; `default` if nothing is said.
     pub agent: Option<String>,
@@ -198,7 +199,7 @@ impl Task {
             request.context = context.map_err(|error| ApiError::invalid(error.to_string()))?;
         }
         if !self.messages.is_empty() || self.context.is_none() {
-            let said = conversation(&self.messages)?;
+            let said = conversation("messages", &[], &self.messages)?;
             if let Some(instructions) = said.instructions {
                 request.instructions = instructions;
             }
@@ -270,15 +271,13 @@ async fn run(
     State(app): State<App>,
     client: Client,
     headers: HeaderMap,
-    Body(body): Body<Value>,
+    Body { said: task, raw }: Body<Task>,
 ) -> Result<Response, ApiError> {
     client.may(Scope::Run)?;
-    let task: Task = serde_json::from_value(body.clone())
-        .map_err(|error| ApiError::invalid(error.to_string()))?;
     let name = task.agent.as_deref().unwrap_or(DEFAULT_AGENT);
     let mut prepared = app.prepared(&client, name, task.tools.clone())?;
     task.put(&mut prepared.request)?;
-    let watcher = app.begin(&headers, &body, prepared, None).await?;
+    let watcher = app.begin(&headers, &raw, prepared, None).await?;
     if task.stream {
         return Ok(events::stream(watcher));
     }

@@ -20,6 +20,7 @@ pub fn routes() -> OpenApiRouter<App> {
 
 /// Which entries; what is absent does not matter.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(default)]
 struct Which {
     /// At most so many; 1 to 1000.

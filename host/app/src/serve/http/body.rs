@@ -5,16 +5,23 @@ use axum::Json;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
+/// A JSON body.
 #[derive(Debug)]
-pub struct Body<T>(pub T);
+pub struct Body<T> {
+    pub said: T,
+    /// As it came: by this a request that is repeated is recognised.
+    pub raw: Value,
+}
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let Json(value) = Json::from_request(request, state).await?;
-        Ok(Self(value))
+        let Json(raw) = Json::<Value>::from_request(request, state).await?;
+        let said = T::deserialize(&raw).map_err(|error| ApiError::invalid(error.to_string()))?;
+        Ok(Self { said, raw })
     }
 }
 

@@ -79,6 +79,41 @@ impl ApiError {
         Self::new(StatusCode::CONFLICT, "conflict_error", message)
     }
 
+    pub fn payload_too_large(message: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "invalid_request_error",
+            message,
+        )
+    }
+
+    pub fn unsupported_media_type(message: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "invalid_request_error",
+            message,
+        )
+    }
+
+    /// It could be read, and is not what it has to be.
+    pub fn unprocessable(message: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "invalid_request_error",
+            message,
+        )
+    }
+
+    /// What is there is not what If-Match names.
+    pub fn precondition_failed(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::PRECONDITION_FAILED, "conflict_error", message)
+    }
+
+    /// Something is there, and If-Match does not name it.
+    pub fn precondition_required(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::PRECONDITION_REQUIRED, "conflict_error", message)
+    }
+
     pub fn too_many(message: impl Into<String>, seconds: u32) -> Self {
         Self {
             retry_after: Some(seconds),

@@ -24,13 +24,13 @@ pub struct ChatMessage {
 }
 
 /// A call of one of the client's own tools.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClientCall {
     pub id: String,
     pub function: ClientFunction,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClientFunction {
     pub name: String,
     #[serde(default)]
@@ -45,14 +45,21 @@ pub struct Conversation {
     pub context: Vec<Message>,
 }
 
+/// Reads the messages of the request's member `place`. `before` are calls that an earlier answer asked for,
+/// whose results may be among them.
+///
 /// # Errors
 /// A role or content that is none; no message at all.
-pub fn conversation(messages: &[ChatMessage]) -> Result<Conversation, ApiError> {
+pub fn conversation(
+    place: &str,
+    before: &[ClientCall],
+    messages: &[ChatMessage],
+) -> Result<Conversation, ApiError> {
     let mut conversation = Conversation::default();
-    let mut called: Vec<&ClientCall> = Vec::new();
+    let mut called: Vec<&ClientCall> = before.iter().collect();
     for (index, message) in messages.iter().enumerate() {
-        let at = |error: String| ApiError::invalid(format!("messages[{index}]: {error}"));
-        let text = text(&message.content).map_err(at)?;
+        let at = |error: String| ApiError::invalid(format!("{place}[{index}]: {error}"));
+        let text = text(&message.content, &["text"]).map_err(at)?;
         match message.role.as_str() {
             "system" | "developer" => {
                 let instructions = conversation.instructions.get_or_insert_default();
@@ -89,14 +96,18 @@ pub fn conversation(messages: &[ChatMessage]) -> Result<Conversation, ApiError> 
         }
     }
     if conversation.context.is_empty() {
-        return Err(ApiError::invalid(
-            "messages: there is nothing to do; at least one message of the role user is needed",
-        ));
+        return Err(ApiError::invalid(format!(
+            "{place}: there is nothing to do; at least one message of the role user is needed"
+        )));
     }
     Ok(conversation)
 }
 
-fn text(content: &Value) -> Result<String, String> {
+/// A content's text: what its parts of these kinds say.
+///
+/// # Errors
+/// It has parts of other kinds, or is no content.
+pub fn text(content: &Value, kinds: &[&str]) -> Result<String, String> {
     match content {
         Value::Null => Ok(String::new()),
         Value::String(text) => Ok(text.clone()),
@@ -104,7 +115,9 @@ fn text(content: &Value) -> Result<String, String> {
             let mut texts = Vec::new();
             for part in parts {
                 match (&part["type"], &part["text"]) {
-                    (Value::String(kind), Value::String(text)) if kind == "text" => {
+                    (Value::String(kind), Value::String(text))
+                        if kinds.contains(&kind.as_str()) =>
+                    {
                         texts.push(text.as_str());
                     }
                     (Value::String(kind), _) => {

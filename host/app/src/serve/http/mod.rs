@@ -5,6 +5,7 @@ mod audit;
 mod auth;
 mod body;
 mod chat;
+mod client_tools;
 mod error;
 mod events;
 mod health;
@@ -12,15 +13,19 @@ mod limiter;
 mod messages;
 mod metrics;
 mod models;
+mod modules;
 mod page;
 mod requests;
+mod responses;
 mod runs;
 mod sessions;
 mod tools;
+mod turn;
+mod upload;
 
 pub use auth::digest;
 
-use crate::config::{Keys, ServeTable};
+use crate::config::{Config, Keys, ServeTable};
 use crate::serve::Dispatcher;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -31,6 +36,7 @@ use std::sync::Arc;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use tower_http::set_header::SetResponseHeaderLayer;
+use upload::Uploads;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
@@ -45,12 +51,17 @@ pub struct App {
     pub is_local: bool,
     /// Other pages that may use the API.
     pub origins: Arc<[String]>,
+    /// Absent where modules cannot be brought.
+    pub uploads: Option<Arc<Uploads>>,
 }
 
 impl App {
-    pub fn new(dispatcher: Dispatcher, serve: &ServeTable) -> Self {
+    pub fn new(dispatcher: Dispatcher, config: &Config) -> Self {
+        let serve = &config.serve;
+        let uploads = || Arc::new(Uploads::new(config.modules_folder()));
         Self {
             dispatcher,
+            uploads: serve.module_upload.then(uploads),
             limiter: Arc::new(Limiter::per_minute(serve.key_requests_per_minute)),
             keys: serve.keys,
             is_local: serve.listen.ip().is_loopback(),
@@ -71,9 +82,11 @@ fn routes() -> (Router<App>, utoipa::openapi::OpenApi) {
     let (router, mut api) = OpenApiRouter::with_openapi(Description::openapi())
         .merge(agent::routes())
         .merge(chat::routes())
+        .merge(responses::routes())
         .merge(sessions::routes())
         .merge(runs::routes())
         .merge(tools::routes())
+        .merge(modules::routes())
         .merge(requests::routes())
         .merge(models::routes())
         .merge(audit::routes())
@@ -100,6 +113,7 @@ pub fn router(app: App, serve: &ServeTable) -> Router {
         .allow_headers([
             header::AUTHORIZATION,
             header::CONTENT_TYPE,
+            header::IF_MATCH,
             HeaderName::from_static("idempotency-key"),
             HeaderName::from_static("last-event-id"),
         ]);

@@ -1,4 +1,5 @@
-//! The page at `/`: a console for people over the same API that every client has.
+//! The page at `/`, a console for people over the same API that every client has, and the one at `/docs`,
+//! which shows the API's description.
 //!
 //! Its files are in the binary and refer to nothing outside of it. The policy under which a browser shows
 //! them has no inline script and, where the browser knows them, no way from a text to markup (trusted
@@ -19,6 +20,10 @@ pub fn routes() -> Router<App> {
         .route(
             "/",
             get(async |headers: HeaderMap| answer(&headers, "index.html")),
+        )
+        .route(
+            "/docs",
+            get(async |headers: HeaderMap| answer(&headers, "docs.html")),
         )
         .route(
             "/page/{file}",
@@ -48,6 +53,7 @@ macro_rules! files {
 
 const FILES: &[File] = files! {
     "index.html": HTML,
+    "docs.html": HTML,
     "style.css": CSS,
     "icon.svg": SVG,
     "api.js": SCRIPT,
@@ -55,6 +61,7 @@ const FILES: &[File] = files! {
     "call.js": SCRIPT,
     "chat.js": SCRIPT,
     "diff.js": SCRIPT,
+    "docs.js": SCRIPT,
     "dom.js": SCRIPT,
     "form.js": SCRIPT,
     "format.js": SCRIPT,
@@ -62,6 +69,7 @@ const FILES: &[File] = files! {
     "json.js": SCRIPT,
     "main.js": SCRIPT,
     "modules.js": SCRIPT,
+    "openapi.js": SCRIPT,
     "requests.js": SCRIPT,
     "run.js": SCRIPT,
     "runs.js": SCRIPT,

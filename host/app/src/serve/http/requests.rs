@@ -31,6 +31,7 @@ pub fn routes() -> OpenApiRouter<App> {
 }
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(default)]
 struct Whose {
     /// Those of this agent's folder; `default` if nothing is said.
@@ -113,6 +114,7 @@ async fn list(
 
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schema(example = json!({"input": {"name": "Ada"}}))]
 struct Given {
     /// What satisfies the Request's input schema.
     #[schema(value_type = Option<Value>)]
@@ -141,11 +143,9 @@ async fn run(
     client: Client,
     headers: HeaderMap,
     Place(name): Place<String>,
-    Body(body): Body<Value>,
+    Body { said: given, raw }: Body<Given>,
 ) -> Result<Response, ApiError> {
     client.may(Scope::Run)?;
-    let given: Given = serde_json::from_value(body.clone())
-        .map_err(|error| ApiError::invalid(error.to_string()))?;
     let agent = given.agent.as_deref().unwrap_or(DEFAULT_AGENT);
     let mut prepared = app.prepared(&client, agent, None)?;
     let found = requests(&prepared.agent).await?.find(&name);
@@ -154,8 +154,8 @@ async fn run(
     })?;
     let saved = saved.map_err(ApiError::invalid)?;
     put(saved, given.input, &mut prepared.request)?;
-    let body = json!([name, body]);
-    let watcher = app.begin(&headers, &body, prepared, None).await?;
+    let named = json!([name, raw]);
+    let watcher = app.begin(&headers, &named, prepared, None).await?;
     if given.stream {
         return Ok(events::stream(watcher));
     }

@@ -106,6 +106,7 @@ pub struct RunList {
 
 /// Which part of a list.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(default)]
 pub struct Page {
     /// At most so many; 1 to 1000.
@@ -138,10 +139,27 @@ impl Page {
 
 impl App {
     /// The run, if the client may see it.
-    async fn run(&self, client: &Client, run: Uuid) -> Result<RunRow, ApiError> {
+    pub async fn run(&self, client: &Client, run: Uuid) -> Result<RunRow, ApiError> {
         let row = self.dispatcher.store().run(run).await?;
         row.filter(|row| client.sees(&row.owner))
             .ok_or_else(|| ApiError::not_found(format_args!("run {run}")))
+    }
+
+    /// Has a run stopped, wherever it goes on.
+    pub async fn stop(&self, run: &RunRow) -> Result<(), ApiError> {
+        if run.ended.is_some() {
+            return Err(ApiError::conflict("this run is over"));
+        }
+        if self.dispatcher.cancel(run.id) {
+            return Ok(());
+        }
+        let store = self.dispatcher.store();
+        if store.is_held(run.id).await? {
+            store.ask_to_cancel(run.id).await?;
+        } else {
+            self.dispatcher.end(run.id).await?;
+        }
+        Ok(())
     }
 }
 
@@ -193,6 +211,7 @@ async fn show(
 }
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(default)]
 struct After {
     /// Only events with greater numbers; the header Last-Event-ID means the same.
@@ -256,18 +275,7 @@ async fn cancel(
     Place(run): Place<Uuid>,
 ) -> Result<StatusCode, ApiError> {
     client.may(Scope::Run)?;
-    let row = app.run(&client, run).await?;
-    if row.ended.is_some() {
-        return Err(ApiError::conflict("this run is over"));
-    }
-    if !app.dispatcher.cancel(run) {
-        let store = app.dispatcher.store();
-        if store.is_held(run).await? {
-            store.ask_to_cancel(run).await?;
-        } else {
-            app.dispatcher.end(run).await?;
-        }
-    }
+    app.stop(&app.run(&client, run).await?).await?;
     Ok(StatusCode::ACCEPTED)
 }
 
@@ -338,6 +346,7 @@ async fn waiting(State(app): State<App>, client: Client) -> Result<Json<WaitingC
 /// What a person decided.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"digest": "…", "verdict": "refuse", "reason": "Not on a Sunday"}))]
 struct DecisionBody {
     /// Of what was shown; a call whose arguments changed meanwhile is not decided by it.
     digest: String,
@@ -390,7 +399,7 @@ async fn decide(
     State(app): State<App>,
     client: Client,
     Place((run, call)): Place<(Uuid, String)>,
-    Body(body): Body<DecisionBody>,
+    Body { said: decided, .. }: Body<DecisionBody>,
 ) -> Result<StatusCode, ApiError> {
     client.may(Scope::Approve)?;
     let store = app.dispatcher.store();
@@ -399,7 +408,7 @@ async fn decide(
         .filter(|it| client.sees(&it.owner))
         .find(|it| it.run == run && it.pending.call.id == call);
     let found = found.ok_or_else(|| ApiError::not_found("such call that waits"))?;
-    if found.pending.digest != body.digest {
+    if found.pending.digest != decided.digest {
         return Err(ApiError::conflict(
             "the call is another than the one that was shown; look at it again",
         ));
@@ -409,8 +418,8 @@ async fn decide(
         name => format!("key {name}"),
     };
     let decision = Decision {
-        digest: body.digest.clone(),
-        verdict: body.verdict()?,
+        digest: decided.digest.clone(),
+        verdict: decided.verdict()?,
         by: Some(by),
     };
     if !store.decide(found.within, &call, &decision).await? {

@@ -15,7 +15,6 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -30,6 +29,7 @@ pub fn routes() -> OpenApiRouter<App> {
 
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schema(example = json!({"agent": "default", "title": "Primes"}))]
 struct NewSession {
     /// `default` if nothing is said.
     agent: Option<String>,
@@ -84,11 +84,11 @@ impl App {
 async fn create(
     State(app): State<App>,
     client: Client,
-    Body(body): Body<NewSession>,
+    Body { said: asked, .. }: Body<NewSession>,
 ) -> Result<(StatusCode, Json<SessionBody>), ApiError> {
     client.may(Scope::Run)?;
-    let agent = app.agent(&client, body.agent.as_deref().unwrap_or(DEFAULT_AGENT))?;
-    let title: String = body.title.chars().take(MAX_TITLE).collect();
+    let agent = app.agent(&client, asked.agent.as_deref().unwrap_or(DEFAULT_AGENT))?;
+    let title: String = asked.title.chars().take(MAX_TITLE).collect();
     let store = app.dispatcher.store();
     let session = store
         .create_session(&client.name, &agent.name, &title)
@@ -180,12 +180,10 @@ async fn turn(
     client: Client,
     headers: HeaderMap,
     Place(id): Place<Uuid>,
-    Body(body): Body<Value>,
+    Body { said: task, raw }: Body<Task>,
 ) -> Result<Response, ApiError> {
     client.may(Scope::Run)?;
     let session = app.session(&client, id).await?;
-    let task: Task = serde_json::from_value(body.clone())
-        .map_err(|error| ApiError::invalid(error.to_string()))?;
     if task
         .agent
         .as_ref()
@@ -210,7 +208,7 @@ async fn turn(
     }
     let number = u32::try_from(turns.len()).unwrap_or(u32::MAX);
     let watcher = app
-        .begin(&headers, &body, prepared, Some((id, number)))
+        .begin(&headers, &raw, prepared, Some((id, number)))
         .await?;
     if task.stream {
         return Ok(events::stream(watcher));

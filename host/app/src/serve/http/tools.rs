@@ -1,21 +1,18 @@
-//! Tools and modules: what there is to call, and direct calls without a model.
+//! Tools: what there is to call, and direct calls without a model.
 
-use crate::cli::modules::describe;
 use crate::config::DEFAULT_AGENT;
 use crate::serve::http::App;
 use crate::serve::http::agent::answer;
 use crate::serve::http::auth::Client;
 use crate::serve::http::body::{Asked, Body, Place};
 use crate::serve::http::error::{ApiError, ErrorBody};
-use crate::storage::{Draft, Scope};
+use crate::storage::Scope;
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::sync::Arc;
 use toolhold_agent::protocol::Annotations;
-use toolhold_sandbox::{Module, Standing};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -25,12 +22,10 @@ pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(list))
         .routes(routes!(call))
-        .routes(routes!(modules))
-        .routes(routes!(module))
-        .routes(routes!(approve))
 }
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(default)]
 struct Whose {
     /// The tools of this agent; `default` if nothing is said.
@@ -82,6 +77,7 @@ async fn list(
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"arguments": {"expression": "2^61 - 1"}}))]
 struct CallBody {
     #[schema(value_type = Object)]
     #[serde(default)]
@@ -119,11 +115,9 @@ async fn call(
     client: Client,
     headers: HeaderMap,
     Place(tool): Place<String>,
-    Body(body): Body<Value>,
+    Body { said: asked, raw }: Body<CallBody>,
 ) -> Result<Json<CallResult>, ApiError> {
     client.may(Scope::Run)?;
-    let asked: CallBody = serde_json::from_value(body.clone())
-        .map_err(|error| ApiError::invalid(error.to_string()))?;
     let name = asked.agent.as_deref().unwrap_or(DEFAULT_AGENT);
     let mut prepared = app.prepared(&client, name, None)?;
     let tools = prepared.agent.tools(&prepared.behalf).await;
@@ -140,8 +134,8 @@ async fn call(
     step.insert("_tool".into(), tool.into());
     prepared.request.plan = Some(vec![step.into()]);
     prepared.request.output_schema = None;
-    let body = json!([prepared.request.plan, body]);
-    let watcher = app.begin(&headers, &body, prepared, None).await?;
+    let named = json!([prepared.request.plan, raw]);
+    let watcher = app.begin(&headers, &named, prepared, None).await?;
     let run = watcher.run;
     let answer = answer(watcher).await?;
     let made = answer.steps.into_iter().flat_map(|step| step.calls).next();
@@ -163,82 +157,4 @@ async fn call(
             duration_ms: 0.0,
         },
     }))
-}
-
-/// The modules as they are loaded, and those that could not be.
-#[utoipa::path(
-    get, path = "/v1/modules", tag = "modules", security(("key" = [])),
-    responses((status = 200, body = Object), (status = "4XX", body = ErrorBody)),
-)]
-async fn modules(State(app): State<App>, client: Client) -> Result<Json<Value>, ApiError> {
-    client.may(Scope::Run)?;
-    let registry = app.dispatcher.agents().registry();
-    let failed: Vec<Value> = registry
-        .failures()
-        .iter()
-        .map(|it| json!({"name": it.name, "error": it.error.to_string()}))
-        .collect();
-    let modules: Vec<Value> = registry.modules().iter().map(|it| describe(it)).collect();
-    Ok(Json(json!({"modules": modules, "failed": failed})))
-}
-
-impl App {
-    fn module(&self, name: &str) -> Result<Arc<Module>, ApiError> {
-        let module = self.dispatcher.agents().registry().module(name);
-        module.ok_or_else(|| ApiError::not_found(format_args!("module {name:?}")))
-    }
-}
-
-/// One module: its tools, limits, what it asks for and what it may do.
-#[utoipa::path(
-    get, path = "/v1/modules/{module}", tag = "modules", security(("key" = [])),
-    params(("module" = String, Path, description = "NAME or NAME@VERSION")),
-    responses((status = 200, body = Object), (status = "4XX", body = ErrorBody)),
-)]
-async fn module(
-    State(app): State<App>,
-    client: Client,
-    Place(name): Place<String>,
-) -> Result<Json<Value>, ApiError> {
-    client.may(Scope::Run)?;
-    Ok(Json(describe(app.module(&name)?.as_ref())))
-}
-
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-struct ApproveBody {
-    /// SHA-256 of the component that was looked at, as `GET /v1/modules/{module}` gives it.
-    digest: String,
-}
-
-/// Allows a module to run as it is now.
-#[utoipa::path(
-    post, path = "/v1/modules/{module}/approve", tag = "modules", security(("key" = [])),
-    params(("module" = String, Path)),
-    request_body = ApproveBody,
-    responses((status = 200, body = Object), (status = "4XX", body = ErrorBody)),
-)]
-async fn approve(
-    State(app): State<App>,
-    client: Client,
-    Place(name): Place<String>,
-    Body(body): Body<ApproveBody>,
-) -> Result<Json<Value>, ApiError> {
-    client.may(Scope::Admin)?;
-    let module = app.module(&name)?;
-    if json!(module.digest) != json!(body.digest) {
-        return Err(ApiError::conflict(
-            "the module is another than the one that was shown; look at it again",
-        ));
-    }
-    if let Standing::Pending { .. } = module.standing() {
-        let registry = app.dispatcher.agents().registry();
-        let digest = module.digest.to_string();
-        let draft = Draft::module_approved(&client.name, &module.slot, &digest);
-        // First: nothing is approved that the log does not have.
-        app.dispatcher.store().audit(draft).await?;
-        let approved = registry.approve(&module).await;
-        approved.map_err(|error| ApiError::internal(&error))?;
-    }
-    Ok(Json(describe(&module)))
 }

@@ -36,6 +36,21 @@ impl Draft {
         )
     }
 
+    /// Whoever has the key `owner` brought a component, perhaps in the place of the one with the digest
+    /// `replaced`.
+    pub fn module_uploaded(
+        owner: &str,
+        module: &str,
+        digest: &str,
+        replaced: Option<&str>,
+    ) -> Self {
+        Self::now(
+            owner,
+            "module_uploaded",
+            json!({"module": module, "digest": digest, "replaced": replaced}),
+        )
+    }
+
     /// An MCP server was allowed to be started and called as it is.
     pub fn server_approved(server: &str) -> Self {
         Self::now("", "server_approved", json!({"server": server}))

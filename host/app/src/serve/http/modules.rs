@@ -1,0 +1,145 @@
+//! Modules: what is loaded, what may run, and components that are brought here.
+
+use crate::cli::modules::describe;
+use crate::serve::http::App;
+use crate::serve::http::auth::Client;
+use crate::serve::http::body::{Body, Place};
+use crate::serve::http::error::{ApiError, ErrorBody};
+use crate::serve::http::upload;
+use crate::storage::{Draft, Scope};
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use toolhold_sandbox::{Module, Standing};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(modules))
+        .routes(routes!(module, bring))
+        .routes(routes!(approve))
+}
+
+/// The modules as they are loaded, and those that could not be.
+#[utoipa::path(
+    get, path = "/v1/modules", tag = "modules", security(("key" = [])),
+    responses((status = 200, body = Object), (status = "4XX", body = ErrorBody)),
+)]
+async fn modules(State(app): State<App>, client: Client) -> Result<Json<Value>, ApiError> {
+    client.may(Scope::Run)?;
+    let registry = app.dispatcher.agents().registry();
+    let failed: Vec<Value> = registry
+        .failures()
+        .iter()
+        .map(|it| json!({"name": it.name, "error": it.error.to_string()}))
+        .collect();
+    let modules: Vec<Value> = registry.modules().iter().map(|it| describe(it)).collect();
+    Ok(Json(json!({"modules": modules, "failed": failed})))
+}
+
+impl App {
+    fn module(&self, name: &str) -> Result<Arc<Module>, ApiError> {
+        let module = self.dispatcher.agents().registry().module(name);
+        module.ok_or_else(|| ApiError::not_found(format_args!("module {name:?}")))
+    }
+}
+
+/// One module: its tools, limits, what it asks for and what it may do.
+#[utoipa::path(
+    get, path = "/v1/modules/{module}", tag = "modules", security(("key" = [])),
+    params(("module" = String, Path, description = "NAME or NAME@VERSION")),
+    responses((status = 200, body = Object), (status = "4XX", body = ErrorBody)),
+)]
+async fn module(
+    State(app): State<App>,
+    client: Client,
+    Place(name): Place<String>,
+) -> Result<Json<Value>, ApiError> {
+    client.may(Scope::Run)?;
+    Ok(Json(describe(app.module(&name)?.as_ref())))
+}
+
+/// Brings a component, which becomes the module of that name.
+///
+/// Only with the scope `admin`, and only where the configuration says `serve.module_upload = true`. The
+/// component is compiled and asked for its tools first: one that could not be loaded changes nothing. It
+/// brings no grant; what the operator granted to that name waits for approval, as does a component that
+/// takes the place of another.
+#[utoipa::path(
+    post, path = "/v1/modules/{module}", tag = "modules", security(("key" = [])),
+    params(
+        ("module" = String, Path, description = "NAME or NAME@VERSION"),
+        ("If-Match" = Option<String>, Header, description = "The digest of the component that is replaced; needed where there is one"),
+    ),
+    request_body(description = "The component", content((String = "application/wasm"), (String = "application/octet-stream"))),
+    responses(
+        (status = 200, description = "It replaced another", body = Object), (status = 201, body = Object),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody),
+    ),
+)]
+async fn bring(
+    State(app): State<App>,
+    client: Client,
+    Place(slot): Place<String>,
+    headers: HeaderMap,
+    body: axum::body::Body,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    client.may(Scope::Admin)?;
+    let uploads = app.uploads.as_ref().ok_or_else(|| {
+        ApiError::forbidden("modules cannot be brought here; the operator allows it with serve.module_upload = true")
+    })?;
+    let upload = upload::read(&app, &slot, &headers, body).await?;
+    let (module, is_new) = uploads.take(&app, &client, upload).await?;
+    let status = if is_new {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    Ok((status, Json(describe(&module))))
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct ApproveBody {
+    /// SHA-256 of the component that was looked at, as `GET /v1/modules/{module}` gives it.
+    digest: String,
+}
+
+/// Allows a module to run as it is now.
+#[utoipa::path(
+    post, path = "/v1/modules/{module}/approve", tag = "modules", security(("key" = [])),
+    params(("module" = String, Path)),
+    request_body = ApproveBody,
+    responses((status = 200, body = Object), (status = "4XX", body = ErrorBody)),
+)]
+async fn approve(
+    State(app): State<App>,
+    client: Client,
+    Place(name): Place<String>,
+    Body {
+        said: looked_at, ..
+    }: Body<ApproveBody>,
+) -> Result<Json<Value>, ApiError> {
+    client.may(Scope::Admin)?;
+    let module = app.module(&name)?;
+    if json!(module.digest) != json!(looked_at.digest) {
+        return Err(ApiError::conflict(
+            "the module is another than the one that was shown; look at it again",
+        ));
+    }
+    if let Standing::Pending { .. } = module.standing() {
+        let registry = app.dispatcher.agents().registry();
+        let digest = module.digest.to_string();
+        let draft = Draft::module_approved(&client.name, &module.slot, &digest);
+        // First: nothing is approved that the log does not have.
+        app.dispatcher.store().audit(draft).await?;
+        let approved = registry.approve(&module).await;
+        approved.map_err(|error| ApiError::internal(&error))?;
+    }
+    Ok(Json(describe(&module)))
+}
