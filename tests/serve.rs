@@ -1,6 +1,7 @@
 //! `toolhold serve`: what clients of its API see.
 
 mod clients;
+mod database;
 mod faults;
 mod responses;
 mod upload;
@@ -41,6 +42,14 @@ fn serve(host: &Host, endpoint: &Endpoint) -> Server {
 
 fn ask(text: &str) -> Value {
     json!({"messages": [{"role": "user", "content": text}]})
+}
+
+/// Begins a run whose first events are read, and returns its id.
+fn streamed(server: &Server, text: &str, events: usize) -> String {
+    let mut task = ask(text);
+    task["stream"] = true.into();
+    let begun = server.first_events(Method::POST, "/v1/agent", Some(&task), events);
+    begun[0].json()["run"].as_str().unwrap().to_owned()
 }
 
 fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
@@ -246,6 +255,9 @@ fn a_session_remembers_and_takes_one_turn_at_a_time() {
     assert_eq!(deleted.status, 204, "{deleted:?}");
     assert_eq!(server.get(&format!("/v1/sessions/{id}")).status, 404);
     assert_eq!(server.get(&format!("/v1/runs/{run}")).status, 404);
+    let told = host.run(&["audit", "search", "session_deleted", "--json"]);
+    assert!(told.stdout.contains(&id), "{told:?}");
+    assert!(told.stdout.contains(&run), "with its turns: {told:?}");
     assert_eq!(server.terminate(), Some(0));
 }
 

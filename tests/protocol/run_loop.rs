@@ -662,6 +662,33 @@ async fn a_resumed_run_has_the_time_that_was_left() {
     );
 }
 
+/// Whoever sets the machine's clock takes no time from a run, and gives it none.
+#[tokio::test]
+async fn a_clock_that_is_set_is_no_time_of_a_run() {
+    const YEAR_MS: u64 = 365 * 24 * 60 * 60 * 1_000;
+    for (what, set) in [
+        ("ahead", YEAR_MS.cast_signed()),
+        ("back", -YEAR_MS.cast_signed()),
+    ] {
+        let script = Script::new([Reply::output("done")]);
+        let mut request = request([]);
+        request.settings.timeout = Duration::from_secs(100);
+        let driver = driver(&script, Activities::default());
+        let mut events = run(&driver, request).await;
+        let asked = place(&events, |kind| matches!(kind, EventKind::Request { .. }));
+        events.truncate(asked + 1);
+        let began = events[0].at_ms;
+        for event in &mut events[1..] {
+            event.at_ms = began.saturating_add_signed(set);
+        }
+        // Ten seconds of work after that.
+        events[asked].at_ms += 10_000;
+        let replayed = replay(&events).unwrap();
+        assert_eq!(replayed.elapsed, Duration::from_secs(10), "{what}");
+        assert_eq!(replayed.time_left, Duration::from_secs(90), "{what}");
+    }
+}
+
 /// Says when it is dropped.
 struct Dropped(Arc<AtomicBool>);
 

@@ -1,7 +1,6 @@
 //! What happens to a server's runs when processes, the database and clients fail.
 
-use super::{ask, host, scripted, serve, until};
-use reqwest::Method;
+use super::{ask, host, scripted, serve, streamed, two_plus_two, until};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -10,7 +9,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use support::endpoint::{Endpoint, Expect, Order, Reply, Scenario};
 use support::records::Records;
-use support::server::Sent;
+use support::server::{Answered, Sent, Server};
 use support::transcript::{answers, calls};
 
 /// Calls of one run.
@@ -40,10 +39,10 @@ fn steady() -> Endpoint {
     Endpoint::start(Scenario::new(replies).in_order(Order::FirstMatch))
 }
 
-/// How often the server is killed; a loop of 100 takes some minutes.
+/// How often the server is killed; `TOOLHOLD_TEST_KILLS=100` takes less than a minute.
 fn kills() -> usize {
     let wanted = std::env::var("TOOLHOLD_TEST_KILLS").ok();
-    wanted.and_then(|text| text.parse().ok()).unwrap_or(12)
+    wanted.and_then(|text| text.parse().ok()).unwrap_or(25)
 }
 
 /// Killed after whichever event: no turn that was acknowledged is lost, and no call that was completed is
@@ -63,14 +62,11 @@ fn kills_lose_no_turn_and_repeat_no_completed_call() {
                 .is_some_and(|line| line.contains("\"event\":\"done\""))
         };
         if begun.last().is_none_or(is_over) {
-            let mut task = ask(&format!("task {kill}"));
-            task["stream"] = true.into();
-            let first = server.first_events(Method::POST, "/v1/agent", Some(&task), 1);
-            begun.push(first[0].json()["run"].as_str().unwrap().to_owned());
+            begun.push(streamed(&server, &format!("task {kill}"), 1));
             boundary = 1;
         }
         let run = begun.last().unwrap().clone();
-        boundary += 3;
+        boundary += 1 + kill % 5;
         until("the boundary", || {
             (records.lines(&run).len() >= boundary || is_over(&run)).then_some(())
         });
@@ -140,13 +136,10 @@ fn runs_of_other_processes_are_watched_and_cancelled() {
     assert_eq!(events.last().unwrap().json()["reason"], "cancelled");
     assert_eq!(run.wait().unwrap().code(), Some(130));
     // And the other way round.
-    let mut task = ask("by the server");
-    task["stream"] = true.into();
     let again = scripted([Reply::endless()]);
     drop(server);
     let server = serve(&host, &again);
-    let begun = server.first_events(Method::POST, "/v1/agent", Some(&task), 2);
-    let id = begun[0].json()["run"].as_str().unwrap().to_owned();
+    let id = streamed(&server, "by the server", 2);
     let cancelled = host.run(&["runs", "cancel", &id]);
     assert_eq!(cancelled.code, Some(0), "{cancelled:?}");
     let watched = host.run(&["runs", "watch", &id]);
@@ -221,4 +214,190 @@ fn half_requests_keep_nobody_out() {
         .collect();
     assert_eq!(server.post("/v1/agent", &ask("t")).good()["output"], "yes");
     drop(half);
+}
+
+/// A refusal that says what is wrong, and when to come again.
+fn refused(answered: &Answered, why: &str) {
+    assert_eq!(answered.status, 503, "{answered:?}");
+    assert!(answered.headers.contains_key("retry-after"), "{answered:?}");
+    assert!(answered.text.contains(why), "{why}: {answered:?}");
+}
+
+fn ready(server: &Server) {
+    until("readiness", || {
+        (server.get("/readyz").status == 200).then_some(())
+    });
+}
+
+/// The disk is full: what was acknowledged is there, nothing new is taken, and when there is room all of it
+/// goes on without a restart.
+#[test]
+fn a_full_disk_loses_nothing() {
+    const FULL: &str = "nothing can be written to the database";
+    let host = host("[storage]\npatience_ms = 500\n");
+    let endpoint = scripted([
+        answers("kept"),
+        Reply::endless().delayed_ms(0, 50),
+        answers("later"),
+        answers("later"),
+    ]);
+    let mut server = serve(&host, &endpoint);
+    let kept = server.post("/v1/agent", &ask("first")).good()["id"].clone();
+    let kept = kept.as_str().unwrap();
+    let running = streamed(&server, "second", 6);
+    let log = host.path().join(".state/toolhold.db-wal");
+    server.limit_files(Some(log.metadata().unwrap().len()));
+    assert_eq!(server.post("/v1/agent", &ask("third")).status, 503);
+    refused(&server.get("/readyz"), FULL);
+    refused(&server.post("/v1/agent", &ask("third")), FULL);
+    assert_eq!(server.post("/v1/sessions", &json!({})).status, 503);
+    let shown = server.get(&format!("/v1/runs/{kept}")).good();
+    assert_eq!(shown["answer"]["output"], "kept");
+    until("the run that was going on to stop", || {
+        let shown = server.get(&format!("/v1/runs/{running}")).good();
+        (shown["state"] == "parked").then_some(())
+    });
+
+    server.limit_files(None);
+    ready(&server);
+    let events = server.get(&format!("/v1/runs/{running}/events")).events();
+    let done = events.last().unwrap().json();
+    assert_eq!(done["output"], "later", "{done} {}", server.said());
+    let fourth = server.post("/v1/agent", &ask("fourth")).good();
+    assert_eq!(fourth["output"], "later");
+    assert_eq!(endpoint.requests().len(), 4, "the third was never begun");
+
+    server.kill();
+    let server = serve(&host, &endpoint);
+    let listed = server.get("/v1/runs").good();
+    assert_eq!(listed["runs"].as_array().unwrap().len(), 3);
+    for run in [kept, &running] {
+        assert_eq!(host.run(&["replay", run]).code, Some(0), "{run}");
+    }
+    assert_eq!(host.run(&["audit", "verify"]).code, Some(0));
+}
+
+/// Decides about a call that waits.
+fn approve(server: &Server, call: &Value) {
+    let path = format!(
+        "/v1/approvals/{}/{}",
+        call["run"].as_str().unwrap(),
+        call["call"].as_str().unwrap()
+    );
+    let approved = json!({"digest": call["digest"], "verdict": "approve"});
+    assert_eq!(server.post(&path, &approved).status, 202);
+}
+
+fn calls_that_wait(server: &Server, number: usize) -> Vec<Value> {
+    until("calls that wait", || {
+        let calls = server.get("/v1/approvals").good()["calls"].take();
+        let calls = calls.as_array()?;
+        (calls.len() == number).then(|| calls.clone())
+    })
+}
+
+/// An endpoint that is gone for a while is waited for.
+#[test]
+fn an_endpoint_that_comes_back_is_asked_again() {
+    let host = host(
+        "[approval]\nalways = [\"calculator\"]\n\
+         [endpoints.default]\nattempts = 50\nbackoff_ms = 100\nmax_backoff_ms = 200\nbreaker_failures = 0\n",
+    );
+    let [call, answer] = two_plus_two();
+    let endpoint = scripted([call]);
+    let server = serve(&host, &endpoint);
+    let run = streamed(&server, "What is 2+2?", 1);
+    let waiting = calls_that_wait(&server, 1);
+    let address = endpoint.address();
+    drop(endpoint);
+    approve(&server, &waiting[0]);
+    let path = format!("/v1/runs/{run}/events");
+    until("the result", || {
+        let records = Records::of(&host).lines(&run);
+        let has_result = |line: &String| line.contains("\"event\":\"tool_result\"");
+        records.iter().any(has_result).then_some(())
+    });
+    std::thread::sleep(Duration::from_millis(500));
+    let _back = Endpoint::start_at(&address, Scenario::new([answer]));
+    let events = server.get(&path).events();
+    assert_eq!(events.last().unwrap().json()["output"], "It is 4.");
+}
+
+/// One that stays away ends the run, which says so.
+#[test]
+fn an_endpoint_that_stays_away_is_the_reason_of_a_runs_end() {
+    let host = host("[endpoints.default]\nattempts = 2\nbackoff_ms = 50\n");
+    let endpoint = scripted([]);
+    let server = serve(&host, &endpoint);
+    drop(endpoint);
+    let answer = server.post("/v1/agent", &ask("t")).good();
+    assert_eq!(answer["reason"], "model");
+    let error = answer["error"].as_str().unwrap();
+    assert!(error.contains("cannot reach the model endpoint"), "{error}");
+    let shown = server.get(&format!("/v1/runs/{}", answer["id"].as_str().unwrap()));
+    assert_eq!(shown.good()["answer"], answer);
+}
+
+/// The server is there before its endpoint is, which knows the model's name.
+#[test]
+fn a_server_waits_for_the_endpoint_that_it_starts_without() {
+    let host = host("");
+    let gone = scripted([]);
+    let (address, url) = (gone.address(), gone.base_url());
+    drop(gone);
+    let server = Server::start(&host, &["--base-url", &url]);
+    refused(&server.get("/readyz"), "default");
+    refused(&server.post("/v1/agent", &ask("t")), "has not answered yet");
+    assert_eq!(
+        server
+            .post("/v1/agent", &json!({"agent": "no", "messages": []}))
+            .status,
+        404
+    );
+    let models = server.get("/v1/models").good();
+    assert_eq!(models["data"][0]["id"], "default");
+    assert_eq!(models["data"][0]["model"], "");
+    until("why", || {
+        server.said().contains("cannot reach").then_some(())
+    });
+    let _back = Endpoint::start_at(&address, Scenario::new([answers("here")]));
+    ready(&server);
+    assert_eq!(server.post("/v1/agent", &ask("t")).good()["output"], "here");
+    let model = server.get("/v1/models/default").good();
+    assert_eq!(model["model"], "scripted");
+}
+
+/// Runs that wait for a person need no place, and go on in turn.
+#[test]
+fn runs_that_wait_for_a_person_hold_up_no_others() {
+    const RUNS: usize = 20;
+    let host = host(
+        "[approval]\nalways = [\"calculator\"]\n\
+         [serve]\nconcurrent_runs = 1\nkey_concurrent_runs = 1\nqueue_timeout_ms = 20000\nkey_requests_per_minute = 0\n",
+    );
+    let scenario = Scenario::new([
+        answers("quick").expecting(Expect::text("be quick")),
+        answers("done").expecting(Expect::text(result(1))),
+        calls([("calculator.evaluate", json!({"expression": expression(1)}))]),
+    ]);
+    let endpoint = Endpoint::start(scenario.in_order(Order::FirstMatch));
+    let server = serve(&host, &endpoint);
+    let runs: Vec<String> = (0..RUNS)
+        .map(|number| streamed(&server, &format!("task {number}"), 1))
+        .collect();
+    let waiting = calls_that_wait(&server, RUNS);
+    assert_eq!(
+        server.post("/v1/agent", &ask("be quick")).good()["output"],
+        "quick"
+    );
+    let load = server.get("/readyz").good();
+    assert_eq!((&load["active"], &load["waiting"]), (&json!(0), &json!(0)));
+    for call in &waiting {
+        approve(&server, call);
+    }
+    for run in runs {
+        let events = server.get(&format!("/v1/runs/{run}/events")).events();
+        assert_eq!(events.last().unwrap().json()["output"], "done");
+    }
+    assert_eq!(server.post("/v1/agent", &ask("be quick")).status, 200);
 }

@@ -37,15 +37,24 @@ impl Endpoint {
     /// # Panics
     /// If a reply of the scenario contradicts itself, or no port can be opened.
     pub fn start(scenario: Scenario) -> Self {
+        Self::start_at("127.0.0.1:0", scenario)
+    }
+
+    /// Starts where another one was that is gone: at its [`Self::address`].
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub fn start_at(at: &str, scenario: Scenario) -> Self {
         if let Err(fault) = scenario.check() {
             panic!("the scenario cannot be played: {fault}");
         }
         let shared = Arc::new(Shared::new(scenario));
         let (stop, stopped) = oneshot::channel();
         let (ready, address) = mpsc::channel();
+        let at = at.to_owned();
         let thread = thread::spawn({
             let shared = Arc::clone(&shared);
-            move || server::run(shared, &ready, stopped)
+            move || server::run(shared, &at, &ready, stopped)
         });
         let address = address.recv_timeout(Duration::from_secs(10));
         Self {
@@ -62,6 +71,11 @@ impl Endpoint {
     /// If there is none, or it cannot be read.
     pub fn play(name: &str) -> Self {
         Self::start(Scenario::load(name))
+    }
+
+    /// `HOST:PORT`
+    pub fn address(&self) -> String {
+        self.address.to_string()
     }
 
     /// What a client is configured with; ends in `/v1`.

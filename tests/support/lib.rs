@@ -9,6 +9,7 @@ pub mod endpoint;
 pub mod foreign;
 pub mod host;
 pub mod oci;
+pub mod postgres;
 pub mod records;
 pub mod sandbox;
 pub mod server;

@@ -86,9 +86,18 @@ impl Server {
     /// # Panics
     /// If it does not say where it serves.
     pub fn start(host: &Host, arguments: &[&str]) -> Self {
+        Self::start_with(host, arguments, &[])
+    }
+
+    /// The same with variables in its environment.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub fn start_with(host: &Host, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let all = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
         let mut child = host
             .command(&all)
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -257,16 +266,38 @@ impl Server {
         self.child.wait().expect("it ends");
     }
 
+    /// No file that it writes gets larger than so many bytes, as if the disk were full; none: there is room
+    /// again.
+    ///
+    /// # Panics
+    /// If the system does not do that.
+    pub fn limit_files(&self, bytes: Option<u64>) {
+        let most = bytes.map_or_else(|| "unlimited".to_owned(), |bytes| bytes.to_string());
+        let pid = self.child.id().to_string();
+        let limited = std::process::Command::new("prlimit")
+            .args(["--pid", &pid, &format!("--fsize={most}:unlimited")])
+            .status();
+        assert!(limited.expect("prlimit").success());
+    }
+
+    /// Sends it a signal, such as `STOP`.
+    ///
+    /// # Panics
+    /// If it cannot be sent.
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let sent = std::process::Command::new("kill")
+            .args([&format!("-{name}"), &pid])
+            .status();
+        assert!(sent.expect("kill").success());
+    }
+
     /// As a service manager stops it. Returns its exit code.
     ///
     /// # Panics
     /// If it does not end.
     pub fn terminate(&mut self) -> Option<i32> {
-        let pid = self.child.id().to_string();
-        let sent = std::process::Command::new("kill")
-            .args(["-TERM", &pid])
-            .status();
-        assert!(sent.expect("kill").success());
+        self.signal("TERM");
         let started = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().expect("a child") {

@@ -12,8 +12,10 @@ use tokio::sync::{Mutex, mpsc};
 use toolhold_agent::run::approval::{Approver, Decision, Pending, Verdict};
 use uuid::Uuid;
 
-/// How often somebody's decision is looked for. People wait longer than this for anything.
-const EVERY: Duration = Duration::from_millis(300);
+/// How often a decision is looked for that somebody left in another process: at first, and for a call that
+/// waits long. Many may wait, and people wait longer than this for anything.
+const SOON: Duration = Duration::from_millis(300);
+const LATER: Duration = Duration::from_secs(2);
 
 /// Asks at the terminal if there is one, and looks for decisions that were left.
 #[derive(Debug)]
@@ -40,12 +42,16 @@ const ANSWERS: &str =
 
 /// Waits for a decision that somebody leaves in the database.
 pub async fn left(store: &Store, run: Uuid, pending: &Pending) -> Decision {
+    let mut pause = SOON;
     loop {
+        let decided = store.decides();
         // A database that is away for a while comes back; the run's journal says when it does not.
         if let Ok(Some(decision)) = store.decision(run, &pending.call.id).await {
             return decision;
         }
-        tokio::time::sleep(EVERY).await;
+        // One that comes from this process is taken up at once.
+        let _ = tokio::time::timeout(pause, decided).await;
+        pause = (pause * 5 / 4).min(LATER);
     }
 }
 

@@ -151,7 +151,7 @@ pub async fn store(config: &Config) -> Result<Store> {
         let url = std::env::var(name).ok();
         url.filter(|url| !url.trim().is_empty()).map(Into::into)
     };
-    let store = Store::open(&config.storage(url)).await?;
+    let store = Store::open(&config.storage(url), config.storage_patience()).await?;
     Ok(store.redacting(redaction(config)))
 }
 

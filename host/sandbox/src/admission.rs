@@ -54,6 +54,11 @@ struct Waiter {
     place: oneshot::Sender<Place>,
 }
 
+enum Asked {
+    Given(Place),
+    Waits(oneshot::Receiver<Place>),
+}
+
 /// The right to run one call; given back when dropped.
 #[derive(Debug)]
 pub struct Place {
@@ -94,34 +99,59 @@ impl Admission {
         most: usize,
         deadline: Instant,
     ) -> Result<Place, Refusal> {
-        let receiver = {
-            let mut state = self.lock();
-            let has_room = state.running.get(&lane.module).copied().unwrap_or(0) < most;
-            // Whoever waits for a place goes first; whoever waits for its own module's limit does
-            // not stand in anybody's way.
-            if has_room && state.free > 0 && !state.lanes.contains_key(&lane) {
-                state.take(lane.module);
-                return Ok(self.place(lane.module));
-            }
-            if state.waiting >= self.most_waiting {
-                return Err(Refusal::Full);
-            }
-            let (place, receiver) = oneshot::channel();
-            state.waiting += 1;
-            let queue = state.lanes.entry(lane).or_default();
-            let first = queue.is_empty();
-            queue.push_back(Waiter { most, place });
-            if first {
-                state.round.push_back(lane);
-            }
-            receiver
-        };
-        // A place that was given but not taken (the caller left, the deadline passed) comes back when
-        // the channel drops it.
-        match timeout_at(deadline.into(), receiver).await {
-            Ok(Ok(place)) => Ok(place),
-            Ok(Err(_)) | Err(_) => Err(Refusal::Deadline),
+        match self.ask(lane, most, self.most_waiting)? {
+            Asked::Given(place) => Ok(place),
+            Asked::Waits(receiver) => match timeout_at(deadline.into(), receiver).await {
+                Ok(Ok(place)) => Ok(place),
+                Ok(Err(_)) | Err(_) => Err(Refusal::Deadline),
+            },
         }
+    }
+
+    /// Waits for a place, behind whoever waits in the lane already, for whoever had one and gave it back: one
+    /// who was let in is not refused because the queue is full. Whoever calls this bounds how many do.
+    pub async fn enter_again(self: &Arc<Self>, lane: Lane, most: usize) -> Place {
+        loop {
+            match self.ask(lane, most, usize::MAX) {
+                Ok(Asked::Given(place)) => return place,
+                Ok(Asked::Waits(receiver)) => {
+                    if let Ok(place) = receiver.await {
+                        return place;
+                    }
+                }
+                Err(_) => tokio::task::yield_now().await,
+            }
+        }
+    }
+
+    /// A place that is given to somebody who waits but not taken (the caller left, the deadline passed) comes
+    /// back when the channel drops it.
+    fn ask(
+        self: &Arc<Self>,
+        lane: Lane,
+        most: usize,
+        most_waiting: usize,
+    ) -> Result<Asked, Refusal> {
+        let mut state = self.lock();
+        let has_room = state.running.get(&lane.module).copied().unwrap_or(0) < most;
+        // Whoever waits for a place goes first; whoever waits for its own module's limit does
+        // not stand in anybody's way.
+        if has_room && state.free > 0 && !state.lanes.contains_key(&lane) {
+            state.take(lane.module);
+            return Ok(Asked::Given(self.place(lane.module)));
+        }
+        if state.waiting >= most_waiting {
+            return Err(Refusal::Full);
+        }
+        let (place, receiver) = oneshot::channel();
+        state.waiting += 1;
+        let queue = state.lanes.entry(lane).or_default();
+        let first = queue.is_empty();
+        queue.push_back(Waiter { most, place });
+        if first {
+            state.round.push_back(lane);
+        }
+        Ok(Asked::Waits(receiver))
     }
 
     fn place(self: &Arc<Self>, module: u64) -> Place {
@@ -267,5 +297,29 @@ mod tests {
         drop(held);
         assert_eq!((admission.free(), admission.waiting()), (1, 0));
         drop(admission.enter(lane(2), 9, soon()).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn whoever_was_in_comes_back_in_turn_and_past_a_full_queue() {
+        let admission = Admission::new(1, 1);
+        let held = admission.enter(lane(1), 9, soon()).await.unwrap();
+        let newcomer = tokio::spawn({
+            let admission = admission.clone();
+            async move { admission.enter(lane(1), 9, soon()).await }
+        });
+        tokio::task::yield_now().await;
+        let again = tokio::spawn({
+            let admission = admission.clone();
+            async move { admission.enter_again(lane(1), 9).await }
+        });
+        tokio::task::yield_now().await;
+        assert_eq!(admission.waiting(), 2);
+        drop(held);
+        let first = newcomer.await.unwrap().unwrap();
+        tokio::task::yield_now().await;
+        assert!(!again.is_finished(), "whoever came before goes first");
+        drop(first);
+        drop(again.await.unwrap());
+        assert_eq!((admission.free(), admission.waiting()), (1, 0));
     }
 }

@@ -137,6 +137,7 @@ impl Shared {
 /// Serves until told to stop, and then drops every connection.
 pub(super) fn run(
     shared: Arc<Shared>,
+    at: &str,
     ready: &mpsc::Sender<SocketAddr>,
     stopped: oneshot::Receiver<()>,
 ) {
@@ -145,7 +146,7 @@ pub(super) fn run(
         .build();
     let runtime = runtime.unwrap_or_else(|error| panic!("no runtime for the endpoint: {error}"));
     runtime.block_on(async {
-        let listener = TcpListener::bind("127.0.0.1:0").await;
+        let listener = TcpListener::bind(at).await;
         let listener = listener.unwrap_or_else(|error| panic!("no port for the endpoint: {error}"));
         if let Ok(address) = listener.local_addr() {
             let _ = ready.send(address);

@@ -160,13 +160,14 @@ fn rebuild(events: &[Event]) -> Result<Replayed, ReplayError> {
         came_to: VecDeque::new(),
     };
     player.tell(Input::Start, Duration::ZERO);
-    let mut since = (Duration::ZERO, first.at_ms);
+    let mut at_ms = first.at_ms;
     let mut elapsed = Duration::ZERO;
     for event in events {
-        if let EventKind::Resumed { active_ms, .. } = event.kind {
-            since = (Duration::from_millis(active_ms), event.at_ms);
-        }
-        elapsed = since.0 + Duration::from_millis(event.at_ms.saturating_sub(since.1));
+        elapsed = match event.kind {
+            EventKind::Resumed { active_ms, .. } => Duration::from_millis(active_ms),
+            _ => elapsed + worked(at_ms, event.at_ms, request.settings.timeout),
+        };
+        at_ms = event.at_ms;
         if matches!(
             event.kind,
             EventKind::Sub { .. } | EventKind::Routing(_) | EventKind::Shield(_)
@@ -195,6 +196,21 @@ fn rebuild(events: &[Event]) -> Result<Replayed, ReplayError> {
         elapsed,
         is_done: matches!(last.kind, EventKind::Done { .. }),
     })
+}
+
+/// What it takes to stop a run whose time is over.
+const STOPPING: Duration = Duration::from_mins(1);
+
+/// The time between two events of one process, by the machine's clock. A run is stopped after `all` of its time:
+/// more than that between two events is a clock that was set, or a machine that slept, and so is less than
+/// nothing.
+fn worked(from_ms: u64, to_ms: u64, all: Duration) -> Duration {
+    let between = Duration::from_millis(to_ms.saturating_sub(from_ms));
+    if between > all.saturating_add(STOPPING) {
+        Duration::ZERO
+    } else {
+        between
+    }
 }
 
 fn class(events: &[Event]) -> Option<String> {

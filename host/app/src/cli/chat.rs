@@ -58,7 +58,7 @@ pub async fn chat(config: &Config, args: ChatArgs) -> Result<Exit> {
     warn_of_failures(&registry);
     let agents = Box::pin(Agents::new(config, registry)).await?;
     let agent = agents.named(&args.agent).ok_or_else(|| {
-        let names: Vec<String> = agents.all().keys().cloned().collect();
+        let names: Vec<String> = agents.all().ready.keys().cloned().collect();
         anyhow!(
             "there is no agent {:?}; there are {}",
             args.agent,

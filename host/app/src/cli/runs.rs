@@ -7,7 +7,7 @@ use crate::config::{Config, Flags};
 use crate::host;
 use crate::serve::end;
 use crate::stats::Since;
-use crate::storage::{RecordError, RunRow, Store};
+use crate::storage::{By, Over, RecordError, RunRow, Store};
 use anyhow::{Result, bail};
 use clap::Subcommand;
 use serde_json::json;
@@ -45,7 +45,7 @@ pub enum RunsCommand {
     Resume(Box<ResumeArgs>),
     /// Print a run's record as it is kept, one sealed event a line; `toolhold show FILE.jsonl` reads it.
     Export { run: String },
-    /// Delete the record of runs that are over.
+    /// Delete the record of runs that are over, and of sessions all of whose turns are.
     Prune {
         /// Those that ended so long ago, such as 30d, or before that date.
         #[arg(long, value_name = "WHEN")]
@@ -89,19 +89,27 @@ pub async fn runs(config: &Config, command: RunsCommand) -> Result<Exit> {
         RunsCommand::Prune { older_than, yes } => {
             let store = host::store(config).await?;
             let before = older_than.at_ms();
-            let count = store.ended_before(before).await?;
             if !yes {
-                println!("{count} runs ended before then; --yes deletes their record");
+                let over = store.over_before(before).await?;
+                println!(
+                    "{} were over before then; --yes deletes their record",
+                    said(over)
+                );
                 return Ok(Exit::Ok);
             }
-            println!(
-                "{} {} runs",
-                style::good("deleted:"),
-                store.prune(before).await?
-            );
+            let gone = store.prune(before, By::Person).await?;
+            println!("{} {}", style::good("deleted:"), said(gone));
             Ok(Exit::Ok)
         }
     }
+}
+
+fn said(over: Over) -> String {
+    format!(
+        "{} and {}",
+        style::plural(over.runs, "run"),
+        style::plural(over.sessions, "session")
+    )
 }
 
 pub async fn list(config: &Config, last: Option<u32>, is_json: bool) -> Result<Exit> {

@@ -7,10 +7,11 @@ use crate::config::{Config, Flags, Keys};
 use crate::connections;
 use crate::host;
 use crate::serve::http::{App, router};
-use crate::serve::{Agents, Dispatcher, Limits};
+use crate::serve::{Agents, Dispatcher, Limits, retention};
 use crate::watch::Watch;
 use anyhow::{Context as _, Result};
 use clap::Args;
+use rustix::process::Signal;
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,12 +37,14 @@ impl ServeArgs {
 }
 
 pub async fn serve(config: &Config) -> Result<Exit> {
+    // A file that may not grow (ulimit -f) is a disk that is full, and no reason to be killed.
+    let _too_large = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
     let serve = config.serve.clone();
     let registry = host::registry(config)?;
     let loading = Loading::default();
     host::load(&registry, config, None, &|event| loading.on_event(event)).await?;
     warn_of_failures(&registry);
-    let agents = Arc::new(Box::pin(Agents::new(config, registry)).await?);
+    let agents = Arc::new(Box::pin(Agents::eventually(config, registry)).await?);
     let store = host::store(config).await?;
     let needs_key = match serve.keys {
         Keys::Always => true,
@@ -68,6 +71,12 @@ pub async fn serve(config: &Config) -> Result<Exit> {
     dispatcher.resume_all().await;
     let others = dispatcher.clone();
     tokio::spawn(async move { others.heed_others().await });
+    let broken = dispatcher.clone();
+    tokio::spawn(async move { broken.outlast_the_database().await });
+    if let Some(days) = config.keep_days() {
+        let store = dispatcher.store().clone();
+        tokio::spawn(async move { retention::keep(&store, days).await });
+    }
     let router = router(App::new(dispatcher.clone(), config), &serve);
     let served = tokio::spawn(connections::serve(
         listener,
@@ -75,17 +84,30 @@ pub async fn serve(config: &Config) -> Result<Exit> {
         serve.connections,
         stop.clone(),
     ));
-    let names: Vec<String> = agents.all().keys().cloned().collect();
+    let offered = agents.all();
+    let names: Vec<&str> = offered.ready.keys().map(String::as_str).collect();
     eprintln!(
         "{} http://{address}/v1  agents: {}  {}",
         style::good("serving:"),
-        names.join(", "),
+        if names.is_empty() {
+            "none yet".to_owned()
+        } else {
+            names.join(", ")
+        },
         style::dim(if needs_key {
             "keys are needed"
         } else {
             "no key is needed from this machine"
         })
     );
+    for (name, agent) in &offered.waiting {
+        eprintln!(
+            "{} the agent {name} is offered as soon as its endpoint answers: {}",
+            style::warn("waiting:"),
+            style::line(&agent.reason)
+        );
+    }
+    drop(offered);
     tokio::select! {
         stopped = stopped() => stopped?,
         failed = keep_up(config, &agents) => match failed? {},
@@ -156,6 +178,7 @@ async fn keep_up(config: &Config, agents: &Agents) -> Result<Infallible> {
                     known = now;
                     reload(config, agents).await;
                 }
+                look_again(config, agents).await;
             }
             _ = hangup.recv() => reload(config, agents).await,
         }
@@ -172,6 +195,15 @@ async fn reload(config: &Config, agents: &Agents) {
                 style::bad("error:")
             );
         }
+    }
+}
+
+/// Asks endpoints that were away when the server started.
+async fn look_again(config: &Config, agents: &Agents) {
+    match Box::pin(agents.look_again(config)).await {
+        Ok(names) if names.is_empty() => {}
+        Ok(names) => eprintln!("{} {}", style::good("ready:"), names.join(", ")),
+        Err(error) => tracing::warn!("agents that wait for their endpoints: {error:#}"),
     }
 }
 

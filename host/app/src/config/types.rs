@@ -18,6 +18,7 @@ use secrecy::SecretString;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toolhold_agent::context::Window;
@@ -193,6 +194,8 @@ struct OciTable {
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct StorageTable {
     pub(super) url_env: String,
+    keep_days: u32,
+    patience_ms: u64,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -652,6 +655,16 @@ impl Config {
             Some(url) => Location::Postgres(url),
             None => Location::File(self.state_folder().join("toolhold.db")),
         }
+    }
+
+    /// For how long runs and sessions are kept that are over. Absent: for ever.
+    pub fn keep_days(&self) -> Option<NonZeroU32> {
+        NonZeroU32::new(self.storage.keep_days)
+    }
+
+    /// For how long a database that cannot be used is tried.
+    pub fn storage_patience(&self) -> Duration {
+        Duration::from_millis(self.storage.patience_ms)
     }
 
     /// Where the cache's key lies, approvals, and what else is not to be lost.

@@ -10,16 +10,17 @@ use crate::requests::Requests;
 use crate::shields::shields;
 use crate::storage::Store;
 use crate::tools::SandboxTools;
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Result, anyhow};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 use toolhold_agent::guard::shield::{Place, Shields};
-use toolhold_agent::model::Model;
+use toolhold_agent::model::{Model, ModelError};
 use toolhold_agent::run::DEFAULT_INSTRUCTIONS;
 use toolhold_agent::{
-    Activities, Activity, Driver, RunRequest, ToolCall, ToolFailure, ToolResult, Toolbox,
+    Activities, Activity, Driver, ErrorClass, RunRequest, ToolCall, ToolFailure, ToolResult,
+    Toolbox,
 };
 use toolhold_sandbox::Registry;
 
@@ -206,20 +207,50 @@ pub struct Agents {
     registry: Registry,
     /// Endpoints that several agents ask have their limits together.
     spared: Spared,
-    current: RwLock<Arc<BTreeMap<String, Arc<Agent>>>>,
+    current: RwLock<Arc<Offered>>,
+}
+
+#[derive(Debug, Default)]
+pub struct Offered {
+    pub ready: BTreeMap<String, Arc<Agent>>,
+    /// Those whose endpoint did not answer when it was asked which model it has.
+    pub waiting: BTreeMap<String, Waiting>,
+}
+
+/// An agent that cannot run yet.
+#[derive(Debug, Clone)]
+pub struct Waiting {
+    pub description: String,
+    /// What is wrong with its endpoint.
+    pub reason: String,
 }
 
 impl Agents {
     /// # Errors
-    /// An agent that cannot be made: a server that starts without one that it was told to offer would
-    /// be noticed by its clients first.
+    /// An agent that cannot be made.
     pub async fn new(config: &Config, registry: Registry) -> Result<Self> {
+        Self::made(config, registry, Absent::Fails).await
+    }
+
+    /// Agents whose endpoint is away wait for it: see [`Agents::look_again`].
+    ///
+    /// # Errors
+    /// An agent that cannot be made for another reason: a server that starts without one that it was told
+    /// to offer would be noticed by its clients first.
+    pub async fn eventually(config: &Config, registry: Registry) -> Result<Self> {
+        Self::made(config, registry, Absent::Waits).await
+    }
+
+    async fn made(config: &Config, registry: Registry, absent: Absent) -> Result<Self> {
         let spared = Spared::default();
-        let current = RwLock::new(Arc::new(made(config, &registry, &spared).await?));
+        let offered = offered(config, &registry, &spared, absent, |_| true).await?;
+        if offered.ready.is_empty() && offered.waiting.is_empty() {
+            return Err(anyhow!("there are no agents"));
+        }
         Ok(Self {
             registry,
             spared,
-            current,
+            current: RwLock::new(Arc::new(offered)),
         })
     }
 
@@ -228,20 +259,49 @@ impl Agents {
     /// # Errors
     /// What is wrong with it; the agents stay as they were.
     pub async fn reload(&self, config: &Config) -> Result<()> {
-        let agents = made(&config.again()?, &self.registry, &self.spared).await?;
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(agents);
+        let config = config.again()?;
+        let all = |_: &str| true;
+        let offered = offered(&config, &self.registry, &self.spared, Absent::Fails, all).await?;
+        self.replace(offered);
         Ok(())
     }
 
-    pub fn all(&self) -> Arc<BTreeMap<String, Arc<Agent>>> {
+    /// Asks the endpoints again that agents wait for. Returns the names of those that can run now.
+    ///
+    /// # Errors
+    /// The configuration has become wrong; the agents stay as they were.
+    pub async fn look_again(&self, config: &Config) -> Result<Vec<String>> {
+        let before = self.all();
+        if before.waiting.is_empty() {
+            return Ok(Vec::new());
+        }
+        let config = config.again()?;
+        let absent = |name: &str| before.waiting.contains_key(name);
+        let found = offered(&config, &self.registry, &self.spared, Absent::Waits, absent).await?;
+        let come: Vec<String> = found.ready.keys().cloned().collect();
+        let mut ready = before.ready.clone();
+        ready.extend(found.ready);
+        self.replace(Offered {
+            ready,
+            waiting: found.waiting,
+        });
+        Ok(come)
+    }
+
+    fn replace(&self, offered: Offered) {
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(offered);
+    }
+
+    pub fn all(&self) -> Arc<Offered> {
         self.current
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
+    /// The agent of that name, if it can run.
     pub fn named(&self, name: &str) -> Option<Arc<Agent>> {
-        self.all().get(name).cloned()
+        self.all().ready.get(name).cloned()
     }
 
     pub fn registry(&self) -> &Registry {
@@ -249,22 +309,46 @@ impl Agents {
     }
 }
 
-async fn made(
+/// What becomes of an agent whose endpoint is away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Absent {
+    Fails,
+    Waits,
+}
+
+async fn offered(
     config: &Config,
     registry: &Registry,
     spared: &Spared,
-) -> Result<BTreeMap<String, Arc<Agent>>> {
-    let mut agents = BTreeMap::new();
-    for (name, table) in config.agents() {
-        let agent = Box::pin(Agent::new(config, registry, spared, name, &table))
-            .await
-            .with_context(|| format!("the agent {name:?} cannot be offered"))?;
-        agents.insert(name.to_owned(), Arc::new(agent));
+    absent: Absent,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<Offered> {
+    let mut offered = Offered::default();
+    for (name, table) in config.agents().filter(|(name, _)| wanted(name)) {
+        match Box::pin(Agent::new(config, registry, spared, name, &table)).await {
+            Ok(agent) => {
+                offered.ready.insert(name.to_owned(), Arc::new(agent));
+            }
+            Err(error) if absent == Absent::Waits && may_pass(&error) => {
+                let waiting = Waiting {
+                    description: table.description.clone(),
+                    reason: format!("{error:#}"),
+                };
+                offered.waiting.insert(name.to_owned(), waiting);
+            }
+            Err(error) => {
+                return Err(error.context(format!("the agent {name:?} cannot be offered")));
+            }
+        }
     }
-    if agents.is_empty() {
-        return Err(anyhow!("there are no agents"));
-    }
-    Ok(agents)
+    Ok(offered)
+}
+
+/// Whether an endpoint that is started or becomes reachable answers otherwise.
+fn may_pass(error: &anyhow::Error) -> bool {
+    let causes = error.chain();
+    let mut causes = causes.filter_map(|cause| cause.downcast_ref::<ModelError>());
+    causes.any(|error| error.class() == ErrorClass::Retryable)
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use crate::cli::plan::NoModel;
 use crate::serve::agents::{Agent, Agents, OnBehalf};
+use crate::serve::seat::{Desk, Seat};
+use crate::serve::watcher::{Follow, Watcher};
 use crate::storage::{Label, Origin, RecordError, RunRow, Store, StoreError};
 use crate::telemetry::{Observer, Subject, Telemetry};
 use std::collections::HashMap;
@@ -9,12 +11,12 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use thiserror::Error;
-use tokio::sync::broadcast;
+use tokio::sync::{Semaphore, broadcast};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolhold_agent::run::replay::{ReplayError, replay};
-use toolhold_agent::{Driver, Event, EventKind, NoModules, Run, RunError, RunRequest};
-use toolhold_sandbox::admission::{Admission, Lane, Place, Refusal};
+use toolhold_agent::{Driver, Event, NoModules, Run, RunError, RunRequest};
+use toolhold_sandbox::admission::{Admission, Lane, Refusal};
 use uuid::Uuid;
 
 /// Events that a watcher may be behind before it reads them from the database instead.
@@ -30,10 +32,16 @@ pub struct Limits {
     pub places: usize,
     /// Of those of one owner.
     pub places_of_one: usize,
-    /// Runs that may wait for a place.
+    /// Runs that may wait for a place, and as many that may wait for a person without one.
     pub waiting: usize,
     /// How long each waits.
     pub patience: Duration,
+}
+
+impl Limits {
+    fn most_away(&self) -> usize {
+        self.waiting.min(Semaphore::MAX_PERMITS)
+    }
 }
 
 /// Why a run was not begun, or is not gone on with.
@@ -51,6 +59,8 @@ pub enum Refused {
     NotRecorded,
     #[error("there is no agent {name:?} any more, which began this run")]
     NoAgent { name: String },
+    #[error("the endpoint of the agent {name:?} has not answered yet; try again in a while")]
+    AgentWaits { name: String },
     #[error("its record does not fit together: {0}")]
     Replay(#[from] ReplayError),
     #[error(transparent)]
@@ -66,13 +76,15 @@ pub struct Dispatcher {
 }
 
 #[derive(Debug)]
-struct Inner {
-    store: Store,
+pub(super) struct Inner {
+    pub(super) store: Store,
     agents: Arc<Agents>,
     admission: Arc<Admission>,
+    /// A permit for each run that may wait for a person without a place.
+    away: Arc<Semaphore>,
     limits: Limits,
     active: Mutex<HashMap<Uuid, Active>>,
-    closing: CancellationToken,
+    pub(super) closing: CancellationToken,
     /// Told to runs that have not ended when the time to drain is over.
     parking: CancellationToken,
     tasks: TaskTracker,
@@ -83,17 +95,21 @@ struct Inner {
 #[derive(Debug, Clone)]
 struct Active {
     cancel: CancellationToken,
+    /// Another process goes on with it.
+    taken: CancellationToken,
     live: broadcast::Sender<Arc<Event>>,
 }
 
 impl Dispatcher {
     pub fn new(store: Store, agents: Arc<Agents>, limits: Limits, telemetry: Telemetry) -> Self {
         let admission = Admission::new(limits.places, limits.waiting);
+        let away = Arc::new(Semaphore::new(limits.most_away()));
         let this = Self {
             inner: Arc::new(Inner {
                 store,
                 agents,
                 admission,
+                away,
                 limits,
                 active: Mutex::default(),
                 closing: CancellationToken::new(),
@@ -136,7 +152,8 @@ impl Dispatcher {
         turn: Option<(Uuid, u32)>,
         request: RunRequest,
     ) -> Result<Watcher, Refused> {
-        let place = self.place(&behalf.owner).await?;
+        self.inner.store.writable()?;
+        let seat = self.seat(&behalf.owner).await?;
         let label = Label {
             owner: behalf.owner.clone(),
             agent: agent.name.clone(),
@@ -148,6 +165,7 @@ impl Dispatcher {
         for note in notes {
             tracing::warn!(agent = agent.name, "{note}");
         }
+        let driver = seat.take(driver);
         let run = driver.start(request, Box::new(journal)).await?;
         let observer = self.telemetry().observe(Subject {
             run: run.id,
@@ -155,8 +173,8 @@ impl Dispatcher {
             conversation: turn.map(|(session, _)| session),
             parent: behalf.trace.clone(),
         });
-        let mut watcher = self.go_on(run, place, observer);
-        if watcher.has_begun().await? {
+        let mut watcher = self.go_on(run, seat, observer);
+        if watcher.has_begun().await {
             Ok(watcher)
         } else {
             Err(Refused::NotRecorded)
@@ -165,11 +183,9 @@ impl Dispatcher {
 
     /// Goes on with a run whose process is gone.
     pub async fn resume(&self, row: &RunRow) -> Result<Watcher, Refused> {
-        let agent = self.inner.agents.named(&row.agent);
-        let agent = agent.ok_or_else(|| Refused::NoAgent {
-            name: row.agent.clone(),
-        })?;
-        let place = self.place(&row.owner).await?;
+        self.inner.store.writable()?;
+        let agent = self.agent(&row.agent)?;
+        let seat = self.seat(&row.owner).await?;
         let (mut journal, events) = self.inner.store.reopen(row.id).await?;
         let replayed = replay(&events)?;
         let behalf = OnBehalf {
@@ -188,13 +204,38 @@ impl Dispatcher {
             conversation: row.turn.map(|(session, _)| session),
             ..Subject::default()
         });
-        let run = driver.resume(replayed, Box::new(journal));
-        Ok(self.go_on(run, place, observer))
+        let run = seat.take(driver).resume(replayed, Box::new(journal));
+        Ok(self.go_on(run, seat, observer))
+    }
+
+    fn agent(&self, name: &str) -> Result<Arc<Agent>, Refused> {
+        let offered = self.inner.agents.all();
+        let name = name.to_owned();
+        match offered.ready.get(&name) {
+            Some(agent) => Ok(agent.clone()),
+            None if offered.waiting.contains_key(&name) => Err(Refused::AgentWaits { name }),
+            None => Err(Refused::NoAgent { name }),
+        }
     }
 
     /// Goes on with everything that a process left behind which is gone.
     pub async fn resume_all(&self) {
-        let left = match self.inner.store.left_behind().await {
+        self.resume_each(self.inner.store.left_behind().await);
+    }
+
+    /// Goes on, whenever the database can be written again, with what stopped because it could not; for as
+    /// long as it is polled.
+    pub async fn outlast_the_database(&self) {
+        let store = &self.inner.store;
+        loop {
+            store.health().breaks().await;
+            store.health().recovers().await;
+            self.resume_each(store.left_behind_here().await);
+        }
+    }
+
+    fn resume_each(&self, left: Result<Vec<RunRow>, StoreError>) {
+        let left = match left {
             Ok(left) => left,
             Err(error) => {
                 tracing::error!(%error, "runs that were left behind cannot be found");
@@ -207,13 +248,20 @@ impl Dispatcher {
                 loop {
                     match this.resume(&row).await {
                         Ok(_) => tracing::info!(run = %row.id, "goes on"),
-                        // There are more of them than places.
-                        Err(Refused::Full | Refused::Late) => {
-                            tokio::time::sleep(HEED).await;
-                            continue;
+                        // There are more of them than places; or it is not the run that something is wrong with.
+                        Err(
+                            Refused::Full
+                            | Refused::Late
+                            | Refused::AgentWaits { .. }
+                            | Refused::Store(StoreError::Trouble(_)),
+                        ) => {
+                            tokio::select! {
+                                () = tokio::time::sleep(HEED) => continue,
+                                () = this.inner.closing.cancelled() => {}
+                            }
                         }
-                        // Another process of the same database was faster.
-                        Err(Refused::Record(RecordError::Held)) => {}
+                        // Somebody was faster.
+                        Err(Refused::Record(RecordError::Held | RecordError::Over { .. })) => {}
                         Err(error) => tracing::error!(run = %row.id, %error, "cannot go on"),
                     }
                     return;
@@ -225,7 +273,7 @@ impl Dispatcher {
     /// What happens in a run of this or any process, from event number `from` on, until it is over or
     /// parked.
     pub fn watch(&self, run: Uuid, from: u64) -> Watcher {
-        let live = self.inner.lock().get(&run).map(|it| it.live.subscribe());
+        let live = self.inner.live(run);
         let follow = live.map_or(Follow::Others(0), Follow::Live);
         Watcher::new(self.inner.clone(), run, from, follow)
     }
@@ -249,11 +297,16 @@ impl Dispatcher {
         end(&self.inner.store, run).await
     }
 
-    /// Stops runs of this process that another one was asked to stop, for as long as it is polled.
+    /// Stops runs of this process that another one was asked to stop, or goes on with, for as long as it is
+    /// polled.
     pub async fn heed_others(&self) {
+        let store = &self.inner.store;
         loop {
             tokio::time::sleep(HEED).await;
-            match self.inner.store.to_cancel().await {
+            if store.readable().is_err() {
+                continue;
+            }
+            match store.to_cancel().await {
                 Ok(runs) => {
                     for run in runs {
                         self.cancel(run);
@@ -261,6 +314,22 @@ impl Dispatcher {
                 }
                 Err(error) => tracing::warn!(%error, "nobody knows what is to be cancelled"),
             }
+            let active: Vec<Uuid> = self.inner.lock().keys().copied().collect();
+            match store.taken_over(&active).await {
+                Ok(runs) => {
+                    for run in runs {
+                        self.let_go(run);
+                    }
+                }
+                Err(error) => tracing::warn!(%error, "nobody knows what others have taken over"),
+            }
+        }
+    }
+
+    /// Stops a run where it is.
+    fn let_go(&self, run: Uuid) {
+        if let Some(active) = self.inner.lock().get(&run) {
+            active.taken.cancel();
         }
     }
 
@@ -277,7 +346,7 @@ impl Dispatcher {
         }
     }
 
-    async fn place(&self, owner: &str) -> Result<Place, Refused> {
+    async fn seat(&self, owner: &str) -> Result<Seat, Refused> {
         let inner = &self.inner;
         let mut hasher = DefaultHasher::new();
         owner.hash(&mut hasher);
@@ -299,21 +368,30 @@ impl Dispatcher {
             }),
         };
         inner.telemetry.waited_for_place(asked.elapsed());
-        admitted
+        let desk = Desk {
+            admission: inner.admission.clone(),
+            lane,
+            most: inner.limits.places_of_one,
+            away: inner.away.clone(),
+        };
+        Ok(Seat::new(admitted?, desk))
     }
 
     /// Passes on what happens in a run until it is over.
-    fn go_on(&self, mut run: Run, place: Place, mut observer: Observer) -> Watcher {
+    fn go_on(&self, mut run: Run, seat: Seat, mut observer: Observer) -> Watcher {
         let (live, receiver) = broadcast::channel(BEHIND);
+        let taken = CancellationToken::new();
         let active = Active {
             cancel: run.cancel.clone(),
+            taken: taken.clone(),
             live: live.clone(),
         };
         let (inner, id) = (self.inner.clone(), run.id);
         inner.lock().insert(id, active);
         let watcher = Watcher::new(inner.clone(), id, 0, Follow::Live(receiver));
         self.inner.tasks.spawn(async move {
-            let _place = place;
+            // A run that ended at once has it until here.
+            let _seat = seat;
             loop {
                 tokio::select! {
                     event = run.events.recv() => match event {
@@ -325,8 +403,13 @@ impl Dispatcher {
                         None => break,
                     },
                     () = inner.parking.cancelled() => {
-                        inner.lock().remove(&id);
+                        inner.forget(id, &live);
                         // Dropping a run stops it where it is, and lets go of its record.
+                        return;
+                    }
+                    () = taken.cancelled() => {
+                        inner.forget(id, &live);
+                        tracing::warn!(run = %id, "goes on in another process, which took this one for dead");
                         return;
                     }
                 }
@@ -334,7 +417,7 @@ impl Dispatcher {
             if let Err(error) = run.finished().await {
                 tracing::error!(run = %id, %error, "stopped, and can be resumed");
             }
-            inner.lock().remove(&id);
+            inner.forget(id, &live);
         });
         watcher
     }
@@ -352,124 +435,32 @@ pub async fn end(store: &Store, run: Uuid) -> Result<(), Refused> {
 }
 
 impl Inner {
+    /// What happens in a run from now on, if it goes on in this process.
+    pub(super) fn live(&self, run: Uuid) -> Option<broadcast::Receiver<Arc<Event>>> {
+        self.lock().get(&run).map(|it| it.live.subscribe())
+    }
+
     fn load(&self) -> (usize, usize) {
-        (self.lock().len(), self.admission.waiting())
+        let away = self
+            .limits
+            .most_away()
+            .saturating_sub(self.away.available_permits());
+        let working = self.lock().len().saturating_sub(away);
+        (working, self.admission.waiting())
+    }
+
+    /// A run is over here, unless it is gone on with already.
+    fn forget(&self, run: Uuid, live: &broadcast::Sender<Arc<Event>>) {
+        let mut active = self.lock();
+        if active
+            .get(&run)
+            .is_some_and(|it| it.live.same_channel(live))
+        {
+            active.remove(&run);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, Active>> {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Reads a run's events in their order, each once: what was written before from the database, and then as
-/// they happen. One that cannot keep up reads from the database again, and so does one whose run goes on in
-/// another process.
-#[derive(Debug)]
-pub struct Watcher {
-    inner: Arc<Inner>,
-    pub run: Uuid,
-    next: u64,
-    /// Read from the database and not handed out yet, the last first.
-    read: Vec<Arc<Event>>,
-    /// Whether the database may have more.
-    reads: bool,
-    follow: Follow,
-    is_over: bool,
-}
-
-/// What comes after what is written.
-#[derive(Debug)]
-enum Follow {
-    /// Nothing: what is recorded is all that is wanted.
-    No,
-    Live(broadcast::Receiver<Arc<Event>>),
-    /// Whatever another process writes; or this one, once it goes on with the run. So often nobody did.
-    Others(u32),
-}
-
-/// How often another process' events are looked for.
-const LOOK: Duration = Duration::from_millis(250);
-/// Looks after which a run that no process goes on with is taken for parked: as long as a server may take
-/// that has just started.
-const ABANDONED: u32 = 20;
-
-impl Watcher {
-    fn new(inner: Arc<Inner>, run: Uuid, from: u64, follow: Follow) -> Self {
-        Self {
-            inner,
-            run,
-            next: from,
-            read: Vec::new(),
-            reads: true,
-            follow,
-            is_over: false,
-        }
-    }
-
-    /// Waits for the first event, and gives it back: whether there is one.
-    async fn has_begun(&mut self) -> Result<bool, RecordError> {
-        let Some(first) = self.next().await? else {
-            return Ok(false);
-        };
-        self.next = first.seq;
-        self.is_over = false;
-        self.read.push(first);
-        Ok(true)
-    }
-
-    /// The next event. None after the last: the run is over, or no process goes on with it.
-    pub async fn next(&mut self) -> Result<Option<Arc<Event>>, RecordError> {
-        loop {
-            if self.is_over {
-                return Ok(None);
-            }
-            if let Some(event) = self.read.pop() {
-                return Ok(Some(self.hand_out(event)));
-            }
-            if self.reads {
-                let page = self.inner.store.events(self.run, self.next).await?;
-                self.reads = !page.is_empty();
-                self.read = page.into_iter().rev().map(Arc::new).collect();
-                continue;
-            }
-            match &mut self.follow {
-                Follow::No => return Ok(None),
-                Follow::Live(live) => match live.recv().await {
-                    Ok(event) if event.seq < self.next => {}
-                    Ok(event) if event.seq == self.next => return Ok(Some(self.hand_out(event))),
-                    // Some went by while the database was read.
-                    Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => self.reads = true,
-                    Err(broadcast::error::RecvError::Closed) => {
-                        // Its last events may have come while we looked elsewhere.
-                        self.follow = Follow::Others(0);
-                        self.reads = true;
-                    }
-                },
-                Follow::Others(looks) => {
-                    *looks = if self.inner.store.is_held(self.run).await? {
-                        0
-                    } else {
-                        *looks + 1
-                    };
-                    if *looks > ABANDONED || self.inner.closing.is_cancelled() {
-                        return Ok(None);
-                    }
-                    tokio::time::sleep(LOOK).await;
-                    if let Some(active) = self.inner.lock().get(&self.run) {
-                        self.follow = Follow::Live(active.live.subscribe());
-                    }
-                    self.reads = true;
-                }
-            }
-        }
-    }
-
-    fn hand_out(&mut self, event: Arc<Event>) -> Arc<Event> {
-        self.next = event.seq + 1;
-        if let Follow::Others(looks) = &mut self.follow {
-            *looks = 0;
-        }
-        self.is_over = matches!(event.kind, EventKind::Done { .. });
-        event
     }
 }

@@ -4,9 +4,13 @@ pub mod agents;
 pub mod answer;
 pub mod dispatcher;
 pub mod http;
+pub mod retention;
+pub mod seat;
 pub mod session;
 pub mod spoken;
+pub mod watcher;
 
 pub use agents::{Agent, Agents, OnBehalf};
-pub use dispatcher::{Dispatcher, Limits, Refused, Watcher, end};
+pub use dispatcher::{Dispatcher, Limits, Refused, end};
 pub use session::{answered, left_by};
+pub use watcher::Watcher;

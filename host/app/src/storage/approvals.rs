@@ -4,6 +4,7 @@
 use crate::storage::error::StoreError;
 use crate::storage::{Store, runs};
 use sqlx::Row as _;
+use tokio::sync::futures::Notified;
 use toolhold_agent::run::approval::{Decision, Pending};
 use uuid::Uuid;
 
@@ -61,7 +62,13 @@ impl Store {
                 .bind(text)
                 .execute(&self.pool)
                 .await?;
+        self.decided.notify_waiters();
         Ok(result.rows_affected() > 0)
+    }
+
+    /// Waits until this process takes note of a decision about any call, from now on.
+    pub fn decides(&self) -> Notified<'_> {
+        self.decided.notified()
     }
 
     /// The decision about a call, if there is one. One that nobody can read is as good as none.

@@ -1,6 +1,6 @@
 //! The audit log, the same for both databases.
 
-use super::tests::{Database, Script, databases, pending};
+use super::tests::{Database, PATIENCE, Script, databases, pending};
 use super::*;
 use crate::redaction::Redaction;
 use crate::storage::audit::{Entry, Fault, Filter, Order};
@@ -80,7 +80,7 @@ async fn faults(store: &Store) -> Vec<String> {
 #[tokio::test]
 async fn a_call_is_told_once_and_without_what_is_nobodys_business() {
     for Database { location, .. } in databases().await {
-        let store = Store::open(&location).await.unwrap();
+        let store = Store::open(&location, PATIENCE).await.unwrap();
         let redaction = Redaction::new([("crm".to_owned(), SECRET.to_owned())]);
         let store = store.redacting(redaction);
         let (mut script, mut journal, events) = one_call(&store, "alice").await;
@@ -173,7 +173,7 @@ async fn a_call_is_told_once_and_without_what_is_nobodys_business() {
 #[tokio::test]
 async fn keys_and_modules_are_told_of() {
     for Database { location, .. } in databases().await {
-        let store = Store::open(&location).await.unwrap();
+        let store = Store::open(&location, PATIENCE).await.unwrap();
         assert!(
             store
                 .add_key("ada", "h1", &Permits::default(), None)
@@ -260,7 +260,7 @@ async fn what_was_done_to_the_log_is_found_and_named() {
     ];
     for (statements, expected) in damages {
         for Database { location, .. } in databases().await {
-            let store = Store::open(&location).await.unwrap();
+            let store = Store::open(&location, PATIENCE).await.unwrap();
             for _ in 0..5 {
                 one_call(&store, "alice").await;
             }
@@ -280,7 +280,7 @@ async fn what_was_done_to_the_log_is_found_and_named() {
 #[tokio::test]
 async fn a_log_that_was_written_anew_lacks_the_hash_that_was_kept_elsewhere() {
     for Database { location, .. } in databases().await {
-        let store = Store::open(&location).await.unwrap();
+        let store = Store::open(&location, PATIENCE).await.unwrap();
         one_call(&store, "alice").await;
         let kept = store.verify_audit(None).await.unwrap().head;
         one_call(&store, "alice").await;
@@ -305,7 +305,7 @@ async fn calls_of_many_runs_and_processes_keep_one_chain() {
     const CALLS: usize = 200;
     const PROCESSES: usize = 4;
     for Database { location, .. } in databases().await {
-        let opened = (0..PROCESSES).map(|_| Store::open(&location));
+        let opened = (0..PROCESSES).map(|_| Store::open(&location, PATIENCE));
         let stores: Vec<_> = futures_util::future::try_join_all(opened).await.unwrap();
         let calls = (0..CALLS).map(|number| {
             let store = stores[number % PROCESSES].clone();
@@ -333,7 +333,7 @@ async fn calls_of_many_runs_and_processes_keep_one_chain() {
 #[tokio::test]
 async fn entries_are_found() {
     for Database { location, .. } in databases().await {
-        let store = Store::open(&location).await.unwrap();
+        let store = Store::open(&location, PATIENCE).await.unwrap();
         let (script, ..) = one_call(&store, "alice").await;
         one_call(&store, "bob").await;
         store

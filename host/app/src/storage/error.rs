@@ -1,8 +1,10 @@
 //! What can go wrong with the record of runs.
 
+use crate::storage::health::Trouble;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
+use uuid::Uuid;
 
 /// Why the database cannot be used.
 #[derive(Debug, Error)]
@@ -23,6 +25,20 @@ pub enum StoreError {
         #[from]
         source: sqlx::Error,
     },
+    /// Known before anything was tried.
+    #[error("{0}")]
+    Trouble(Trouble),
+}
+
+impl StoreError {
+    /// What is wrong with the database itself, if it may pass.
+    pub fn trouble(&self) -> Option<Trouble> {
+        match self {
+            Self::Trouble(trouble) => Some(*trouble),
+            Self::Failed { source } => Trouble::of(source),
+            Self::Folder { .. } | Self::Open { .. } | Self::Version { .. } => None,
+        }
+    }
 }
 
 /// Why a run's record cannot be had.
@@ -48,6 +64,8 @@ pub enum RecordError {
     Read { what: String, source: io::Error },
     #[error("the run is still going on in another process")]
     Held,
+    #[error("this run is over; `toolhold show {run}` prints it")]
+    Over { run: Uuid },
     #[error("{what} is a file: only a run of the database can be gone on with")]
     NotKept { what: String },
     #[error(transparent)]

@@ -3,9 +3,10 @@
 use crate::redaction::Redaction;
 use crate::storage::Mine;
 use crate::storage::audit::Drafts;
+use crate::storage::change::{Change, Settled};
 use crate::storage::runs::Label;
 use crate::storage::waiting::{Moved, Open};
-use crate::storage::writer::{Change, Settled, Writer};
+use crate::storage::writer::Writer;
 use futures_util::future::BoxFuture;
 use std::io;
 use toolhold_agent::protocol::Role;
@@ -98,6 +99,7 @@ impl RunJournal {
             run,
             seq: signed(event.seq),
             line: serde_json::to_string(event)?,
+            holder: self.holder.clone(),
         });
         changes.extend(
             self.audit

@@ -2,12 +2,15 @@
 
 mod approvals;
 mod audit;
+mod change;
 mod dialects;
 mod error;
 mod exported;
+mod health;
 mod journal;
 mod keys;
 mod process;
+mod prune;
 mod repeats;
 mod responses;
 mod runs;
@@ -19,14 +22,18 @@ mod writer;
 #[cfg(test)]
 mod audit_tests;
 #[cfg(test)]
+mod prune_tests;
+#[cfg(test)]
 mod tests;
 
 pub use approvals::Waiting;
 pub use audit::{Draft, Entry as AuditEntry, Filter as AuditFilter, Order as AuditOrder};
 pub use dialects::{Dialects, Probed};
 pub use error::{RecordError, StoreError};
+pub use health::{Health, Trouble};
 pub use journal::RunJournal;
 pub use keys::{Permits, Scope};
+pub use prune::{By, Over};
 pub use repeats::Repeat;
 pub use runs::{Label, Origin, RunRow, Source};
 pub use sessions::{Session, now_ms};
@@ -44,6 +51,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::sync::Notify;
 use tracing::log::LevelFilter;
 use url::Url;
 use uuid::Uuid;
@@ -63,8 +71,13 @@ pub struct Store {
     pool: AnyPool,
     writer: Writer,
     process: Arc<Process>,
+    health: Health,
     /// Runs that this process goes on with.
     mine: Mine,
+    /// Runs that this process has promised to begin.
+    promised: Mine,
+    /// Told when a call was decided about here.
+    decided: Arc<Notify>,
     /// For what is copied from runs into the audit log.
     redaction: Redaction,
 }
@@ -91,12 +104,16 @@ const ACQUIRE: Duration = Duration::from_secs(10);
 const PRAGMAS: &str = "PRAGMA busy_timeout = 10000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
      PRAGMA foreign_keys = ON;";
 
+/// What a process holds that hangs is free again after a while.
+const SESSION: &str = "SET idle_in_transaction_session_timeout = 60000";
+
 impl Store {
-    /// Opens the database, and brings its tables up to date.
+    /// Opens the database, and brings its tables up to date. A run whose events cannot be written for
+    /// `patience` stops, and can be resumed.
     ///
     /// # Errors
     /// There is no way to it, or another version of Toolhold wrote it.
-    pub async fn open(location: &Location) -> Result<Self, StoreError> {
+    pub async fn open(location: &Location, patience: Duration) -> Result<Self, StoreError> {
         sqlx::any::install_default_drivers();
         let what = location.to_string();
         let failed = |source| StoreError::Open {
@@ -111,15 +128,15 @@ impl Store {
                 .acquire_timeout(ACQUIRE)
                 .after_connect(move |connection, _| {
                     Box::pin(async move {
-                        if is_file {
-                            sqlx::raw_sql(PRAGMAS).execute(connection).await?;
-                        }
+                        let settings = if is_file { PRAGMAS } else { SESSION };
+                        sqlx::raw_sql(settings).execute(connection).await?;
                         Ok(())
                     })
                 })
                 .connect_lazy_with(options.clone())
         };
         let (readers, writing) = (pool(CONNECTIONS), pool(1));
+        let health = Health::default();
         // A pool would try again and again what cannot succeed.
         let first = async || -> Result<_, sqlx::Error> {
             let mut connection = AnyConnection::connect_with(&options).await?;
@@ -137,16 +154,39 @@ impl Store {
             }
             Location::Postgres(_) => {
                 migrate(first().await.map_err(failed)?, &what).await?;
-                Process::of_server(&readers).await?
+                Process::of_server(&readers, health.clone()).await?
             }
         };
         Ok(Self {
             pool: readers,
-            writer: Writer::start(writing, is_file),
+            writer: Writer::start(writing, is_file, patience, health.clone()),
             process: Arc::new(process),
+            health,
             mine: Mine::default(),
+            promised: Mine::default(),
+            decided: Arc::default(),
             redaction: Redaction::default(),
         })
+    }
+
+    pub fn health(&self) -> &Health {
+        &self.health
+    }
+
+    /// # Errors
+    /// Nothing can be read just now, as is known without trying.
+    pub fn readable(&self) -> Result<(), StoreError> {
+        match self.health.trouble() {
+            Some(Trouble::Away) => Err(StoreError::Trouble(Trouble::Away)),
+            Some(Trouble::Full) | None => Ok(()),
+        }
+    }
+
+    /// # Errors
+    /// Nothing can be written just now, as is known without trying.
+    pub fn writable(&self) -> Result<(), StoreError> {
+        let trouble = self.health.trouble();
+        trouble.map_or(Ok(()), |trouble| Err(StoreError::Trouble(trouble)))
     }
 
     /// Nothing of what this takes out gets into the audit log.

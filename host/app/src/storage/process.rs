@@ -2,10 +2,13 @@
 //! it is gone, however it went: nothing has to time out.
 
 use crate::storage::error::StoreError;
+use crate::storage::health::{Health, Trouble};
 use sqlx::{AnyConnection, AnyPool, Connection as _};
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
@@ -28,7 +31,11 @@ enum Presence {
         _lock: File,
     },
     /// An advisory lock of the server, held by a connection of its own.
-    Advisory { _held: AbortOnDropHandle<()> },
+    Advisory {
+        _held: AbortOnDropHandle<()>,
+        /// It was gone for a while, in which others may have taken this process for dead.
+        was_lost: Arc<AtomicBool>,
+    },
 }
 
 impl Process {
@@ -57,18 +64,35 @@ impl Process {
         Ok(Self { name, presence })
     }
 
-    pub async fn of_server(pool: &AnyPool) -> Result<Self, StoreError> {
+    pub async fn of_server(pool: &AnyPool, health: Health) -> Result<Self, StoreError> {
         let name = Uuid::now_v7().to_string();
         let (ready, is_ready) = oneshot::channel();
-        let held = tokio::spawn(hold(pool.clone(), key(&name), ready));
-        let held = AbortOnDropHandle::new(held);
+        let was_lost = Arc::<AtomicBool>::default();
+        let lock = Lock {
+            pool: pool.clone(),
+            key: key(&name),
+            health,
+            was_lost: was_lost.clone(),
+        };
+        let held = AbortOnDropHandle::new(tokio::spawn(lock.hold(ready)));
         match is_ready.await {
             Ok(Err(source)) => Err(source.into()),
             Ok(Ok(())) => Ok(Self {
                 name,
-                presence: Presence::Advisory { _held: held },
+                presence: Presence::Advisory {
+                    _held: held,
+                    was_lost,
+                },
             }),
             Err(_) => Err(sqlx::Error::WorkerCrashed.into()),
+        }
+    }
+
+    /// Whether another process may have taken over what this one goes on with.
+    pub fn was_lost(&self) -> bool {
+        match &self.presence {
+            Presence::File { .. } => false,
+            Presence::Advisory { was_lost, .. } => was_lost.load(Ordering::Relaxed),
         }
     }
 
@@ -135,40 +159,72 @@ fn key(name: &str) -> i64 {
 }
 
 /// Between two looks whether the connection that holds the lock is still there.
-const LOOKS: Duration = Duration::from_secs(5);
+const LOOKS: Duration = Duration::from_secs(1);
 const RETRIES: Duration = Duration::from_millis(500);
+/// For an answer to such a look.
+const ANSWER: Duration = Duration::from_secs(10);
+/// For another connection when that one is gone, before the server is taken for away.
+const SOON: Duration = Duration::from_secs(1);
 
-/// Holds the lock, and takes it again when the server was gone.
-async fn hold(pool: AnyPool, key: i64, ready: oneshot::Sender<Result<(), sqlx::Error>>) {
-    let mut ready = Some(ready);
-    loop {
-        match locked(&pool, key).await {
-            Ok(mut connection) => {
-                if let Some(ready) = ready.take() {
-                    let _ = ready.send(Ok(()));
+/// Of the server, for as long as the connection that took it.
+struct Lock {
+    pool: AnyPool,
+    key: i64,
+    health: Health,
+    was_lost: Arc<AtomicBool>,
+}
+
+impl Lock {
+    /// Holds it, and takes it again when the server was gone.
+    async fn hold(self, ready: oneshot::Sender<Result<(), sqlx::Error>>) {
+        let mut ready = Some(ready);
+        loop {
+            let patience = if ready.is_some() { Duration::MAX } else { SOON };
+            match self.take(patience).await {
+                Ok(connection) => {
+                    if let Some(ready) = ready.take() {
+                        let _ = ready.send(Ok(()));
+                    }
+                    let lost = watch(connection).await;
+                    self.was_lost.store(true, Ordering::Relaxed);
+                    tracing::warn!(%lost, "the connection by which others know that this process lives was lost");
+                    continue;
                 }
-                while connection.ping().await.is_ok() {
-                    tokio::time::sleep(LOOKS).await;
+                Err(error) => {
+                    if let Some(ready) = ready.take() {
+                        let _ = ready.send(Err(error));
+                        return;
+                    }
+                    if let Some(trouble) = Trouble::of(&error) {
+                        self.health.failed(trouble, &error);
+                    }
                 }
             }
-            Err(error) => {
-                if let Some(ready) = ready.take() {
-                    let _ = ready.send(Err(error));
-                    return;
-                }
-            }
+            tokio::time::sleep(RETRIES).await;
         }
-        tokio::time::sleep(RETRIES).await;
+    }
+
+    /// Waits for a connection of ours that the server takes for alive: until then others do so, too.
+    async fn take(&self, patience: Duration) -> Result<AnyConnection, sqlx::Error> {
+        let acquired = tokio::time::timeout(patience, self.pool.acquire()).await;
+        let mut connection = acquired.unwrap_or(Err(sqlx::Error::PoolTimedOut))?.detach();
+        sqlx::query("SELECT CAST(1 AS BIGINT) FROM pg_advisory_lock($1)")
+            .bind(self.key)
+            .fetch_one(&mut connection)
+            .await?;
+        Ok(connection)
     }
 }
 
-async fn locked(pool: &AnyPool, key: i64) -> Result<AnyConnection, sqlx::Error> {
-    let mut connection = pool.acquire().await?.detach();
-    sqlx::query("SELECT CAST(1 AS BIGINT) FROM pg_advisory_lock($1)")
-        .bind(key)
-        .fetch_one(&mut connection)
-        .await?;
-    Ok(connection)
+/// Waits until the connection is gone, and why.
+async fn watch(mut connection: AnyConnection) -> sqlx::Error {
+    loop {
+        match tokio::time::timeout(ANSWER, connection.ping()).await {
+            Ok(Ok(())) => tokio::time::sleep(LOOKS).await,
+            Ok(Err(error)) => return error,
+            Err(_) => return io::Error::from(io::ErrorKind::TimedOut).into(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::storage::error::StoreError;
 use crate::storage::sessions::{now_ms, signed};
-use crate::storage::{Store, runs};
+use crate::storage::{Mine, Store, runs};
 use sqlx::Row as _;
 use uuid::Uuid;
 
@@ -15,9 +15,33 @@ pub enum Repeat {
     Same(Uuid),
     /// Another request came under this key.
     Other,
+    /// One came and was forgotten meanwhile: ask again.
+    Unsettled,
+}
+
+/// A run that this process begins, unless this is dropped before.
+#[derive(Debug)]
+pub struct Promise {
+    run: Uuid,
+    promised: Mine,
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        self.promised.runs().remove(&self.run);
+    }
 }
 
 impl Store {
+    /// Says that `run` will be begun, for whoever repeats its request meanwhile.
+    pub fn promise(&self, run: Uuid) -> Promise {
+        self.promised.runs().insert(run);
+        Promise {
+            run,
+            promised: self.promised.clone(),
+        }
+    }
+
     /// Takes note that `run` is begun for the request of that digest.
     pub async fn first_or_repeat(
         &self,
@@ -27,7 +51,7 @@ impl Store {
         run: Uuid,
     ) -> Result<Repeat, StoreError> {
         let added = sqlx::query(
-            "INSERT INTO idempotency (owner, key, digest, run, created_ms) VALUES ($1, $2, $3, $4, $5) \
+            "INSERT INTO idempotency (owner, key, digest, run, created_ms, holder) VALUES ($1, $2, $3, $4, $5, $6) \
              ON CONFLICT (owner, key) DO NOTHING",
         )
         .bind(owner)
@@ -35,6 +59,7 @@ impl Store {
         .bind(digest)
         .bind(run.to_string())
         .bind(signed(now_ms()))
+        .bind(self.process.name())
         .execute(&self.pool)
         .await?;
         if added.rows_affected() > 0 {
@@ -43,8 +68,12 @@ impl Store {
         let row = sqlx::query("SELECT digest, run FROM idempotency WHERE owner = $1 AND key = $2")
             .bind(owner)
             .bind(key)
-            .fetch_one(&self.pool)
+            .fetch_optional(&self.pool)
             .await?;
+        // It went away in between: its run could not be begun.
+        let Some(row) = row else {
+            return Ok(Repeat::Unsettled);
+        };
         let known: String = row.try_get("digest")?;
         Ok(if known == digest {
             Repeat::Same(runs::id(&row, "run")?)
@@ -64,20 +93,38 @@ impl Store {
         Ok(count > 0)
     }
 
-    /// The process ended before it had begun the run of a request that is older than that, in milliseconds
-    /// since 1970. Returns whether it was so old.
-    pub async fn forget_old_request(
+    /// Forgets a request whose `run` is not there and will not be: the process that promised it is gone, or
+    /// could not keep its word. Returns whether it was so.
+    pub async fn forget_broken(
         &self,
         owner: &str,
         key: &str,
-        before_ms: u64,
+        run: Uuid,
     ) -> Result<bool, StoreError> {
-        let gone = sqlx::query(
-            "DELETE FROM idempotency WHERE owner = $1 AND key = $2 AND created_ms < $3",
+        let holder: Option<Option<String>> = sqlx::query_scalar(
+            "SELECT holder FROM idempotency WHERE owner = $1 AND key = $2 AND run = $3",
         )
         .bind(owner)
         .bind(key)
-        .bind(signed(before_ms))
+        .bind(run.to_string())
+        .fetch_optional(&self.pool)
+        .await?;
+        let is_promised = match holder.flatten() {
+            Some(name) if name == self.process.name() => self.promised.has(run),
+            Some(name) => self.process.is_alive(&name, &self.pool).await?,
+            None => false,
+        };
+        if is_promised {
+            return Ok(false);
+        }
+        // It may have begun, and even ended, since somebody looked.
+        let gone = sqlx::query(
+            "DELETE FROM idempotency WHERE owner = $1 AND key = $2 AND run = $3 \
+             AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = $3)",
+        )
+        .bind(owner)
+        .bind(key)
+        .bind(run.to_string())
         .execute(&self.pool)
         .await?;
         Ok(gone.rows_affected() > 0)

@@ -205,6 +205,41 @@ impl Store {
         Ok(rows.await?.into_iter().filter(|run| !run.is_held).collect())
     }
 
+    /// Those of them that this process let go of, because the database could not be written.
+    pub async fn left_behind_here(&self) -> Result<Vec<RunRow>, StoreError> {
+        let statement = format!(
+            "{LISTED} WHERE origin = $1 AND ended_ms IS NULL AND (holder IS NULL OR holder = $2) ORDER BY id"
+        );
+        let rows = sqlx::query(sqlx::AssertSqlSafe(statement))
+            .bind(Origin::Serve.name())
+            .bind(self.process.name())
+            .fetch_all(&self.pool)
+            .await?;
+        let rows = self.listed(&rows).await?;
+        Ok(rows.into_iter().filter(|run| !run.is_held).collect())
+    }
+
+    /// Those of `runs` that go on here and that another process has taken over, which took this one for dead.
+    pub async fn taken_over(&self, runs: &[Uuid]) -> Result<Vec<Uuid>, StoreError> {
+        let mut taken = Vec::new();
+        if !self.process.was_lost() {
+            return Ok(taken);
+        }
+        for run in runs {
+            let is_anothers: Option<i64> = sqlx::query_scalar(
+                "SELECT CAST(1 AS BIGINT) FROM runs WHERE id = $1 AND holder <> $2 AND ended_ms IS NULL",
+            )
+            .bind(run.to_string())
+            .bind(self.process.name())
+            .fetch_optional(&self.pool)
+            .await?;
+            if is_anothers.is_some() {
+                taken.push(*run);
+            }
+        }
+        Ok(taken)
+    }
+
     pub(super) async fn rows<'q, T>(
         &self,
         which: &'static str,
@@ -259,7 +294,7 @@ impl Store {
         }
     }
 
-    async fn holder(&self, run: Uuid) -> Result<Option<String>, StoreError> {
+    pub(super) async fn holder(&self, run: Uuid) -> Result<Option<String>, StoreError> {
         let holder: Option<Option<String>> =
             sqlx::query_scalar("SELECT holder FROM runs WHERE id = $1")
                 .bind(run.to_string())
@@ -271,7 +306,7 @@ impl Store {
     /// Takes a run that nobody goes on with: its events, and where the next ones are appended.
     ///
     /// # Errors
-    /// [`RecordError::Held`] if somebody does.
+    /// [`RecordError::Held`] if somebody does, [`RecordError::Over`] if there is nothing to go on with.
     pub async fn reopen(&self, run: Uuid) -> Result<(RunJournal, Vec<Event>), RecordError> {
         let before = self.holder(run).await?;
         if self.lives(run, before.clone()).await? {
@@ -280,7 +315,7 @@ impl Store {
         // Only if it is still so: another process may take it at the same time.
         let taken: Option<String> = sqlx::query_scalar(
             "UPDATE runs SET holder = $2 WHERE id = $1 AND (holder = $3 OR (holder IS NULL AND $3 IS NULL)) \
-             RETURNING owner",
+             AND ended_ms IS NULL RETURNING owner",
         )
         .bind(run.to_string())
         .bind(self.process.name())
@@ -288,7 +323,11 @@ impl Store {
         .fetch_optional(&self.pool)
         .await?;
         let Some(owner) = taken else {
-            return Err(RecordError::Held);
+            let row = self.run(run).await?;
+            return Err(match row.and_then(|row| row.ended) {
+                Some(_) => RecordError::Over { run },
+                None => RecordError::Held,
+            });
         };
         let events = self.read(&Source::Run(run)).await;
         let known = events.as_deref().unwrap_or_default();
@@ -363,41 +402,6 @@ impl Store {
     /// Some lines of a run's record with their numbers, from that one on; none if there are no more.
     pub async fn sealed(&self, run: Uuid, from: i64) -> Result<Vec<(i64, String)>, StoreError> {
         Ok(self.lines(run, from).await?)
-    }
-
-    /// How many runs ended before that time, in milliseconds since 1970.
-    pub async fn ended_before(&self, ms: u64) -> Result<u64, StoreError> {
-        let count: i64 =
-            sqlx::query_scalar("SELECT COUNT(*) FROM runs WHERE ended_ms < $1 AND session IS NULL")
-                .bind(signed(ms))
-                .fetch_one(&self.pool)
-                .await?;
-        Ok(count.unsigned_abs())
-    }
-
-    /// Deletes the record of runs that ended before that time; a session's turns go when the session does.
-    pub async fn prune(&self, ms: u64) -> Result<u64, StoreError> {
-        let gone = sqlx::query("DELETE FROM runs WHERE ended_ms < $1 AND session IS NULL")
-            .bind(signed(ms))
-            .execute(&self.pool)
-            .await?;
-        // Nobody repeats a request that is so old.
-        sqlx::query("DELETE FROM idempotency WHERE created_ms < $1")
-            .bind(signed(ms))
-            .execute(&self.pool)
-            .await?;
-        Ok(gone.rows_affected())
-    }
-
-    /// Deletes the record of a run that is over and is no turn of a session. Returns whether there was one.
-    pub async fn delete_run(&self, run: Uuid) -> Result<bool, StoreError> {
-        let gone = sqlx::query(
-            "DELETE FROM runs WHERE id = $1 AND ended_ms IS NOT NULL AND session IS NULL",
-        )
-        .bind(run.to_string())
-        .execute(&self.pool)
-        .await?;
-        Ok(gone.rows_affected() > 0)
     }
 
     async fn lines(&self, run: Uuid, from: i64) -> Result<Vec<(i64, String)>, sqlx::Error> {

@@ -1,6 +1,8 @@
 //! Sessions: conversations of several turns, each of which is a run.
 
+use crate::storage::audit::{self, Draft};
 use crate::storage::error::StoreError;
+use crate::storage::prune::delete_turns;
 use crate::storage::{RunRow, Store, runs};
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
@@ -86,14 +88,14 @@ impl Store {
         .bind(id.to_string())
         .execute(&mut *transaction)
         .await?;
-        if gone.rows_affected() > 0 {
-            sqlx::query("DELETE FROM runs WHERE session = $1")
-                .bind(id.to_string())
-                .execute(&mut *transaction)
-                .await?;
+        let is_gone = gone.rows_affected() > 0;
+        if is_gone {
+            let turns = delete_turns(&mut transaction, id).await?;
+            let draft = Draft::session_deleted(owner, id, &turns);
+            audit::append(&mut transaction, &[&draft]).await?;
         }
         transaction.commit().await?;
-        Ok(gone.rows_affected() > 0)
+        Ok(is_gone)
     }
 
     /// The turns of a session, in their order.

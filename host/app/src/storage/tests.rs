@@ -11,6 +11,9 @@ use toolhold_agent::run::sub_run;
 use toolhold_agent::{Event, EventKind, Journal as _, RunRequest, StopReason};
 use uuid::Uuid;
 
+/// For a database that cannot be used.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
 const SERVER: &str = "TOOLHOLD_TEST_DATABASE_URL";
 
 /// An empty database.
@@ -93,7 +96,7 @@ impl Script {
         self.event(EventKind::Notice { step: 1, message })
     }
 
-    fn done(&mut self) -> Event {
+    pub fn done(&mut self) -> Event {
         self.event(EventKind::Done {
             reason: StopReason::MaxSteps,
             output: json!(null),
@@ -119,7 +122,7 @@ pub fn pending(call: &str, arguments: serde_json::Value) -> Pending {
 #[tokio::test]
 async fn what_was_appended_is_read_again() {
     for database in databases().await {
-        let store = Store::open(&database.location).await.unwrap();
+        let store = Store::open(&database.location, PATIENCE).await.unwrap();
         assert!(matches!(store.find("last").await, Err(RecordError::None)));
         let mut script = Script::new();
         let mut journal = store.journal(script.run, Label::default());
@@ -157,8 +160,8 @@ async fn what_was_appended_is_read_again() {
 #[tokio::test]
 async fn a_run_is_of_one_process_and_free_when_that_is_gone() {
     for database in databases().await {
-        let first = Store::open(&database.location).await.unwrap();
-        let second = Store::open(&database.location).await.unwrap();
+        let first = Store::open(&database.location, PATIENCE).await.unwrap();
+        let second = Store::open(&database.location, PATIENCE).await.unwrap();
         let mut script = Script::new();
         let mut journal = first.journal(script.run, Label::default());
         let began = script.begin("t");
@@ -204,19 +207,22 @@ async fn what_was_asked_for_is_kept_as_long_as_the_run() {
             let kept = store.response(run).await.unwrap();
             assert_eq!(kept.as_deref(), Some("first"));
         }
-        assert!(!store.delete_run(run).await.unwrap(), "it is not over");
+        assert!(
+            !store.delete_run("ann", run).await.unwrap(),
+            "it is not over"
+        );
         journal.append(&script.done()).await.unwrap();
-        assert!(store.delete_run(run).await.unwrap());
+        assert!(store.delete_run("ann", run).await.unwrap());
         assert_eq!(store.response(run).await.unwrap(), None);
         assert!(store.run(run).await.unwrap().is_none());
-        assert!(!store.delete_run(run).await.unwrap());
+        assert!(!store.delete_run("ann", run).await.unwrap());
     }
 }
 
 #[tokio::test]
 async fn one_event_has_one_place() {
     for database in databases().await {
-        let store = Store::open(&database.location).await.unwrap();
+        let store = Store::open(&database.location, PATIENCE).await.unwrap();
         let mut script = Script::new();
         let mut journal = store.journal(script.run, Label::default());
         journal.append(&script.begin("t")).await.unwrap();
@@ -235,10 +241,81 @@ async fn one_event_has_one_place() {
     }
 }
 
+/// Whoever took this process for dead has the run: nothing more is written to it here.
+#[tokio::test]
+async fn a_run_that_was_taken_over_is_not_written_to() {
+    for database in databases().await {
+        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let mut script = Script::new();
+        let mut journal = store.journal(script.run, Label::default());
+        journal.append(&script.begin("t")).await.unwrap();
+        sqlx::query("UPDATE runs SET holder = 'another'")
+            .execute(&store.pool)
+            .await
+            .unwrap();
+        for event in [script.notice(), script.done()] {
+            let refused = journal.append(&event).await.unwrap_err().to_string();
+            assert!(refused.contains("another process goes on"), "{refused}");
+        }
+        drop(journal);
+        let row = store.run(script.run).await.unwrap().unwrap();
+        assert!(row.ended.is_none());
+        let source = Source::Run(script.run);
+        assert_eq!(store.read(&source).await.unwrap().len(), 1);
+        let holder = store.holder(script.run).await.unwrap();
+        assert_eq!(holder.as_deref(), Some("another"), "nor let go of");
+    }
+}
+
+#[tokio::test]
+async fn no_event_comes_after_one_that_is_missing() {
+    for database in databases().await {
+        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let mut script = Script::new();
+        let mut journal = store.journal(script.run, Label::default());
+        journal.append(&script.begin("t")).await.unwrap();
+        script.notice();
+        let refused = journal.append(&script.notice()).await.unwrap_err();
+        assert!(refused.to_string().contains("is gone"), "{refused}");
+    }
+}
+
+/// A promise that is kept, one that is broken, and one whose process is gone.
+#[tokio::test]
+async fn a_request_is_forgotten_when_nobody_begins_its_run() {
+    for database in databases().await {
+        let first = Store::open(&database.location, PATIENCE).await.unwrap();
+        let second = Store::open(&database.location, PATIENCE).await.unwrap();
+        let run = Uuid::now_v7();
+        let asked = async |store: &Store, run| {
+            let asked = store.first_or_repeat("ann", "key", "d", run).await;
+            asked.unwrap()
+        };
+        let forgotten = async |store: &Store| {
+            let forgotten = store.forget_broken("ann", "key", run).await;
+            forgotten.unwrap()
+        };
+        let promise = first.promise(run);
+        assert_eq!(asked(&first, run).await, Repeat::First);
+        assert_eq!(asked(&second, Uuid::now_v7()).await, Repeat::Same(run));
+        assert!(!forgotten(&first).await && !forgotten(&second).await);
+        drop(promise);
+        assert!(
+            !forgotten(&second).await,
+            "the other process may still begin it"
+        );
+        assert!(forgotten(&first).await);
+        assert_eq!(asked(&first, run).await, Repeat::First);
+        drop(first);
+        until(async || forgotten(&second).await.then_some(())).await;
+        assert_eq!(asked(&second, run).await, Repeat::First);
+    }
+}
+
 #[tokio::test]
 async fn a_decision_is_there_until_the_run_has_it() {
     for database in databases().await {
-        let store = Store::open(&database.location).await.unwrap();
+        let store = Store::open(&database.location, PATIENCE).await.unwrap();
         let mut script = Script::new();
         let run = script.run;
         let inner = sub_run(run, "outer");
@@ -316,7 +393,7 @@ async fn a_decision_is_there_until_the_run_has_it() {
 async fn many_runs_write_at_the_same_time() {
     const RUNS: usize = 60;
     for database in databases().await {
-        let store = Store::open(&database.location).await.unwrap();
+        let store = Store::open(&database.location, PATIENCE).await.unwrap();
         let work = (0..RUNS).map(|number| {
             let store = store.clone();
             tokio::spawn(async move {
@@ -348,7 +425,7 @@ async fn many_runs_write_at_the_same_time() {
 #[tokio::test]
 async fn processes_may_start_at_the_same_time() {
     for database in databases().await {
-        let opened = (0..6).map(|_| Store::open(&database.location));
+        let opened = (0..6).map(|_| Store::open(&database.location, PATIENCE));
         for store in futures_util::future::join_all(opened).await {
             assert!(store.unwrap().runs_since(0).await.unwrap().is_empty());
         }
@@ -375,7 +452,7 @@ async fn what_cannot_be_a_database_is_said() {
             "no postgres:// URL",
         ),
     ] {
-        let error = Store::open(&location).await.unwrap_err();
+        let error = Store::open(&location, PATIENCE).await.unwrap_err();
         let text = error.to_string();
         assert!(text.contains(expect), "{text}");
         assert!(!text.contains("secret"), "{text}");

@@ -1,25 +1,30 @@
 //! What is written to the database, by one task: events of many runs that come at the same time are one
 //! transaction, and so one wait for the disk.
 
-use crate::storage::audit::{self, Draft};
-use crate::storage::runs::Label;
+use crate::storage::audit;
+use crate::storage::change::Change;
+use crate::storage::health::{Health, Trouble};
 use sqlx::{AnyConnection, AnyPool};
 use std::io;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
-use toolhold_agent::run::approval::Pending;
-use uuid::Uuid;
 
 /// Whoever has more to write waits.
 const QUEUE: usize = 1_024;
 /// In one transaction.
 const BATCH: usize = 256;
-/// For how long a database that cannot be reached is tried. After that a run that cannot be recorded
-/// ends here; it can be resumed.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Of what PostgreSQL need not put on its disk at once. It does so by itself within a second.
+const UNFLUSHED: usize = 4_096;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(2);
+/// For how long another process may keep SQLite's file to itself.
+const BUSY: Duration = Duration::from_secs(30);
+/// For an answer of PostgreSQL. A connection whose other end is gone without a word says nothing at all.
+const ANSWER: Duration = Duration::from_secs(30);
+/// Between two looks whether a database that failed works again, where nobody has anything to write.
+const LOOKS: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone)]
 pub struct Writer {
@@ -35,66 +40,26 @@ struct Entry {
     done: oneshot::Sender<Result<(), Arc<sqlx::Error>>>,
 }
 
-#[derive(Debug)]
-pub enum Change {
-    /// A run is there.
-    Began {
-        run: Uuid,
-        label: Box<Label>,
-        task: String,
-        model: String,
-        at_ms: i64,
-        holder: String,
-    },
-    Event {
-        run: Uuid,
-        seq: i64,
-        line: String,
-    },
-    /// A call waits for a person.
-    Waits {
-        run: Uuid,
-        within: Uuid,
-        pending: Box<Pending>,
-        at_ms: i64,
-    },
-    /// It does no longer, for this reason.
-    Settled {
-        run: Uuid,
-        within: Uuid,
-        call: String,
-        because: Settled,
-    },
-    Ended {
-        run: Uuid,
-        at_ms: i64,
-        reason: String,
-        steps: i64,
-        calls: i64,
-        tokens: i64,
-    },
-    /// Goes into the audit log.
-    Audit(Box<Draft>),
-    /// The process stopped without ending it.
-    Released {
-        run: Uuid,
-        holder: String,
-    },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Settled {
-    /// Its run took up what was decided, or ended.
-    Done,
-    /// Its run is taken up again, and will ask again; what was decided meanwhile holds.
-    AskedAgain,
+impl Entry {
+    fn has_events(&self) -> bool {
+        let mut changes = self.changes.iter();
+        changes.any(|change| matches!(change, Change::Event { .. }))
+    }
 }
 
 impl Writer {
-    /// `is_file`: of one file, whose durability is a setting of the connection.
-    pub fn start(pool: AnyPool, is_file: bool) -> Self {
+    /// `is_file`: of one file, whose durability is a setting of the connection. For `patience`, a database
+    /// that cannot be used is tried; after that a run that cannot be recorded stops, and can be resumed.
+    pub fn start(pool: AnyPool, is_file: bool, patience: Duration, health: Health) -> Self {
         let (queue, entries) = mpsc::channel(QUEUE);
-        tokio::spawn(write(Batches { pool, is_file }, entries));
+        let batches = Batches {
+            pool,
+            is_file,
+            patience,
+            health,
+            unflushed: Vec::new(),
+        };
+        tokio::spawn(write(batches, entries));
         Self { queue }
     }
 
@@ -126,54 +91,184 @@ impl Writer {
     }
 }
 
-async fn write(batches: Batches, mut entries: mpsc::Receiver<Entry>) {
+async fn write(mut batches: Batches, mut entries: mpsc::Receiver<Entry>) {
     let mut batch = Vec::with_capacity(BATCH);
-    while entries.recv_many(&mut batch, BATCH).await > 0 {
+    while batches.next(&mut entries, &mut batch).await.is_continue() {
         match batches.commit(&batch).await {
-            Ok(()) => {
-                for entry in batch.drain(..) {
-                    let _ = entry.done.send(Ok(()));
-                }
-            }
+            Ok(()) => batches.answer(&mut batch),
             // One that cannot be written keeps no other from it.
-            Err(_) if batch.len() > 1 => {
+            Err(error) if batch.len() > 1 && Trouble::of(&error).is_none() => {
                 for entry in batch.drain(..) {
-                    let result = batches.commit(std::slice::from_ref(&entry)).await;
-                    let _ = entry.done.send(result.map_err(Arc::new));
+                    let mut one = vec![entry];
+                    match batches.commit(&one).await {
+                        Ok(()) => batches.answer(&mut one),
+                        Err(error) => refuse(&mut one, error),
+                    }
                 }
             }
-            Err(error) => {
-                let error = Arc::new(error);
-                for entry in batch.drain(..) {
-                    let _ = entry.done.send(Err(error.clone()));
-                }
-            }
+            Err(error) => refuse(&mut batch, error),
         }
+    }
+}
+
+fn refuse(batch: &mut Vec<Entry>, error: sqlx::Error) {
+    let error = Arc::new(error);
+    for entry in batch.drain(..) {
+        let _ = entry.done.send(Err(error.clone()));
     }
 }
 
 struct Batches {
     pool: AnyPool,
     is_file: bool,
+    patience: Duration,
+    health: Health,
+    /// Events that PostgreSQL took and may lose if it crashes while this process goes on: written again then.
+    unflushed: Vec<Change>,
 }
 
 impl Batches {
-    async fn commit(&self, entries: &[Entry]) -> Result<(), sqlx::Error> {
-        let (started, mut pause) = (Instant::now(), FIRST_PAUSE);
+    /// Waits for what is to be written, and meanwhile for the end of what keeps it from being written.
+    async fn next(
+        &self,
+        entries: &mut mpsc::Receiver<Entry>,
+        batch: &mut Vec<Entry>,
+    ) -> ControlFlow<()> {
         loop {
-            match self.commit_once(entries).await {
-                Err(error) if is_away(&error) && started.elapsed() < PATIENCE => {
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(LAST_PAUSE);
-                }
-                result => return result,
+            let is_troubled = self.health.trouble().is_some();
+            tokio::select! {
+                biased;
+                received = entries.recv_many(batch, BATCH) => return match received {
+                    0 => ControlFlow::Break(()),
+                    _ => ControlFlow::Continue(()),
+                },
+                () = tokio::time::sleep(LOOKS), if is_troubled => self.probe().await,
+                () = self.health.breaks(), if !is_troubled => {}
             }
         }
     }
 
-    async fn commit_once(&self, entries: &[Entry]) -> Result<(), sqlx::Error> {
-        let lasts = entries.iter().any(|entry| entry.lasts);
+    /// Writes something that changes nothing.
+    async fn probe(&self) {
+        match self.within(self.probe_once()).await {
+            Ok(()) => self.health.works(),
+            Err(error) => {
+                if let Some(trouble) = Trouble::of(&error) {
+                    self.health.failed(trouble, &error);
+                }
+            }
+        }
+    }
+
+    async fn probe_once(&self) -> Result<(), sqlx::Error> {
         let mut connection = self.pool.acquire().await?;
+        connection.close_on_drop();
+        let mut transaction = sqlx::Connection::begin(&mut *connection).await?;
+        // SQLite does not write what is as it was before; there and back is a change to it.
+        for statement in [
+            "UPDATE audit_head SET number = number + 1",
+            "UPDATE audit_head SET number = number - 1",
+        ] {
+            sqlx::query(statement).execute(&mut *transaction).await?;
+        }
+        transaction.commit().await
+    }
+
+    /// Of a batch that was committed.
+    fn answer(&mut self, batch: &mut Vec<Entry>) {
+        let lasts = self.is_file || self.lasts(batch);
+        if lasts {
+            self.unflushed.clear();
+        }
+        for entry in batch.drain(..) {
+            if !lasts {
+                let events = entry.changes.into_iter();
+                let events = events.filter(|change| matches!(change, Change::Event { .. }));
+                self.unflushed.extend(events);
+            }
+            let _ = entry.done.send(Ok(()));
+        }
+    }
+
+    fn lasts(&self, entries: &[Entry]) -> bool {
+        entries.iter().any(|entry| entry.lasts) || self.unflushed.len() >= UNFLUSHED
+    }
+
+    async fn commit(&mut self, entries: &[Entry]) -> Result<(), sqlx::Error> {
+        let (started, mut pause) = (Instant::now(), FIRST_PAUSE);
+        let mut is_again = false;
+        loop {
+            let error = match self.within(self.commit_once(entries, is_again)).await {
+                Ok(()) => {
+                    // What changed nothing was not written.
+                    if entries.iter().any(Entry::has_events) {
+                        self.health.works();
+                    }
+                    return Ok(());
+                }
+                Err(error) => error,
+            };
+            let trouble = Trouble::of(&error);
+            if !self.unflushed.is_empty() {
+                if !is_again {
+                    is_again = true;
+                    continue;
+                }
+                if trouble.is_none() {
+                    // Some of it is not ours any more. Whose beginning is lost is refused what comes after.
+                    self.unflushed.clear();
+                    continue;
+                }
+            }
+            let is_over = match trouble {
+                Some(trouble) => {
+                    self.health.failed(trouble, &error);
+                    // Who comes late need not wait for what others waited for already.
+                    let since = self.health.since().unwrap_or(started);
+                    since.elapsed() >= self.patience
+                }
+                None => !is_busy(&error) || started.elapsed() >= BUSY,
+            };
+            if is_over {
+                return Err(error);
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LAST_PAUSE);
+        }
+    }
+
+    /// SQLite's file may be slow, and never without an answer.
+    async fn within(
+        &self,
+        work: impl Future<Output = Result<(), sqlx::Error>>,
+    ) -> Result<(), sqlx::Error> {
+        if self.is_file {
+            return work.await;
+        }
+        let done = tokio::time::timeout(ANSWER, work).await;
+        done.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))
+    }
+
+    async fn commit_once(&self, entries: &[Entry], is_again: bool) -> Result<(), sqlx::Error> {
+        let mut connection = self.pool.acquire().await?;
+        let written = self.write_all(&mut connection, entries, is_again).await;
+        if written
+            .as_ref()
+            .is_err_and(|error| Trouble::of(error).is_some())
+        {
+            // SQLite has ended the transaction by itself, which the pool's connection does not know.
+            connection.close_on_drop();
+        }
+        written
+    }
+
+    async fn write_all(
+        &self,
+        connection: &mut AnyConnection,
+        entries: &[Entry],
+        is_again: bool,
+    ) -> Result<(), sqlx::Error> {
+        let lasts = is_again || self.lasts(entries);
         if self.is_file {
             // Either way a killed process loses nothing.
             let level = if lasts {
@@ -183,17 +278,19 @@ impl Batches {
             };
             sqlx::query(level).execute(&mut *connection).await?;
         }
-        let mut transaction = sqlx::Connection::begin(&mut *connection).await?;
+        let mut transaction = sqlx::Connection::begin(connection).await?;
         if !self.is_file && !lasts {
             sqlx::query("SET LOCAL synchronous_commit = off")
                 .execute(&mut *transaction)
                 .await?;
         }
         let mut drafts = Vec::new();
-        for change in entries.iter().flat_map(|entry| &entry.changes) {
+        let before = self.unflushed.iter().filter(|_| is_again);
+        let new = entries.iter().flat_map(|entry| &entry.changes);
+        for change in before.chain(new) {
             match change {
                 Change::Audit(draft) => drafts.push(draft.as_ref()),
-                change => change.write(&mut transaction).await?,
+                change => change.write(&mut transaction, self.is_file).await?,
             }
         }
         // Last: from here on nobody else can add to the log until this is committed.
@@ -202,158 +299,12 @@ impl Batches {
     }
 }
 
-/// Whether the database may answer the same later.
-fn is_away(error: &sqlx::Error) -> bool {
-    match error {
-        sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::WorkerCrashed => true,
-        // PostgreSQL: connection exceptions, and a server that starts or stops. SQLite: busy, locked.
-        sqlx::Error::Database(error) => error.code().is_some_and(|code| {
-            code.starts_with("08") || code.starts_with("57P") || code == "5" || code == "6"
-        }),
-        _ => false,
-    }
-}
-
-impl Change {
-    async fn write(&self, connection: &mut AnyConnection) -> Result<(), sqlx::Error> {
-        match self {
-            Self::Began {
-                run,
-                label,
-                task,
-                model,
-                at_ms,
-                holder,
-            } => {
-                sqlx::query(
-                    "INSERT INTO runs (id, owner, agent, origin, session, turn, task, model, began_ms, holder) \
-                     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (id) DO NOTHING",
-                )
-                .bind(run.to_string())
-                .bind(&label.owner)
-                .bind(&label.agent)
-                .bind(label.origin.name())
-                .bind(label.turn.map(|(session, _)| session.to_string()))
-                .bind(label.turn.map(|(_, turn)| i64::from(turn)))
-                .bind(task)
-                .bind(model)
-                .bind(at_ms)
-                .bind(holder)
-                .execute(connection)
-                .await?;
-            }
-            Self::Event { run, seq, line } => event(connection, *run, *seq, line).await?,
-            Self::Waits {
-                run,
-                within,
-                pending,
-                at_ms,
-            } => {
-                let text =
-                    serde_json::to_string(pending).map_err(|e| sqlx::Error::Encode(e.into()))?;
-                sqlx::query(
-                    "INSERT INTO approvals (run, within, call, digest, pending, asked_ms) \
-                     VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (run, within, call) DO UPDATE SET \
-                     pending = excluded.pending, asked_ms = excluded.asked_ms, digest = excluded.digest, \
-                     decision = CASE WHEN approvals.digest = excluded.digest THEN approvals.decision END",
-                )
-                .bind(run.to_string())
-                .bind(within.to_string())
-                .bind(&pending.call.id)
-                .bind(&pending.digest)
-                .bind(text)
-                .bind(at_ms)
-                .execute(connection)
-                .await?;
-            }
-            Self::Settled {
-                run,
-                within,
-                call,
-                because,
-            } => {
-                let statement = match because {
-                    Settled::Done => {
-                        "DELETE FROM approvals WHERE run = $1 AND within = $2 AND call = $3"
-                    }
-                    Settled::AskedAgain => {
-                        "DELETE FROM approvals WHERE run = $1 AND within = $2 AND call = $3 AND decision IS NULL"
-                    }
-                };
-                sqlx::query(statement)
-                    .bind(run.to_string())
-                    .bind(within.to_string())
-                    .bind(call)
-                    .execute(connection)
-                    .await?;
-            }
-            Self::Ended {
-                run,
-                at_ms,
-                reason,
-                steps,
-                calls,
-                tokens,
-            } => {
-                sqlx::query(
-                    "UPDATE runs SET holder = NULL, ended_ms = $2, reason = $3, steps = $4, calls = $5, tokens = $6 \
-                     WHERE id = $1",
-                )
-                .bind(run.to_string())
-                .bind(at_ms)
-                .bind(reason)
-                .bind(steps)
-                .bind(calls)
-                .bind(tokens)
-                .execute(&mut *connection)
-                .await?;
-                sqlx::query("DELETE FROM approvals WHERE run = $1")
-                    .bind(run.to_string())
-                    .execute(connection)
-                    .await?;
-            }
-            // After everything else of its batch, where the batch is written.
-            Self::Audit(_) => {}
-            Self::Released { run, holder } => {
-                sqlx::query("UPDATE runs SET holder = NULL WHERE id = $1 AND holder = $2")
-                    .bind(run.to_string())
-                    .bind(holder)
-                    .execute(connection)
-                    .await?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Once: of a commit whose answer was lost, the same event comes again.
-async fn event(
-    connection: &mut AnyConnection,
-    run: Uuid,
-    seq: i64,
-    line: &str,
-) -> Result<(), sqlx::Error> {
-    let run = run.to_string();
-    let written = sqlx::query(
-        "INSERT INTO events (run, seq, line) VALUES ($1, $2, $3) ON CONFLICT (run, seq) DO NOTHING",
-    )
-    .bind(&run)
-    .bind(seq)
-    .bind(line)
-    .execute(&mut *connection)
-    .await?;
-    if written.rows_affected() == 1 {
-        return Ok(());
-    }
-    let known: String = sqlx::query_scalar("SELECT line FROM events WHERE run = $1 AND seq = $2")
-        .bind(&run)
-        .bind(seq)
-        .fetch_one(connection)
-        .await?;
-    if known == line {
-        return Ok(());
-    }
-    Err(sqlx::Error::Protocol(format!(
-        "another process goes on with run {run}: event {seq} is there already, and another one"
-    )))
+/// SQLite: another process is writing, or was while this one began to.
+fn is_busy(error: &sqlx::Error) -> bool {
+    let sqlx::Error::Database(error) = error else {
+        return false;
+    };
+    let code = error.code().and_then(|code| code.parse::<u32>().ok());
+    // SQLITE_BUSY, SQLITE_LOCKED and their extended codes; PostgreSQL's have five digits.
+    code.is_some_and(|code| code < 10_000 && matches!(code & 0xff, 5 | 6))
 }

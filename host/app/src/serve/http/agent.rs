@@ -9,7 +9,7 @@ use crate::serve::http::error::{ApiError, ErrorBody};
 use crate::serve::http::events;
 use crate::serve::http::messages::{ChatMessage, conversation};
 use crate::serve::{Agent, OnBehalf, Watcher};
-use crate::storage::{Repeat, Scope, now_ms};
+use crate::storage::{Repeat, Scope};
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -64,10 +64,18 @@ pub struct Prepared {
 impl App {
     /// The agent of that name, if the client may use it.
     pub fn agent(&self, client: &Client, name: &str) -> Result<Arc<Agent>, ApiError> {
-        let agent = self.dispatcher.agents().named(name);
-        agent.filter(|_| client.may_use_agent(name)).ok_or_else(|| {
-            ApiError::not_found(format_args!("agent {name:?}; /v1/models lists them"))
-        })
+        let offered = self.dispatcher.agents().all();
+        let unknown = || ApiError::not_found(format_args!("agent {name:?}; /v1/models lists them"));
+        if !client.may_use_agent(name) {
+            return Err(unknown());
+        }
+        match (offered.ready.get(name), offered.waiting.get(name)) {
+            (Some(agent), _) => Ok(agent.clone()),
+            (None, Some(_)) => Err(ApiError::unavailable(format!(
+                "the endpoint of the agent {name:?} has not answered yet; try again in a while"
+            ))),
+            (None, None) => Err(unknown()),
+        }
     }
 
     /// A run of `agent` for `client`, before anything is asked of it.
@@ -146,35 +154,41 @@ impl App {
         let store = self.dispatcher.store();
         let owner = &prepared.behalf.owner;
         let run = prepared.request.id;
-        let repeat = store.first_or_repeat(owner, key, digest, run).await?;
-        match repeat {
-            Repeat::Same(run) if store.run(run).await?.is_some() => {
-                Ok(self.dispatcher.watch(run, 0))
-            }
-            Repeat::Same(_) => {
-                // The process that had it is gone, if it is that old.
-                let old = now_ms().saturating_sub(ABANDONED_MS);
-                store.forget_old_request(owner, key, old).await?;
-                Err(ApiError::conflict(
-                    "the request that came first under this Idempotency-Key waits for its place; try again in a while",
-                ))
-            }
-            Repeat::Other => Err(ApiError::conflict(
-                "this Idempotency-Key was used for another request",
-            )),
-            Repeat::First => match self.begun(prepared, turn).await {
-                Ok(watcher) => Ok(watcher),
-                Err(refused) => {
-                    store.forget_request(owner, key).await?;
-                    Err(refused)
+        let promise = store.promise(run);
+        for _ in 0..SETTLING {
+            match store.first_or_repeat(owner, key, digest, run).await? {
+                Repeat::Same(known) if store.run(known).await?.is_some() => {
+                    return Ok(self.dispatcher.watch(known, 0));
                 }
-            },
+                Repeat::Same(known) => {
+                    if !store.forget_broken(owner, key, known).await? {
+                        break;
+                    }
+                }
+                Repeat::Unsettled => {}
+                Repeat::Other => {
+                    return Err(ApiError::conflict(
+                        "this Idempotency-Key was used for another request",
+                    ));
+                }
+                Repeat::First => {
+                    let begun = self.begun(prepared, turn).await;
+                    drop(promise);
+                    if begun.is_err() {
+                        store.forget_request(owner, key).await?;
+                    }
+                    return begun;
+                }
+            }
         }
+        Err(ApiError::conflict(
+            "the request that came first under this Idempotency-Key waits for its place; try again in a while",
+        ))
     }
 }
 
-/// After which a request that has begun no run will begin none: far longer than any waits for its place.
-const ABANDONED_MS: u64 = 15 * 60 * 1_000;
+/// How often a request is looked for that others begin and give up at the same time.
+const SETTLING: u32 = 3;
 
 /// Characters of an Idempotency-Key.
 const MAX_KEY: usize = 255;

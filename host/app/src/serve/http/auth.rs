@@ -85,6 +85,7 @@ impl FromRequestParts<App> for Client {
 
 async fn client(headers: &HeaderMap, app: &App) -> Result<Client, ApiError> {
     let store = app.dispatcher.store();
+    store.readable()?;
     let is_open = match app.keys {
         Keys::Never => true,
         Keys::Always => false,

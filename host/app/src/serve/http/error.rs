@@ -174,7 +174,9 @@ impl From<Refused> for ApiError {
         let message = refused.to_string();
         match refused {
             Refused::Full | Refused::Late => Self::too_many(message, LATER),
-            Refused::Closing | Refused::NotRecorded => Self::unavailable(message),
+            Refused::Closing | Refused::NotRecorded | Refused::AgentWaits { .. } => {
+                Self::unavailable(message)
+            }
             Refused::Request(_) => Self::invalid(message),
             Refused::NoAgent { .. } | Refused::Replay(_) => Self::conflict(message),
             Refused::Record(error) => error.into(),
@@ -187,6 +189,7 @@ impl From<RecordError> for ApiError {
     fn from(error: RecordError) -> Self {
         match error {
             RecordError::Held => Self::conflict(error.to_string()),
+            RecordError::Over { .. } => Self::conflict("this run is over"),
             RecordError::Unknown { .. } | RecordError::None => Self::not_found("such run"),
             RecordError::Store(error) => error.into(),
             _ => Self::internal(&error),
@@ -196,8 +199,14 @@ impl From<RecordError> for ApiError {
 
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
-        tracing::error!(%error, "the database failed");
-        Self::unavailable("the database cannot be used just now; try again in a while")
+        // What is known is in the log already.
+        if !matches!(error, StoreError::Trouble(_)) {
+            tracing::error!(%error, "the database failed");
+        }
+        match error.trouble() {
+            Some(trouble) => Self::unavailable(format!("{trouble}; try again in a while")),
+            None => Self::unavailable("the database cannot be used just now; try again in a while"),
+        }
     }
 }
 

@@ -29,20 +29,35 @@ struct Ready {
     waiting: usize,
     /// Modules that may run.
     modules: usize,
+    /// Agents whose endpoint has not answered yet.
+    waiting_agents: Vec<String>,
 }
 
-/// The database answers, so that runs can be begun.
+/// The database can be written and an agent can run, so that runs can be begun. Otherwise the error says why
+/// not.
 #[utoipa::path(
     get, path = "/readyz", tag = "health",
     responses((status = 200, body = Ready), (status = 503, body = crate::serve::http::error::ErrorBody)),
 )]
 async fn ready(State(app): State<App>) -> Result<Json<Ready>, ApiError> {
-    app.dispatcher.store().has_keys().await?;
+    let store = app.dispatcher.store();
+    store.writable()?;
+    store.has_keys().await?;
+    let agents = app.dispatcher.agents();
+    let offered = agents.all();
+    let waiting_agents: Vec<String> = offered.waiting.keys().cloned().collect();
+    if offered.ready.is_empty() {
+        return Err(ApiError::unavailable(format!(
+            "no agent can run: the endpoints of these have not answered yet: {}",
+            waiting_agents.join(", ")
+        )));
+    }
     let (active, waiting) = app.dispatcher.load();
-    let modules = app.dispatcher.agents().registry().modules();
+    let modules = agents.registry().modules();
     Ok(Json(Ready {
         active,
         waiting,
         modules: modules.iter().filter(|it| it.standing().may_run()).count(),
+        waiting_agents,
     }))
 }

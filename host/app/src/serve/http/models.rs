@@ -1,6 +1,6 @@
 //! The agents, as OpenAI's API lists models.
 
-use crate::serve::Agent;
+use crate::serve::agents::Offered;
 use crate::serve::http::App;
 use crate::serve::http::auth::Client;
 use crate::serve::http::body::Place;
@@ -32,20 +32,31 @@ struct ModelEntry {
     created: u64,
     owned_by: &'static str,
     description: String,
-    /// The model that it asks.
+    /// The model that it asks; empty until its endpoint has said which it has.
     model: String,
 }
 
 impl ModelEntry {
-    fn of(agent: &Agent) -> Self {
+    fn new(name: &str, description: &str, model: &str) -> Self {
         Self {
-            id: agent.name.clone(),
+            id: name.to_owned(),
             object: "model",
             created: 0,
             owned_by: "toolhold",
-            description: agent.description.clone(),
-            model: agent.model().to_owned(),
+            description: description.to_owned(),
+            model: model.to_owned(),
         }
+    }
+
+    /// In the order of their names.
+    fn all(offered: &Offered) -> Vec<Self> {
+        let ready = offered.ready.values();
+        let ready = ready.map(|it| Self::new(&it.name, &it.description, it.model()));
+        let waiting = offered.waiting.iter();
+        let waiting = waiting.map(|(name, it)| Self::new(name, &it.description, ""));
+        let mut all: Vec<Self> = ready.chain(waiting).collect();
+        all.sort_by(|one, other| one.id.cmp(&other.id));
+        all
     }
 }
 
@@ -55,14 +66,11 @@ impl ModelEntry {
     responses((status = 200, body = ModelList), (status = "4XX", body = ErrorBody)),
 )]
 async fn list(State(app): State<App>, client: Client) -> Json<ModelList> {
-    let agents = app.dispatcher.agents().all();
-    let agents = agents.values();
+    let mut data = ModelEntry::all(&app.dispatcher.agents().all());
+    data.retain(|entry| client.may_use_agent(&entry.id));
     Json(ModelList {
         object: "list",
-        data: agents
-            .filter(|agent| client.may_use_agent(&agent.name))
-            .map(|agent| ModelEntry::of(agent))
-            .collect(),
+        data,
     })
 }
 
@@ -77,5 +85,9 @@ async fn one(
     client: Client,
     Place(name): Place<String>,
 ) -> Result<Json<ModelEntry>, ApiError> {
-    Ok(Json(ModelEntry::of(app.agent(&client, &name)?.as_ref())))
+    let all = ModelEntry::all(&app.dispatcher.agents().all());
+    let mut seen = all.into_iter().filter(|it| client.may_use_agent(&it.id));
+    seen.find(|entry| entry.id == name)
+        .map(Json)
+        .ok_or_else(|| ApiError::not_found(format_args!("agent {name:?}; /v1/models lists them")))
 }

@@ -2,6 +2,7 @@
 
 use crate::redaction::Redaction;
 use crate::storage::audit::digest;
+use crate::storage::prune::By;
 use crate::storage::sessions::{now_ms, signed};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -66,6 +67,33 @@ impl Draft {
 
     pub fn key_revoked(key: &str) -> Self {
         Self::now("", "key_revoked", json!({"key": key}))
+    }
+
+    /// Somebody deleted a session with its turns.
+    pub fn session_deleted(owner: &str, session: Uuid, runs: &[Uuid]) -> Self {
+        Self::now(
+            owner,
+            "session_deleted",
+            json!({"session": session, "runs": runs}),
+        )
+    }
+
+    /// Somebody deleted the record of a run.
+    pub fn run_deleted(owner: &str, run: Uuid) -> Self {
+        Self::now(owner, "run_deleted", json!({"run": run}))
+    }
+
+    /// The records of runs and sessions were deleted that were over before that time, in milliseconds since 1970.
+    pub fn pruned(by: By, before_ms: u64, runs: &[Uuid], sessions: &[Uuid]) -> Self {
+        let mut details = json!({"before_ms": before_ms, "runs": runs, "sessions": sessions});
+        match by {
+            By::Person => details["by"] = "person".into(),
+            By::Retention { days } => {
+                details["by"] = "retention".into();
+                details["keep_days"] = days.into();
+            }
+        }
+        Self::now("", "pruned", details)
     }
 
     fn now(owner: &str, action: &'static str, details: Value) -> Self {

@@ -180,7 +180,10 @@ async fn delete(
             "this response is not over; cancel it first",
         ));
     }
-    app.dispatcher.store().delete_run(row.id).await?;
+    app.dispatcher
+        .store()
+        .delete_run(&client.name, row.id)
+        .await?;
     Ok(Json(DeletedResponse {
         id,
         object: "response",

@@ -1,0 +1,145 @@
+//! Whoever follows a run.
+
+use crate::serve::dispatcher::Inner;
+use crate::storage::RecordError;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::broadcast;
+use toolhold_agent::{Event, EventKind};
+use uuid::Uuid;
+
+/// Reads a run's events in their order, each once: what was written before from the database, and then as
+/// they happen. One that cannot keep up reads from the database again, and so does one whose run goes on in
+/// another process.
+#[derive(Debug)]
+pub struct Watcher {
+    inner: Arc<Inner>,
+    pub run: Uuid,
+    next: u64,
+    /// Read from the database and not handed out yet, the last first.
+    read: Vec<Arc<Event>>,
+    /// Whether the database may have more.
+    reads: bool,
+    follow: Follow,
+    is_over: bool,
+}
+
+/// What comes after what is written.
+#[derive(Debug)]
+pub(super) enum Follow {
+    /// Nothing: what is recorded is all that is wanted.
+    No,
+    Live(broadcast::Receiver<Arc<Event>>),
+    /// Whatever another process writes; or this one, once it goes on with the run. So often nobody did.
+    Others(u32),
+}
+
+/// How often another process' events are looked for.
+const LOOK: Duration = Duration::from_millis(250);
+/// Looks after which a run that no process goes on with is taken for parked: as long as a server may take
+/// that has just started.
+const ABANDONED: u32 = 20;
+
+impl Watcher {
+    pub(super) fn new(inner: Arc<Inner>, run: Uuid, from: u64, follow: Follow) -> Self {
+        Self {
+            inner,
+            run,
+            next: from,
+            read: Vec::new(),
+            reads: true,
+            follow,
+            is_over: false,
+        }
+    }
+
+    /// Waits for the first event of a run that was just begun here, and gives it back: whether there is one.
+    pub(super) async fn has_begun(&mut self) -> bool {
+        let Follow::Live(live) = &mut self.follow else {
+            return false;
+        };
+        match live.recv().await {
+            Ok(first) => {
+                // Nothing was written before it.
+                self.reads = false;
+                self.read.push(first);
+                true
+            }
+            Err(broadcast::error::RecvError::Lagged(_)) => true,
+            Err(broadcast::error::RecvError::Closed) => false,
+        }
+    }
+
+    /// The next event. None after the last: the run is over, or no process goes on with it.
+    pub async fn next(&mut self) -> Result<Option<Arc<Event>>, RecordError> {
+        loop {
+            if self.is_over {
+                return Ok(None);
+            }
+            if let Some(event) = self.read.pop() {
+                return Ok(Some(self.hand_out(event)));
+            }
+            if self.reads {
+                let page = self.page().await?;
+                self.reads = !page.is_empty();
+                self.read = page.into_iter().rev().map(Arc::new).collect();
+                continue;
+            }
+            match &mut self.follow {
+                Follow::No => return Ok(None),
+                Follow::Live(live) => match live.recv().await {
+                    Ok(event) if event.seq < self.next => {}
+                    Ok(event) if event.seq == self.next => return Ok(Some(self.hand_out(event))),
+                    // Some went by while the database was read.
+                    Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => self.reads = true,
+                    Err(broadcast::error::RecvError::Closed) => {
+                        // Its last events may have come while we looked elsewhere.
+                        self.follow = Follow::Others(0);
+                        self.reads = true;
+                    }
+                },
+                Follow::Others(looks) => {
+                    *looks = match self.inner.store.is_held(self.run).await {
+                        Ok(true) => 0,
+                        Ok(false) => *looks + 1,
+                        Err(error) if error.trouble().is_some() => *looks,
+                        Err(error) => return Err(error.into()),
+                    };
+                    if *looks > ABANDONED || self.inner.closing.is_cancelled() {
+                        return Ok(None);
+                    }
+                    tokio::time::sleep(LOOK).await;
+                    if let Some(live) = self.inner.live(self.run) {
+                        self.follow = Follow::Live(live);
+                    }
+                    self.reads = true;
+                }
+            }
+        }
+    }
+
+    /// What is written: for whoever follows the run, as soon as it can be read.
+    async fn page(&self) -> Result<Vec<Event>, RecordError> {
+        loop {
+            match self.inner.store.events(self.run, self.next).await {
+                Err(RecordError::Store(error))
+                    if error.trouble().is_some()
+                        && !matches!(self.follow, Follow::No)
+                        && !self.inner.closing.is_cancelled() =>
+                {
+                    tokio::time::sleep(LOOK).await;
+                }
+                read => return read,
+            }
+        }
+    }
+
+    fn hand_out(&mut self, event: Arc<Event>) -> Arc<Event> {
+        self.next = event.seq + 1;
+        if let Follow::Others(looks) = &mut self.follow {
+            *looks = 0;
+        }
+        self.is_over = matches!(event.kind, EventKind::Done { .. });
+        event
+    }
+}

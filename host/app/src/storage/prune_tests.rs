@@ -1,0 +1,164 @@
+//! What is deleted and what is kept, the same for both databases.
+
+use super::tests::{PATIENCE, Script, databases};
+use super::*;
+use crate::storage::audit::{Filter, Order};
+use serde_json::Value;
+use toolhold_agent::{Event, Journal as _};
+
+/// A run that began, and ended then if it did.
+async fn run(store: &Store, turn: Option<(Uuid, u32)>, ended_ms: Option<u64>) -> Uuid {
+    let mut script = Script::new();
+    let label = Label {
+        turn,
+        ..Label::default()
+    };
+    let mut journal = store.journal(script.run, label);
+    journal.append(&script.begin("t")).await.unwrap();
+    if let Some(at_ms) = ended_ms {
+        let done = Event {
+            at_ms,
+            ..script.done()
+        };
+        journal.append(&done).await.unwrap();
+    } else {
+        // It goes on.
+        std::mem::forget(journal);
+    }
+    script.run
+}
+
+async fn session(store: &Store, created_ms: u64) -> Uuid {
+    let session = store.create_session("ann", "default", "t").await.unwrap();
+    sqlx::query("UPDATE sessions SET created_ms = $2 WHERE id = $1")
+        .bind(session.id.to_string())
+        .bind(created_ms.cast_signed())
+        .execute(&store.pool)
+        .await
+        .unwrap();
+    session.id
+}
+
+async fn pruned(store: &Store) -> Vec<Value> {
+    let all = Order::After(0);
+    let entries = store.audited(&Filter::default(), all, 1_000).await.unwrap();
+    let entries = entries
+        .iter()
+        .map(|it| serde_json::from_str(&it.text).unwrap());
+    entries
+        .filter(|entry: &Value| entry["action"] == "pruned")
+        .collect()
+}
+
+#[tokio::test]
+async fn what_is_over_for_long_goes_and_nothing_else() {
+    for database in databases().await {
+        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        // More than one transaction deletes.
+        let mut gone = Vec::new();
+        for number in 0..45 {
+            gone.push(run(&store, None, Some(1_000 + number)).await);
+        }
+        let kept = [
+            run(&store, None, Some(5_000)).await,
+            run(&store, None, None).await,
+        ];
+        let old = session(&store, 100).await;
+        gone.push(run(&store, Some((old, 0)), Some(1_000)).await);
+        gone.push(run(&store, Some((old, 1)), Some(2_000)).await);
+        let empty = session(&store, 100).await;
+        let lively = session(&store, 100).await;
+        let turns = [
+            run(&store, Some((lively, 0)), Some(1_000)).await,
+            run(&store, Some((lively, 1)), Some(5_000)).await,
+        ];
+        let open = session(&store, 100).await;
+        let open_turns = [
+            run(&store, Some((open, 0)), Some(1_000)).await,
+            run(&store, Some((open, 1)), None).await,
+        ];
+        let new = session(&store, 5_000).await;
+        // Its session was deleted while it began.
+        gone.push(run(&store, Some((Uuid::now_v7(), 0)), Some(1_000)).await);
+
+        let over = Over {
+            runs: 48,
+            sessions: 2,
+        };
+        assert_eq!(store.over_before(5_000).await.unwrap(), over);
+        let by = By::Retention { days: 30 };
+        assert_eq!(store.prune(5_000, by).await.unwrap(), over);
+        assert_eq!(store.over_before(5_000).await.unwrap(), Over::default());
+        for run in &gone {
+            assert!(store.run(*run).await.unwrap().is_none());
+            assert!(store.events(*run, 0).await.unwrap().is_empty());
+        }
+        for run in kept.iter().chain(&turns).chain(&open_turns) {
+            assert!(store.run(*run).await.unwrap().is_some());
+        }
+        let left = store.sessions("ann", None, 99).await.unwrap();
+        let left: HashSet<Uuid> = left.iter().map(|it| it.id).collect();
+        assert_eq!(left, HashSet::from([lively, open, new]));
+
+        let told = pruned(&store).await;
+        assert!(told.len() > 1, "{told:?}");
+        let names = |what: &str| -> HashSet<String> {
+            let lists = told.iter().filter_map(|entry| entry[what].as_array());
+            let names = lists.flatten().filter_map(Value::as_str);
+            names.map(str::to_owned).collect()
+        };
+        assert_eq!(names("runs"), gone.iter().map(Uuid::to_string).collect());
+        assert_eq!(
+            names("sessions"),
+            [old, empty].iter().map(Uuid::to_string).collect()
+        );
+        assert!(
+            told.iter()
+                .all(|it| it["by"] == "retention" && it["keep_days"] == 30)
+        );
+        assert!(store.verify_audit(None).await.unwrap().faults.is_empty());
+        store.prune(9_000, By::Person).await.unwrap();
+        let told = pruned(&store).await;
+        assert_eq!(told.last().unwrap()["by"], "person");
+    }
+}
+
+#[tokio::test]
+async fn requests_go_with_their_runs() {
+    for database in databases().await {
+        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let (over, open) = (
+            run(&store, None, Some(1_000)).await,
+            run(&store, None, None).await,
+        );
+        for (key, run) in [("over", over), ("open", open)] {
+            let repeat = store.first_or_repeat("ann", key, "d", run).await.unwrap();
+            assert_eq!(repeat, Repeat::First);
+        }
+        let later = now_ms() + 1_000;
+        store.prune(later, By::Person).await.unwrap();
+        assert!(!store.knows_request("ann", "over").await.unwrap());
+        assert!(store.knows_request("ann", "open").await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_session_is_in_the_log() {
+    for database in databases().await {
+        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let session = session(&store, 100).await;
+        let turn = run(&store, Some((session, 0)), Some(1_000)).await;
+        assert!(!store.delete_session("bob", session).await.unwrap());
+        assert!(store.delete_session("ann", session).await.unwrap());
+        let all = Order::After(0);
+        let entries = store.audited(&Filter::default(), all, 9).await.unwrap();
+        let [entry] = entries.as_slice() else {
+            panic!("{entries:?}");
+        };
+        let entry: Value = serde_json::from_str(&entry.text).unwrap();
+        assert_eq!(entry["action"], "session_deleted");
+        assert_eq!(entry["owner"], "ann");
+        assert_eq!(entry["session"], session.to_string());
+        assert_eq!(entry["runs"], serde_json::json!([turn]));
+    }
+}

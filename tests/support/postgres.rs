@@ -1,0 +1,158 @@
+//! A PostgreSQL of one test, which it may stop and start again.
+
+use std::fs::Permissions;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+
+/// A cluster that is gone when this is dropped.
+#[derive(Debug)]
+pub struct Cluster {
+    folder: TempDir,
+    binaries: PathBuf,
+    port: u16,
+}
+
+impl Cluster {
+    /// Starts one; none where PostgreSQL is not installed, and says so.
+    ///
+    /// # Panics
+    /// If there is one that does not start.
+    #[expect(
+        clippy::print_stderr,
+        reason = "it must be seen that a test was left out"
+    )]
+    pub fn start() -> Option<Self> {
+        let Some(binaries) = installed() else {
+            eprintln!("!!! SKIPPED: no PostgreSQL is installed");
+            return None;
+        };
+        let folder = tempfile::tempdir().expect("a folder");
+        // PostgreSQL refuses to run as root, and another user has to get in.
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).expect("its mode");
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
+        let cluster = Self {
+            folder,
+            binaries,
+            port: free.expect("a port").port(),
+        };
+        let data = cluster.data();
+        cluster.run(
+            "initdb",
+            &["-D", &data, "-A", "trust", "-U", "toolhold", "--no-sync"],
+        );
+        cluster.go_on();
+        Some(cluster)
+    }
+
+    pub fn url(&self) -> String {
+        format!("postgres://toolhold@127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// Ends it as a crash does.
+    ///
+    /// # Panics
+    /// If it does not end.
+    pub fn stop(&self) {
+        self.run(
+            "pg_ctl",
+            &["-D", &self.data(), "-m", "immediate", "-w", "stop"],
+        );
+    }
+
+    /// Starts it again.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn go_on(&self) {
+        let place = self.folder.path().display();
+        // What is acknowledged has to survive the process, and no machine.
+        let options = format!(
+            "-c listen_addresses=127.0.0.1 -c port={} -c fsync=off -k {place}",
+            self.port
+        );
+        let log = format!("{place}/log");
+        self.run(
+            "pg_ctl",
+            &[
+                "-D",
+                &self.data(),
+                "-l",
+                &log,
+                "-o",
+                &options,
+                "-w",
+                "start",
+            ],
+        );
+    }
+
+    /// Runs a statement.
+    ///
+    /// # Panics
+    /// If it fails.
+    pub fn execute(&self, statement: &str) {
+        self.run(
+            "psql",
+            &[&self.url(), "-v", "ON_ERROR_STOP=1", "-c", statement],
+        );
+    }
+
+    fn data(&self) -> String {
+        self.folder.path().join("data").display().to_string()
+    }
+
+    fn run(&self, program: &str, arguments: &[&str]) {
+        assert!(self.tried(program, arguments), "{program} {arguments:?}");
+    }
+
+    fn tried(&self, program: &str, arguments: &[&str]) -> bool {
+        let program = self.binaries.join(program);
+        let mut command = if is_root() {
+            let mut command = Command::new("runuser");
+            command.args(["-u", "postgres", "--"]).arg(&program);
+            command
+        } else {
+            Command::new(&program)
+        };
+        // A server that goes on must not keep the test's pipes open.
+        let done = command
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        done.is_ok_and(|status| status.success())
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // It may be stopped already.
+        self.tried(
+            "pg_ctl",
+            &["-D", &self.data(), "-m", "immediate", "-w", "stop"],
+        );
+    }
+}
+
+/// Debian's place, the newest; or wherever `pg_ctl` is found.
+fn installed() -> Option<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten();
+    let folders = versions.flatten().map(|entry| entry.path().join("bin"));
+    let newest = folders.filter(|bin| bin.join("initdb").is_file()).max();
+    newest.or_else(|| {
+        let path = std::env::var_os("PATH")?;
+        std::env::split_paths(&path).find(|folder: &PathBuf| folder.join("initdb").is_file())
+    })
+}
+
+fn is_root() -> bool {
+    let owner = Path::new("/proc/self").metadata();
+    owner.is_ok_and(|it| std::os::unix::fs::MetadataExt::uid(&it) == 0)
+}
