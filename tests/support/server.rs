@@ -190,7 +190,22 @@ impl Server {
         body: Option<&Value>,
         most: usize,
     ) -> Vec<Sent> {
-        let request = self.request(method, path, body, &[]);
+        self.first_events_with(method, path, body, &[], most)
+    }
+
+    /// The same, asked for with headers.
+    ///
+    /// # Panics
+    /// If it cannot be read.
+    pub fn first_events_with(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        headers: &[(&str, &str)],
+        most: usize,
+    ) -> Vec<Sent> {
+        let request = self.request(method, path, body, headers);
         self.runtime.block_on(async {
             let response = request.send().await.expect("an answer");
             let (mut stream, mut text, mut sent) =
@@ -244,16 +259,24 @@ impl Server {
         self.child.wait().expect("it ends");
     }
 
+    /// Sends it a signal, such as `HUP`.
+    ///
+    /// # Panics
+    /// If there is nobody to send it to.
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let sent = std::process::Command::new("kill")
+            .args([&format!("-{name}"), &pid])
+            .status();
+        assert!(sent.expect("kill").success());
+    }
+
     /// As a service manager stops it. Returns its exit code.
     ///
     /// # Panics
     /// If it does not end.
     pub fn terminate(&mut self) -> Option<i32> {
-        let pid = self.child.id().to_string();
-        let sent = std::process::Command::new("kill")
-            .args(["-TERM", &pid])
-            .status();
-        assert!(sent.expect("kill").success());
+        self.signal("TERM");
         let started = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().expect("a child") {

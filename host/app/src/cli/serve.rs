@@ -6,15 +6,15 @@ use crate::cli::{Exit, style};
 use crate::config::{Config, Flags, Keys};
 use crate::connections;
 use crate::host;
+use crate::renewal;
 use crate::serve::http::{App, router};
 use crate::serve::{Agents, Dispatcher, Limits};
-use crate::watch::Watch;
+use crate::watch::{Changed, Watch};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use std::convert::Infallible;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -55,6 +55,8 @@ pub async fn serve(config: &Config) -> Result<Exit> {
         patience: serve.queue_timeout(),
     };
     let telemetry = host::telemetry(config, true)?;
+    let cached = agents.registry().clone();
+    telemetry.watch_cache(move || cached.cache_lookups());
     let dispatcher = Dispatcher::new(store, agents.clone(), limits, telemetry.clone());
     let listener = TcpListener::bind(serve.listen).await;
     let listener = listener.with_context(|| {
@@ -88,7 +90,7 @@ pub async fn serve(config: &Config) -> Result<Exit> {
     );
     tokio::select! {
         stopped = stopped() => stopped?,
-        failed = keep_up(config, &agents) => match failed? {},
+        failed = keep_up(config, &dispatcher) => match failed? {},
     }
     eprintln!(
         "{}",
@@ -124,61 +126,45 @@ async fn stopped() -> Result<()> {
     Ok(())
 }
 
-/// How often the configuration's files are looked at.
-const LOOK: Duration = Duration::from_secs(2);
-
-/// Loads modules and agents again when their files change, and at SIGHUP. What is wrong is said, and the
-/// last that was right goes on.
-async fn keep_up(config: &Config, agents: &Agents) -> Result<Infallible> {
+/// Loads modules, grants and agents again when their files change, and at SIGHUP. What is wrong is said, and
+/// the last that was right goes on.
+async fn keep_up(config: &Config, dispatcher: &Dispatcher) -> Result<Infallible> {
     let mut hangup = signal(SignalKind::hangup())?;
-    let mut modules = Watch::start(config).ok();
-    let mut known = stamps(config);
+    let mut watch = Watch::start(config);
+    let mut held = config.clone();
+    let registry = dispatcher.agents().registry();
     loop {
-        let changed = async {
-            match &mut modules {
-                Some(watch) => watch.changed().await,
-                None => std::future::pending().await,
-            }
+        let changed = tokio::select! {
+            changed = watch.changed() => changed,
+            _ = hangup.recv() => Changed::Configuration,
         };
-        tokio::select! {
-            () = changed => {
-                let loaded = host::load(agents.registry(), config, None, &|event| {
-                    tracing::info!(?event, "modules");
-                });
-                match loaded.await {
-                    Ok(()) => warn_of_failures(agents.registry()),
-                    Err(error) => tracing::error!("{error:#}"),
-                }
-            }
-            () = tokio::time::sleep(LOOK) => {
-                let now = stamps(config);
-                if now != known {
-                    known = now;
-                    reload(config, agents).await;
-                }
-            }
-            _ = hangup.recv() => reload(config, agents).await,
+        match changed {
+            Changed::Modules => renewal::modules(&held, registry).await,
+            Changed::Configuration => reload(&mut held, dispatcher).await,
         }
+        warn_of_failures(registry);
     }
 }
 
-async fn reload(config: &Config, agents: &Agents) {
-    match Box::pin(agents.reload(config)).await {
-        Ok(()) => eprintln!("{} agents", style::good("reloaded:")),
+async fn reload(held: &mut Config, dispatcher: &Dispatcher) {
+    let agents = dispatcher.agents();
+    let made = async |now: &Config| Box::pin(agents.made(now)).await;
+    let renewed = renewal::renewed(held, agents.registry(), made, |made| agents.put(made));
+    let renewed = Box::pin(renewed).await;
+    match renewed {
+        Ok(now) => {
+            let secrets = now.secrets();
+            dispatcher.telemetry().renew_secrets(secrets.clone());
+            dispatcher.store().redaction().renew(secrets);
+            *held = now;
+            eprintln!("{} agents and grants", style::good("reloaded:"));
+        }
         Err(error) => {
             let text = style::chain(&error);
             eprintln!(
-                "{} {text}; the agents stay as they were",
+                "{} {text}; agents and grants stay as they were",
                 style::bad("error:")
             );
         }
     }
-}
-
-fn stamps(config: &Config) -> Vec<(PathBuf, Option<SystemTime>)> {
-    let stamp = |path: PathBuf| {
-        let changed = std::fs::metadata(&path).and_then(|found| found.modified());
-        (path, changed.ok())
-    };
-    config.files().into_iter().map(stamp).collect()
 }

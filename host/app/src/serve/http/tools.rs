@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use toolhold_agent::protocol::Annotations;
-use toolhold_sandbox::{Module, Standing};
+use toolhold_sandbox::{ApproveError, Module, Standing};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -209,6 +209,8 @@ async fn module(
 struct ApproveBody {
     /// SHA-256 of the component that was looked at, as `GET /v1/modules/{module}` gives it.
     digest: String,
+    /// Of everything that was looked at, the grant included, as the same gives it.
+    etag: String,
 }
 
 /// Allows a module to run as it is now.
@@ -231,14 +233,25 @@ async fn approve(
             "the module is another than the one that was shown; look at it again",
         ));
     }
+    let changed = || {
+        ApiError::conflict(
+            "what the module is given, or says of its tools, is something else than what was shown; look at it again",
+        )
+    };
+    if module.etag() != body.etag {
+        return Err(changed());
+    }
     if let Standing::Pending { .. } = module.standing() {
         let registry = app.dispatcher.agents().registry();
         let digest = module.digest.to_string();
         let draft = Draft::module_approved(&client.name, &module.slot, &digest);
         // First: nothing is approved that the log does not have.
         app.dispatcher.store().audit(draft).await?;
-        let approved = registry.approve(&module).await;
-        approved.map_err(|error| ApiError::internal(&error))?;
+        let approved = registry.approve(&module, &body.etag).await;
+        approved.map_err(|error| match error {
+            ApproveError::Changed => changed(),
+            error => ApiError::internal(&error),
+        })?;
     }
     Ok(Json(describe(&module)))
 }
