@@ -2,6 +2,7 @@
 
 mod clients;
 mod faults;
+mod grants;
 
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -13,7 +13,7 @@ use crate::models::Models;
 use crate::requests::{self, Requests};
 use crate::shields::shields;
 use crate::storage::{Label, Source, Store};
-use crate::telemetry::{Observer, Subject, Telemetry};
+use crate::telemetry::{self, Observer, Subject, Telemetry};
 use crate::tools::SandboxTools;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
@@ -338,7 +338,10 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
     }
     let telemetry = host::telemetry(config, false)?;
     let run = driver.resume(replayed, Box::new(journal));
-    let observer = telemetry.observe(subject(run.id));
+    let observer = telemetry.observe(Subject {
+        parent: telemetry::before(&store, run.id).await,
+        ..subject(run.id)
+    });
     let exit = watch(run, Some(&store), observer, means.shown()).await;
     telemetry.close().await;
     servers.close().await;
@@ -442,10 +445,20 @@ pub async fn launch(
     shown: Shown,
     telemetry: &Telemetry,
 ) -> Result<Exit> {
-    let journal = store.journal(request.id, Label::default());
-    let run = driver.start(request, Box::new(journal)).await?;
+    let observer = telemetry.observe(subject(request.id));
+    let label = Label {
+        trace: observer.trace(),
+        ..Label::default()
+    };
+    let journal = store.journal(request.id, label);
+    let run = match driver.start(request, Box::new(journal)).await {
+        Ok(run) => run,
+        Err(refused) => {
+            observer.not_begun();
+            return Err(refused.into());
+        }
+    };
     let id = run.id;
-    let observer = telemetry.observe(subject(id));
     let exit = watch(run, Some(store), observer, shown).await?;
     if !shown.json {
         eprintln!(

@@ -9,19 +9,19 @@ use crate::models::{Models, Spared};
 use crate::requests::Requests;
 use crate::shields::shields;
 use crate::storage::Store;
-use crate::tools::SandboxTools;
+use crate::tools::{LiveBounds, Narrowing, SandboxTools};
 use anyhow::{Context as _, Result, anyhow};
 use futures_util::future::BoxFuture;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use toolhold_agent::guard::shield::{Place, Shields};
 use toolhold_agent::model::Model;
 use toolhold_agent::run::DEFAULT_INSTRUCTIONS;
 use toolhold_agent::{
     Activities, Activity, Driver, RunRequest, ToolCall, ToolFailure, ToolResult, Toolbox,
 };
-use toolhold_sandbox::Registry;
+use toolhold_sandbox::{Bounds, Permit, Registry, Within};
 
 /// One agent, ready to run.
 #[derive(Debug)]
@@ -38,6 +38,8 @@ pub struct Agent {
     shields: Shields,
     servers: Servers,
     registry: Registry,
+    /// What it leaves of the grants of modules, for calls of its runs that begin now, whenever the run did.
+    live: LiveBounds,
 }
 
 /// For whom a run is made, and what that one may use of the agent's tools.
@@ -47,6 +49,8 @@ pub struct OnBehalf {
     pub session: String,
     /// Tools, or modules for all of theirs. Absent: all that the agent has.
     pub tools: Option<Vec<String>>,
+    /// What of the grants of modules may be used for that one. Absent: all that the agent has.
+    pub grants: Option<Vec<Permit>>,
     /// Tools that the client calls itself: a call of one waits until the run is stopped.
     pub elsewhere: BTreeSet<String>,
     /// The client's trace, which the run's goes on with.
@@ -64,17 +68,18 @@ impl Agent {
     async fn new(
         config: &Config,
         registry: &Registry,
-        spared: &Spared,
+        kept: &Kept,
         name: &str,
         table: &AgentTable,
     ) -> Result<Self> {
         let config = config.of_agent(name, table)?;
+        warn_of_vain_shares(&config, name);
         let output_schema = match &table.output_schema {
             Some(path) => Some(host::json_file(path)?),
             None => None,
         };
         let timeout = config.settings().timeout;
-        let mut models = Models::new(&config, timeout, None)?.sparing(spared);
+        let mut models = Models::new(&config, timeout, None)?.sparing(&kept.spared);
         let guards = Box::pin(models.guards()).await?;
         let toolbox = SandboxTools::new(registry.clone()).with_sources(host::sources(&config));
         let tools = table.tools.as_deref();
@@ -95,6 +100,7 @@ impl Agent {
             shields,
             servers: Servers::new(config.servers(), &config.pins(), tools),
             registry: registry.clone(),
+            live: kept.live(name),
             config,
         })
     }
@@ -123,10 +129,15 @@ impl Agent {
             .elsewhere
             .iter()
             .fold(activities, |all, name| all.with(name, Elsewhere));
+        let mut shields = self.shields.clone();
+        if let Some(grants) = &behalf.grants {
+            // Of the policy that the run is under, and so of the hash in its record.
+            shields.grants["key"] = json!(grants);
+        }
         let driver = Driver {
             approver: Arc::new(AppApprover::new(store.clone(), false)),
             activities,
-            shields: self.shields.clone(),
+            shields,
             candidates: self.candidates.clone(),
             ..Driver::new(self.model.clone(), Arc::new(toolbox))
         };
@@ -151,7 +162,11 @@ impl Agent {
             // What a client names is not fetched: it would be there for all others.
             .with_sources(host::sources(&self.config).without_fetching())
             .with_requests(Requests::new(self.config.requests_folder()))
-            .on_behalf_of(&behalf.owner, &behalf.session);
+            .on_behalf_of(&behalf.owner, &behalf.session)
+            .narrowed(Narrowing {
+                live: self.live.clone(),
+                permits: behalf.grants.clone(),
+            });
         if let Some(allowed) = both(self.tools.as_deref(), behalf.tools.as_deref()) {
             toolbox = toolbox.allowing(allowed);
         }
@@ -159,9 +174,35 @@ impl Agent {
         servers.offered(toolbox).await
     }
 
+    /// What the agent leaves of the grants of modules.
+    fn bounds(&self) -> Bounds {
+        let shares = self.config.shares();
+        if shares.is_empty() {
+            return Bounds::default();
+        }
+        Bounds::default().with("this agent", Within::Shares(shares.clone()))
+    }
+
     /// What a run of `behalf` is held to, for its record.
     pub fn allowed(&self, behalf: &OnBehalf) -> Option<Vec<String>> {
         both(self.tools.as_deref(), behalf.tools.as_deref())
+    }
+}
+
+/// What an agent leaves that was not granted is nothing: somebody may think that it is something.
+fn warn_of_vain_shares(config: &Config, agent: &str) {
+    let policy = config.policy();
+    for (module, share) in config.shares() {
+        let granted = policy.modules.get(module).map(|own| own.grant.clone());
+        for kind in share.in_vain(&granted.unwrap_or_default()) {
+            let kind = kind.name();
+            tracing::warn!(
+                agent,
+                module,
+                kind,
+                "the agent's grants name what the module was not granted, so it has none of it"
+            );
+        }
     }
 }
 
@@ -204,9 +245,26 @@ fn both(one: Option<&[String]>, other: Option<&[String]>) -> Option<Vec<String>>
 #[derive(Debug)]
 pub struct Agents {
     registry: Registry,
+    kept: Kept,
+    current: RwLock<Arc<ByName>>,
+}
+
+type ByName = BTreeMap<String, Arc<Agent>>;
+
+/// What is the same for agents however often they are read again.
+#[derive(Debug, Default)]
+struct Kept {
     /// Endpoints that several agents ask have their limits together.
     spared: Spared,
-    current: RwLock<Arc<BTreeMap<String, Arc<Agent>>>>,
+    /// By agent.
+    live: Mutex<BTreeMap<String, LiveBounds>>,
+}
+
+impl Kept {
+    fn live(&self, agent: &str) -> LiveBounds {
+        let mut all = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(agent.to_owned()).or_default().clone()
+    }
 }
 
 impl Agents {
@@ -214,26 +272,32 @@ impl Agents {
     /// An agent that cannot be made: a server that starts without one that it was told to offer would
     /// be noticed by its clients first.
     pub async fn new(config: &Config, registry: Registry) -> Result<Self> {
-        let spared = Spared::default();
-        let current = RwLock::new(Arc::new(made(config, &registry, &spared).await?));
-        Ok(Self {
+        let this = Self {
             registry,
-            spared,
-            current,
-        })
+            kept: Kept::default(),
+            current: RwLock::default(),
+        };
+        this.put(this.made(config).await?);
+        Ok(this)
     }
 
-    /// Reads the configuration again. Runs that began go on as they are.
+    /// The agents as `config` has them, which nobody is offered yet.
     ///
     /// # Errors
-    /// What is wrong with it; the agents stay as they were.
-    pub async fn reload(&self, config: &Config) -> Result<()> {
-        let agents = made(&config.again()?, &self.registry, &self.spared).await?;
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(agents);
-        Ok(())
+    /// What is wrong with it.
+    pub async fn made(&self, config: &Config) -> Result<ByName> {
+        made(config, &self.registry, &self.kept).await
     }
 
-    pub fn all(&self) -> Arc<BTreeMap<String, Arc<Agent>>> {
+    /// Offers these from now on. Runs that began go on as they are, within what their agents leave now.
+    pub fn put(&self, agents: ByName) {
+        for agent in agents.values() {
+            agent.live.set(agent.bounds());
+        }
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(agents);
+    }
+
+    pub fn all(&self) -> Arc<ByName> {
         self.current
             .read()
             .unwrap_or_else(PoisonError::into_inner)
@@ -249,14 +313,10 @@ impl Agents {
     }
 }
 
-async fn made(
-    config: &Config,
-    registry: &Registry,
-    spared: &Spared,
-) -> Result<BTreeMap<String, Arc<Agent>>> {
+async fn made(config: &Config, registry: &Registry, kept: &Kept) -> Result<ByName> {
     let mut agents = BTreeMap::new();
     for (name, table) in config.agents() {
-        let agent = Box::pin(Agent::new(config, registry, spared, name, &table))
+        let agent = Box::pin(Agent::new(config, registry, kept, name, &table))
             .await
             .with_context(|| format!("the agent {name:?} cannot be offered"))?;
         agents.insert(name.to_owned(), Arc::new(agent));

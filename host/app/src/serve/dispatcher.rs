@@ -3,7 +3,7 @@
 use crate::cli::plan::NoModel;
 use crate::serve::agents::{Agent, Agents, OnBehalf};
 use crate::storage::{Label, Origin, RecordError, RunRow, Store, StoreError};
-use crate::telemetry::{Observer, Subject, Telemetry};
+use crate::telemetry::{self, Observer, Subject, Telemetry};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -137,24 +137,31 @@ impl Dispatcher {
         request: RunRequest,
     ) -> Result<Watcher, Refused> {
         let place = self.place(&behalf.owner).await?;
+        let observer = self.telemetry().observe(Subject {
+            run: request.id,
+            agent: agent.name.clone(),
+            conversation: turn.map(|(session, _)| session),
+            parent: behalf.trace.clone(),
+        });
         let label = Label {
             owner: behalf.owner.clone(),
             agent: agent.name.clone(),
             origin: Origin::Serve,
             turn,
+            trace: observer.trace(),
         };
         let journal = self.inner.store.journal(request.id, label);
         let (driver, notes) = agent.driver(&self.inner.store, behalf).await;
         for note in notes {
             tracing::warn!(agent = agent.name, "{note}");
         }
-        let run = driver.start(request, Box::new(journal)).await?;
-        let observer = self.telemetry().observe(Subject {
-            run: run.id,
-            agent: agent.name.clone(),
-            conversation: turn.map(|(session, _)| session),
-            parent: behalf.trace.clone(),
-        });
+        let run = match driver.start(request, Box::new(journal)).await {
+            Ok(run) => run,
+            Err(refused) => {
+                observer.not_begun();
+                return Err(refused.into());
+            }
+        };
         let mut watcher = self.go_on(run, place, observer);
         if watcher.has_begun().await? {
             Ok(watcher)
@@ -176,6 +183,8 @@ impl Dispatcher {
             owner: row.owner.clone(),
             session: row.turn.map_or(row.id, |(session, _)| session).to_string(),
             tools: replayed.machine.request().allowed.clone(),
+            // A key's do not change, and hold for its runs after it was revoked, too.
+            grants: self.inner.store.grants_of(&row.owner).await?,
             ..OnBehalf::default()
         };
         let (driver, _) = agent.driver(&self.inner.store, &behalf).await;
@@ -186,7 +195,7 @@ impl Dispatcher {
             run: row.id,
             agent: agent.name.clone(),
             conversation: row.turn.map(|(session, _)| session),
-            ..Subject::default()
+            parent: telemetry::before(&self.inner.store, row.id).await,
         });
         let run = driver.resume(replayed, Box::new(journal));
         Ok(self.go_on(run, place, observer))

@@ -21,7 +21,9 @@ mod audit_tests;
 mod tests;
 
 pub use approvals::Waiting;
-pub use audit::{Draft, Entry as AuditEntry, Filter as AuditFilter, Order as AuditOrder};
+pub use audit::{
+    CallRecord, Draft, Entry as AuditEntry, Filter as AuditFilter, Order as AuditOrder,
+};
 pub use dialects::{Dialects, Probed};
 pub use error::{RecordError, StoreError};
 pub use journal::RunJournal;
@@ -152,6 +154,11 @@ impl Store {
     pub fn redacting(mut self, redaction: Redaction) -> Self {
         self.redaction = redaction;
         self
+    }
+
+    /// What is taken out of the audit log.
+    pub fn redaction(&self) -> &Redaction {
+        &self.redaction
     }
 }
 

@@ -9,6 +9,7 @@ pub fn migrator() -> Migrator {
         (1, "runs", include_str!("schema/0001_runs.sql")),
         (2, "serve", include_str!("schema/0002_serve.sql")),
         (3, "audit", include_str!("schema/0003_audit.sql")),
+        (4, "grants", include_str!("schema/0004_grants.sql")),
     ];
     let migration = |(number, name, sql): (i64, &'static str, &'static str)| {
         let sql = sql.into_sql_str();
