@@ -34,11 +34,30 @@ pub struct Watch {
     /// Stops with this; absent where the system cannot watch.
     watcher: Option<RecommendedWatcher>,
     files: Vec<PathBuf>,
-    seen: Vec<Option<Stamp>>,
+    seen: Seen,
 }
+
+/// In what form the files of the configuration were seen.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Seen(Vec<Option<Stamp>>);
 
 /// In what form a file was seen.
 type Stamp = (SystemTime, u64);
+
+impl Seen {
+    /// As they are now.
+    pub fn now(config: &Config) -> Self {
+        Self::of(&config.files())
+    }
+
+    fn of(files: &[PathBuf]) -> Self {
+        let stamp = |file: &PathBuf| {
+            let found = std::fs::metadata(file).ok()?;
+            Some((found.modified().ok()?, found.len()))
+        };
+        Self(files.iter().map(stamp).collect())
+    }
+}
 
 impl Watch {
     /// Watches the modules folder and the approvals, as far as they are there, and the files of the
@@ -87,13 +106,18 @@ impl Watch {
         })
         .inspect_err(|error| tracing::warn!(%error, "looking at the folders every few seconds"))
         .ok();
-        let seen = stamps(&files);
+        let seen = Seen::of(&files);
         Self {
             changes,
             watcher,
             files,
             seen,
         }
+    }
+
+    /// What is another since then has changed, too: loading takes its time.
+    pub fn since(self, seen: Seen) -> Self {
+        Self { seen, ..self }
     }
 
     /// Returns when something changed and has come to rest, or when it is time to look.
@@ -111,7 +135,7 @@ impl Watch {
                     async { while timeout(SETTLED, self.changes.recv()).await.is_ok() {} };
                 let _ = timeout(PATIENCE, settled).await;
             }
-            let now = stamps(&self.files);
+            let now = Seen::of(&self.files);
             if now != self.seen {
                 self.seen = now;
                 return Changed::Configuration;
@@ -128,12 +152,4 @@ fn in_folder(file: &Path) -> Option<PathBuf> {
     let file = std::path::absolute(file).ok()?;
     let folder = file.parent()?.canonicalize().ok()?;
     Some(folder.join(file.file_name()?))
-}
-
-fn stamps(files: &[PathBuf]) -> Vec<Option<Stamp>> {
-    let stamp = |file: &PathBuf| {
-        let found = std::fs::metadata(file).ok()?;
-        Some((found.modified().ok()?, found.len()))
-    };
-    files.iter().map(stamp).collect()
 }

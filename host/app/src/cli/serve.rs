@@ -9,7 +9,7 @@ use crate::host;
 use crate::renewal;
 use crate::serve::http::{App, router};
 use crate::serve::{Agents, Dispatcher, Limits};
-use crate::watch::{Changed, Watch};
+use crate::watch::{Changed, Seen, Watch};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use std::convert::Infallible;
@@ -37,6 +37,7 @@ impl ServeArgs {
 
 pub async fn serve(config: &Config) -> Result<Exit> {
     let serve = config.serve.clone();
+    let seen = Seen::now(config);
     let registry = host::registry(config)?;
     let loading = Loading::default();
     host::load(&registry, config, None, &|event| loading.on_event(event)).await?;
@@ -90,7 +91,7 @@ pub async fn serve(config: &Config) -> Result<Exit> {
     );
     tokio::select! {
         stopped = stopped() => stopped?,
-        failed = keep_up(config, &dispatcher) => match failed? {},
+        failed = keep_up(config, seen, &dispatcher) => match failed? {},
     }
     eprintln!(
         "{}",
@@ -128,9 +129,9 @@ async fn stopped() -> Result<()> {
 
 /// Loads modules, grants and agents again when their files change, and at SIGHUP. What is wrong is said, and
 /// the last that was right goes on.
-async fn keep_up(config: &Config, dispatcher: &Dispatcher) -> Result<Infallible> {
+async fn keep_up(config: &Config, seen: Seen, dispatcher: &Dispatcher) -> Result<Infallible> {
     let mut hangup = signal(SignalKind::hangup())?;
-    let mut watch = Watch::start(config);
+    let mut watch = Watch::start(config).since(seen);
     let mut held = config.clone();
     let registry = dispatcher.agents().registry();
     loop {

@@ -11,7 +11,7 @@ use crate::mcp_server::{Bound, Mask, Rules, Service, serve_http, serve_stdio};
 use crate::models::Models;
 use crate::renewal;
 use crate::shields::shields;
-use crate::watch::{Changed, Watch};
+use crate::watch::{Changed, Seen, Watch};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use std::convert::Infallible;
@@ -34,12 +34,13 @@ pub struct ServeArgs {
 
 /// Serves until the client is gone, or Ctrl-C.
 pub async fn serve(config: &Config, args: ServeArgs) -> Result<Exit> {
+    let seen = Seen::now(config);
     let registry = host::registry(config)?;
     let loading = Loading::default();
     host::load(&registry, config, None, &|event| loading.on_event(event)).await?;
     let has_folder = config.modules_folder().exists();
     // After it was loaded: only then are there approvals to watch, too.
-    let changes = Watch::start(config);
+    let changes = Watch::start(config).since(seen);
     if has_folder {
         // What changed before it was watched.
         let folder = config.modules_folder();
