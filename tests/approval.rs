@@ -61,6 +61,12 @@ async fn load(registry: &Registry, root: &Path) {
         .unwrap();
 }
 
+/// Approves a module as it is.
+async fn approve(registry: &Registry, name: &str) {
+    let module = registry.module(name).unwrap();
+    registry.approve(&module, &module.etag()).await.unwrap();
+}
+
 fn reason(registry: &Registry, name: &str) -> String {
     registry.module(name).unwrap().standing().reason()
 }
@@ -86,7 +92,7 @@ async fn a_new_module_without_grants_is_pinned_and_a_change_disables_it() {
     }
 
     // Approved in one process, it runs in the other without a restart.
-    second.approve(&second.module("m").unwrap()).await.unwrap();
+    approve(&second, "m").await;
     for registry in [&first, &second] {
         let report = call(registry, "m.answer", json!({})).await;
         assert_eq!(report.result.unwrap(), Output::Value(json!(2)));
@@ -112,10 +118,7 @@ async fn grants_need_a_person_and_so_does_every_change_of_them() {
     let registry = granted("1");
     bench.load(&registry).await;
     assert_eq!(reason(&registry, "m"), "nobody has approved it yet");
-    registry
-        .approve(&registry.module("m").unwrap())
-        .await
-        .unwrap();
+    approve(&registry, "m").await;
     let again = granted("1");
     bench.load(&again).await;
     assert!(again.module("m").unwrap().standing().may_run());
@@ -136,10 +139,7 @@ async fn a_newcomer_cannot_take_the_name_of_what_was_approved() {
     assert_eq!(report.result.unwrap(), Output::Value(json!(1)));
     let report = call(&registry, "m@9.9.answer", json!({})).await;
     assert_eq!(kind(&report), "not_approved");
-    registry
-        .approve(&registry.module("m@9.9").unwrap())
-        .await
-        .unwrap();
+    approve(&registry, "m@9.9").await;
     for (tool, expected) in [("m.answer", 9), ("m@9.answer", 9), ("m@1.0.answer", 1)] {
         let report = call(&registry, tool, json!({})).await;
         assert_eq!(

@@ -2,10 +2,13 @@
 
 use serde_json::{Value, json};
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 use support::sandbox::{call, call_as, kind, registry, repository};
 use toolhold_sandbox::{
-    Access, Caller, Clocks, DirectoryGrant, Grant, Invocation, Keep, KeyValueGrant, LimitsRequest,
-    LogLevel, ModulePolicy, Output, Policy, Randomness, Registry, ScratchGrant, Storage,
+    Access, Approvals, Bounds, Caller, Clocks, DirectoryGrant, Grant, Invocation, Keep,
+    KeyValueGrant, LimitsRequest, LogLevel, ModulePolicy, Output, Policy, Randomness, Registry,
+    ScratchGrant, Storage, Trust, Within,
 };
 
 /// The probe with `grant`, and the calculator beside it.
@@ -14,6 +17,19 @@ async fn probe(state: &Path, grant: Grant) -> Registry {
 }
 
 async fn probe_within(state: &Path, grant: Grant, limits: LimitsRequest) -> Registry {
+    let registry = registry(policy(state, grant, limits));
+    for (name, path) in [
+        ("probe", "modules/sdk/probe/probe.wasm"),
+        ("calculator", "modules/calculator/calculator.wasm"),
+    ] {
+        let bytes = std::fs::read(repository().join(path)).expect("the component is built");
+        registry.load_bytes(name, bytes).await.expect("it loads");
+    }
+    registry
+}
+
+/// What gives the probe `grant` and `limits`.
+fn policy(state: &Path, grant: Grant, limits: LimitsRequest) -> Policy {
     let mut policy = Policy {
         storage: Storage {
             scratch: Some(state.join("scratch")),
@@ -27,15 +43,14 @@ async fn probe_within(state: &Path, grant: Grant, limits: LimitsRequest) -> Regi
         ..ModulePolicy::default()
     };
     policy.modules.insert("probe".into(), module);
-    let registry = registry(policy);
-    for (name, path) in [
-        ("probe", "modules/sdk/probe/probe.wasm"),
-        ("calculator", "modules/calculator/calculator.wasm"),
-    ] {
-        let bytes = std::fs::read(repository().join(path)).expect("the component is built");
-        registry.load_bytes(name, bytes).await.expect("it loads");
+    policy
+}
+
+fn remembering() -> Grant {
+    Grant {
+        key_value: Some(KeyValueGrant::default()),
+        ..Grant::default()
     }
-    registry
 }
 
 async fn ok(registry: &Registry, tool: &str, arguments: Value, session: &str) -> Value {
@@ -264,4 +279,211 @@ async fn clocks_are_coarse_and_chance_can_be_repeated() {
     let report = call(&registry, "probe.say", json!({})).await;
     let lines: Vec<_> = report.logs.iter().map(|line| &line.message).collect();
     assert_eq!(lines, ["warn"]);
+}
+
+/// What the operator decides anew holds for the next call, whoever has the module in hand.
+#[tokio::test]
+async fn a_grant_is_given_and_taken_while_the_module_is_loaded() {
+    let state = tempfile::tempdir().unwrap();
+    let limits = LimitsRequest::default();
+    let registry = probe(state.path(), Grant::default()).await;
+    let held = registry.module("probe").unwrap();
+    let entry = json!({"key": "a", "value": "1"});
+    refused(&registry, "probe.remember", entry.clone()).await;
+
+    registry
+        .govern(policy(state.path(), remembering(), limits.clone()))
+        .await;
+    ok(&registry, "probe.remember", entry.clone(), "").await;
+    assert!(held.grant().key_value.is_some());
+    assert!(
+        Arc::ptr_eq(&held, &registry.module("probe").unwrap()),
+        "it is not loaded again"
+    );
+
+    let tighter = LimitsRequest {
+        json_depth: Some(1),
+        ..limits.clone()
+    };
+    registry
+        .govern(policy(state.path(), Grant::default(), tighter))
+        .await;
+    let (_, message) = refused(&registry, "probe.remember", entry.clone()).await;
+    assert!(message.contains("Denied"), "{message}");
+    assert_eq!(
+        (held.grant().is_empty(), held.limits().json_depth),
+        (true, 1)
+    );
+
+    registry
+        .govern(policy(state.path(), remembering(), limits))
+        .await;
+    assert_eq!(
+        ok(&registry, "probe.recall", json!({"key": "a"}), "").await,
+        json!("1")
+    );
+}
+
+/// A call that goes on keeps what it began with.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_ends_as_it_began() {
+    let state = tempfile::tempdir().unwrap();
+    let scratch = Grant {
+        scratch: Some(ScratchGrant::default()),
+        ..Grant::default()
+    };
+    let limits = LimitsRequest {
+        timeout_ms: Some(300_000),
+        ..LimitsRequest::default()
+    };
+    let registry = probe_within(state.path(), scratch, limits).await;
+    let going = {
+        let registry = registry.clone();
+        tokio::spawn(async move {
+            let churn = json!({"path": "/scratch/a", "bytes": 10_000, "times": 8_000});
+            call(&registry, "probe.churn", churn).await.result
+        })
+    };
+    let began = || {
+        let made = std::fs::read_dir(state.path().join("scratch"));
+        made.is_ok_and(|mut made| made.next().is_some())
+    };
+    while !began() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    registry
+        .govern(policy(
+            state.path(),
+            Grant::default(),
+            LimitsRequest::default(),
+        ))
+        .await;
+    assert!(!going.is_finished(), "it was to take longer");
+    let file = json!({"path": "/scratch/x", "bytes": 1});
+    refused(&registry, "probe.write", file).await;
+    assert!(going.await.unwrap().is_ok());
+}
+
+/// A module whose grant cannot be given has nothing, and is back when it can be.
+#[tokio::test]
+async fn what_cannot_be_granted_is_not_half_granted() {
+    let (state, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let component = repository().join("modules/sdk/probe/probe.wasm");
+    std::fs::copy(component, folder.path().join("probe.wasm")).unwrap();
+    let registry = registry(policy(
+        state.path(),
+        remembering(),
+        LimitsRequest::default(),
+    ));
+    let load = || registry.load_folder(folder.path(), None, &|_| ());
+    load().await.unwrap();
+    let held = registry.module("probe").unwrap();
+    let entry = json!({"key": "a", "value": "1"});
+    ok(&registry, "probe.remember", entry.clone(), "").await;
+
+    let mut wrong = policy(state.path(), remembering(), LimitsRequest::default());
+    let absent = DirectoryGrant {
+        host: state.path().join("absent"),
+        guest: "/data".into(),
+        access: Access::Read,
+        quota_bytes: None,
+    };
+    wrong.modules.get_mut("probe").unwrap().grant.directories = vec![absent];
+    registry.govern(wrong).await;
+    load().await.unwrap();
+    assert!(registry.module("probe").is_none());
+    assert!(registry.failures()[0].error.to_string().contains("absent"));
+    assert_eq!(
+        refused(&registry, "probe.remember", entry.clone()).await.0,
+        "unknown_tool"
+    );
+    assert!(held.grant().is_empty() && !held.standing().may_run());
+
+    registry
+        .govern(policy(
+            state.path(),
+            remembering(),
+            LimitsRequest::default(),
+        ))
+        .await;
+    load().await.unwrap();
+    ok(&registry, "probe.remember", entry, "").await;
+    assert!(registry.failures().is_empty());
+}
+
+/// More than was approved is not given before somebody approves it.
+#[tokio::test]
+async fn a_wider_grant_waits_for_a_person() {
+    let state = tempfile::tempdir().unwrap();
+    let trust = Trust::Approved {
+        approvals: Approvals::new(state.path().join("approvals")),
+        first_sight: true,
+    };
+    let ruled = |grant: Grant| Policy {
+        trust: trust.clone(),
+        ..policy(state.path(), grant, LimitsRequest::default())
+    };
+    let registry = registry(ruled(Grant::default()));
+    let bytes = std::fs::read(repository().join("modules/sdk/probe/probe.wasm")).unwrap();
+    registry.load_bytes("probe", bytes).await.unwrap();
+    let draw = async || kind(&call(&registry, "probe.draw", json!({})).await);
+    assert_eq!(draw().await, "ok");
+    let module = registry.module("probe").unwrap();
+    let shown = module.etag();
+    registry.govern(ruled(remembering())).await;
+    assert_eq!(draw().await, "not_approved");
+    let stale = registry.approve(&module, &shown).await.unwrap_err();
+    assert!(stale.to_string().contains("look at it again"), "{stale}");
+    assert_eq!(draw().await, "not_approved");
+    registry.approve(&module, &module.etag()).await.unwrap();
+    assert_eq!(draw().await, "ok");
+    registry.govern(ruled(Grant::default())).await;
+    assert_eq!(draw().await, "not_approved", "less is a change, too");
+}
+
+/// Bounds hold for a call and for what its module calls, and whoever reads the error knows whose they are.
+#[tokio::test]
+async fn a_call_may_use_less_than_its_module_was_granted() {
+    let state = tempfile::tempdir().unwrap();
+    let grant = Grant {
+        tools: vec!["probe".into()],
+        ..remembering()
+    };
+    let registry = probe(state.path(), grant).await;
+    let within = async |tool: &str, arguments: Value, permits: &[&str]| {
+        let permits = permits.iter().map(|text| text.parse().unwrap()).collect();
+        let bounds = Bounds::default().with("this key", Within::Permits(permits));
+        let invocation = Invocation {
+            bounds: Some(Arc::new(bounds)),
+            ..Invocation::new("c", tool, &arguments)
+        };
+        let report = registry.call(&invocation).await;
+        report.result.map_err(|error| error.to_string())
+    };
+    let entry = json!({"key": "a", "value": "1"});
+    let nested = json!({"tool": "probe.remember", "arguments": entry});
+    for permits in [&["key_value", "tools"][..], &["probe:*"]] {
+        within("probe.remember", entry.clone(), permits)
+            .await
+            .unwrap();
+        within("probe.ask", nested.clone(), permits).await.unwrap();
+    }
+    let denied = within("probe.remember", entry.clone(), &["tools"])
+        .await
+        .unwrap_err();
+    assert!(
+        denied.contains("key_value not granted to this key"),
+        "{denied}"
+    );
+    let denied = within("probe.ask", nested.clone(), &["tools"])
+        .await
+        .unwrap_err();
+    assert!(
+        denied.contains("key_value not granted to this key"),
+        "{denied}"
+    );
+    let denied = within("probe.ask", nested, &["other:*"]).await.unwrap_err();
+    assert!(denied.contains("tools not granted to this key"), "{denied}");
+    // Nobody else has less.
+    ok(&registry, "probe.remember", entry, "").await;
 }

@@ -3,6 +3,7 @@
 mod approval;
 mod clients;
 mod http;
+mod records;
 mod sessions;
 mod stateless;
 mod wire;

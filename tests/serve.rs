@@ -3,6 +3,7 @@
 mod clients;
 mod database;
 mod faults;
+mod grants;
 mod responses;
 mod upload;
 
@@ -603,7 +604,10 @@ fn keys_keep_clients_apart() {
         server.post("/v1/tools/calculator.evaluate", &call).status,
         404
     );
-    let approved = server.post("/v1/modules/text/approve", &json!({"digest": ""}));
+    let approved = server.post(
+        "/v1/modules/text/approve",
+        &json!({"digest": "", "etag": ""}),
+    );
     assert_eq!(approved.status, 403, "{approved:?}");
     server.use_key(&reader);
     assert_eq!(server.post("/v1/agent", &ask("t")).status, 403);

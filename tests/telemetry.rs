@@ -4,8 +4,9 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::time::Duration;
 use support::collector::{Collector, Span};
-use support::endpoint::{Endpoint, Scenario};
+use support::endpoint::{Endpoint, Reply, Scenario};
 use support::host::{Finished, Host, finish};
 use support::server::Server;
 use support::transcript::{answers, calls};
@@ -308,6 +309,7 @@ fn a_server_is_scraped_audited_and_goes_on_with_its_clients_traces() {
         ),
         ("toolhold_run_queue_wait_seconds_count", "", 1.0),
         ("toolhold_run_queue_length", "", 0.0),
+        ("toolhold_module_cache_lookups_total", "", 2.0),
     ] {
         let found = sum(&metrics, name, label);
         assert!(
@@ -347,6 +349,48 @@ fn a_server_is_scraped_audited_and_goes_on_with_its_clients_traces() {
     }
     assert!(!scraped.text.contains(EMAIL) && !audited.to_string().contains(EMAIL));
     assert!(!collector.has_heard(EMAIL));
+}
+
+/// A run that is gone on with after a crash is in the trace that it began in.
+#[test]
+fn a_resumed_run_goes_on_with_its_trace() {
+    let collector = Collector::start();
+    let endpoint = Endpoint::start(Scenario::new([
+        calls([("calculator.evaluate", json!({"expression": "2+2"}))]),
+        Reply::endless(),
+        answers("It is 4."),
+    ]));
+    let config = format!("[telemetry]\nendpoint = \"{}\"\n", collector.url());
+    let host = host(&config);
+    let url = endpoint.base_url();
+    let arguments = ["--base-url", &url, "--model", "m"];
+    let mut server = Server::start(&host, &arguments);
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let parent = format!("00-{trace}-00f067aa0ba902b7-01");
+    let task = json!({"messages": [{"role": "user", "content": "t"}], "stream": true});
+    let headers = [("traceparent", parent.as_str())];
+    server.first_events_with(Method::POST, "/v1/agent", Some(&task), &headers, 1);
+    assert!(endpoint.wait_until(Duration::from_secs(30), |it| it.requests().len() == 2));
+    server.kill();
+    let server = Server::start(&host, &arguments);
+    let run = server.get("/v1/runs").good()["runs"][0]["id"].clone();
+    let path = format!("/v1/runs/{}/events", run.as_str().unwrap());
+    let events = server.get(&path).events();
+    assert_eq!(events.last().unwrap().json()["output"], "It is 4.");
+    let spans = collector.wait_for(|spans| {
+        let mut all = spans.iter();
+        all.any(|span| span.name == "invoke_agent default")
+    });
+    let root = spans
+        .iter()
+        .find(|span| span.name == "invoke_agent default");
+    let root = root.unwrap();
+    assert_eq!(root.trace, trace);
+    // The span of before, which was never sent.
+    assert!(
+        !["", "00f067aa0ba902b7"].contains(&root.parent.as_str()),
+        "{root:?}"
+    );
 }
 
 #[test]

@@ -110,7 +110,7 @@ fn a_module_is_brought_and_replaced_by_whoever_saw_it() {
     // What was approved is what runs: this is something else.
     assert_eq!(second["standing"]["state"], "pending");
     assert_eq!(server.post("/v1/tools/late.answer", &json!({})).status, 404);
-    let approval = json!({"digest": second["digest"]});
+    let approval = json!({"digest": second["digest"], "etag": second["etag"]});
     server.post("/v1/modules/late/approve", &approval).good();
     assert_eq!(answer(&server, "late.answer"), json!(2));
 

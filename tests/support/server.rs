@@ -212,7 +212,22 @@ impl Server {
         body: Option<&Value>,
         most: usize,
     ) -> Vec<Sent> {
-        let request = self.request(method, path, body, &[]);
+        self.first_events_with(method, path, body, &[], most)
+    }
+
+    /// The same, asked for with headers.
+    ///
+    /// # Panics
+    /// If it cannot be read.
+    pub fn first_events_with(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        headers: &[(&str, &str)],
+        most: usize,
+    ) -> Vec<Sent> {
+        let request = self.request(method, path, body, headers);
         self.runtime.block_on(async {
             let response = request.send().await.expect("an answer");
             let (mut stream, mut text, mut sent) =

@@ -1,8 +1,9 @@
 //! Builds what a command needs from the configuration.
 
 use crate::components::Sources;
-use crate::config::{Config, Endpoint};
+use crate::config::{Audit, Config, Endpoint};
 use crate::fetch::{Credentials, FetchError, Fetched, Fetcher, Reference};
+use crate::recorded::Recorder;
 use crate::redaction::Redaction;
 use crate::storage::Store;
 use crate::telemetry::Telemetry;
@@ -158,6 +159,16 @@ pub async fn store(config: &Config) -> Result<Store> {
 /// Where telemetry goes. `is_scraped`: this process offers its metrics itself, too.
 pub fn telemetry(config: &Config, is_scraped: bool) -> Result<Telemetry> {
     Telemetry::start(&config.telemetry, redaction(config), is_scraped)
+}
+
+/// Where calls leave their records that belong to no run.
+pub async fn recorder(config: &Config, audit: Audit) -> Result<Recorder> {
+    let store = match audit {
+        Audit::Off => None,
+        Audit::Written | Audit::Durable => Some(store(config).await?),
+    };
+    let telemetry = telemetry(config, false)?;
+    Ok(Recorder::new(store, audit == Audit::Durable, telemetry))
 }
 
 /// Takes out what is to leave no record.

@@ -1,6 +1,7 @@
 //! What leaves the records of runs: without personal data, and without secrets.
 
 use serde_json::{Map, Value};
+use std::sync::{Arc, PoisonError, RwLock};
 use toolhold_agent::guard::pii::find;
 use toolhold_sandbox::Redactor;
 
@@ -9,7 +10,7 @@ use toolhold_sandbox::Redactor;
 /// Clones are the same one.
 #[derive(Clone, Default)]
 pub struct Redaction {
-    known: Redactor,
+    known: Arc<RwLock<Redactor>>,
 }
 
 /// As deep as JSON text can be read.
@@ -34,6 +35,13 @@ impl Redaction {
     /// Of a host that has these secrets, by name. Those that are too short to be told from ordinary text
     /// are left to the detection.
     pub fn new(secrets: impl IntoIterator<Item = (String, String)>) -> Self {
+        let this = Self::default();
+        this.renew(secrets);
+        this
+    }
+
+    /// The host has these secrets now. Texts that are being looked at are held against those that it had.
+    pub fn renew(&self, secrets: impl IntoIterator<Item = (String, String)>) {
         let secrets: Vec<_> = secrets
             .into_iter()
             .filter(|(_, secret)| secret.len() >= MIN_BYTES)
@@ -45,11 +53,16 @@ impl Redaction {
             tracing::error!(%error, "the host's secrets cannot be looked for");
             Redactor::default()
         });
-        Self { known }
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
     }
 
     pub fn text(&self, text: &str) -> String {
-        let cleaned = self.known.clean(text.as_bytes());
+        let known = self
+            .known
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let cleaned = known.clean(text.as_bytes());
         let cleaned = cleaned.map(|it| String::from_utf8_lossy(&it.bytes).into_owned());
         let text = cleaned.as_deref().unwrap_or(text);
         let mut masked = String::with_capacity(text.len());

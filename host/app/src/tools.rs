@@ -12,7 +12,8 @@ use toolhold_agent::{
     ErrorClass, Module, ToolCall, ToolFailure, ToolOutput, ToolResult, ToolUsage, Toolbox,
 };
 use toolhold_sandbox::{
-    self as sandbox, CallReport, Caller, Invocation, Output, Registry, ToolSpec,
+    self as sandbox, Bounds, CallError, CallReport, Caller, Invocation, Output, Permit, Registry,
+    ToolSpec, Within,
 };
 
 /// The tools of a registry's modules, or those of them that a run may use, and saved Requests: what
@@ -30,6 +31,7 @@ pub struct SandboxTools {
     allowed: Option<Vec<String>>,
     tenant: String,
     session: String,
+    narrowing: Narrowing,
     /// What a module promised about its arguments, where a tool message put its own words in the
     /// place of that.
     bound: RwLock<HashMap<String, Arc<Validator>>>,
@@ -45,6 +47,7 @@ impl SandboxTools {
             allowed: None,
             tenant: String::new(),
             session: String::new(),
+            narrowing: Narrowing::default(),
             bound: RwLock::default(),
         }
     }
@@ -73,6 +76,22 @@ impl SandboxTools {
     /// places of its own.
     pub fn on_behalf_of(mut self, tenant: impl Into<String>, session: impl Into<String>) -> Self {
         (self.tenant, self.session) = (tenant.into(), session.into());
+        self
+    }
+
+    /// Modules, and those that they call, may use no more of what they are granted than `bounds` leave.
+    pub fn within(self, bounds: Bounds) -> Self {
+        let live = LiveBounds::default();
+        live.set(bounds);
+        self.narrowed(Narrowing {
+            live,
+            permits: None,
+        })
+    }
+
+    /// The same, with bounds that may become others while calls are made.
+    pub(crate) fn narrowed(mut self, narrowing: Narrowing) -> Self {
+        self.narrowing = narrowing;
         self
     }
 
@@ -265,10 +284,50 @@ impl Toolbox for SandboxTools {
                     tenant: &self.tenant,
                     session: &self.session,
                 },
+                bounds: self.narrowing.now(),
                 ..Invocation::new(&call.id, &call.tool, &call.arguments)
             };
             result(self.components.registry().call(&invocation).await)
         })
+    }
+}
+
+/// Bounds that are exchanged while calls are made within them: the next call is within the new.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LiveBounds(Arc<RwLock<Arc<Bounds>>>);
+
+impl LiveBounds {
+    pub fn set(&self, bounds: Bounds) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(bounds);
+    }
+
+    fn now(&self) -> Arc<Bounds> {
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+/// What narrows a call: an agent's bounds, which may change, and a key's, which do not.
+#[derive(Debug, Default)]
+pub(crate) struct Narrowing {
+    pub live: LiveBounds,
+    pub permits: Option<Vec<Permit>>,
+}
+
+impl Narrowing {
+    /// What holds for a call that begins now. Absent: modules have all that they are granted.
+    fn now(&self) -> Option<Arc<Bounds>> {
+        let own = self.live.now();
+        match &self.permits {
+            None if own.is_empty() => None,
+            None => Some(own),
+            Some(permits) => {
+                let permits = Within::Permits(permits.clone());
+                Some(Arc::new(Bounds::clone(&own).with("this key", permits)))
+            }
+        }
     }
 }
 
@@ -307,27 +366,36 @@ pub fn result(report: CallReport) -> ToolResult {
     let outcome = match report.result {
         Ok(Output::Value(value)) => Ok(ToolOutput::from(value)),
         Ok(Output::Message(message)) => message_of(message),
-        Err(error) => Err(ToolFailure {
-            kind: error.kind().to_owned(),
-            class: match error.class() {
-                sandbox::ErrorClass::Retryable => ErrorClass::Retryable,
-                sandbox::ErrorClass::Correctable => ErrorClass::Correctable,
-                sandbox::ErrorClass::Fatal => ErrorClass::Fatal,
-            },
-            message: error.to_string(),
-        }),
+        Err(error) => Err(failure(&error)),
     };
-    let usage = ToolUsage {
-        duration_us: u64::try_from(report.usage.duration.as_micros()).unwrap_or(u64::MAX),
-        fuel: report.usage.fuel,
-        memory_bytes: report.usage.memory_bytes,
-        ..ToolUsage::default()
-    };
+    let usage = usage(report.usage);
     ToolResult {
         outcome,
         usage,
         printed,
         module,
+    }
+}
+
+/// Why a call failed, in the loop's words.
+pub fn failure(error: &CallError) -> ToolFailure {
+    ToolFailure {
+        kind: error.kind().to_owned(),
+        class: match error.class() {
+            sandbox::ErrorClass::Retryable => ErrorClass::Retryable,
+            sandbox::ErrorClass::Correctable => ErrorClass::Correctable,
+            sandbox::ErrorClass::Fatal => ErrorClass::Fatal,
+        },
+        message: error.to_string(),
+    }
+}
+
+pub fn usage(usage: sandbox::Usage) -> ToolUsage {
+    ToolUsage {
+        duration_us: u64::try_from(usage.duration.as_micros()).unwrap_or(u64::MAX),
+        fuel: usage.fuel,
+        memory_bytes: usage.memory_bytes,
+        ..ToolUsage::default()
     }
 }
 

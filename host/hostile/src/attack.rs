@@ -9,7 +9,7 @@ use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 use thiserror::Error;
-use toolhold_sandbox::{CallError, LoadError};
+use toolhold_sandbox::{ApproveError, CallError, LoadError};
 
 /// One thing that a hostile module tries.
 #[derive(Debug, Clone, Copy)]
@@ -44,6 +44,8 @@ pub enum Fault {
     Call(#[from] CallError),
     #[error("the attack could not be prepared: {0}")]
     Io(#[from] std::io::Error),
+    #[error("a module that must be approved was not: {0}")]
+    Approve(#[from] ApproveError),
     #[error("the hostile component is not valid: {0}")]
     Wat(#[from] wat::Error),
 }

@@ -221,7 +221,7 @@ impl Arena {
             .registry
             .tool(tool)
             .and_then(|_| self.registry.module(tool.split('.').next()?))
-            .map_or(Duration::ZERO, |module| module.limits.timeout());
+            .map_or(Duration::ZERO, |module| module.limits().timeout());
         let started = Instant::now();
         let report = self.call(tool, arguments).await;
         let took = started.elapsed();

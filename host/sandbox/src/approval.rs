@@ -15,6 +15,7 @@ use serde_json::Value;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use thiserror::Error;
 
 /// Whether modules need approval.
 #[derive(Debug, Clone, Default)]
@@ -77,6 +78,19 @@ pub struct Change {
     pub after: Option<String>,
 }
 
+/// Why a module was not approved.
+#[derive(Debug, Error)]
+pub enum ApproveError {
+    #[error(
+        "it is another than the one that was shown, or is given something else; look at it again"
+    )]
+    Changed,
+    #[error("every module is trusted here, so there is nothing to approve")]
+    Trusted,
+    #[error("the approval cannot be kept: {0}")]
+    Kept(#[source] io::Error),
+}
+
 const REVOKED: &str = "revoked";
 
 impl Approval {
@@ -108,6 +122,16 @@ impl Approval {
             by: ApprovedBy::Person,
             at: 0,
         }
+    }
+
+    /// One text for everything that an approval pins: who shows it and who approves it mean the same. SHA-256
+    /// in hex.
+    pub fn etag(&self) -> String {
+        let mut pinned = serde_json::json!({
+            "slot": self.slot, "digest": self.digest, "tools": self.tools, "grant": self.grant,
+        });
+        pinned.sort_all_objects();
+        Digest::of(pinned.to_string().as_bytes()).to_string()
     }
 
     /// What differs in `now`. Empty: it is what was approved.

@@ -14,6 +14,7 @@ use std::fs::{self, OpenOptions};
 use std::hash::{Hash, Hasher};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use wasmtime::component::Component;
 
@@ -24,6 +25,21 @@ const MAC_BYTES: usize = 32;
 pub struct Cache {
     folder: PathBuf,
     key: [u8; 32],
+    /// Of all clones together.
+    tally: Arc<Tally>,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+/// How often an entry was looked for, and there and sound, or not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lookups {
+    pub hits: u64,
+    pub misses: u64,
 }
 
 impl Cache {
@@ -41,6 +57,7 @@ impl Cache {
         Ok(Self {
             folder: folder.to_owned(),
             key,
+            tally: Arc::default(),
         })
     }
 
@@ -48,9 +65,28 @@ impl Cache {
         &self.folder
     }
 
+    /// How often this host looked for an entry.
+    pub fn lookups(&self) -> Lookups {
+        Lookups {
+            hits: self.tally.hits.load(Ordering::Relaxed),
+            misses: self.tally.misses.load(Ordering::Relaxed),
+        }
+    }
+
     /// The compiled form of the component with this digest, if there is a sound entry for this
     /// engine. A missing, foreign or damaged entry is `None`: compiling is always the way out.
     pub fn load(&self, engine: &Engine, digest: &Digest) -> Option<Component> {
+        let found = self.sound(engine, digest);
+        let counted = if found.is_some() {
+            &self.tally.hits
+        } else {
+            &self.tally.misses
+        };
+        counted.fetch_add(1, Ordering::Relaxed);
+        found
+    }
+
+    fn sound(&self, engine: &Engine, digest: &Digest) -> Option<Component> {
         let entry = fs::read(self.path(engine, digest)).ok()?;
         let (mac, artefact) = entry.split_first_chunk::<MAC_BYTES>()?;
         // `blake3::Hash` compares in constant time.

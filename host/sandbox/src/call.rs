@@ -9,6 +9,7 @@
 use crate::admission::{Lane, Refusal};
 use crate::bindings::shield::{ShieldPre, shields};
 use crate::bindings::{ToolModulePre, types};
+use crate::bounds::Bounds;
 use crate::capture::{Captured, LogLine};
 use crate::current::CurrentCall;
 use crate::egress::HttpLimit;
@@ -63,6 +64,8 @@ pub struct Invocation<'a> {
     /// A deadline tighter than the module's own.
     pub timeout: Option<Duration>,
     pub caller: Caller<'a>,
+    /// What narrows what the module may reach, and every module that it calls. Absent: nothing does.
+    pub bounds: Option<Arc<Bounds>>,
     /// Told what the guest logs and how far it is, while it runs.
     pub listener: Option<Arc<dyn Listener>>,
 }
@@ -79,6 +82,7 @@ impl<'a> Invocation<'a> {
             tool_schema: None,
             timeout: None,
             caller: Caller::default(),
+            bounds: None,
             listener: None,
         }
     }

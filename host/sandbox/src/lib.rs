@@ -36,10 +36,12 @@ pub mod value;
 
 pub mod admission;
 mod bindings;
+mod bounds;
 mod capture;
 mod code;
 mod counters;
 mod current;
+mod decided;
 mod files;
 mod folder;
 mod imports;
@@ -59,7 +61,8 @@ mod typed;
 mod verdict;
 mod world;
 
-pub use approval::{Approval, Approvals, ApprovedBy, Change, Standing, Trust};
+pub use approval::{Approval, Approvals, ApproveError, ApprovedBy, Change, Standing, Trust};
+pub use bounds::{Bounds, Permit, PermitError, Within};
 pub use call::{CallReport, Caller, Invocation, Output, Usage};
 pub use capture::{Captured, LogLevel, LogLine};
 pub use compile::{Compiler, CompilerProcess, compiler_process};
@@ -70,7 +73,8 @@ pub use engine::{Engine, EngineConfig};
 pub use error::{CallError, ErrorClass, LoadError};
 pub use folder::is_slot;
 pub use grant::{
-    Access, Clocks, DirectoryGrant, Grant, Keep, KeyValueGrant, Randomness, ScratchGrant, Storage,
+    Access, Capability, Clocks, DirectoryGrant, Grant, Keep, KeyValueGrant, Randomness,
+    ScratchGrant, Share, Storage,
 };
 pub use limits::{Limit, Limits, LimitsRequest};
 pub use listener::{Listener, Progress};

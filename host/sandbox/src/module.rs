@@ -1,6 +1,6 @@
 //! Bytes → a verified, compiled, linked module and the tools it offers.
 
-use crate::approval::Standing;
+use crate::approval::{Approval, ApprovedBy, Standing};
 use crate::bindings::shield::ShieldPre;
 use crate::bindings::{ToolModulePre, types};
 use crate::cache::Cache;
@@ -9,6 +9,7 @@ use crate::call::{self, Answer, CallReport, Counter, Errand, Invocation};
 use crate::code;
 use crate::counters::{Counters, Tally};
 use crate::current::CurrentCall;
+use crate::decided::{Decided, Given};
 use crate::docs::{DocsSource, wit};
 use crate::egress::Resolve;
 use crate::engine::Engine;
@@ -19,7 +20,7 @@ use crate::limits::Limits;
 use crate::listener::Ear;
 use crate::manifest::Manifest;
 use crate::peers::Peers;
-use crate::rate::Rate;
+use crate::policy::Policy;
 use crate::shield::{self, Screening, Verdict};
 use crate::state::State;
 use crate::typed::{self, TypedFunction};
@@ -30,8 +31,8 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use wasmtime::component::InstancePre;
 
 /// The export that makes a component a module of the tool world, up to its patch version.
@@ -151,7 +152,6 @@ pub struct Module {
     pub size: u64,
     pub kind: ModuleKind,
     pub manifest: Manifest,
-    pub limits: Limits,
     pub tools: Vec<ToolSpec>,
     /// Exported functions that cannot be tools, and why.
     pub refused: Vec<(String, String)>,
@@ -159,15 +159,11 @@ pub struct Module {
     pub notes: Vec<String>,
     /// Interfaces the component imports, in its order.
     pub imports: Vec<String>,
-    standing: Mutex<Standing>,
-    /// What `standing` says, for every call.
-    may_run: AtomicBool,
-    granted: Prepared,
+    decided: RwLock<Arc<Decided>>,
     engine: Engine,
     code: Code,
     /// Unlike that of every other module of the process.
-    number: u64,
-    rate: Rate,
+    pub(crate) number: u64,
     tally: Tally,
 }
 
@@ -279,7 +275,7 @@ impl Module {
             )
         };
         Ok(Self {
-            rate: Rate::per_minute(limits.calls_per_minute),
+            decided: RwLock::new(Arc::new(Decided::new(limits, granted))),
             name,
             version,
             slot,
@@ -288,17 +284,10 @@ impl Module {
             size,
             kind,
             manifest,
-            limits,
             tools,
             refused,
             notes,
             imports,
-            // Until the approvals have been looked at.
-            standing: Mutex::new(Standing::Pending {
-                changes: Vec::new(),
-            }),
-            may_run: AtomicBool::new(false),
-            granted,
             engine: engine.clone(),
             code,
             number: NEXT.fetch_add(1, Ordering::Relaxed),
@@ -307,25 +296,82 @@ impl Module {
     }
 
     /// What it was given.
-    pub fn grant(&self) -> &Grant {
-        &self.granted.grant
+    pub fn grant(&self) -> Arc<Grant> {
+        self.decided().granted.grant.clone()
+    }
+
+    /// What it is held to.
+    pub fn limits(&self) -> Limits {
+        self.decided().limits.clone()
     }
 
     /// Whether it may run now.
     pub fn standing(&self) -> Standing {
-        self.standing
-            .lock()
+        self.decided().standing()
+    }
+
+    /// Of all that an approval pins: the component, its tools' words, its grant ([`Approval::etag`]).
+    pub fn etag(&self) -> String {
+        let grant = self.grant();
+        Approval::of(
+            &self.slot,
+            self.digest,
+            &self.tools,
+            &grant,
+            ApprovedBy::Person,
+        )
+        .etag()
+    }
+
+    pub(crate) fn may_run(&self) -> bool {
+        self.decided().may_run()
+    }
+
+    /// What holds for a call that begins now.
+    pub(crate) fn decided(&self) -> Arc<Decided> {
+        self.decided
+            .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
-    pub(crate) fn may_run(&self) -> bool {
-        self.may_run.load(Ordering::Acquire)
+    /// From now on this holds.
+    pub(crate) fn decide(&self, decided: Arc<Decided>) {
+        *self.decided.write().unwrap_or_else(PoisonError::into_inner) = decided;
     }
 
-    pub(crate) fn stand(&self, standing: Standing) {
-        self.may_run.store(standing.may_run(), Ordering::Release);
-        *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = standing;
+    /// What `policy` says of the module, ready for calls; nothing if it says what holds already. Blocks
+    /// on the file system.
+    ///
+    /// # Errors
+    /// Why it cannot be given what `policy` gives it.
+    pub(crate) fn under(&self, policy: &Policy) -> Result<Option<Decided>, String> {
+        let now = self.decided();
+        let own = policy.modules.get(&self.name).cloned().unwrap_or_default();
+        if let Some(reason) = own.fault {
+            return Err(reason);
+        }
+        let mut limits = policy.limits_of(&self.name, &self.manifest.limits);
+        if !self.is_compiled_for(policy) {
+            // It is run as it was compiled, until it is loaded again.
+            (limits.stack_bytes, limits.fuel) = (now.limits.stack_bytes, now.limits.fuel);
+        }
+        if now.is_same(&limits, &own.grant) {
+            return Ok(None);
+        }
+        let storage = &policy.storage;
+        let granted = Prepared::new(&self.name, own.grant, storage, policy.resolver.clone());
+        match granted {
+            Ok(granted) => Ok(Some(now.anew(limits, granted))),
+            Err(LoadError::Grant { reason }) => Err(reason),
+            Err(other) => Err(other.to_string()),
+        }
+    }
+
+    /// Whether its code is of the engine that serves the limits that `policy` sets it.
+    pub(crate) fn is_compiled_for(&self, policy: &Policy) -> bool {
+        let limits = policy.limits_of(&self.name, &self.manifest.limits);
+        Variant::of(&limits) == self.engine.which()
     }
 
     /// What became of its calls since it was loaded.
@@ -336,29 +382,35 @@ impl Module {
     /// Runs one of this module's tools in a fresh instance. `tool` is its name in the module.
     pub(crate) async fn call(
         self: &Arc<Self>,
+        given: Given<'_>,
         tool: &str,
         invocation: &Invocation<'_>,
         peers: Peers,
     ) -> CallReport {
-        let mut report = match self.admit(invocation) {
-            Ok(()) => self.perform(tool, invocation, peers).await,
+        let decided = given.decided;
+        let mut report = match self.admit(decided, invocation) {
+            Ok(()) => self.perform(given, tool, invocation, peers).await,
             Err(error) => CallReport::refused(error),
         };
-        self.granted.egress.redactor().clean_report(&mut report);
+        if let Some(narrow) = given.narrow {
+            narrow.explain(&mut report);
+        }
+        decided.granted.egress.redactor().clean_report(&mut report);
         self.tally.add(&report);
         report
     }
 
     /// Everything that is checked before a call waits for a place.
-    fn admit(&self, invocation: &Invocation<'_>) -> Result<(), CallError> {
-        if !self.may_run() {
+    fn admit(&self, decided: &Decided, invocation: &Invocation<'_>) -> Result<(), CallError> {
+        decided.check()?;
+        if !decided.may_run() {
             return Err(CallError::NotApproved {
                 module: self.slot.clone(),
-                reason: self.standing().reason(),
+                reason: decided.standing().reason(),
             });
         }
         for (rate, limit) in [
-            (&self.rate, self.limits.calls_per_minute),
+            (decided.rate.as_ref(), decided.limits.calls_per_minute),
             (
                 self.engine.rate(),
                 self.engine.config().calls_per_minute.into(),
@@ -367,9 +419,9 @@ impl Module {
             rate.take()
                 .map_err(|retry_after| CallError::Rate { limit, retry_after })?;
         }
-        let limit = self.limits.argument_bytes;
+        let limit = decided.limits.argument_bytes;
         let wrong = |reason| CallError::Arguments { reason };
-        let depth = self.limits.json_depth;
+        let depth = decided.limits.json_depth;
         // First: what follows recurses.
         call::shallow(invocation.arguments, depth).map_err(wrong)?;
         let mut size = Counter { bytes: 0, limit };
@@ -403,45 +455,56 @@ impl Module {
             timeout: screening.timeout,
             ..Invocation::new("", "", screening.value)
         };
-        let mut report: CallReport = match self.admit(&invocation) {
+        let decided = self.decided();
+        let mut report: CallReport = match self.admit(&decided, &invocation) {
             Ok(()) => {
-                let terms = self.terms("", &invocation, Peers::default());
+                let given = Given {
+                    decided: &decided,
+                    narrow: None,
+                };
+                let terms = self.terms(given, "", &invocation, Peers::default());
                 let ran = call::run(terms, Errand::Screen(pre, screening.for_guest())).await;
                 ran.and_then(|answer| match answer {
-                    Answer::Verdict(answer) => shield::output(answer, &self.limits),
+                    Answer::Verdict(answer) => shield::output(answer, &decided.limits),
                     _ => Err(mismatched()),
                 })
                 .into()
             }
             Err(error) => CallReport::refused(error),
         };
-        self.granted.egress.redactor().clean_report(&mut report);
+        decided.granted.egress.redactor().clean_report(&mut report);
         self.tally.add(&report);
         shield::verdict(report)
     }
 
     fn terms<'a>(
         self: &'a Arc<Self>,
+        given: Given<'a>,
         tool: &'a str,
         invocation: &Invocation<'a>,
         peers: Peers,
     ) -> Terms<'a> {
-        let own = self.limits.timeout();
+        let decided = given.decided;
+        let own = decided.limits.timeout();
         Terms {
             engine: &self.engine,
-            limits: &self.limits,
-            granted: &self.granted,
+            limits: &decided.limits,
+            granted: given.granted(),
             module: self.number,
             caller: invocation.caller,
             peers,
             current: CurrentCall::new(self, tool, invocation),
-            ear: Ear::new(invocation.listener.clone(), self.granted.egress.redactor()),
+            ear: Ear::new(
+                invocation.listener.clone(),
+                decided.granted.egress.redactor(),
+            ),
             timeout: invocation.timeout.map_or(own, |timeout| timeout.min(own)),
         }
     }
 
     async fn perform(
         self: &Arc<Self>,
+        given: Given<'_>,
         tool: &str,
         invocation: &Invocation<'_>,
         peers: Peers,
@@ -454,7 +517,8 @@ impl Module {
                 available,
             })
         };
-        let terms = self.terms(tool, invocation, peers);
+        let terms = self.terms(given, tool, invocation, peers);
+        let limits = &given.decided.limits;
         match &self.code {
             Code::World(pre) => {
                 let guest = types::Invocation {
@@ -472,7 +536,7 @@ impl Module {
                 };
                 let ran = call::run(terms, Errand::World(pre, guest)).await;
                 ran.and_then(|answer| match answer {
-                    Answer::World(answer) => call::world_output(answer, &self.limits),
+                    Answer::World(answer) => call::world_output(answer, limits),
                     _ => Err(mismatched()),
                 })
                 .into()
@@ -488,7 +552,7 @@ impl Module {
                 };
                 let ran = call::run(terms, Errand::Typed(pre, function, arguments)).await;
                 ran.and_then(|answer| match answer {
-                    Answer::Typed(answer) => typed::output(answer, function, &self.limits),
+                    Answer::Typed(answer) => typed::output(answer, function, limits),
                     _ => Err(mismatched()),
                 })
                 .into()

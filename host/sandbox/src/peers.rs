@@ -1,5 +1,6 @@
 //! Calls from one module to another's tools.
 
+use crate::bounds::Bounds;
 use crate::call::{Invocation, Output, OwnedCaller};
 use crate::error::CallError;
 use crate::registry::Shared;
@@ -18,6 +19,7 @@ struct Inner {
     registry: Arc<Shared>,
     allowed: Vec<String>,
     caller: OwnedCaller,
+    bounds: Option<Arc<Bounds>>,
     call: String,
     depth: u8,
 }
@@ -37,6 +39,7 @@ impl Peers {
             registry: registry.clone(),
             allowed: allowed.to_vec(),
             caller: invocation.caller.to_owned(),
+            bounds: invocation.bounds.clone(),
             call: invocation.id.to_owned(),
             depth,
         })))
@@ -71,11 +74,12 @@ impl Peers {
             serde_json::from_str(arguments).map_err(|error| CallError::Arguments {
                 reason: error.to_string(),
             })?;
-        // Nothing of the calling call but its id and on whose behalf it is: what its scopes let in and
-        // why a model made it are not for others.
+        // Nothing of the calling call but its id, on whose behalf it is and what narrows it: what its scopes
+        // let in and why a model made it are not for others.
         let invocation = Invocation {
             timeout: Some(deadline.saturating_duration_since(Instant::now())),
             caller: inner.caller.borrowed(),
+            bounds: inner.bounds.clone(),
             ..Invocation::new(&inner.call, tool, &arguments)
         };
         let report = Box::pin(inner.registry.call(&invocation, inner.depth + 1)).await;

@@ -138,6 +138,39 @@ impl Shelf {
         });
     }
 
+    /// Takes a module away that cannot be given what it is to have.
+    pub fn refuse(&mut self, module: &Arc<Module>, error: LoadError) {
+        let is_it = |slot: &Slot| {
+            slot.module
+                .as_ref()
+                .is_some_and(|own| Arc::ptr_eq(own, module))
+        };
+        let Some(slot) = self
+            .slots
+            .get_mut(&module.origin)
+            .filter(|slot| is_it(slot))
+        else {
+            return;
+        };
+        *slot = Slot {
+            failure: Some(Arc::new(FailedModule {
+                name: module.slot.clone(),
+                origin: module.origin.clone(),
+                error,
+            })),
+            ..Slot::default()
+        };
+    }
+
+    /// Forgets in what form those files were seen whose module is `stale`, or which are none.
+    pub fn look_again(&mut self, stale: impl Fn(&Module) -> bool) {
+        for slot in self.slots.values_mut() {
+            if slot.failure.is_some() || slot.module.as_ref().is_some_and(|module| stale(module)) {
+                slot.stamp = None;
+            }
+        }
+    }
+
     pub fn fail(&mut self, failure: FailedModule) {
         let slot = self.slots.entry(failure.origin.clone()).or_default();
         slot.failure = Some(Arc::new(failure));

@@ -155,10 +155,17 @@ impl Chat {
         }
         request.context.push(Message::user(text));
         request.allowed = self.agent.allowed(&behalf);
+        let mut observer = self.telemetry.observe(Subject {
+            run: request.id,
+            agent: self.agent.name.clone(),
+            conversation: Some(self.session.id),
+            ..Subject::default()
+        });
         let label = Label {
             agent: self.agent.name.clone(),
             origin: Origin::Cli,
             turn: Some((self.session.id, u32::try_from(turns.len())?)),
+            trace: observer.trace(),
             ..Label::default()
         };
         let journal = self.store.journal(request.id, label);
@@ -171,14 +178,14 @@ impl Chat {
             store: self.store.clone(),
             asking: tokio::sync::Mutex::default(),
         });
-        let mut run = driver.start(request, Box::new(journal)).await?;
+        let mut run = match driver.start(request, Box::new(journal)).await {
+            Ok(run) => run,
+            Err(refused) => {
+                observer.not_begun();
+                return Err(refused.into());
+            }
+        };
         let (cancel, id) = (run.cancel.clone(), run.id);
-        let mut observer = self.telemetry.observe(Subject {
-            run: id,
-            agent: self.agent.name.clone(),
-            conversation: Some(self.session.id),
-            ..Subject::default()
-        });
         let mut view = View::default();
         let mut exit = Exit::Failed;
         let stopped = async {

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::Subcommand;
 use serde_json::json;
 use std::time::{SystemTime, UNIX_EPOCH};
-use toolhold_sandbox::is_name;
+use toolhold_sandbox::{Permit, PermitError, is_name};
 
 #[derive(Debug, Subcommand)]
 pub enum KeysCommand {
@@ -29,6 +29,11 @@ pub enum KeysCommand {
         /// Only these tools, or all tools of these modules.
         #[arg(long, value_name = "NAMES", value_delimiter = ',')]
         tools: Option<Vec<String>>,
+        /// Of what modules are given, only these kinds may be used in its name: directories, scratch,
+        /// environment, http, secrets, key_value, tools, clocks; MODULE:KIND for one module, MODULE:* for all
+        /// that it has; none for nothing. It never has more than the agent.
+        #[arg(long, value_name = "KINDS", value_delimiter = ',')]
+        grants: Option<Vec<String>>,
         /// Valid for so long, such as 12h or 90d, instead of until it is revoked.
         #[arg(long, value_name = "TIME")]
         expires: Option<Since>,
@@ -53,6 +58,7 @@ pub async fn keys(config: &Config, command: KeysCommand) -> Result<Exit> {
             scopes,
             agents,
             tools,
+            grants,
             expires,
         } => {
             if !is_name(&name) {
@@ -64,6 +70,7 @@ pub async fn keys(config: &Config, command: KeysCommand) -> Result<Exit> {
                 scopes,
                 agents,
                 tools,
+                grants: grants.as_deref().map(permitted).transpose()?,
             };
             let expires_ms = expires.map(until).transpose()?;
             let mut secret = [0_u8; BYTES];
@@ -120,6 +127,17 @@ pub async fn keys(config: &Config, command: KeysCommand) -> Result<Exit> {
         }
     }
     Ok(Exit::Ok)
+}
+
+/// What `--grants` says.
+fn permitted(names: &[String]) -> Result<Vec<Permit>> {
+    if names == ["none"] {
+        return Ok(Vec::new());
+    }
+    let permits = names.iter().map(|name| name.trim().parse());
+    permits
+        .collect::<Result<_, PermitError>>()
+        .context("--grants (none alone permits nothing at all)")
 }
 
 /// In milliseconds since 1970: a time from now, or a date.

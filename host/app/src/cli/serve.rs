@@ -6,16 +6,16 @@ use crate::cli::{Exit, style};
 use crate::config::{Config, Flags, Keys};
 use crate::connections;
 use crate::host;
+use crate::renewal;
 use crate::serve::http::{App, router};
 use crate::serve::{Agents, Dispatcher, Limits, retention};
-use crate::watch::Watch;
+use crate::watch::{Changed, Seen, Watch};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use rustix::process::Signal;
 use std::convert::Infallible;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -40,6 +40,7 @@ pub async fn serve(config: &Config) -> Result<Exit> {
     // A file that may not grow (ulimit -f) is a disk that is full, and no reason to be killed.
     let _too_large = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
     let serve = config.serve.clone();
+    let seen = Seen::now(config);
     let registry = host::registry(config)?;
     let loading = Loading::default();
     host::load(&registry, config, None, &|event| loading.on_event(event)).await?;
@@ -58,6 +59,8 @@ pub async fn serve(config: &Config) -> Result<Exit> {
         patience: serve.queue_timeout(),
     };
     let telemetry = host::telemetry(config, true)?;
+    let cached = agents.registry().clone();
+    telemetry.watch_cache(move || cached.cache_lookups());
     let dispatcher = Dispatcher::new(store, agents.clone(), limits, telemetry.clone());
     let listener = TcpListener::bind(serve.listen).await;
     let listener = listener.with_context(|| {
@@ -71,6 +74,8 @@ pub async fn serve(config: &Config) -> Result<Exit> {
     dispatcher.resume_all().await;
     let others = dispatcher.clone();
     tokio::spawn(async move { others.heed_others().await });
+    let absent = agents.clone();
+    tokio::spawn(async move { look_again(&absent).await });
     let broken = dispatcher.clone();
     tokio::spawn(async move { broken.outlast_the_database().await });
     if let Some(days) = config.keep_days() {
@@ -110,7 +115,7 @@ pub async fn serve(config: &Config) -> Result<Exit> {
     drop(offered);
     tokio::select! {
         stopped = stopped() => stopped?,
-        failed = keep_up(config, &agents) => match failed? {},
+        failed = keep_up(config, seen, &dispatcher) => match failed? {},
     }
     eprintln!(
         "{}",
@@ -146,71 +151,60 @@ async fn stopped() -> Result<()> {
     Ok(())
 }
 
-/// How often the configuration's files are looked at.
-const LOOK: Duration = Duration::from_secs(2);
-
-/// Loads modules and agents again when their files change, and at SIGHUP. What is wrong is said, and the
-/// last that was right goes on.
-async fn keep_up(config: &Config, agents: &Agents) -> Result<Infallible> {
+/// Loads modules, grants and agents again when their files change, and at SIGHUP. What is wrong is said, and
+/// the last that was right goes on.
+async fn keep_up(config: &Config, seen: Seen, dispatcher: &Dispatcher) -> Result<Infallible> {
     let mut hangup = signal(SignalKind::hangup())?;
-    let mut modules = Watch::start(config).ok();
-    let mut known = stamps(config);
+    let mut watch = Watch::start(config).since(seen);
+    let mut held = config.clone();
+    let registry = dispatcher.agents().registry();
     loop {
-        let changed = async {
-            match &mut modules {
-                Some(watch) => watch.changed().await,
-                None => std::future::pending().await,
-            }
+        let changed = tokio::select! {
+            changed = watch.changed() => changed,
+            _ = hangup.recv() => Changed::Configuration,
         };
-        tokio::select! {
-            () = changed => {
-                let loaded = host::load(agents.registry(), config, None, &|event| {
-                    tracing::info!(?event, "modules");
-                });
-                match loaded.await {
-                    Ok(()) => warn_of_failures(agents.registry()),
-                    Err(error) => tracing::error!("{error:#}"),
-                }
-            }
-            () = tokio::time::sleep(LOOK) => {
-                let now = stamps(config);
-                if now != known {
-                    known = now;
-                    reload(config, agents).await;
-                }
-                look_again(config, agents).await;
-            }
-            _ = hangup.recv() => reload(config, agents).await,
+        match changed {
+            Changed::Modules => renewal::modules(&held, registry).await,
+            Changed::Configuration => reload(&mut held, dispatcher).await,
         }
+        warn_of_failures(registry);
     }
 }
 
-async fn reload(config: &Config, agents: &Agents) {
-    match Box::pin(agents.reload(config)).await {
-        Ok(()) => eprintln!("{} agents", style::good("reloaded:")),
+async fn reload(held: &mut Config, dispatcher: &Dispatcher) {
+    let agents = dispatcher.agents();
+    let made = async |now: &Config| Box::pin(agents.made(now)).await;
+    let renewed = renewal::renewed(held, agents.registry(), made, |made| agents.put(made));
+    let renewed = Box::pin(renewed).await;
+    match renewed {
+        Ok(now) => {
+            let secrets = now.secrets();
+            dispatcher.telemetry().renew_secrets(secrets.clone());
+            dispatcher.store().redaction().renew(secrets);
+            *held = now;
+            eprintln!("{} agents and grants", style::good("reloaded:"));
+        }
         Err(error) => {
             let text = style::chain(&error);
             eprintln!(
-                "{} {text}; the agents stay as they were",
+                "{} {text}; agents and grants stay as they were",
                 style::bad("error:")
             );
         }
     }
 }
 
-/// Asks endpoints that were away when the server started.
-async fn look_again(config: &Config, agents: &Agents) {
-    match Box::pin(agents.look_again(config)).await {
-        Ok(names) if names.is_empty() => {}
-        Ok(names) => eprintln!("{} {}", style::good("ready:"), names.join(", ")),
-        Err(error) => tracing::warn!("agents that wait for their endpoints: {error:#}"),
-    }
-}
+/// How often endpoints are asked that were away.
+const LOOK: Duration = Duration::from_secs(2);
 
-fn stamps(config: &Config) -> Vec<(PathBuf, Option<SystemTime>)> {
-    let stamp = |path: PathBuf| {
-        let changed = std::fs::metadata(&path).and_then(|found| found.modified());
-        (path, changed.ok())
-    };
-    config.files().into_iter().map(stamp).collect()
+/// Has agents run whose endpoints come back, for as long as it is polled.
+async fn look_again(agents: &Agents) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        match Box::pin(agents.look_again()).await {
+            Ok(names) if names.is_empty() => {}
+            Ok(names) => eprintln!("{} {}", style::good("ready:"), names.join(", ")),
+            Err(error) => tracing::warn!("agents that wait for their endpoints: {error:#}"),
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Where settings come from: defaults, files, environment, flags; later ones win.
 
 use crate::config::routes::{CLASS, POOL, ROUTER};
-use crate::config::serve::{AGENT, OVERRIDES};
+use crate::config::serve::{AGENT, OVERRIDES, SHARES};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -297,8 +297,10 @@ impl Merged {
             ["router", "classes", _, leaf] => CLASS.contains(leaf),
             ["module", _, leaf] => MODULE.contains(leaf),
             ["mcp", _, leaf] => MCP.contains(leaf),
-            ["shields", _, leaf] => SHIELD.contains(leaf),
+            ["shields", _, leaf] | ["agents", _, "shields", _, leaf] => SHIELD.contains(leaf),
             ["agents", _, leaf] => AGENT.contains(leaf),
+            // What a share holds is checked where it is read.
+            ["agents", _, table, _] if *table == SHARES => true,
             ["agents", _, table, rest @ ..] => {
                 OVERRIDES.contains(table)
                     && self.order.contains(&format!("{table}.{}", rest.join(".")))
@@ -502,12 +504,19 @@ fn flatten(table: &Table) -> Vec<(String, Value)> {
                 ["mcp", _, "env"]
                     | ["endpoints", _, "extra" | "price_per_million"]
                     | ["shields", _, "settings"]
+                    | ["agents", _, "shields", _, "settings"]
+                    // An empty one leaves nothing, which is not the same as none.
+                    | ["agents", _, SHARES, _]
             );
             let is_agent = matches!(key.split('.').collect::<Vec<_>>().as_slice(), ["agents", _]);
             match value {
-                // It is there, though it says nothing.
-                Value::Table(inner) if is_agent && inner.is_empty() => {
-                    out.push((format!("{key}.description"), "".into()));
+                Value::Table(inner) if is_agent => {
+                    let before = out.len();
+                    walk(&key, inner, out);
+                    // It is there, though it says nothing.
+                    if out.len() == before {
+                        out.push((format!("{key}.description"), "".into()));
+                    }
                 }
                 Value::Table(inner) if !free => walk(&key, inner, out),
                 _ => out.push((key, value.clone())),

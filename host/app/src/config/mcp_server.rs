@@ -3,7 +3,17 @@
 use crate::mcp_server::Settings;
 use serde::Deserialize;
 use std::time::Duration;
-use toolhold_agent::run::approval::Approvals;
+
+/// Whether calls of MCP clients are in the audit log before their result is given out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Audit {
+    /// And on the disk.
+    Durable,
+    /// A process that is killed loses none; a machine that fails may lose the last.
+    Written,
+    Off,
+}
 
 #[derive(Debug, Clone, Deserialize)]
 pub struct McpServerTable {
@@ -11,6 +21,7 @@ pub struct McpServerTable {
     hosts: Vec<String>,
     origins: Vec<String>,
     ask: bool,
+    audit: Audit,
     answer_timeout_ms: u64,
     message_bytes: usize,
     calls: usize,
@@ -33,10 +44,9 @@ impl McpServerTable {
         zeros.iter().find(|(_, is)| *is).map(|(key, _)| *key)
     }
 
-    pub fn settings(&self, approvals: Approvals, call_timeout: Duration) -> Settings {
+    pub fn settings(&self) -> Settings {
         Settings {
-            approvals,
-            call_timeout,
+            audit: self.audit,
             ask: self.ask,
             answer_timeout: Duration::from_millis(self.answer_timeout_ms),
             message_bytes: self.message_bytes,

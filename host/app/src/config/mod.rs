@@ -17,6 +17,7 @@ mod types;
 
 pub use fallback::Named;
 pub use layers::{ConfigError, DEFAULTS, Flags, Setting};
+pub use mcp_server::Audit;
 pub use routes::{Endpoint, ROUTER, Routes, Target};
 pub use serve::{AgentTable, DEFAULT_AGENT, Keys, ServeTable};
 pub use shields::{ShieldSettings, ShieldWhat};

@@ -1,12 +1,14 @@
 //! `[serve]` and `[agents.NAME]`: the server, and what it offers.
 
 use crate::config::layers::{ConfigError, Flags};
+use crate::config::shields::{ShieldSettings, ShieldTable};
 use crate::config::types::Config;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
-use toolhold_sandbox::is_name;
+use toolhold_sandbox::{Share, is_name};
 
 /// What `[agents.NAME]` holds, beside settings of `run`, `approval` and `fallback` that differ.
 pub(super) const AGENT: [&str; 5] = [
@@ -16,6 +18,8 @@ pub(super) const AGENT: [&str; 5] = [
     "tools",
     "output_schema",
 ];
+/// What an agent leaves of what modules are granted, a table for each module.
+pub(super) const SHARES: &str = "grants";
 /// The tables of the configuration of which an agent may have its own values.
 pub(super) const OVERRIDES: [&str; 3] = ["run", "approval", "fallback"];
 
@@ -56,6 +60,10 @@ pub struct AgentTable {
     pub endpoint: Option<String>,
     pub tools: Option<Vec<String>>,
     pub output_schema: Option<PathBuf>,
+    /// By module: what is left of its grant. A module that is not named keeps what it has.
+    grants: BTreeMap<String, Share>,
+    /// Beside those of everybody, never in their place.
+    shields: BTreeMap<String, ShieldTable>,
     #[serde(flatten)]
     overrides: toml::Table,
 }
@@ -123,7 +131,17 @@ impl Config {
         for (section, value) in &table.overrides {
             flags.set_table(&own, section, value);
         }
-        self.again_with(&flags)
+        let mut config = self.again_with(&flags)?;
+        let wrong = |(leaf, reason): (String, String)| ConfigError::Value {
+            key: format!("agents.{name}.{leaf}"),
+            origin: own.clone(),
+            reason,
+        };
+        let shields = table.shields(&config).map_err(wrong)?;
+        config
+            .narrow(table.grants.clone(), shields)
+            .map_err(wrong)?;
+        Ok(config)
     }
 
     pub(super) fn agents_fault(&self) -> Option<(String, String)> {
@@ -133,8 +151,41 @@ impl Config {
                 let reason = "an agent's name is lower case letters, digits and _, at most 48, starting with a letter";
                 return Some((key("description"), reason.to_owned()));
             }
+            if let Err((leaf, reason)) = table.shields(self) {
+                return Some((key(&leaf), reason));
+            }
+            if let Some(module) = table.grants.keys().find(|module| !is_name(module)) {
+                let reason = "cannot name a module".to_owned();
+                return Some((key(&format!("{SHARES}.{module}")), reason));
+            }
             let wrong = table.overrides.iter().find(|(_, value)| !value.is_table());
             wrong.map(|(leaf, _)| (key(leaf), "is no table".to_owned()))
         })
+    }
+}
+
+impl AgentTable {
+    /// The agent's own shields.
+    ///
+    /// # Errors
+    /// The key below the agent's and what is wrong with it.
+    fn shields(&self, config: &Config) -> Result<Vec<ShieldSettings>, (String, String)> {
+        let own = self.shields.iter().map(|(name, table)| {
+            let key = |leaf: &str| format!("shields.{name}.{leaf}");
+            if config.shields().iter().any(|shield| shield.name == *name) {
+                let reason = format!(
+                    "there is a [shields.{name}] already, and an agent's own shields are beside those of everybody and \
+                     never in their place; give it another name"
+                );
+                return Err((key("kind"), reason));
+            }
+            let settings = table.settings(name);
+            let settings = settings.map_err(|(leaf, reason)| (key(leaf), reason))?;
+            match config.missing_endpoint(&settings) {
+                Some(reason) => Err((key("endpoint"), reason)),
+                None => Ok(settings),
+            }
+        });
+        own.collect()
     }
 }

@@ -31,7 +31,7 @@ use toolhold_agent::{Settings, Shape};
 use toolhold_sandbox::{
     Access, Approvals, Clocks, Compiler, CompilerProcess, DirectoryGrant, EngineConfig, Grant,
     HttpGrant, KeyValueGrant, Limits, LimitsRequest, LogLevel, ModulePolicy, Origin, Place, Policy,
-    Randomness, ScratchGrant, SecretGrant, SecretSlot, Storage, Trust,
+    Randomness, ScratchGrant, SecretGrant, SecretSlot, Share, Storage, Trust,
 };
 
 /// The command that makes this binary the compiler's process.
@@ -76,6 +76,9 @@ pub struct Config {
     /// In the order in which they screen.
     #[serde(skip)]
     screening: Vec<ShieldSettings>,
+    /// What is left of the grants of modules, where this is an agent's.
+    #[serde(skip)]
+    shares: BTreeMap<String, Share>,
     #[serde(skip)]
     pub(super) given: super::Given,
 }
@@ -264,11 +267,8 @@ pub fn validate(merged: &Merged) -> Result<Config, ConfigError> {
         return Err(value(&key, reason));
     }
     for shield in &config.screening {
-        if let ShieldWhat::Model { endpoint, .. } = &shield.what
-            && !config.endpoints.contains_key(endpoint)
-        {
-            let key = format!("shields.{}.endpoint", shield.name);
-            return Err(value(&key, format!("there is no [endpoints.{endpoint}]")));
+        if let Some(reason) = config.missing_endpoint(shield) {
+            return Err(value(&format!("shields.{}.endpoint", shield.name), reason));
         }
     }
     if let Some(key) = config.mcp_server.zero() {
@@ -390,6 +390,39 @@ impl Config {
         &self.screening
     }
 
+    /// What is left of the grants of these modules, for the agent whose configuration this is.
+    pub fn shares(&self) -> &BTreeMap<String, Share> {
+        &self.shares
+    }
+
+    /// An agent's own: less of the grants, and more shields.
+    ///
+    /// # Errors
+    /// The key below the agent's and what is wrong with it.
+    pub(super) fn narrow(
+        &mut self,
+        shares: BTreeMap<String, Share>,
+        shields: Vec<ShieldSettings>,
+    ) -> Result<(), (String, String)> {
+        self.shares = shares;
+        self.screening.extend(shields);
+        self.screening
+            .sort_by(|a, b| (a.order, &a.name).cmp(&(b.order, &b.name)));
+        // A guard model of its own may have no price.
+        let fault = self.price_fault();
+        fault.map_or(Ok(()), |(_, reason)| Err(("shields".into(), reason)))
+    }
+
+    /// What is wrong with the endpoint that a shield asks.
+    pub(super) fn missing_endpoint(&self, shield: &ShieldSettings) -> Option<String> {
+        match &shield.what {
+            ShieldWhat::Model { endpoint, .. } if !self.endpoints.contains_key(endpoint) => {
+                Some(format!("there is no [endpoints.{endpoint}]"))
+            }
+            _ => None,
+        }
+    }
+
     /// What the model is not shown: all that any shield hides, revealed to whom all of them reveal it.
     pub fn privacy(&self) -> Privacy {
         let mut all = self
@@ -417,10 +450,14 @@ impl Config {
             let given = json!({"launch": server.launch, "tools": server.tools});
             (server.name.clone(), given)
         });
-        json!({
+        let mut granted = json!({
             "modules": modules.collect::<serde_json::Map<_, _>>(),
             "mcp": servers.collect::<serde_json::Map<_, _>>(),
-        })
+        });
+        if !self.shares.is_empty() {
+            granted["shares"] = json!(self.shares);
+        }
+        granted
     }
 
     /// In which prices are; empty if there are none.
@@ -597,9 +634,7 @@ impl Config {
 
     /// How the modules are served as MCP tools.
     pub fn mcp_server(&self) -> mcp_server::Settings {
-        let call_timeout = Duration::from_millis(self.run.call_timeout_ms);
-        self.mcp_server
-            .settings(self.approval.rules(), call_timeout)
+        self.mcp_server.settings()
     }
 
     /// The MCP servers, by name.

@@ -6,8 +6,9 @@ use super::outlet::{Outlet, ear, telling};
 use super::result;
 use super::revision::{Era, Terms};
 use super::rpc::{Error, INTERNAL_ERROR};
-use super::service::{Service, cut};
+use super::service::{Rules, Service, cut};
 use super::session::{Answer, Session};
+use crate::recorded::{Begun, Ended, Recording};
 use crate::tools;
 use serde_json::{Map, Value};
 use toolhold_agent::ToolFailure;
@@ -16,11 +17,25 @@ use toolhold_agent::model::Delta;
 use toolhold_sandbox::{CallReport, Caller, Invocation};
 use uuid::Uuid;
 
+/// A call, and what holds for it from its beginning to its end.
+#[derive(Clone, Copy)]
+struct Call<'a> {
+    id: &'a str,
+    offered: &'a Offered,
+    rules: &'a Rules,
+    terms: &'a Terms,
+}
+
 /// What a person's part in a call came to.
 enum Decided {
-    Run,
-    /// This is the result instead.
-    Result(Value),
+    Run {
+        /// A person let it be made.
+        was_asked: bool,
+    },
+    /// It is not made.
+    Not(ToolFailure),
+    /// This is asked first.
+    Ask(Value),
 }
 
 impl Service {
@@ -43,30 +58,58 @@ impl Service {
             Some(arguments @ Value::Object(_)) => arguments,
             Some(_) => return Err(Error::params("\"arguments\" must be an object")),
         };
-        // For the model to correct, and so no error of the protocol.
-        if let Err(reason) = offered.input.check(&arguments) {
-            let message = format!("the arguments do not fit the tool's parameters: {reason}");
-            return Ok(result::failed(&ToolFailure::correctable(
-                "arguments",
-                message,
-            )));
-        }
-        match self
-            .decided(offered, &arguments, &params, terms, session, outlet)
-            .await?
-        {
-            Decided::Run => {}
-            Decided::Result(result) => return Ok(result),
-        }
-        let Ok(_place) = self.calls.try_acquire() else {
-            let message = format!(
-                "{} calls are running, which is all that this server takes (mcp_server.calls); try again later",
-                self.settings.calls
-            );
-            return Err(Error::new(INTERNAL_ERROR, message));
+        let (rules, id) = (self.rules(), Uuid::now_v7().to_string());
+        let call = Call {
+            id: &id,
+            offered,
+            rules: &rules,
+            terms,
         };
-        let outcome = self.perform(offered, arguments, terms, outlet).await;
-        Ok(match outcome {
+        let mut recording = self.recording(&call, &arguments);
+        // For the model to correct, and so no error of the protocol.
+        let unfit = offered.input.check(&arguments).err().map(|reason| {
+            let message = format!("the arguments do not fit the tool's parameters: {reason}");
+            ToolFailure::correctable("arguments", message)
+        });
+        let decided = match unfit {
+            Some(failure) => Ok(Decided::Not(failure)),
+            None => {
+                self.decided(&call, &arguments, &params, session, outlet)
+                    .await
+            }
+        };
+        let ended = match decided {
+            Ok(Decided::Run { was_asked }) => {
+                if was_asked {
+                    recording.approved_by("the client's user");
+                }
+                let Ok(_place) = self.calls.try_acquire() else {
+                    recording.forget();
+                    let message = format!(
+                        "{} calls are running, which is all that this server takes (mcp_server.calls); try again later",
+                        self.settings.calls
+                    );
+                    return Err(Error::new(INTERNAL_ERROR, message));
+                };
+                self.perform(&call, arguments, outlet).await
+            }
+            Ok(Decided::Not(failure)) => Ended::refused(failure),
+            Ok(Decided::Ask(question)) => {
+                recording.forget();
+                return Ok(question);
+            }
+            Err(error) => {
+                recording.forget();
+                return Err(error);
+            }
+        };
+        if let Err(error) = recording.end(&ended).await {
+            tracing::error!(%error, tool = offered.name, "a call is not in the audit log");
+            let message = "the call was made, but it could not be written into the audit log, so its result is not given out; \
+                 whoever runs this server finds the reason in its log";
+            return Err(Error::new(INTERNAL_ERROR, message));
+        }
+        Ok(match ended.outcome {
             Ok(value) => {
                 tracing::info!(tool = offered.name, "called");
                 result::complete(terms.era, offered, value)
@@ -79,6 +122,26 @@ impl Service {
                 );
                 result::failed(&failure)
             }
+        })
+    }
+
+    fn recording(&self, call: &Call<'_>, arguments: &Value) -> Recording {
+        let terms = call.terms;
+        let mut way = Map::from_iter([
+            ("via".to_owned(), "mcp".into()),
+            ("session".to_owned(), Value::from(&*terms.session)),
+        ]);
+        if let Some(client) = &terms.client {
+            way.insert("client".into(), client.clone());
+        }
+        self.recorder.begin(Begun {
+            id: call.id,
+            tool: &call.offered.name,
+            arguments,
+            policy: &call.rules.policy,
+            owner: terms.owner,
+            way,
+            trace: &terms.trace,
         })
     }
 
@@ -101,18 +164,18 @@ impl Service {
     /// Whether a call may be made, asking the client's user where the rules want a person.
     async fn decided(
         &self,
-        offered: &Offered,
+        call: &Call<'_>,
         arguments: &Value,
         params: &Map<String, Value>,
-        terms: &Terms,
         session: Option<&Session>,
         outlet: &Outlet,
     ) -> Result<Decided, Error> {
-        let rules = &self.settings.approvals;
-        if !rules.apply_to(&offered.name, offered.annotations) {
-            return Ok(Decided::Run);
+        let Call { offered, terms, .. } = call;
+        let approvals = &call.rules.approvals;
+        if !approvals.apply_to(&offered.name, offered.annotations) {
+            return Ok(Decided::Run { was_asked: false });
         }
-        let no = |failure: ToolFailure| Ok(Decided::Result(result::failed(&failure)));
+        let no = |failure: ToolFailure| Ok(Decided::Not(failure));
         let unasked =
             |why: &str| ToolFailure::correctable("not_approved", nobody(&offered.name, why));
         if !self.settings.ask {
@@ -148,54 +211,51 @@ impl Service {
                 Some(said) => said,
                 None => {
                     return match self.questions.ask(&pending, form, time) {
-                        Some(question) => Ok(Decided::Result(question)),
+                        Some(question) => Ok(Decided::Ask(question)),
                         None => no(refused("too many calls wait already")),
                     };
                 }
             },
         };
         match said {
-            Said::Approve => Ok(Decided::Run),
+            Said::Approve => Ok(Decided::Run { was_asked: true }),
             Said::Refuse(reason) => no(refused(&format!("the user refused it: {reason}"))),
             Said::Nothing => no(refused("the user did not decide")),
         }
     }
 
-    async fn perform(
-        &self,
-        offered: &Offered,
-        arguments: Value,
-        terms: &Terms,
-        outlet: &Outlet,
-    ) -> Result<Value, ToolFailure> {
-        let id = Uuid::now_v7().to_string();
-        let arguments = self.admitted(&id, offered, arguments).await?;
-        let report = self.run(&id, offered, &arguments, terms, outlet).await;
-        let outcome = tools::result(report).outcome.map(|output| output.value);
-        let outcome = outcome.and_then(|value| match &offered.output {
-            Some(schema) => match schema.check(&value) {
-                Ok(()) => Ok(value),
-                Err(reason) => Err(ToolFailure::correctable(
-                    "output_schema",
-                    format!("the tool returned something that does not fit its own output schema: {reason}"),
-                )),
-            },
-            None => Ok(value),
+    async fn perform(&self, call: &Call<'_>, arguments: Value, outlet: &Outlet) -> Ended {
+        let arguments = match call.admitted(arguments).await {
+            Ok(arguments) => arguments,
+            Err(failure) => return Ended::refused(failure),
+        };
+        let report = self.run(call, &arguments, outlet).await;
+        let ended = Ended::from(tools::result(report));
+        let outcome = ended.outcome.and_then(|value| {
+            call.fits(&value)
+                .map(|()| value)
+                .map_err(|reason| {
+                    format!("the tool returned something that does not fit its own output schema: {reason}")
+                })
+                .map_err(|message| ToolFailure::correctable("output_schema", message))
         });
-        self.released(&id, offered, outcome).await
+        let outcome = call.released(outcome).await;
+        Ended {
+            outcome: call.masked(outcome),
+            ..ended
+        }
     }
 
-    async fn run(
-        &self,
-        id: &str,
-        offered: &Offered,
-        arguments: &Value,
-        terms: &Terms,
-        outlet: &Outlet,
-    ) -> CallReport {
+    async fn run(&self, call: &Call<'_>, arguments: &Value, outlet: &Outlet) -> CallReport {
+        let Call {
+            id,
+            offered,
+            rules,
+            terms,
+        } = call;
         let (listener, heard) = ear(terms).unzip();
         let invocation = Invocation {
-            timeout: Some(self.settings.call_timeout),
+            timeout: Some(rules.call_timeout),
             caller: Caller {
                 tenant: "",
                 session: &terms.session,
@@ -205,23 +265,21 @@ impl Service {
         };
         let call = self.registry.call(&invocation);
         match heard {
-            Some(heard) => telling(call, heard, &offered.name, terms, outlet).await,
+            Some(heard) => telling(call, heard, &offered.name, terms, &rules.mask, outlet).await,
             None => call.await,
         }
     }
+}
 
+impl Call<'_> {
     /// What the shields leave of the arguments.
-    async fn admitted(
-        &self,
-        id: &str,
-        offered: &Offered,
-        arguments: Value,
-    ) -> Result<Value, ToolFailure> {
+    async fn admitted(&self, arguments: Value) -> Result<Value, ToolFailure> {
         let place = Place::ToolInput;
-        if !self.shields.stand_at(place, Some(&offered.name)) {
+        let Self { offered, rules, .. } = self;
+        if !rules.shields.stand_at(place, Some(&offered.name)) {
             return Ok(arguments);
         }
-        match self.screen(id, place, offered, arguments.clone()).await {
+        match self.screen(place, arguments.clone()).await {
             Screened::Pass => Ok(arguments),
             Screened::Blocked { shield, reason } => Err(blocked(&shield, "this call", &reason)),
             Screened::Redacted { value } => match offered.input.check(&value) {
@@ -238,21 +296,16 @@ impl Service {
     }
 
     /// What the shields leave of what a call came to.
-    async fn released(
-        &self,
-        id: &str,
-        offered: &Offered,
-        outcome: Result<Value, ToolFailure>,
-    ) -> Result<Value, ToolFailure> {
+    async fn released(&self, outcome: Result<Value, ToolFailure>) -> Result<Value, ToolFailure> {
         let place = Place::ToolOutput;
-        if !self.shields.stand_at(place, Some(&offered.name)) {
+        if !self.rules.shields.stand_at(place, Some(&self.offered.name)) {
             return outcome;
         }
         let value = match &outcome {
             Ok(value) => value.clone(),
             Err(failure) => failure.message.clone().into(),
         };
-        match (self.screen(id, place, offered, value).await, outcome) {
+        match (self.screen(place, value).await, outcome) {
             (Screened::Pass, outcome) => outcome,
             (Screened::Blocked { shield, reason }, _) => {
                 Err(blocked(&shield, "the result of this call", &reason))
@@ -265,21 +318,51 @@ impl Service {
         }
     }
 
-    async fn screen(&self, id: &str, place: Place, offered: &Offered, value: Value) -> Screened {
+    async fn screen(&self, place: Place, value: Value) -> Screened {
         let screening = Screening {
-            call: id.to_owned(),
+            call: self.id.to_owned(),
             place,
-            tool: Some(offered.name.clone()),
+            tool: Some(self.offered.name.clone()),
             value,
             context: Vec::new(),
         };
         // What a guard model costs is nobody's budget here.
         let mut unheard = |_: Delta| {};
-        let (screened, judgements) = self.shields.screen(screening, &mut unheard).await;
+        let (screened, judgements) = self.rules.shields.screen(screening, &mut unheard).await;
         for judgement in judgements {
             tracing::debug!(?judgement, "a shield judged");
         }
         screened
+    }
+
+    /// The outcome as the client is told of it.
+    fn masked(&self, outcome: Result<Value, ToolFailure>) -> Result<Value, ToolFailure> {
+        let mask = &self.rules.mask;
+        if mask.is_off() {
+            return outcome;
+        }
+        match outcome {
+            Ok(value) => {
+                let masked = mask.value(value);
+                self.fits(&masked).map(|()| masked).map_err(|_| {
+                    ToolFailure::correctable(
+                        "shield",
+                        "the result holds what is hidden from models here, and without that it does not fit the tool's \
+                         output schema; ask for something else",
+                    )
+                })
+            }
+            Err(failure) => Err(ToolFailure {
+                message: mask.text(&failure.message).into_owned(),
+                ..failure
+            }),
+        }
+    }
+
+    /// Whether a result is what the tool promises.
+    fn fits(&self, value: &Value) -> Result<(), String> {
+        let output = self.offered.output.as_ref();
+        output.map_or(Ok(()), |schema| schema.check(value))
     }
 }
 

@@ -10,7 +10,7 @@
 //! calls there may be, what stops them and who decides about them is this host's either way.
 //!
 //! Read it in this order: [`rpc`] (messages), [`revision`] (what a request says of itself),
-//! [`catalog`] (the tools as they are listed), [`service`] (methods), [`call`] with [`approval`] and
+//! [`catalog`] (the tools as they are listed), [`service`] (methods), [`call`] with [`approval`], [`mask`] and
 //! [`result`]; then who talks: [`outlet`] (what a request says while it runs), [`flights`] (requests
 //! that can be cancelled), [`session`] (a client that said `initialize`); then how: [`stdio`], [`http`].
 
@@ -19,6 +19,7 @@ mod call;
 mod catalog;
 mod flights;
 mod http;
+mod mask;
 mod outlet;
 mod result;
 mod revision;
@@ -29,6 +30,7 @@ mod settings;
 mod stdio;
 
 pub use http::{Bound, serve as serve_http};
-pub use service::Service;
+pub use mask::Mask;
+pub use service::{Rules, Service};
 pub use settings::Settings;
 pub use stdio::serve as serve_stdio;

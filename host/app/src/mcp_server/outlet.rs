@@ -1,5 +1,6 @@
 //! What a request says before it is answered: how far its call has come, and what the module logs.
 
+use super::mask::Mask;
 use super::revision::{Terms, level_name};
 use super::rpc;
 use bytes::Bytes;
@@ -103,12 +104,14 @@ pub async fn telling<T>(
     mut heard: Heard,
     tool: &str,
     terms: &Terms,
+    mask: &Mask,
     outlet: &Outlet,
 ) -> T {
     let mut call = pin!(call);
     let mut teller = Teller {
         tool,
         token: terms.progress.as_ref(),
+        mask,
         outlet,
         last: None,
         due: Instant::now(),
@@ -140,6 +143,7 @@ async fn changed(progress: &mut watch::Receiver<Option<Progress>>, due: Instant)
 struct Teller<'a> {
     tool: &'a str,
     token: Option<&'a Value>,
+    mask: &'a Mask,
     outlet: &'a Outlet,
     /// The last progress that was told: the next must be more.
     last: Option<u64>,
@@ -151,7 +155,7 @@ impl Teller<'_> {
         let params = json!({
             "level": level_name(line.level),
             "logger": self.tool,
-            "data": visible(&line.message, LINE),
+            "data": visible(&self.mask.text(&line.message), LINE),
         });
         self.outlet
             .note(rpc::notification("notifications/message", params));
@@ -169,7 +173,7 @@ impl Teller<'_> {
             params["total"] = total.into();
         }
         if !note.is_empty() {
-            params["message"] = visible(&note, NOTE).into();
+            params["message"] = visible(&self.mask.text(&note), NOTE).into();
         }
         self.last = Some(done);
         self.due = Instant::now() + EVERY;
@@ -190,6 +194,9 @@ mod tests {
             least,
             progress,
             session: "".into(),
+            owner: "",
+            client: None,
+            trace: opentelemetry::Context::default(),
         }
     }
 
@@ -204,7 +211,8 @@ mod tests {
     async fn told(terms: Terms, say: impl Fn(&dyn Listener)) -> Vec<Value> {
         let (outlet, mut told) = Outlet::new(1_000);
         let (ear, heard) = ear(&terms).unwrap();
-        telling(async { say(&*ear) }, heard, "m.f", &terms, &outlet).await;
+        let mask = Mask::default();
+        telling(async { say(&*ear) }, heard, "m.f", &terms, &mask, &outlet).await;
         drop(outlet);
         let mut messages = Vec::new();
         while let Some(message) = told.recv().await {
@@ -262,7 +270,7 @@ mod tests {
                 tokio::time::sleep(2 * EVERY).await;
             }
         };
-        telling(call, heard, "m.f", &terms, &outlet).await;
+        telling(call, heard, "m.f", &terms, &Mask::default(), &outlet).await;
         let mut seen = Vec::new();
         while let Ok(message) = told.try_recv() {
             let message: Value = serde_json::from_slice(&message).unwrap();

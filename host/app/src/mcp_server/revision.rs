@@ -1,9 +1,11 @@
 //! Which revision of the protocol a request speaks, and what it says of its sender.
 
 use super::rpc::{Error, INVALID_REQUEST, Request, UNSUPPORTED_VERSION};
+use crate::telemetry;
+use opentelemetry::Context;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
-use toolhold_sandbox::LogLevel;
+use toolhold_sandbox::{LogLevel, visible};
 
 /// The revision without sessions.
 pub const MODERN: &str = "2026-07-28";
@@ -12,9 +14,13 @@ pub const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-1
 
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
+const CLIENT_KEY: &str = "io.modelcontextprotocol/clientInfo";
 const LOG_LEVEL_KEY: &str = "io.modelcontextprotocol/logLevel";
 pub const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
 pub const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// Characters of a client's own words about itself.
+const SAID: usize = 64;
 
 /// How a request is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +43,12 @@ pub struct Terms {
     pub progress: Option<Value>,
     /// Whose scratch files a module sees.
     pub session: Arc<str>,
+    /// Whose calls are made, for the record; empty for the user of this machine.
+    pub owner: &'static str,
+    /// What the client says that it is.
+    pub client: Option<Value>,
+    /// The client's trace.
+    pub trace: Context,
 }
 
 /// The version that a request names in its `_meta`, which only requests of the modern era do.
@@ -75,6 +87,9 @@ pub fn modern(request: &Request, session: Arc<str>) -> Result<Terms, Error> {
         least: least.map(level).transpose()?,
         progress: progress(&request.params),
         session,
+        owner: "",
+        client: meta.and_then(|meta| meta.get(CLIENT_KEY)).and_then(client),
+        trace: trace(&request.params),
     })
 }
 
@@ -102,6 +117,22 @@ pub fn elicits(capabilities: &Value) -> bool {
 pub fn progress(params: &Map<String, Value>) -> Option<Value> {
     let token = meta(params)?.get("progressToken")?;
     (token.is_string() || token.is_i64() || token.is_u64()).then(|| token.clone())
+}
+
+/// Name and version of a client, as it says them, and no more of it than a record needs.
+pub fn client(info: &Value) -> Option<Value> {
+    let said = |key: &str| Some(visible(info.get(key)?.as_str()?, SAID));
+    let name = said("name")?;
+    Some(json!({"name": name, "version": said("version")}))
+}
+
+/// The trace that a request says it is part of.
+pub fn trace(params: &Map<String, Value>) -> Context {
+    let said = |key: &str| meta(params)?.get(key)?.as_str();
+    match said("traceparent") {
+        Some(parent) => telemetry::named(parent, said("tracestate").unwrap_or_default()),
+        None => Context::default(),
+    }
 }
 
 /// Reads one of syslog's levels; a module's are fewer.

@@ -2,15 +2,19 @@
 
 use super::approval::Questions;
 use super::catalog::Catalog;
+use super::mask::Mask;
 use super::outlet::Outlet;
 use super::revision::{Era, MODERN, SERVER_INFO_KEY, SUBSCRIPTION_KEY, Terms, level, server_info};
 use super::rpc::{self, Error, Id, METHOD_NOT_FOUND, Request};
 use super::session::Session;
 use super::settings::Settings;
+use crate::recorded::Recorder;
 use serde_json::{Map, Value, json};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use toolhold_agent::guard::shield::Shields;
+use toolhold_agent::run::approval::Approvals;
 use toolhold_sandbox::Registry;
 
 /// How long a list may be thought of as new without being told that it is not.
@@ -19,11 +23,25 @@ pub const INSTRUCTIONS: &str = "Every tool is a sandboxed WebAssembly component.
                                 and what to write instead; limits that it names are the host's and do not change when \
                                 the call is repeated.";
 
+/// What the rest of the configuration says of every call, as it is now.
+#[derive(Debug)]
+pub struct Rules {
+    pub shields: Shields,
+    /// Which calls wait for a person.
+    pub approvals: Approvals,
+    pub call_timeout: Duration,
+    /// What no client is told.
+    pub mask: Mask,
+    /// The hash of all of it.
+    pub policy: String,
+}
+
 /// The modules of a host, ready to be called by clients.
 #[derive(Debug)]
 pub struct Service {
     pub(super) registry: Registry,
-    pub(super) shields: Shields,
+    pub(super) recorder: Recorder,
+    rules: RwLock<Arc<Rules>>,
     pub(super) settings: Settings,
     pub(super) questions: Questions,
     pub(super) calls: Semaphore,
@@ -35,20 +53,40 @@ impl Service {
     /// Serves the tools that `registry` has now, of those that `allowed` names.
     pub fn new(
         registry: Registry,
-        shields: Shields,
+        rules: Rules,
         allowed: Option<Vec<String>>,
         settings: Settings,
+        recorder: Recorder,
     ) -> Self {
         let catalog = Catalog::of(&registry, allowed.as_deref(), 1);
         Self {
             registry,
-            shields,
+            recorder,
+            rules: RwLock::new(Arc::new(rules)),
             allowed,
             questions: Questions::default(),
             calls: Semaphore::new(settings.calls),
             settings,
             catalog: watch::Sender::new(Arc::new(catalog)),
         }
+    }
+
+    /// What holds for a call that begins now.
+    pub(super) fn rules(&self) -> Arc<Rules> {
+        self.rules
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// From now on these hold.
+    pub fn renew(&self, rules: Rules) {
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
+    }
+
+    /// The host has these secrets now.
+    pub fn renew_secrets(&self, secrets: Vec<(String, String)>) {
+        self.recorder.renew_secrets(secrets);
     }
 
     pub fn settings(&self) -> &Settings {
@@ -89,7 +127,7 @@ impl Service {
         let Request { id, method, params } = request;
         let result = match (terms.era, method.as_str()) {
             (_, "tools/list") => self.list(terms.era, &params),
-            (_, "tools/call") => self.call(params, &terms, session, outlet).await,
+            (_, "tools/call") => Box::pin(self.call(params, &terms, session, outlet)).await,
             (Era::Legacy, "ping") => Ok(json!({})),
             (Era::Legacy, "logging/setLevel") => {
                 let least = level(params.get("level").unwrap_or(&Value::Null))?;

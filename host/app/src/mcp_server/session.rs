@@ -2,7 +2,7 @@
 
 use super::flights::Flights;
 use super::outlet::Outlet;
-use super::revision::{Era, Terms, agreed, elicits, progress, server_info};
+use super::revision::{Era, Terms, agreed, client, elicits, progress, server_info, trace};
 use super::rpc::{self, Error, Id, Request};
 use super::service::INSTRUCTIONS;
 use serde_json::{Map, Value, json};
@@ -21,6 +21,7 @@ pub struct Session {
     pub id: Arc<str>,
     pub version: &'static str,
     elicits: bool,
+    client: Option<Value>,
     least: Mutex<LogLevel>,
     next: AtomicU64,
     questions: Mutex<HashMap<u64, oneshot::Sender<Option<Value>>>>,
@@ -51,6 +52,7 @@ impl Session {
             id,
             version: agreed(version),
             elicits: capabilities.is_some_and(elicits),
+            client: request.params.get("clientInfo").and_then(client),
             least: Mutex::new(LogLevel::Info),
             next: AtomicU64::new(1),
             questions: Mutex::default(),
@@ -76,6 +78,9 @@ impl Session {
             least: Some(*self.least.lock().unwrap_or_else(PoisonError::into_inner)),
             progress: progress(params),
             session: self.id.clone(),
+            owner: "",
+            client: self.client.clone(),
+            trace: trace(params),
         }
     }
 

@@ -1,16 +1,14 @@
 //! What the operator says of serving MCP.
 
+use crate::config::Audit;
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 use std::time::Duration;
-use toolhold_agent::run::approval::Approvals;
 
-/// `[mcp_server]`, and what of the rest of the configuration holds for every call.
+/// `[mcp_server]`, as it was when the server began.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Which calls wait for a person.
-    pub approvals: Approvals,
-    pub call_timeout: Duration,
+    pub audit: Audit,
     /// Whether the client's user may decide about calls that wait.
     pub ask: bool,
     /// How long a question waits for its answer.

@@ -9,12 +9,12 @@ use crate::models::{Models, Spared};
 use crate::requests::Requests;
 use crate::shields::shields;
 use crate::storage::Store;
-use crate::tools::SandboxTools;
+use crate::tools::{LiveBounds, Narrowing, SandboxTools};
 use anyhow::{Result, anyhow};
 use futures_util::future::BoxFuture;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use toolhold_agent::guard::shield::{Place, Shields};
 use toolhold_agent::model::{Model, ModelError};
 use toolhold_agent::run::DEFAULT_INSTRUCTIONS;
@@ -22,7 +22,7 @@ use toolhold_agent::{
     Activities, Activity, Driver, ErrorClass, RunRequest, ToolCall, ToolFailure, ToolResult,
     Toolbox,
 };
-use toolhold_sandbox::Registry;
+use toolhold_sandbox::{Bounds, Permit, Registry, Within};
 
 /// One agent, ready to run.
 #[derive(Debug)]
@@ -39,6 +39,8 @@ pub struct Agent {
     shields: Shields,
     servers: Servers,
     registry: Registry,
+    /// What it leaves of the grants of modules, for calls of its runs that begin now, whenever the run did.
+    live: LiveBounds,
 }
 
 /// For whom a run is made, and what that one may use of the agent's tools.
@@ -48,6 +50,8 @@ pub struct OnBehalf {
     pub session: String,
     /// Tools, or modules for all of theirs. Absent: all that the agent has.
     pub tools: Option<Vec<String>>,
+    /// What of the grants of modules may be used for that one. Absent: all that the agent has.
+    pub grants: Option<Vec<Permit>>,
     /// Tools that the client calls itself: a call of one waits until the run is stopped.
     pub elsewhere: BTreeSet<String>,
     /// The client's trace, which the run's goes on with.
@@ -65,17 +69,18 @@ impl Agent {
     async fn new(
         config: &Config,
         registry: &Registry,
-        spared: &Spared,
+        kept: &Kept,
         name: &str,
         table: &AgentTable,
     ) -> Result<Self> {
         let config = config.of_agent(name, table)?;
+        warn_of_vain_shares(&config, name);
         let output_schema = match &table.output_schema {
             Some(path) => Some(host::json_file(path)?),
             None => None,
         };
         let timeout = config.settings().timeout;
-        let mut models = Models::new(&config, timeout, None)?.sparing(spared);
+        let mut models = Models::new(&config, timeout, None)?.sparing(&kept.spared);
         let guards = Box::pin(models.guards()).await?;
         let toolbox = SandboxTools::new(registry.clone()).with_sources(host::sources(&config));
         let tools = table.tools.as_deref();
@@ -96,6 +101,7 @@ impl Agent {
             shields,
             servers: Servers::new(config.servers(), &config.pins(), tools),
             registry: registry.clone(),
+            live: kept.live(name),
             config,
         })
     }
@@ -124,10 +130,15 @@ impl Agent {
             .elsewhere
             .iter()
             .fold(activities, |all, name| all.with(name, Elsewhere));
+        let mut shields = self.shields.clone();
+        if let Some(grants) = &behalf.grants {
+            // Of the policy that the run is under, and so of the hash in its record.
+            shields.grants["key"] = json!(grants);
+        }
         let driver = Driver {
             approver: Arc::new(AppApprover::new(store.clone(), false)),
             activities,
-            shields: self.shields.clone(),
+            shields,
             candidates: self.candidates.clone(),
             ..Driver::new(self.model.clone(), Arc::new(toolbox))
         };
@@ -152,7 +163,11 @@ impl Agent {
             // What a client names is not fetched: it would be there for all others.
             .with_sources(host::sources(&self.config).without_fetching())
             .with_requests(Requests::new(self.config.requests_folder()))
-            .on_behalf_of(&behalf.owner, &behalf.session);
+            .on_behalf_of(&behalf.owner, &behalf.session)
+            .narrowed(Narrowing {
+                live: self.live.clone(),
+                permits: behalf.grants.clone(),
+            });
         if let Some(allowed) = both(self.tools.as_deref(), behalf.tools.as_deref()) {
             toolbox = toolbox.allowing(allowed);
         }
@@ -160,9 +175,35 @@ impl Agent {
         servers.offered(toolbox).await
     }
 
+    /// What the agent leaves of the grants of modules.
+    fn bounds(&self) -> Bounds {
+        let shares = self.config.shares();
+        if shares.is_empty() {
+            return Bounds::default();
+        }
+        Bounds::default().with("this agent", Within::Shares(shares.clone()))
+    }
+
     /// What a run of `behalf` is held to, for its record.
     pub fn allowed(&self, behalf: &OnBehalf) -> Option<Vec<String>> {
         both(self.tools.as_deref(), behalf.tools.as_deref())
+    }
+}
+
+/// What an agent leaves that was not granted is nothing: somebody may think that it is something.
+fn warn_of_vain_shares(config: &Config, agent: &str) {
+    let policy = config.policy();
+    for (module, share) in config.shares() {
+        let granted = policy.modules.get(module).map(|own| own.grant.clone());
+        for kind in share.in_vain(&granted.unwrap_or_default()) {
+            let kind = kind.name();
+            tracing::warn!(
+                agent,
+                module,
+                kind,
+                "the agent's grants name what the module was not granted, so it has none of it"
+            );
+        }
     }
 }
 
@@ -205,9 +246,16 @@ fn both(one: Option<&[String]>, other: Option<&[String]>) -> Option<Vec<String>>
 #[derive(Debug)]
 pub struct Agents {
     registry: Registry,
-    /// Endpoints that several agents ask have their limits together.
-    spared: Spared,
+    kept: Kept,
+    absent: Absent,
     current: RwLock<Arc<Offered>>,
+}
+
+/// What becomes of an agent whose endpoint is away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Absent {
+    Fails,
+    Waits,
 }
 
 #[derive(Debug, Default)]
@@ -215,6 +263,8 @@ pub struct Offered {
     pub ready: BTreeMap<String, Arc<Agent>>,
     /// Those whose endpoint did not answer when it was asked which model it has.
     pub waiting: BTreeMap<String, Waiting>,
+    /// What they are made from.
+    config: Option<Config>,
 }
 
 /// An agent that cannot run yet.
@@ -225,11 +275,27 @@ pub struct Waiting {
     pub reason: String,
 }
 
+/// What is the same for agents however often they are read again.
+#[derive(Debug, Default)]
+struct Kept {
+    /// Endpoints that several agents ask have their limits together.
+    spared: Spared,
+    /// By agent.
+    live: Mutex<BTreeMap<String, LiveBounds>>,
+}
+
+impl Kept {
+    fn live(&self, agent: &str) -> LiveBounds {
+        let mut all = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(agent.to_owned()).or_default().clone()
+    }
+}
+
 impl Agents {
     /// # Errors
     /// An agent that cannot be made.
     pub async fn new(config: &Config, registry: Registry) -> Result<Self> {
-        Self::made(config, registry, Absent::Fails).await
+        Self::all_of(config, registry, Absent::Fails).await
     }
 
     /// Agents whose endpoint is away wait for it: see [`Agents::look_again`].
@@ -238,58 +304,90 @@ impl Agents {
     /// An agent that cannot be made for another reason: a server that starts without one that it was told
     /// to offer would be noticed by its clients first.
     pub async fn eventually(config: &Config, registry: Registry) -> Result<Self> {
-        Self::made(config, registry, Absent::Waits).await
+        Self::all_of(config, registry, Absent::Waits).await
     }
 
-    async fn made(config: &Config, registry: Registry, absent: Absent) -> Result<Self> {
-        let spared = Spared::default();
-        let offered = offered(config, &registry, &spared, absent, |_| true).await?;
+    async fn all_of(config: &Config, registry: Registry, absent: Absent) -> Result<Self> {
+        let this = Self {
+            registry,
+            kept: Kept::default(),
+            absent,
+            current: RwLock::default(),
+        };
+        let offered = this.made(config).await?;
         if offered.ready.is_empty() && offered.waiting.is_empty() {
             return Err(anyhow!("there are no agents"));
         }
-        Ok(Self {
-            registry,
-            spared,
-            current: RwLock::new(Arc::new(offered)),
-        })
+        this.put(offered);
+        Ok(this)
     }
 
-    /// Reads the configuration again. Runs that began go on as they are.
+    /// The agents as `config` has them, which nobody is offered yet.
     ///
     /// # Errors
-    /// What is wrong with it; the agents stay as they were.
-    pub async fn reload(&self, config: &Config) -> Result<()> {
-        let config = config.again()?;
-        let all = |_: &str| true;
-        let offered = offered(&config, &self.registry, &self.spared, Absent::Fails, all).await?;
-        self.replace(offered);
-        Ok(())
+    /// What is wrong with it.
+    pub async fn made(&self, config: &Config) -> Result<Offered> {
+        self.offered(config, |_| true).await
+    }
+
+    /// Offers these from now on. Runs that began go on as they are, within what their agents leave now.
+    pub fn put(&self, offered: Offered) {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        put_over(&mut current, offered);
     }
 
     /// Asks the endpoints again that agents wait for. Returns the names of those that can run now.
     ///
     /// # Errors
-    /// The configuration has become wrong; the agents stay as they were.
-    pub async fn look_again(&self, config: &Config) -> Result<Vec<String>> {
+    /// An agent cannot be made for another reason; all stay as they were.
+    pub async fn look_again(&self) -> Result<Vec<String>> {
         let before = self.all();
-        if before.waiting.is_empty() {
+        let Some(config) = before
+            .config
+            .as_ref()
+            .filter(|_| !before.waiting.is_empty())
+        else {
             return Ok(Vec::new());
-        }
-        let config = config.again()?;
-        let absent = |name: &str| before.waiting.contains_key(name);
-        let found = offered(&config, &self.registry, &self.spared, Absent::Waits, absent).await?;
+        };
+        let found = self
+            .offered(config, |name| before.waiting.contains_key(name))
+            .await?;
         let come: Vec<String> = found.ready.keys().cloned().collect();
         let mut ready = before.ready.clone();
         ready.extend(found.ready);
-        self.replace(Offered {
-            ready,
-            waiting: found.waiting,
-        });
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        if !Arc::ptr_eq(&current, &before) {
+            // The configuration was read again meanwhile, and what it says counts.
+            return Ok(Vec::new());
+        }
+        let found = Offered { ready, ..found };
+        put_over(&mut current, found);
         Ok(come)
     }
 
-    fn replace(&self, offered: Offered) {
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(offered);
+    async fn offered(&self, config: &Config, wanted: impl Fn(&str) -> bool) -> Result<Offered> {
+        let mut offered = Offered {
+            config: Some(config.clone()),
+            ..Offered::default()
+        };
+        for (name, table) in config.agents().filter(|(name, _)| wanted(name)) {
+            match Box::pin(Agent::new(config, &self.registry, &self.kept, name, &table)).await {
+                Ok(agent) => {
+                    offered.ready.insert(name.to_owned(), Arc::new(agent));
+                }
+                Err(error) if self.absent == Absent::Waits && may_pass(&error) => {
+                    let waiting = Waiting {
+                        description: table.description.clone(),
+                        reason: format!("{error:#}"),
+                    };
+                    offered.waiting.insert(name.to_owned(), waiting);
+                }
+                Err(error) => {
+                    return Err(error.context(format!("the agent {name:?} cannot be offered")));
+                }
+            }
+        }
+        Ok(offered)
     }
 
     pub fn all(&self) -> Arc<Offered> {
@@ -309,39 +407,11 @@ impl Agents {
     }
 }
 
-/// What becomes of an agent whose endpoint is away.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Absent {
-    Fails,
-    Waits,
-}
-
-async fn offered(
-    config: &Config,
-    registry: &Registry,
-    spared: &Spared,
-    absent: Absent,
-    wanted: impl Fn(&str) -> bool,
-) -> Result<Offered> {
-    let mut offered = Offered::default();
-    for (name, table) in config.agents().filter(|(name, _)| wanted(name)) {
-        match Box::pin(Agent::new(config, registry, spared, name, &table)).await {
-            Ok(agent) => {
-                offered.ready.insert(name.to_owned(), Arc::new(agent));
-            }
-            Err(error) if absent == Absent::Waits && may_pass(&error) => {
-                let waiting = Waiting {
-                    description: table.description.clone(),
-                    reason: format!("{error:#}"),
-                };
-                offered.waiting.insert(name.to_owned(), waiting);
-            }
-            Err(error) => {
-                return Err(error.context(format!("the agent {name:?} cannot be offered")));
-            }
-        }
+fn put_over(current: &mut Arc<Offered>, offered: Offered) {
+    for agent in offered.ready.values() {
+        agent.live.set(agent.bounds());
     }
-    Ok(offered)
+    *current = Arc::new(offered);
 }
 
 /// Whether an endpoint that is started or becomes reachable answers otherwise.

@@ -5,7 +5,7 @@ use crate::serve::agents::{Agent, Agents, OnBehalf};
 use crate::serve::seat::{Desk, Seat};
 use crate::serve::watcher::{Follow, Watcher};
 use crate::storage::{Label, Origin, RecordError, RunRow, Store, StoreError};
-use crate::telemetry::{Observer, Subject, Telemetry};
+use crate::telemetry::{self, Observer, Subject, Telemetry};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -154,11 +154,18 @@ impl Dispatcher {
     ) -> Result<Watcher, Refused> {
         self.inner.store.writable()?;
         let seat = self.seat(&behalf.owner).await?;
+        let observer = self.telemetry().observe(Subject {
+            run: request.id,
+            agent: agent.name.clone(),
+            conversation: turn.map(|(session, _)| session),
+            parent: behalf.trace.clone(),
+        });
         let label = Label {
             owner: behalf.owner.clone(),
             agent: agent.name.clone(),
             origin: Origin::Serve,
             turn,
+            trace: observer.trace(),
         };
         let journal = self.inner.store.journal(request.id, label);
         let (driver, notes) = agent.driver(&self.inner.store, behalf).await;
@@ -166,13 +173,13 @@ impl Dispatcher {
             tracing::warn!(agent = agent.name, "{note}");
         }
         let driver = seat.take(driver);
-        let run = driver.start(request, Box::new(journal)).await?;
-        let observer = self.telemetry().observe(Subject {
-            run: run.id,
-            agent: agent.name.clone(),
-            conversation: turn.map(|(session, _)| session),
-            parent: behalf.trace.clone(),
-        });
+        let run = match driver.start(request, Box::new(journal)).await {
+            Ok(run) => run,
+            Err(refused) => {
+                observer.not_begun();
+                return Err(refused.into());
+            }
+        };
         let mut watcher = self.go_on(run, seat, observer);
         if watcher.has_begun().await {
             Ok(watcher)
@@ -192,6 +199,8 @@ impl Dispatcher {
             owner: row.owner.clone(),
             session: row.turn.map_or(row.id, |(session, _)| session).to_string(),
             tools: replayed.machine.request().allowed.clone(),
+            // A key's do not change, and hold for its runs after it was revoked, too.
+            grants: self.inner.store.grants_of(&row.owner).await?,
             ..OnBehalf::default()
         };
         let (driver, _) = agent.driver(&self.inner.store, &behalf).await;
@@ -202,7 +211,7 @@ impl Dispatcher {
             run: row.id,
             agent: agent.name.clone(),
             conversation: row.turn.map(|(session, _)| session),
-            ..Subject::default()
+            parent: telemetry::before(&self.inner.store, row.id).await,
         });
         let run = seat.take(driver).resume(replayed, Box::new(journal));
         Ok(self.go_on(run, seat, observer))

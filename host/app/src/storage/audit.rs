@@ -8,15 +8,17 @@ mod drafts;
 mod search;
 mod verify;
 
-pub use drafts::{Draft, Drafts};
+pub use drafts::{CallRecord, Draft, Drafts};
 pub use search::{Entry, Filter, Order};
 #[cfg(test)]
 pub use verify::Fault;
 
 use crate::storage::Store;
+use crate::storage::change::Change;
 use crate::storage::error::StoreError;
 use serde_json::{Map, Value};
 use sqlx::AnyConnection;
+use std::io;
 use toolhold_sandbox::module::Digest;
 
 impl Store {
@@ -25,6 +27,16 @@ impl Store {
         let mut transaction = self.pool.begin().await?;
         append(&mut transaction, &[&draft]).await?;
         Ok(transaction.commit().await?)
+    }
+
+    /// Writes a call that belongs to no run, with whatever else is written at this time. When this returns,
+    /// it survives the process; if it `lasts`, the machine, too.
+    ///
+    /// # Errors
+    /// The database cannot be written to.
+    pub async fn audit_call(&self, draft: Draft, lasts: bool) -> io::Result<()> {
+        let change = Change::Audit(Box::new(draft));
+        self.writer.write(vec![change], lasts).await
     }
 }
 

@@ -277,6 +277,57 @@ async fn what_was_done_to_the_log_is_found_and_named() {
     }
 }
 
+/// Of calls that belong to no run many are written at once, each sealed by the next.
+#[tokio::test]
+async fn calls_of_no_run_are_in_the_same_log() {
+    for Database { location, .. } in databases().await {
+        let store = Store::open(&location, PATIENCE).await.unwrap();
+        one_call(&store, "alice").await;
+        let work = (0..50).map(|number: u64| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                let record = CallRecord {
+                    id: number.to_string(),
+                    tool: "m.f".into(),
+                    arguments: store.redaction().kept(&json!({"to": EMAIL})),
+                    policy: "p".into(),
+                    owner: "mcp:http".into(),
+                    way: serde_json::Map::from_iter([("via".to_owned(), "mcp".into())]),
+                };
+                let is_good = number.is_multiple_of(2);
+                let outcome = if is_good {
+                    Ok(json!(number))
+                } else {
+                    Err(ToolFailure::correctable("cancelled", "gone"))
+                };
+                let module = is_good.then_some("ab12");
+                let draft = record.ended(&outcome, 7, module);
+                store
+                    .audit_call(draft, number.is_multiple_of(3))
+                    .await
+                    .unwrap();
+            })
+        });
+        for done in futures_util::future::join_all(work).await {
+            done.unwrap();
+        }
+        assert!(faults(&store).await.is_empty());
+        let told = all(&store).await;
+        assert_eq!(told.len(), 51);
+        let one = told.iter().find(|entry| entry["call"] == "1").unwrap();
+        assert_eq!(one["arguments"], json!({"to": "<email>"}));
+        assert_eq!(
+            (
+                &one["error"],
+                &one["by_host"],
+                &one["owner"],
+                one.get("run")
+            ),
+            (&json!("cancelled"), &json!(true), &json!("mcp:http"), None)
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_log_that_was_written_anew_lacks_the_hash_that_was_kept_elsewhere() {
     for Database { location, .. } in databases().await {

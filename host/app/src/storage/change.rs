@@ -77,8 +77,8 @@ impl Change {
                 holder,
             } => {
                 sqlx::query(
-                    "INSERT INTO runs (id, owner, agent, origin, session, turn, task, model, began_ms, holder) \
-                     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (id) DO NOTHING",
+                    "INSERT INTO runs (id, owner, agent, origin, session, turn, task, model, began_ms, holder, trace) \
+                     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (id) DO NOTHING",
                 )
                 .bind(run.to_string())
                 .bind(&label.owner)
@@ -90,6 +90,7 @@ impl Change {
                 .bind(model)
                 .bind(at_ms)
                 .bind(holder)
+                .bind(label.trace.as_deref())
                 .execute(connection)
                 .await?;
             }

@@ -8,6 +8,7 @@ use crate::storage::sessions::{now_ms, signed};
 use serde::{Deserialize, Serialize};
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
+use toolhold_sandbox::Permit;
 
 /// What a key may do.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +20,10 @@ pub struct Permits {
     /// Tools, or modules for all of their tools. Absent: all that the agent has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
+    /// What of the grants of modules may be used in its name. Absent: all that the agent has. Kept in a column
+    /// of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grants: Option<Vec<Permit>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -56,12 +61,18 @@ impl Store {
         permits: &Permits,
         expires_ms: Option<u64>,
     ) -> Result<bool, StoreError> {
-        let told = serde_json::to_value(permits);
-        let permits =
-            serde_json::to_string(permits).map_err(|error| sqlx::Error::Encode(error.into()))?;
+        let encoded = |error: serde_json::Error| sqlx::Error::Encode(error.into());
+        let told = serde_json::to_value(permits).map_err(encoded)?;
+        let grants = permits.grants.as_ref().map(serde_json::to_string);
+        let grants = grants.transpose().map_err(encoded)?;
+        let rest = Permits {
+            grants: None,
+            ..permits.clone()
+        };
+        let permits = serde_json::to_string(&rest).map_err(encoded)?;
         let mut transaction = self.pool.begin().await?;
         let added = sqlx::query(
-            "INSERT INTO keys (name, hash, permits, created_ms, expires_ms) VALUES ($1, $2, $3, $4, $5) \
+            "INSERT INTO keys (name, hash, permits, created_ms, expires_ms, grants) VALUES ($1, $2, $3, $4, $5, $6) \
              ON CONFLICT (name) DO NOTHING",
         )
         .bind(name)
@@ -69,11 +80,12 @@ impl Store {
         .bind(permits)
         .bind(signed(now_ms()))
         .bind(expires_ms.map(signed))
+        .bind(grants)
         .execute(&mut *transaction)
         .await?;
         let is_added = added.rows_affected() > 0;
         if is_added {
-            let draft = Draft::key_created(name, told.unwrap_or_default());
+            let draft = Draft::key_created(name, told);
             audit::append(&mut transaction, &[&draft]).await?;
         }
         transaction.commit().await?;
@@ -83,7 +95,7 @@ impl Store {
     /// Every key there ever was: names are not given twice, for runs are theirs.
     pub async fn keys(&self) -> Result<Vec<Key>, StoreError> {
         let rows = sqlx::query(
-            "SELECT name, permits, created_ms, expires_ms, revoked_ms FROM keys ORDER BY name",
+            "SELECT name, permits, grants, created_ms, expires_ms, revoked_ms FROM keys ORDER BY name",
         )
         .fetch_all(&self.pool)
         .await?;
@@ -94,13 +106,26 @@ impl Store {
     /// The key of that hash, if it is valid.
     pub async fn key(&self, hash: &str) -> Result<Option<Key>, StoreError> {
         let row = sqlx::query(
-            "SELECT name, permits, created_ms, expires_ms, revoked_ms FROM keys WHERE hash = $1",
+            "SELECT name, permits, grants, created_ms, expires_ms, revoked_ms FROM keys WHERE hash = $1",
         )
         .bind(hash)
         .fetch_optional(&self.pool)
         .await?;
         let key = row.as_ref().map(key).transpose()?;
         Ok(key.filter(Key::is_valid))
+    }
+
+    /// What of the grants of modules may be used in the name of `owner`: of a key that was revoked, what it
+    /// could use. Absent: all, as for whoever has this machine's terminal.
+    pub async fn grants_of(&self, owner: &str) -> Result<Option<Vec<Permit>>, StoreError> {
+        let row = sqlx::query(
+            "SELECT name, permits, grants, created_ms, expires_ms, revoked_ms FROM keys WHERE name = $1",
+        )
+        .bind(owner)
+        .fetch_optional(&self.pool)
+        .await?;
+        let key = row.as_ref().map(key).transpose()?;
+        Ok(key.and_then(|key| key.permits.grants))
     }
 
     /// Whether there ever was a key: revoking the last one must not open what it closed.
@@ -130,14 +155,19 @@ impl Store {
 }
 
 fn key(row: &AnyRow) -> Result<Key, sqlx::Error> {
-    let permits: String = row.try_get("permits")?;
+    let (permits, grants): (String, Option<String>) =
+        (row.try_get("permits")?, row.try_get("grants")?);
+    let decoded = |error: serde_json::Error| sqlx::Error::Decode(error.into());
+    let grants = grants.map(|grants| serde_json::from_str(&grants));
+    let grants = grants.transpose().map_err(decoded)?;
+    let permits: Permits = serde_json::from_str(&permits).map_err(decoded)?;
     let time = |column| -> Result<Option<u64>, sqlx::Error> {
         let time: Option<i64> = row.try_get(column)?;
         Ok(time.and_then(|time| u64::try_from(time).ok()))
     };
     Ok(Key {
         name: row.try_get("name")?,
-        permits: serde_json::from_str(&permits).map_err(|e| sqlx::Error::Decode(e.into()))?,
+        permits: Permits { grants, ..permits },
         created_ms: unsigned(row, "created_ms")?,
         expires_ms: time("expires_ms")?,
         revoked_ms: time("revoked_ms")?,

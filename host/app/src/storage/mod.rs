@@ -27,7 +27,9 @@ mod prune_tests;
 mod tests;
 
 pub use approvals::Waiting;
-pub use audit::{Draft, Entry as AuditEntry, Filter as AuditFilter, Order as AuditOrder};
+pub use audit::{
+    CallRecord, Draft, Entry as AuditEntry, Filter as AuditFilter, Order as AuditOrder,
+};
 pub use dialects::{Dialects, Probed};
 pub use error::{RecordError, StoreError};
 pub use health::{Health, Trouble};
@@ -193,6 +195,11 @@ impl Store {
     pub fn redacting(mut self, redaction: Redaction) -> Self {
         self.redaction = redaction;
         self
+    }
+
+    /// What is taken out of the audit log.
+    pub fn redaction(&self) -> &Redaction {
+        &self.redaction
     }
 }
 

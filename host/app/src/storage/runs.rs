@@ -22,6 +22,8 @@ pub struct Label {
     pub origin: Origin,
     /// The session of which it is a turn, and the how manieth.
     pub turn: Option<(Uuid, u32)>,
+    /// The run's span as `traceparent`; absent if nobody traces it.
+    pub trace: Option<String>,
 }
 
 /// What began a run, and goes on with it after a crash.
@@ -140,6 +142,16 @@ impl Store {
                 })
             }
         }
+    }
+
+    /// The span that a run began with, as `traceparent`.
+    pub async fn trace(&self, run: Uuid) -> Result<Option<String>, StoreError> {
+        let trace: Option<Option<String>> =
+            sqlx::query_scalar("SELECT trace FROM runs WHERE id = $1")
+                .bind(run.to_string())
+                .fetch_optional(&self.pool)
+                .await?;
+        Ok(trace.flatten())
     }
 
     /// The runs that began at or after that time, in milliseconds since 1970, the oldest first.

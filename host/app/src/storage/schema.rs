@@ -11,6 +11,7 @@ pub fn migrator() -> Migrator {
         (3, "audit", include_str!("schema/0003_audit.sql")),
         (4, "responses", include_str!("schema/0004_responses.sql")),
         (5, "faults", include_str!("schema/0005_faults.sql")),
+        (6, "grants", include_str!("schema/0006_grants.sql")),
     ];
     let migration = |(number, name, sql): (i64, &'static str, &'static str)| {
         let sql = sql.into_sql_str();

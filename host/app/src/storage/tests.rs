@@ -195,7 +195,7 @@ async fn until<T>(look: impl AsyncFn() -> Option<T>) -> T {
 #[tokio::test]
 async fn what_was_asked_for_is_kept_as_long_as_the_run() {
     for database in databases().await {
-        let store = Store::open(&database.location).await.unwrap();
+        let store = Store::open(&database.location, PATIENCE).await.unwrap();
         let mut script = Script::new();
         let run = script.run;
         assert!(store.keep_response(run, "{}").await.is_err(), "no such run");
@@ -419,6 +419,60 @@ async fn many_runs_write_at_the_same_time() {
             runs.iter().filter(|run| run.ended.is_some()).count(),
             RUNS / 2
         );
+    }
+}
+
+#[tokio::test]
+async fn a_key_keeps_what_it_may_use() {
+    for database in databases().await {
+        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let permits = |grants: Option<&[&str]>| Permits {
+            scopes: vec![Scope::Run],
+            grants: grants.map(|texts| texts.iter().map(|text| text.parse().unwrap()).collect()),
+            ..Permits::default()
+        };
+        for (name, grants) in [
+            ("all", None),
+            ("nothing", Some(&[][..])),
+            ("some", Some(&["http", "probe:key_value", "probe:*"])),
+        ] {
+            let permits = permits(grants);
+            let hash = format!("hash of {name}");
+            assert!(store.add_key(name, &hash, &permits, None).await.unwrap());
+            assert!(
+                !store
+                    .add_key(name, "other", &Permits::default(), None)
+                    .await
+                    .unwrap()
+            );
+            assert_eq!(store.key(&hash).await.unwrap().unwrap().permits, permits);
+            assert!(store.revoke_key(name).await.unwrap());
+            // Its runs go on with what it had.
+            assert_eq!(store.grants_of(name).await.unwrap(), permits.grants);
+        }
+        assert_eq!(store.grants_of("").await.unwrap(), None);
+        let listed = store.keys().await.unwrap();
+        assert_eq!(listed.len(), 3);
+        assert_eq!(listed[1].permits, permits(Some(&[])));
+    }
+}
+
+#[tokio::test]
+async fn a_run_keeps_the_trace_that_it_began_in() {
+    for database in databases().await {
+        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        for label in [Some(trace.to_owned()), None].map(|trace| Label {
+            trace,
+            ..Label::default()
+        }) {
+            let mut script = Script::new();
+            let expected = label.trace.clone();
+            let mut journal = store.journal(script.run, label);
+            journal.append(&script.begin("t")).await.unwrap();
+            assert_eq!(store.trace(script.run).await.unwrap(), expected);
+        }
+        assert_eq!(store.trace(Uuid::now_v7()).await.unwrap(), None);
     }
 }
 

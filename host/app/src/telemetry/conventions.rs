@@ -53,6 +53,8 @@ pub const MEMORY: &str = "toolhold.tool.memory";
 pub const MODULE: &str = "toolhold.tool.module.digest";
 pub const ENDPOINT: &str = "toolhold.endpoint";
 pub const ATTEMPT: &str = "toolhold.attempt";
+/// `hit` or `miss`.
+pub const CACHE_RESULT: &str = "toolhold.module.cache.result";
 pub const WAIT_MS: &str = "toolhold.wait_ms";
 
 /// Boundaries that the conventions recommend.

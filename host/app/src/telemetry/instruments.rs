@@ -6,6 +6,7 @@ use opentelemetry::metrics::{Counter, Histogram, Meter};
 use std::time::Duration;
 use toolhold_agent::ToolUsage;
 use toolhold_agent::model::Usage;
+use toolhold_sandbox::cache::Lookups;
 
 #[derive(Debug)]
 pub struct Instruments {
@@ -212,6 +213,19 @@ pub fn watch_load(
         .u64_observable_gauge("toolhold.run.queue.length")
         .with_description("Runs that wait for a place")
         .with_callback(move |observer| observer.observe(waiting().1 as u64, &[]))
+        .build();
+}
+
+/// How often a component's compiled form was there, and how often it had to be compiled.
+pub fn watch_cache(meter: &Meter, lookups: impl Fn() -> Lookups + Send + Sync + 'static) {
+    meter
+        .u64_observable_counter("toolhold.module.cache.lookups")
+        .with_description("Compiled modules that were looked for in the cache")
+        .with_callback(move |observer| {
+            let Lookups { hits, misses } = lookups();
+            observer.observe(hits, &[KeyValue::new(names::CACHE_RESULT, "hit")]);
+            observer.observe(misses, &[KeyValue::new(names::CACHE_RESULT, "miss")]);
+        })
         .build();
 }
 

@@ -4,15 +4,18 @@
 //! knows that it is watched. No prompt, argument or result is in it unless the operator asked for that, and
 //! then without the personal data and secrets that are recognised in them.
 
+mod call;
 mod conventions;
 mod instruments;
 mod observer;
 mod setup;
 mod spans;
 
+pub use call::CallSpan;
 pub use observer::{Observer, Subject};
 
 use crate::redaction::Redaction;
+use crate::storage::Store;
 use anyhow::Result;
 use instruments::Instruments;
 use opentelemetry::metrics::Meter;
@@ -21,8 +24,12 @@ use opentelemetry_http::HeaderExtractor;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
+use spans::Spans;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+use toolhold_sandbox::cache::Lookups;
+use uuid::Uuid;
 
 /// Where the telemetry of this process goes. Clones are the same one.
 #[derive(Debug, Clone)]
@@ -48,9 +55,25 @@ impl Telemetry {
         Self { inner: None }
     }
 
+    /// The host has these secrets now: none of them is in captured content.
+    pub fn renew_secrets(&self, secrets: Vec<(String, String)>) {
+        let content = self.inner.as_ref().and_then(|inner| inner.content.as_ref());
+        if let Some(redaction) = content {
+            redaction.renew(secrets);
+        }
+    }
+
     /// Follows a run.
     pub fn observe(&self, subject: Subject) -> Observer {
         Observer::new(self.inner.clone(), subject)
+    }
+
+    fn spans(&self) -> Spans {
+        let inner = self.inner.as_ref();
+        inner.map_or_else(Spans::default, |inner| Spans {
+            tracer: inner.tracer.clone(),
+            content: inner.content.clone(),
+        })
     }
 
     /// A run of the server waited so long for a place.
@@ -64,6 +87,13 @@ impl Telemetry {
     pub fn watch_load(&self, load: impl Fn() -> (usize, usize) + Clone + Send + Sync + 'static) {
         if let Some(inner) = &self.inner {
             instruments::watch_load(&inner.meter, load);
+        }
+    }
+
+    /// So are the modules of a registry and its cache.
+    pub fn watch_cache(&self, lookups: impl Fn() -> Lookups + Send + Sync + 'static) {
+        if let Some(inner) = &self.inner {
+            instruments::watch_cache(&inner.meter, lookups);
         }
     }
 
@@ -100,4 +130,30 @@ impl Telemetry {
 pub fn remote(headers: &axum::http::HeaderMap) -> opentelemetry::Context {
     let none = opentelemetry::Context::new();
     TraceContextPropagator::new().extract_with_context(&none, &HeaderExtractor(headers))
+}
+
+/// The trace that a text names which was written as `traceparent`.
+pub fn named(traceparent: &str, tracestate: &str) -> opentelemetry::Context {
+    let none = opentelemetry::Context::new();
+    let said = [("traceparent", traceparent), ("tracestate", tracestate)];
+    let said: HashMap<String, String> = said
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    TraceContextPropagator::new().extract_with_context(&none, &said)
+}
+
+/// The trace that a run had before its process went away. Not knowing it keeps no run from going on.
+pub async fn before(store: &Store, run: Uuid) -> opentelemetry::Context {
+    match store.trace(run).await {
+        Ok(Some(parent)) => named(&parent, ""),
+        _ => opentelemetry::Context::default(),
+    }
+}
+
+/// A span in the form of `traceparent`, if there is one.
+pub fn parent_of(context: &opentelemetry::Context) -> Option<String> {
+    let mut said = HashMap::new();
+    TraceContextPropagator::new().inject_context(context, &mut said);
+    said.remove("traceparent")
 }

@@ -1,9 +1,10 @@
 //! Follows one run, event by event: which span an event begins or ends, and what it adds to which metric.
 
-use crate::telemetry::Inner;
+use crate::storage::now_ms;
 use crate::telemetry::conventions as names;
 use crate::telemetry::instruments::Instruments;
 use crate::telemetry::spans::{self, Open, Spans};
+use crate::telemetry::{self, Inner, Telemetry};
 use opentelemetry::{Context, KeyValue};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,8 +22,17 @@ pub struct Subject {
     pub agent: String,
     /// The session of which it is a turn.
     pub conversation: Option<Uuid>,
-    /// The trace that it goes on with.
+    /// The trace that it goes on with: a client's, or its own of before a crash.
     pub parent: Context,
+}
+
+impl Subject {
+    fn about(&self) -> Vec<KeyValue> {
+        let session = self.conversation;
+        let session = session.map(|id| KeyValue::new(names::CONVERSATION, id.to_string()));
+        let run = KeyValue::new(names::RUN, self.run.to_string());
+        [run].into_iter().chain(session).collect()
+    }
 }
 
 /// Is told every event of a run, in their order. One that begins in the middle, of a run that goes on after
@@ -73,22 +83,39 @@ struct Call {
 
 impl Observer {
     pub(super) fn new(inner: Option<Arc<Inner>>, subject: Subject) -> Self {
-        let spans = inner.as_ref().map_or_else(Spans::default, |inner| Spans {
-            tracer: inner.tracer.clone(),
-            content: inner.content.clone(),
+        let telemetry = Telemetry { inner };
+        let spans = telemetry.spans();
+        let at_ms = now_ms();
+        let root = telemetry.inner.is_some().then(|| Lane {
+            agent: subject.agent.clone(),
+            span: spans.agent(&subject.agent, &subject.parent, at_ms, subject.about()),
+            began_ms: at_ms,
+            ..Lane::default()
         });
         Self {
-            inner,
+            inner: telemetry.inner,
             spans,
             subject,
-            root: None,
+            root,
             bodies: Bodies::default(),
+        }
+    }
+
+    /// The run's span as `traceparent`, for its record; absent if nobody traces it.
+    pub fn trace(&self) -> Option<String> {
+        telemetry::parent_of(&self.root.as_ref()?.span.as_parent())
+    }
+
+    /// There is no run after all.
+    pub fn not_begun(self) {
+        if let Some(mut root) = self.root {
+            root.end(now_ms(), Some("not_begun"));
         }
     }
 
     /// Takes the run's next event.
     pub fn take(&mut self, event: &Event) {
-        let Some(inner) = self.inner.clone() else {
+        let (Some(inner), Some(root)) = (self.inner.clone(), &mut self.root) else {
             return;
         };
         let (spans, at_ms) = (&self.spans, event.at_ms);
@@ -99,18 +126,7 @@ impl Observer {
             None
         };
         let subject = &self.subject;
-        let about = || {
-            let session = subject.conversation;
-            let session = session.map(|id| KeyValue::new(names::CONVERSATION, id.to_string()));
-            let run = KeyValue::new(names::RUN, subject.run.to_string());
-            [run].into_iter().chain(session).collect::<Vec<_>>()
-        };
-        let mut lane = self.root.get_or_insert_with(|| Lane {
-            agent: subject.agent.clone(),
-            span: spans.agent(&subject.agent, &subject.parent, at_ms, about()),
-            began_ms: at_ms,
-            ..Lane::default()
-        });
+        let mut lane = root;
         let (mut kind, mut is_run) = (&event.kind, true);
         while let EventKind::Sub { call, what } = kind {
             let (agent, parent) = match lane.calls.get(call) {
@@ -118,7 +134,7 @@ impl Observer {
                 None => ("sub-agent".to_owned(), lane.span.as_parent()),
             };
             lane = lane.subs.entry(call.clone()).or_insert_with(|| Lane {
-                span: spans.agent(&agent, &parent, at_ms, about()),
+                span: spans.agent(&agent, &parent, at_ms, subject.about()),
                 agent,
                 began_ms: at_ms,
                 ..Lane::default()
@@ -214,7 +230,8 @@ impl Lane {
             }
             EventKind::Routing(routing) => self.routed(routing, at_ms, instruments),
             EventKind::ToolStart { call, filled, .. } => {
-                let span = spans.tool(&call.tool, &call.id, &self.span, at_ms);
+                let parent = self.span.as_parent();
+                let span = spans.tool(&call.tool, &call.id, &parent, at_ms);
                 spans.capture(&span, names::TOOL_ARGUMENTS, || {
                     filled.as_ref().unwrap_or(&call.arguments).clone()
                 });
@@ -237,8 +254,8 @@ impl Lane {
                 let is_known = begun.is_some() || self.tools.contains(tool);
                 let tool = if is_known { tool } else { OTHER };
                 // One that was refused did not begin.
-                let span =
-                    begun.map_or_else(|| spans.tool(tool, id, &self.span, at_ms), |call| call.span);
+                let refused = || spans.tool(tool, id, &self.span.as_parent(), at_ms);
+                let span = begun.map_or_else(refused, |call| call.span);
                 let error = match outcome {
                     ToolOutcome::Output(value) => {
                         spans.capture(&span, names::TOOL_RESULT, || value.clone());

@@ -65,7 +65,7 @@ impl Spans {
         )
     }
 
-    pub fn tool(&self, tool: &str, call: &str, parent: &Open, at_ms: u64) -> Open {
+    pub fn tool(&self, tool: &str, call: &str, parent: &Context, at_ms: u64) -> Open {
         let attributes = vec![
             KeyValue::new(names::OPERATION, names::EXECUTE_TOOL),
             KeyValue::new(names::TOOL_NAME, tool.to_owned()),
@@ -73,13 +73,7 @@ impl Spans {
             KeyValue::new(names::TOOL_TYPE, names::FUNCTION),
         ];
         let name = format!("{} {tool}", names::EXECUTE_TOOL);
-        self.start(
-            name,
-            SpanKind::Internal,
-            &parent.as_parent(),
-            at_ms,
-            attributes,
-        )
+        self.start(name, SpanKind::Internal, parent, at_ms, attributes)
     }
 
     fn start(

@@ -56,6 +56,26 @@ impl Origin {
         }
     }
 
+    /// Where both let a request go, if anywhere.
+    pub(super) fn and(&self, other: &Self) -> Option<Self> {
+        if (self.secure, self.port) != (other.secure, other.port) {
+            return None;
+        }
+        let is_under =
+            |name: &str, suffix: &str| name.len() > suffix.len() && name.ends_with(suffix);
+        let narrower = match (&self.host, &other.host) {
+            (one, same) if one == same => self,
+            (HostPattern::Name(name), HostPattern::Under(suffix)) if is_under(name, suffix) => self,
+            (HostPattern::Under(suffix), HostPattern::Name(name)) if is_under(name, suffix) => {
+                other
+            }
+            (HostPattern::Under(one), HostPattern::Under(suffix)) if is_under(one, suffix) => self,
+            (HostPattern::Under(suffix), HostPattern::Under(one)) if is_under(one, suffix) => other,
+            _ => return None,
+        };
+        Some(narrower.clone())
+    }
+
     pub fn is_wildcard(&self) -> bool {
         matches!(self.host, HostPattern::Under(_))
     }

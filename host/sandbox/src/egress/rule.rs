@@ -106,6 +106,28 @@ impl HttpGrant {
             && path::is_under(&self.path_prefix, url.path())
     }
 
+    /// What both let through, if anything.
+    pub(crate) fn and(&self, other: &Self) -> Option<Self> {
+        let is_shared = |method: &&Method| other.methods.contains(method);
+        let methods: Vec<_> = self.methods.iter().filter(is_shared).cloned().collect();
+        let path_prefix = if path::is_under(&self.path_prefix, &other.path_prefix) {
+            &other.path_prefix
+        } else if path::is_under(&other.path_prefix, &self.path_prefix) {
+            &self.path_prefix
+        } else {
+            return None;
+        };
+        (!methods.is_empty()).then_some(())?;
+        Some(Self {
+            origin: self.origin.and(&other.origin)?,
+            methods,
+            path_prefix: path_prefix.clone(),
+            redirects: self.redirects.min(other.redirects),
+            private: self.private && other.private,
+            reason: self.reason.clone(),
+        })
+    }
+
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
@@ -285,6 +307,48 @@ mod tests {
             let got = grant.allows(&parsed, &Url::parse(url).unwrap());
             assert_eq!(got, allowed, "{grant}: {method} {url}");
         }
+    }
+
+    #[test]
+    fn two_grants_together_let_through_what_both_do() {
+        let both = |one: &str, other: &str| grant(one).and(&grant(other)).map(|it| it.to_string());
+        let wide =
+            "origin = 'https://*.example.com'\nmethods = ['GET', 'POST']\npath_prefix = '/v1'";
+        for (other, left) in [
+            (wide, Some("may GET and POST https://*.example.com/v1/…")),
+            (
+                "origin = 'https://a.example.com'",
+                Some("may GET https://a.example.com/v1/…"),
+            ),
+            (
+                "origin = 'https://*.b.example.com'\npath_prefix = '/v1/x'",
+                Some("may GET https://*.b.example.com/v1/x/…"),
+            ),
+            ("origin = 'https://example.com'", None),
+            ("origin = 'https://badexample.com'", None),
+            ("origin = 'http://a.example.com'", None),
+            ("origin = 'https://a.example.com:8443'", None),
+            ("origin = 'https://a.example.com'\nmethods = ['PUT']", None),
+            (
+                "origin = 'https://a.example.com'\npath_prefix = '/v10'",
+                None,
+            ),
+        ] {
+            assert_eq!(both(wide, other).as_deref(), left, "{other}");
+            // The words of methods are in the order of the first.
+            assert_eq!(both(other, wide).is_some(), left.is_some(), "{other}");
+        }
+        let near = "origin = 'http://127.0.0.1:80'\nprivate = true\nredirects = 5";
+        assert_eq!(
+            both(
+                near,
+                "origin = 'http://127.0.0.1'\nprivate = true\nredirects = 1"
+            )
+            .as_deref(),
+            Some(
+                "may GET and HEAD http://127.0.0.1/…, following 1 redirect, even on this machine and in its network"
+            )
+        );
     }
 
     #[test]

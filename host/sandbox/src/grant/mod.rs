@@ -8,6 +8,7 @@ mod chance;
 mod describe;
 mod prepared;
 mod scratch;
+mod share;
 
 use crate::capture::LogLevel;
 use crate::egress::HttpGrant;
@@ -20,6 +21,7 @@ pub(crate) use prepared::Prepared;
 pub use prepared::Storage;
 pub(crate) use scratch::Scratch;
 pub use scratch::{Keep, ScratchGrant};
+pub use share::{Capability, Share};
 
 /// Everything one module may reach. Its JSON form is what an approval pins.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -52,15 +54,17 @@ pub struct Grant {
 }
 
 /// A host directory that a guest sees under a name of its own.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct DirectoryGrant {
     /// The directory on the host.
     pub host: PathBuf,
     /// The path the guest sees, such as `/data`.
     pub guest: String,
+    #[serde(default)]
     pub access: Access,
     /// What the directory may hold after the guest wrote to it, in bytes, everything in it counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_bytes: Option<u64>,
 }
 
@@ -148,5 +152,11 @@ impl Grant {
     /// Whether the module reaches anything beyond its own computation.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Whether `other` gives the same, the values of its secrets included.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let mut secrets = self.secrets.iter().zip(&other.secrets);
+        self == other && secrets.all(|(one, other)| one.is_same(other))
     }
 }

@@ -37,7 +37,7 @@ pub(crate) type Quotas = HashMap<String, Arc<Quota>>;
 /// What all calls of one module share: checked directories and their quotas.
 #[derive(Debug, Default)]
 pub(crate) struct Prepared {
-    pub grant: Grant,
+    pub grant: Arc<Grant>,
     module: String,
     pub egress: Arc<Egress>,
     quotas: Quotas,
@@ -45,6 +45,8 @@ pub(crate) struct Prepared {
     /// One budget for each session directory in use; a call's own directory has its own.
     scratch_quotas: Mutex<HashMap<PathBuf, Arc<Quota>>>,
     key_value_root: Option<PathBuf>,
+    /// Absent: there is nothing to send.
+    resolver: Option<Arc<dyn Resolve>>,
 }
 
 impl Prepared {
@@ -90,17 +92,30 @@ impl Prepared {
         if grant.key_value.is_some() && storage.key_value.is_none() {
             return Err(refused("this host has no place for keys and values".into()));
         }
-        let egress = Egress::new(grant.http.clone(), grant.secrets.clone(), resolver)
+        let egress = Egress::new(grant.http.clone(), grant.secrets.clone(), resolver.clone())
             .map_err(|error| refused(error.to_string()))?;
         Ok(Self {
             module: module.to_owned(),
-            grant,
+            grant: Arc::new(grant),
             egress: Arc::new(egress),
             quotas,
             scratch_root: storage.scratch.clone(),
             scratch_quotas: Mutex::default(),
             key_value_root: storage.key_value.clone(),
+            resolver: Some(resolver),
         })
+    }
+
+    /// The same module with less. What directories hold is counted together, whoever was given what of them.
+    pub fn narrowed(&self, grant: Grant) -> Result<Self, LoadError> {
+        let Some(resolver) = &self.resolver else {
+            return Ok(Self::default());
+        };
+        let storage = Storage {
+            scratch: self.scratch_root.clone(),
+            key_value: self.key_value_root.clone(),
+        };
+        Self::new(&self.module, grant, &storage, resolver.clone())
     }
 
     /// Gives a call what was granted: the WASI context, the quotas by guest path, and the scratch

@@ -257,7 +257,7 @@ impl Shared {
             // A broken file is looked at again when it changes, and not before.
             let stamp = candidate.stamp();
             let read = candidate.read(|name, manifest| {
-                let limits = shared.policy.limits_of(name, &manifest.limits);
+                let limits = shared.policy().limits_of(name, &manifest.limits);
                 limits.component_bytes
             });
             Ok((stamp, read))
@@ -311,7 +311,7 @@ impl Shared {
     }
 
     fn source(&self, slot: &str, origin: &str, files: Files) -> Result<Source, LoadError> {
-        let policy = &self.policy;
+        let policy = self.policy();
         if !crate::text::is_name(&files.name) {
             return Err(LoadError::Manifest {
                 reason: format!("{:?} cannot name a module", files.name),

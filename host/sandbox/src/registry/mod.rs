@@ -4,14 +4,17 @@
 //! folder can be loaded again at any time: what changed is exchanged in one step, calls in flight
 //! finish on the module they began with.
 //!
-//! Here is what is loaded and how it is called; `load` is how it gets here, `standing` whether it may run.
+//! Here is what is loaded and how it is called; `load` is how it gets here, `standing` whether it may run,
+//! `govern` how the operator's mind is changed.
 
+mod govern;
 mod load;
 mod standing;
 
-use crate::approval::{ApprovedBy, Change, Standing, Trust};
-use crate::cache::Cache;
+use crate::approval::{ApproveError, ApprovedBy, Change, Trust};
+use crate::cache::{Cache, Lookups};
 use crate::call::{CallReport, Invocation};
+use crate::decided::Given;
 use crate::engine::Engine;
 use crate::error::{CallError, LoadError};
 use crate::module::{Module, ToolSpec};
@@ -20,8 +23,9 @@ use crate::policy::Policy;
 use crate::shelf::{FailedModule, Shelf};
 use crate::shield::{Screening, Verdict};
 use standing::approval;
+use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 /// What loading is doing, for progress bars and logs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,8 +82,10 @@ pub struct Registry {
 pub(crate) struct Shared {
     engine: Engine,
     cache: Option<Cache>,
-    policy: Policy,
+    policy: RwLock<Arc<Policy>>,
     shelf: RwLock<Arc<Shelf>>,
+    /// Every module that was on the shelf, by number: somebody may hold it that is not there any more.
+    known: Mutex<BTreeMap<u64, Weak<Module>>>,
     /// One load at a time.
     loading: tokio::sync::Mutex<()>,
 }
@@ -90,16 +96,17 @@ impl Registry {
             shared: Arc::new(Shared {
                 engine,
                 cache,
-                policy,
+                policy: RwLock::new(Arc::new(policy)),
                 shelf: RwLock::default(),
+                known: Mutex::default(),
                 loading: tokio::sync::Mutex::default(),
             }),
         }
     }
 
     /// What the operator decided.
-    pub fn policy(&self) -> &Policy {
-        &self.shared.policy
+    pub fn policy(&self) -> Arc<Policy> {
+        self.shared.policy()
     }
 
     /// All modules, also those that wait for approval, by name and version.
@@ -151,15 +158,23 @@ impl Registry {
         module.screen(screening).await
     }
 
-    /// Approves a module as it is now, and returns what that changed. It may run from now on.
+    /// Approves a module as it was shown, by the [`Module::etag`] of then, and returns what that changed. It
+    /// may run from now on.
     ///
     /// # Errors
-    /// What the file system says; and nothing can be approved where everything is trusted.
-    pub async fn approve(&self, module: &Arc<Module>) -> io::Result<Vec<Change>> {
-        let Trust::Approved { approvals, .. } = self.shared.policy.trust.clone() else {
-            return Err(io::Error::other("every module is trusted here"));
+    /// It is another by now; what the file system says; nothing can be approved where everything is trusted.
+    pub async fn approve(
+        &self,
+        module: &Arc<Module>,
+        etag: &str,
+    ) -> Result<Vec<Change>, ApproveError> {
+        let Trust::Approved { approvals, .. } = self.shared.policy().trust.clone() else {
+            return Err(ApproveError::Trusted);
         };
-        let now = approval(module, ApprovedBy::Person);
+        let now = approval(module, &module.decided(), ApprovedBy::Person);
+        if now.etag() != etag {
+            return Err(ApproveError::Changed);
+        }
         let changes = blocking(move || {
             let before = approvals.get(&now.slot);
             approvals
@@ -168,9 +183,16 @@ impl Registry {
             Ok(before.map(|before| before.changes(&now, true)))
         })
         .await
-        .map_err(io::Error::other)?;
-        module.stand(Standing::Approved);
+        .map_err(|error| ApproveError::Kept(io::Error::other(error)))?;
+        // What was written down counts, and not what was meant: it may be another by now.
+        self.shared.judge(vec![module.clone()]).await;
         Ok(changes.unwrap_or_default())
+    }
+
+    /// How often a component's compiled form was looked for in the cache, if there is one.
+    pub fn cache_lookups(&self) -> Lookups {
+        let cache = self.shared.cache.as_ref();
+        cache.map(Cache::lookups).unwrap_or_default()
     }
 
     /// Looks at the approvals again: what was approved or revoked meanwhile takes effect.
@@ -187,10 +209,19 @@ impl Shared {
             .clone()
     }
 
+    fn policy(&self) -> Arc<Policy> {
+        self.policy
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
     /// Puts `shelf` in the old one's place, its modules judged.
     async fn exchange(self: &Arc<Self>, shelf: Shelf) {
         let shelf = Arc::new(shelf.indexed());
-        self.judge(shelf.modules()).await;
+        let modules = shelf.modules();
+        self.remember(&modules);
+        self.judge(modules).await;
         *self.shelf.write().unwrap_or_else(PoisonError::into_inner) = shelf;
     }
 
@@ -212,8 +243,23 @@ impl Shared {
             // Somebody may have approved it since, in another process.
             self.judge(vec![module.clone()]).await;
         }
-        let peers = Peers::new(self, &module.grant().tools, invocation, depth);
-        let mut report = module.call(&tool, invocation, peers).await;
+        // Once: what is decided meanwhile is for the next call.
+        let decided = module.decided();
+        let narrow = match &invocation.bounds {
+            None => Ok(None),
+            Some(bounds) => decided.narrowed(&module.name, bounds).await,
+        };
+        let mut report = match narrow {
+            Ok(narrow) => {
+                let given = Given {
+                    decided: &decided,
+                    narrow: narrow.as_deref(),
+                };
+                let peers = Peers::new(self, &given.granted().grant.tools, invocation, depth);
+                module.call(given, &tool, invocation, peers).await
+            }
+            Err(error) => CallReport::refused(error),
+        };
         report.module = Some(module.digest);
         report
     }

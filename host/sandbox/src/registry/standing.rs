@@ -2,6 +2,7 @@
 
 use super::Shared;
 use crate::approval::{Approval, ApprovedBy, Standing, Trust};
+use crate::decided::Decided;
 use crate::grant::Grant;
 use crate::module::Module;
 use std::sync::Arc;
@@ -16,27 +17,32 @@ impl Shared {
         // Only a panic in there could be lost, and there is none.
         let _ = tokio::task::spawn_blocking(move || {
             for module in modules {
-                module.stand(shared.standing(&module));
+                let decided = module.decided();
+                // One that has nothing of what it was to have is no new module without grants.
+                if decided.check().is_ok() {
+                    decided.stand(shared.standing(&module, &decided));
+                }
             }
         })
         .await;
     }
 
-    /// Whether `module` may run, from the approvals as they are now. Blocks on the file system.
-    fn standing(&self, module: &Module) -> Standing {
+    /// Whether `module` may run under what was `decided`, from the approvals as they are now. Blocks on the
+    /// file system.
+    pub(super) fn standing(&self, module: &Module, decided: &Decided) -> Standing {
+        let policy = self.policy();
         let Trust::Approved {
             approvals,
             first_sight,
-        } = &self.policy.trust
+        } = &policy.trust
         else {
             return Standing::Trusted;
         };
-        let one_off = self
-            .policy
+        let one_off = policy
             .modules
             .get(&module.name)
             .is_some_and(|own| own.one_off);
-        let now = approval(module, ApprovedBy::FirstSight);
+        let now = approval(module, decided, ApprovedBy::FirstSight);
         match approvals.get(&module.slot) {
             Some(then) => {
                 let changes = then.changes(&now, !one_off);
@@ -48,7 +54,7 @@ impl Shared {
             }
             // A newcomer that takes the name of a module which somebody approved is no newcomer.
             None if *first_sight
-                && (module.grant().is_empty() || one_off)
+                && (decided.granted.grant.is_empty() || one_off)
                 && !approvals.knows(&module.name) =>
             {
                 let pin = Approval {
@@ -72,12 +78,12 @@ impl Shared {
     }
 }
 
-pub(super) fn approval(module: &Module, by: ApprovedBy) -> Approval {
+pub(super) fn approval(module: &Module, decided: &Decided, by: ApprovedBy) -> Approval {
     Approval::of(
         &module.slot,
         module.digest,
         &module.tools,
-        module.grant(),
+        &decided.granted.grant,
         by,
     )
 }

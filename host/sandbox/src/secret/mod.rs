@@ -124,6 +124,11 @@ impl SecretGrant {
         &self.slot
     }
 
+    /// Whether `other` has the same slot and the same value.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self == other && self.value.expose_secret() == other.value.expose_secret()
+    }
+
     /// A redactor for all of `secrets`.
     pub(crate) fn redactor(secrets: &[Self]) -> Result<Redactor, GrantError> {
         let known: Vec<_> = secrets.iter().flat_map(Self::as_sent).collect();

@@ -7,16 +7,18 @@ use crate::cli::style::{dim, plain, warn};
 use crate::components::Components;
 use crate::config::Config;
 use crate::host;
-use crate::mcp_server::{Bound, Service, serve_http, serve_stdio};
+use crate::mcp_server::{Bound, Mask, Rules, Service, serve_http, serve_stdio};
 use crate::models::Models;
+use crate::renewal;
 use crate::shields::shields;
-use crate::watch::Watch;
-use anyhow::{Result, bail};
+use crate::watch::{Changed, Seen, Watch};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use std::convert::Infallible;
 use std::io::IsTerminal as _;
 use std::sync::Arc;
-use toolhold_sandbox::{LoadEvent, Registry};
+use tokio::signal::unix::{SignalKind, signal};
+use toolhold_sandbox::Registry;
 
 #[derive(Debug, Args)]
 pub struct ServeArgs {
@@ -32,12 +34,13 @@ pub struct ServeArgs {
 
 /// Serves until the client is gone, or Ctrl-C.
 pub async fn serve(config: &Config, args: ServeArgs) -> Result<Exit> {
+    let seen = Seen::now(config);
     let registry = host::registry(config)?;
     let loading = Loading::default();
     host::load(&registry, config, None, &|event| loading.on_event(event)).await?;
     let has_folder = config.modules_folder().exists();
     // After it was loaded: only then are there approvals to watch, too.
-    let changes = has_folder.then(|| Watch::start(config)).transpose()?;
+    let changes = Watch::start(config).since(seen);
     if has_folder {
         // What changed before it was watched.
         let folder = config.modules_folder();
@@ -49,27 +52,48 @@ pub async fn serve(config: &Config, args: ServeArgs) -> Result<Exit> {
     if let Some(unknown) = named.map(String::as_str).find(|name| !is_known(name)) {
         bail!("--tools {unknown}: there is no such tool or module; see `toolhold modules list`");
     }
-    let components = Components::new(registry.clone(), host::sources(config));
-    let guards = Box::pin(Models::new(config, config.settings().timeout, None)?.guards()).await?;
     let tools = args.tools.as_deref();
-    let shields = Box::pin(shields(config, &components, tools, &guards)).await?;
-    if !config.privacy().is_off() {
-        say(
-            &warn("not hidden:"),
-            "what [shields] hide from models is not hidden from MCP clients",
-        );
-    }
+    let rules = Box::pin(rules(config, &registry, tools)).await?;
     let settings = config.mcp_server();
-    let service = Service::new(registry.clone(), shields, args.tools, settings);
+    let recorder = host::recorder(config, settings.audit).await.context(
+        "calls would not be in the audit log; mcp_server.audit = \"off\" serves without one",
+    )?;
+    recorder.watch_cache(&registry);
+    let record = recorder.clone();
+    let service = Service::new(
+        registry.clone(),
+        rules,
+        args.tools.clone(),
+        settings,
+        record,
+    );
     let service = Arc::new(service);
     for refused in &service.catalog().refused {
         say(&warn("left out:"), refused);
     }
-    tokio::select! {
+    let exit = tokio::select! {
         exit = transport(service.clone(), args.http) => exit,
-        never = reload(config, changes, &registry, &service) => match never {},
+        failed = keep_up(config, tools, changes, &registry, &service) => failed.map(|never| match never {}),
         _ = tokio::signal::ctrl_c() => Ok(Exit::Interrupted),
-    }
+    };
+    recorder.close().await;
+    exit
+}
+
+/// What the configuration says of every call.
+async fn rules(config: &Config, registry: &Registry, tools: Option<&[String]>) -> Result<Rules> {
+    let settings = config.settings();
+    let components = Components::new(registry.clone(), host::sources(config));
+    let mut guards = Models::new(config, settings.timeout, None)?;
+    let guards = Box::pin(guards.guards()).await?;
+    let shields = Box::pin(shields(config, &components, tools, &guards)).await?;
+    Ok(Rules {
+        policy: shields.policy(&settings, 0).hash,
+        shields,
+        mask: Mask::of(&settings.privacy),
+        approvals: settings.approval,
+        call_timeout: settings.call_timeout,
+    })
 }
 
 async fn transport(service: Arc<Service>, address: Option<String>) -> Result<Exit> {
@@ -101,24 +125,40 @@ async fn transport(service: Arc<Service>, address: Option<String>) -> Result<Exi
     Ok(Exit::Ok)
 }
 
-/// Loads the folder whenever it changes, and has clients told if that changed what there is.
-async fn reload(
+/// Loads modules, grants and rules again when their files change, and at SIGHUP, and has clients told if that
+/// changed what there is. What is wrong is said, and the last that was right goes on.
+async fn keep_up(
     config: &Config,
-    changes: Option<Watch>,
+    tools: Option<&[String]>,
+    mut watch: Watch,
     registry: &Registry,
     service: &Service,
-) -> Infallible {
-    let Some(mut changes) = changes else {
-        return std::future::pending().await;
-    };
+) -> Result<Infallible> {
+    let mut hangup = signal(SignalKind::hangup())?;
+    let mut held = config.clone();
     loop {
-        changes.changed().await;
-        let say_event = |event: LoadEvent| tracing::info!(?event, "the modules folder changed");
-        let folder = config.modules_folder();
-        if let Err(error) = registry.load_folder(folder, None, &say_event).await {
-            // What was loaded goes on.
-            tracing::warn!(%error, "the modules folder cannot be loaded again");
-            continue;
+        let changed = tokio::select! {
+            changed = watch.changed() => changed,
+            _ = hangup.recv() => Changed::Configuration,
+        };
+        match changed {
+            Changed::Modules => renewal::modules(&held, registry).await,
+            Changed::Configuration => {
+                let made = async |now: &Config| Box::pin(rules(now, registry, tools)).await;
+                let renewed = renewal::renewed(&held, registry, made, |rules| service.renew(rules));
+                let renewed = Box::pin(renewed).await;
+                match renewed {
+                    Ok(now) => {
+                        service.renew_secrets(now.secrets());
+                        held = now;
+                        tracing::info!("the configuration was read again");
+                    }
+                    Err(error) => say(
+                        &warn("error:"),
+                        &format!("{error:#}; grants and rules stay as they were"),
+                    ),
+                }
+            }
         }
         service.refresh();
     }

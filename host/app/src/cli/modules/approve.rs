@@ -32,6 +32,8 @@ pub async fn approve(config: &Config, names: &[String], yes: bool) -> Result<Exi
         println!("no module waits for approval");
     }
     for module in &wanted {
+        // Of what is shown now: it may be another when the answer comes.
+        let etag = module.etag();
         match module.standing() {
             Standing::Pending { changes } => {
                 println!("{}", bold(&module.slot));
@@ -54,9 +56,9 @@ pub async fn approve(config: &Config, names: &[String], yes: bool) -> Result<Exi
             continue;
         }
         registry
-            .approve(module)
+            .approve(module, &etag)
             .await
-            .with_context(|| format!("the approval of {} cannot be kept", module.slot))?;
+            .with_context(|| format!("{} was not approved", module.slot))?;
         let digest = module.digest.to_string();
         let draft = Draft::module_approved("", &module.slot, &digest);
         host::store(config).await?.audit(draft).await?;

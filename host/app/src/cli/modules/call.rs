@@ -3,14 +3,16 @@
 use super::{load, module};
 use crate::cli::style::{bad, dim, plain};
 use crate::cli::{Exit, build, view};
-use crate::config::Config;
+use crate::config::{Audit, Config};
+use crate::host;
+use crate::recorded::{Begun, Ended};
 use crate::tools;
 use anyhow::{Context as _, Result, bail};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::io::Read as _;
 use std::path::Path;
-use toolhold_agent::ToolUsage;
 use toolhold_agent::guard::Validator;
+use toolhold_agent::guard::shield::Shields;
 use toolhold_sandbox::{CallError, CallReport, Caller, Invocation, LoadError, Output, Registry};
 
 /// Calls `tool`, building its module first if it only lacks that.
@@ -55,6 +57,24 @@ pub async fn call(
     };
     let fits = Validator::new(&spec.input_schema).and_then(|validator| validator.check(&arguments));
     let id = uuid::Uuid::now_v7().to_string();
+    let recorder = host::recorder(config, Audit::Durable)
+        .await
+        .context("the call would not be in the audit log, and is not made")?;
+    // No shield screens it: whoever makes the call is who would have put one there.
+    let policy = Shields {
+        grants: config.granted(),
+        ..Shields::default()
+    };
+    let policy = policy.policy(&config.settings(), 0).hash;
+    let recording = recorder.begin(Begun {
+        id: &id,
+        tool: &spec.name,
+        arguments: &arguments,
+        policy: &policy,
+        owner: "",
+        way: Map::from_iter([("via".to_owned(), "cli".into())]),
+        trace: &opentelemetry::Context::default(),
+    });
     let report = match fits {
         Ok(()) => {
             registry
@@ -69,7 +89,22 @@ pub async fn call(
         }
         Err(reason) => CallReport::refused(CallError::Arguments { reason }),
     };
+    let recorded = recording.end(&ended(&report)).await;
+    recorder.close().await;
+    recorded.context("the call was made, and could not be written into the audit log")?;
     show(&report, json)
+}
+
+fn ended(report: &CallReport) -> Ended {
+    let outcome = match &report.result {
+        Ok(Output::Value(value) | Output::Message(value)) => Ok(value.clone()),
+        Err(error) => Err(tools::failure(error)),
+    };
+    Ended {
+        outcome,
+        usage: tools::usage(report.usage),
+        module: report.module.map(|digest| digest.to_string()),
+    }
 }
 
 /// The folder of the module that was asked for, if it only lacks building and building it cannot run
@@ -130,12 +165,6 @@ fn show(report: &CallReport, json: bool) -> Result<Exit> {
             plain(&error.to_string())
         ),
     }
-    let usage = ToolUsage {
-        duration_us: u64::try_from(report.usage.duration.as_micros()).unwrap_or(u64::MAX),
-        fuel: report.usage.fuel,
-        memory_bytes: report.usage.memory_bytes,
-        ..ToolUsage::default()
-    };
-    eprintln!("{}", dim(&view::cost(&usage)));
+    eprintln!("{}", dim(&view::cost(&tools::usage(report.usage))));
     Ok(exit)
 }

@@ -80,9 +80,9 @@ pub async fn grant(config: &Config, args: &GrantArgs) -> Result<Exit> {
         Standing::Pending { changes } if changes.iter().all(|c| c.what.starts_with("grant: ")) => {
             let fresh = changes.is_empty();
             registry
-                .approve(&now)
+                .approve(&now, &now.etag())
                 .await
-                .context("the approval cannot be kept")?;
+                .context("it was granted, and not approved")?;
             let with = if fresh {
                 "approved as it is"
             } else {

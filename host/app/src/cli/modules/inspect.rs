@@ -13,15 +13,17 @@ pub fn describe(module: &Module) -> Value {
         "version": module.version.as_ref().map(ToString::to_string),
         "origin": module.origin,
         "digest": module.digest,
+        // Of all that is approved with it.
+        "etag": module.etag(),
         "bytes": module.size,
         "kind": module.kind,
         "tools": module.tools,
         "refused": module.refused.iter().map(|(export, reason)| json!({"export": export, "reason": reason})).collect::<Vec<_>>(),
         "notes": module.notes,
         "imports": module.imports,
-        "limits": module.limits,
+        "limits": module.limits(),
         "asks_for": module.manifest.grants,
-        "granted": module.grant(),
+        "granted": *module.grant(),
         "may": module.grant().sentences(),
         "standing": module.standing(),
         "counters": module.counters(),
@@ -74,7 +76,7 @@ pub fn inspect(module: &Module, json: bool) -> Result<Exit> {
         println!("  {} {}", bad("note:"), plain(note));
     }
     println!("\n{}", bold("limits"));
-    for limit in module.limits.entries() {
+    for limit in module.limits().entries() {
         println!(
             "  {:<20} {:>17}  {}",
             limit.name,

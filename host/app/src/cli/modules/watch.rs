@@ -15,12 +15,12 @@ pub async fn watch(config: &Config) -> Result<Exit> {
     let say = |event: LoadEvent| tell(&event);
     host::load(&registry, config, None, &say).await?;
     list::list(&registry, false)?;
-    let mut changes = Watch::start(config)?;
+    let mut changes = Watch::start(config);
     eprintln!("{}", dim("watching; Ctrl-C ends it"));
     let mut told = troubles(&registry);
     loop {
         tokio::select! {
-            () = changes.changed() => {
+            _ = changes.changed() => {
                 host::load(&registry, config, None, &say).await?;
                 let now = troubles(&registry);
                 for trouble in now.iter().filter(|trouble| !told.contains(trouble)) {

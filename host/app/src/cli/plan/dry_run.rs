@@ -210,7 +210,7 @@ fn runner(found: &Found) -> Value {
         By::Module(module) => json!({
             "module": module.name,
             "digest": module.digest,
-            "granted": module.grant(),
+            "granted": *module.grant(),
             "may": module.grant().sentences(),
         }),
         By::Server {

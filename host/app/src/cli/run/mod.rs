@@ -162,10 +162,20 @@ pub async fn launch(
     shown: Shown,
     telemetry: &Telemetry,
 ) -> Result<Exit> {
-    let journal = store.journal(request.id, Label::default());
-    let run = driver.start(request, Box::new(journal)).await?;
+    let observer = telemetry.observe(subject(request.id));
+    let label = Label {
+        trace: observer.trace(),
+        ..Label::default()
+    };
+    let journal = store.journal(request.id, label);
+    let run = match driver.start(request, Box::new(journal)).await {
+        Ok(run) => run,
+        Err(refused) => {
+            observer.not_begun();
+            return Err(refused.into());
+        }
+    };
     let id = run.id;
-    let observer = telemetry.observe(subject(id));
     let exit = watch(run, Some(store), observer, shown).await?;
     if !shown.json {
         eprintln!(

@@ -5,6 +5,7 @@ use super::{driver, subject, watch};
 use crate::cli::{Exit, plan, style};
 use crate::config::Config;
 use crate::host;
+use crate::telemetry::{self, Subject};
 use anyhow::{Context as _, Result, bail};
 use toolhold_agent::model::Verdict;
 use toolhold_agent::protocol::Execution;
@@ -61,7 +62,10 @@ pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
     }
     let telemetry = host::telemetry(config, false)?;
     let run = driver.resume(replayed, Box::new(journal));
-    let observer = telemetry.observe(subject(run.id));
+    let observer = telemetry.observe(Subject {
+        parent: telemetry::before(&store, run.id).await,
+        ..subject(run.id)
+    });
     let exit = watch(run, Some(&store), observer, means.shown()).await;
     telemetry.close().await;
     servers.close().await;

@@ -2,7 +2,7 @@
 
 use super::reply::{self, Work};
 use super::sessions::{Held, Refusal};
-use super::{Endpoint, Refused, SESSION, VERSION, accepts};
+use super::{Endpoint, Refused, SESSION, VERSION, accepts, remote};
 use crate::mcp_server::revision::LEGACY;
 use crate::mcp_server::rpc::{self, Error, INTERNAL_ERROR, Message, Request};
 use axum::body::{Body, Bytes};
@@ -71,10 +71,11 @@ async fn request_of(
     };
     let (service, held) = (endpoint.service.clone(), held.clone());
     let streams = accepts(headers, "text/event-stream");
+    let mut terms = held.session.terms(&request.params);
+    remote(&mut terms, headers);
+    // Somebody who takes no stream cannot be asked anything.
+    terms.elicits &= streams;
     let work = Work::begin(id, streams, false, |outlet| async move {
-        let mut terms = held.session.terms(&request.params);
-        // Somebody who takes no stream cannot be asked anything.
-        terms.elicits &= streams;
         let answer = service.answer(request, terms, Some(&held.session), &outlet);
         let outcome = flight.run(answer).await;
         held.touch();

@@ -13,8 +13,10 @@ mod sessions;
 
 pub use connections::{Bound, serve};
 
+use super::revision::Terms;
 use super::rpc::{self, Error, INVALID_REQUEST};
 use super::service::Service;
+use crate::telemetry;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
 use axum::extract::{Request, State};
@@ -23,12 +25,15 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use guard::Guard;
+use opentelemetry::trace::TraceContextExt as _;
 use sessions::Sessions;
 use std::sync::Arc;
 use std::time::Duration;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// Whose calls are made that come over HTTP: whoever may reach us. Keys' names have no colon.
+const OWNER: &str = "mcp:http";
 /// For a body to come in.
 const BODY: Duration = Duration::from_secs(30);
 
@@ -116,6 +121,14 @@ async fn post(endpoint: &Arc<Endpoint>, headers: &HeaderMap, body: &[u8]) -> Res
         modern::post(endpoint, headers, message).await
     } else {
         legacy::post(endpoint, headers, message).await
+    }
+}
+
+/// What is known of whoever sends a request over HTTP, besides what the request says itself.
+fn remote(terms: &mut Terms, headers: &HeaderMap) {
+    terms.owner = OWNER;
+    if !terms.trace.has_active_span() {
+        terms.trace = telemetry::remote(headers);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Requests of revision 2026-07-28: each by itself, its headers saying the same as its body.
 
 use super::reply::{self, Work};
-use super::{Endpoint, VERSION, accepts};
+use super::{Endpoint, VERSION, accepts, remote};
 use crate::mcp_server::revision::{self, LEGACY, MODERN, unsupported};
 use crate::mcp_server::rpc::{Error, HEADER_MISMATCH, INVALID_REQUEST, Message, Request};
 use axum::http::{HeaderMap, HeaderName, StatusCode};
@@ -54,10 +54,11 @@ pub async fn post(endpoint: &Arc<Endpoint>, headers: &HeaderMap, message: Messag
     let terms = revision::named(&request)
         .map_or(Ok(()), |named| mirrored(headers, &request, named))
         .and_then(|()| revision::modern(&request, endpoint.id.clone()));
-    let terms = match terms {
+    let mut terms = match terms {
         Ok(terms) => terms,
         Err(error) => return reply::error(reply::status(&error), Some(&request.id), error),
     };
+    remote(&mut terms, headers);
     let streams = accepts(headers, "text/event-stream");
     if request.method == "subscriptions/listen" && !streams {
         let error = Error::new(INVALID_REQUEST, "a subscription is a text/event-stream");

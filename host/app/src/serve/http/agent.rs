@@ -92,6 +92,7 @@ impl App {
             // Values and files of a run of its own.
             session: request.id.to_string(),
             tools: client.tools().map(<[String]>::to_vec),
+            grants: client.grants().map(<[_]>::to_vec),
             trace: client.trace.clone(),
             ..OnBehalf::default()
         };

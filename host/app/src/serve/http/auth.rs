@@ -11,6 +11,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, header};
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
+use toolhold_sandbox::Permit;
 
 /// Whoever sent a request. Extracting one is what requires a key.
 #[derive(Debug, Clone)]
@@ -64,6 +65,11 @@ impl Client {
         agents
             .as_ref()
             .is_none_or(|names| names.iter().any(|name| name == agent))
+    }
+
+    /// What of the grants of modules may be used in the key's name. Absent: all.
+    pub fn grants(&self) -> Option<&[Permit]> {
+        self.permits.grants.as_deref()
     }
 
     /// The tools that the key may use. Absent: all.

@@ -13,7 +13,7 @@ use axum::http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use toolhold_sandbox::{Module, Standing};
+use toolhold_sandbox::{ApproveError, Module, Standing};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -108,6 +108,8 @@ async fn bring(
 struct ApproveBody {
     /// SHA-256 of the component that was looked at, as `GET /v1/modules/{module}` gives it.
     digest: String,
+    /// Of everything that was looked at, the grant included, as the same gives it.
+    etag: String,
 }
 
 /// Allows a module to run as it is now.
@@ -132,14 +134,25 @@ async fn approve(
             "the module is another than the one that was shown; look at it again",
         ));
     }
+    let changed = || {
+        ApiError::conflict(
+            "what the module is given, or says of its tools, is something else than what was shown; look at it again",
+        )
+    };
+    if module.etag() != looked_at.etag {
+        return Err(changed());
+    }
     if let Standing::Pending { .. } = module.standing() {
         let registry = app.dispatcher.agents().registry();
         let digest = module.digest.to_string();
         let draft = Draft::module_approved(&client.name, &module.slot, &digest);
         // First: nothing is approved that the log does not have.
         app.dispatcher.store().audit(draft).await?;
-        let approved = registry.approve(&module).await;
-        approved.map_err(|error| ApiError::internal(&error))?;
+        let approved = registry.approve(&module, &looked_at.etag).await;
+        approved.map_err(|error| match error {
+            ApproveError::Changed => changed(),
+            error => ApiError::internal(&error),
+        })?;
     }
     Ok(Json(describe(&module)))
 }

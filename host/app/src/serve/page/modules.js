@@ -62,7 +62,7 @@ function card(module, isOpen, again) {
   return h("div", { class: "pending-module" }, details, h("div", { class: "buttons", "data-problems": true },
     h("span", { class: "dim grow" }, `${changes(module)} since it was approved; its tools are disabled until somebody looks at it.`),
     action("Look and approve…", async () => {
-      // What is shown is what is there now, and its digest is what is approved.
+      // What is shown is what is there now, and its digest and grant are what is approved.
       const now = await get(`/v1/modules/${encodeURIComponent(slot(module))}`);
       if (await dialog(`Approve ${slot(now)}?`, (close) => approval(now, close))) again();
     }, { class: "primary" })));
@@ -84,7 +84,7 @@ function approval(module, close) {
     h("div", { class: "buttons sticky" }, h("span", { class: "grow" }),
       h("button", { type: "button", onclick: () => close(false) }, "Not now"),
       action("Approve as it is", async () => {
-        await post(`/v1/modules/${encodeURIComponent(slot(module))}/approve`, { digest: module.digest });
+        await post(`/v1/modules/${encodeURIComponent(slot(module))}/approve`, { digest: module.digest, etag: module.etag });
         close(true);
       }, { class: "primary" })));
 }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use toolhold_agent::event::ToolOutcome;
 use toolhold_agent::run::approval::Verdict;
 use toolhold_agent::run::sub_run;
-use toolhold_agent::{Event, EventKind};
+use toolhold_agent::{Event, EventKind, ToolFailure};
 use uuid::Uuid;
 
 /// One row, before it has its place.
@@ -208,19 +208,12 @@ impl Drafts {
                     "policy": self.policy,
                     "by_host": by_host,
                 });
-                match outcome {
-                    ToolOutcome::Output(value) => {
-                        details["status"] = "ok".into();
-                        details["result_digest"] = digest(value.to_string().as_bytes()).into();
-                    }
-                    ToolOutcome::Error(failure) => {
-                        details["status"] = "error".into();
-                        details["error"] = failure.kind.as_str().into();
-                        details["result_digest"] = digest(failure.message.as_bytes()).into();
-                    }
-                }
-                if let Some(module) = module {
-                    details["module_digest"] = module.as_str().into();
+                let told = match outcome {
+                    ToolOutcome::Output(value) => Ok(value),
+                    ToolOutcome::Error(failure) => Err(failure),
+                };
+                if let Value::Object(details) = &mut details {
+                    tell(details, told, module.as_deref());
                 }
                 ("call", Some(tool.replace('\0', "")), details)
             }
@@ -259,9 +252,17 @@ impl Drafts {
     }
 
     fn begin(&mut self, within: Uuid, call: &str, arguments: &Value) {
-        let masked = self.redaction.value(arguments);
+        let kept = self.redaction.kept(arguments);
+        self.begun.insert((within, call.to_owned()), kept);
+    }
+}
+
+impl Redaction {
+    /// What of a call's arguments is in the log.
+    pub fn kept(&self, arguments: &Value) -> Value {
+        let masked = self.value(arguments);
         let text = masked.to_string();
-        let kept = match text.char_indices().nth(MAX_ARGUMENTS) {
+        match text.char_indices().nth(MAX_ARGUMENTS) {
             None => masked,
             Some((end, _)) => format!(
                 "{}… cut off, of {} bytes",
@@ -269,7 +270,71 @@ impl Drafts {
                 text.len()
             )
             .into(),
-        };
-        self.begun.insert((within, call.to_owned()), kept);
+        }
+    }
+}
+
+/// A call that belongs to no run, before it has ended.
+#[derive(Debug)]
+pub struct CallRecord {
+    pub id: String,
+    pub tool: String,
+    /// As [`Redaction::kept`] leaves them.
+    pub arguments: Value,
+    /// The policy's hash.
+    pub policy: String,
+    /// Empty for the user of this machine.
+    pub owner: String,
+    /// By which way it came, and what whoever made it said of itself.
+    pub way: Map<String, Value>,
+}
+
+impl CallRecord {
+    /// The row that says what came of it.
+    pub fn ended(
+        self,
+        outcome: &Result<Value, ToolFailure>,
+        duration_us: u64,
+        module: Option<&str>,
+    ) -> Draft {
+        let mut details = self.way;
+        for (name, value) in [
+            ("call", self.id.into()),
+            ("arguments", self.arguments),
+            ("duration_us", duration_us.into()),
+            ("policy", self.policy.into()),
+            ("by_host", module.is_none().into()),
+        ] {
+            details.insert(name.into(), value);
+        }
+        tell(&mut details, outcome.as_ref(), module);
+        Draft {
+            at_ms: signed(now_ms()),
+            owner: who(&self.owner),
+            action: "call",
+            source: None,
+            tool: Some(self.tool.replace('\0', "")),
+            details,
+        }
+    }
+}
+
+/// What came of a call, without what it came to.
+fn tell(
+    details: &mut Map<String, Value>,
+    outcome: Result<&Value, &ToolFailure>,
+    module: Option<&str>,
+) {
+    let (status, told) = match outcome {
+        Ok(value) => ("ok", digest(value.to_string().as_bytes())),
+        Err(failure) => {
+            details.insert("error".into(), failure.kind.as_str().into());
+            ("error", digest(failure.message.as_bytes()))
+        }
+    };
+    details.insert("status".into(), status.into());
+    details.insert("result_digest".into(), told.into());
+    if let Some(module) = module {
+        details.insert("module_digest".into(), module.into());
     }
 }

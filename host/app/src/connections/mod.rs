@@ -1,10 +1,13 @@
 //! Accepting HTTP connections: so many at a time, none that dawdles, every reply in one write.
 
+mod lingering;
+
 use anyhow::Result;
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use lingering::Lingering;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,7 +88,10 @@ async fn connection(
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .max_buf_size(HEAD_BYTES)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .serve_connection(
+            TokioIo::new(Lingering::new(stream)),
+            TowerToHyperService::new(router),
+        )
         .with_upgrades();
     tokio::pin!(connection);
     tokio::select! {

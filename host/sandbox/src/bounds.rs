@@ -1,0 +1,271 @@
+//! What narrows the grants of modules for one call: whoever it is made for may be given less than the
+//! module has, and never more.
+//!
+//! [`Bounds`] are layers, each of which takes away: what an agent leaves of a module's grant, as a
+//! [`Share`] of it, and which kinds of capabilities a key may use, as [`Permit`]s. They hold for the call and
+//! for every call that its module makes of others.
+
+use crate::grant::{Capability, Grant, Share};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use thiserror::Error;
+
+/// Everything that narrows a call. The default narrows nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Bounds {
+    layers: Vec<Layer>,
+    /// The layers in one text: calls that are narrowed alike share what was prepared for them.
+    #[serde(skip)]
+    key: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Layer {
+    /// In the words of a message: `this key`.
+    whose: String,
+    within: Within,
+}
+
+/// One layer of [`Bounds`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Within {
+    /// What is left of the grants of these modules; others keep theirs.
+    Shares(BTreeMap<String, Share>),
+    /// The capabilities that may be used at all, of whatever module.
+    Permits(Vec<Permit>),
+}
+
+/// A kind of capability of every module (`http`), of one (`weather:http`), or all that a module has
+/// (`weather:*`).
+///
+/// ```
+/// use toolhold_sandbox::Permit;
+///
+/// let permit: Permit = "weather:http".parse()?;
+/// assert_eq!(permit.to_string(), "weather:http");
+/// assert!("weather:files".parse::<Permit>().is_err());
+/// # Ok::<(), toolhold_sandbox::PermitError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Permit {
+    /// Absent: every module.
+    module: Option<String>,
+    /// Absent: every capability.
+    kind: Option<Capability>,
+}
+
+/// Why text permits nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "{text:?} permits nothing; write a kind ({}), MODULE:KIND, or MODULE:* for all that a module has",
+    kinds()
+)]
+pub struct PermitError {
+    text: String,
+}
+
+fn kinds() -> String {
+    let names: Vec<_> = Capability::ALL.iter().map(|kind| kind.name()).collect();
+    names.join(", ")
+}
+
+/// What is left of a grant, and of what less is left.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Narrowed {
+    pub grant: Grant,
+    /// In words, for whoever reads the error of a call that needed it.
+    pub withheld: Vec<String>,
+}
+
+impl Bounds {
+    /// Narrows further. `whose` idea it is, a message says: `this key`.
+    #[must_use]
+    pub fn with(mut self, whose: &str, within: Within) -> Self {
+        let whose = whose.to_owned();
+        self.layers.push(Layer { whose, within });
+        // Our own types: they have no way to fail.
+        self.key = serde_json::to_string(&self.layers).unwrap_or_default();
+        self
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.layers.is_empty()
+    }
+
+    pub(crate) fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// What is left of what `module` was given. Compares paths of the file system.
+    pub(crate) fn narrow(&self, module: &str, grant: &Grant) -> Narrowed {
+        let mut left = grant.clone();
+        let mut withheld = Vec::new();
+        for Layer { whose, within } in &self.layers {
+            let less = match within {
+                Within::Shares(shares) => match shares.get(module) {
+                    Some(share) => share.of(&left),
+                    None => continue,
+                },
+                Within::Permits(permits) => {
+                    left.only(|kind| permits.iter().any(|permit| permit.covers(module, kind)))
+                }
+            };
+            for kind in Capability::ALL {
+                if left.part(kind) == less.part(kind) {
+                    continue;
+                }
+                let name = kind.name();
+                withheld.push(if less.has(kind) {
+                    format!("{name} granted to {whose} only in part")
+                } else {
+                    format!("{name} not granted to {whose}")
+                });
+            }
+            left = less;
+        }
+        Narrowed {
+            grant: left,
+            withheld,
+        }
+    }
+}
+
+impl Permit {
+    fn covers(&self, module: &str, kind: Capability) -> bool {
+        self.module.as_ref().is_none_or(|own| own == module)
+            && self.kind.is_none_or(|own| own == kind)
+    }
+}
+
+impl FromStr for Permit {
+    type Err = PermitError;
+
+    fn from_str(text: &str) -> Result<Self, PermitError> {
+        let wrong = || PermitError {
+            text: text.chars().take(200).collect(),
+        };
+        let kind = |name: &str| {
+            let mut known = Capability::ALL.into_iter();
+            known.find(|kind| kind.name() == name)
+        };
+        let permit = match text.split_once(':') {
+            None => Self {
+                module: None,
+                kind: Some(kind(text).ok_or_else(wrong)?),
+            },
+            Some((module, _)) if !crate::text::is_name(module) => return Err(wrong()),
+            Some((module, "*")) => Self {
+                module: Some(module.to_owned()),
+                kind: None,
+            },
+            Some((module, name)) => Self {
+                module: Some(module.to_owned()),
+                kind: Some(kind(name).ok_or_else(wrong)?),
+            },
+        };
+        Ok(permit)
+    }
+}
+
+impl fmt::Display for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(module) = &self.module {
+            write!(f, "{module}:")?;
+        }
+        f.write_str(self.kind.map_or("*", Capability::name))
+    }
+}
+
+impl Serialize for Permit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Permit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grant::{KeyValueGrant, ScratchGrant};
+
+    fn given() -> Grant {
+        Grant {
+            scratch: Some(ScratchGrant::default()),
+            environment: [("A".to_owned(), "a".to_owned())].into(),
+            key_value: Some(KeyValueGrant::default()),
+            tools: vec!["calculator".into()],
+            ..Grant::default()
+        }
+    }
+
+    fn permits(texts: &[&str]) -> Within {
+        Within::Permits(texts.iter().map(|text| text.parse().unwrap()).collect())
+    }
+
+    #[test]
+    fn a_layer_takes_away_and_says_so() {
+        let share: Share =
+            toml::from_str("tools = ['calculator.evaluate', 'shell']\nscratch = {}").unwrap();
+        let shares = Within::Shares([("m".to_owned(), share)].into());
+        let bounds = Bounds::default()
+            .with("this agent", shares)
+            .with("this key", permits(&["tools", "m:scratch", "other:*"]));
+        let narrowed = bounds.narrow("m", &given());
+        assert_eq!(
+            narrowed.grant,
+            Grant {
+                scratch: Some(ScratchGrant::default()),
+                tools: vec!["calculator.evaluate".into()],
+                ..Grant::default()
+            }
+        );
+        assert_eq!(
+            narrowed.withheld,
+            [
+                "environment not granted to this agent",
+                "key_value not granted to this agent",
+                "tools granted to this agent only in part",
+            ]
+        );
+        let other = bounds.narrow("other", &given());
+        assert_eq!((other.grant, other.withheld), (given(), vec![]));
+        let third = bounds.narrow("third", &given());
+        assert_eq!(third.grant.tools, ["calculator"]);
+        assert_eq!(third.withheld.len(), 3, "{:?}", third.withheld);
+        let nothing = Bounds::default().with("this key", permits(&[]));
+        assert!(nothing.narrow("m", &given()).grant.is_empty());
+    }
+
+    #[test]
+    fn a_permit_is_read_as_it_is_written() {
+        for text in ["http", "key_value", "weather:http", "weather:*"] {
+            let permit: Permit = text.parse().unwrap();
+            assert_eq!(permit.to_string(), text);
+            let json = serde_json::to_string(&permit).unwrap();
+            assert_eq!(serde_json::from_str::<Permit>(&json).unwrap(), permit);
+        }
+        for wrong in [
+            "",
+            "*",
+            "files",
+            "Weather:http",
+            "weather:",
+            ":http",
+            "a:b:http",
+        ] {
+            let error = wrong.parse::<Permit>().unwrap_err().to_string();
+            assert!(error.contains("MODULE:KIND"), "{wrong}: {error}");
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! What leaves records of an MCP client's calls, what is hidden from it, and grants that change meanwhile.
+
+use super::{Stdio, Web, call, drop_in, host, modern, text};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+use support::collector::Collector;
+use support::host::Host;
+use support::sandbox::repository;
+
+const MAIL: &str = "ada@example.org";
+
+/// The entries of the audit log, when there are so many calls.
+fn audited(host: &Host, calls: usize) -> Vec<Value> {
+    let started = Instant::now();
+    loop {
+        let found = host.run(&["audit", "search", "--json"]);
+        let lines = found.stdout.lines();
+        let entries: Vec<Value> = lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let made = entries.iter().filter(|entry| entry["action"] == "call");
+        if made.count() >= calls {
+            let verified = host.run(&["audit", "verify"]);
+            assert_eq!(verified.code, Some(0), "{verified:?}");
+            return entries;
+        }
+        assert!(started.elapsed() < Duration::from_mins(1), "{entries:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn count(id: i64, words: &str) -> Value {
+    call(id, "text.count", json!({"text": words}))
+}
+
+#[test]
+fn calls_are_in_the_audit_log_before_anybody_has_their_result() {
+    let host = host();
+    host.ship("text");
+    let mut client = Stdio::session(&host, &[], json!({}));
+    client.ask(count(1, &format!("write to {MAIL}")));
+    // Killed at once: whoever has a result has it from a call that is in the log.
+    client.child.kill().unwrap();
+    let entries = audited(&host, 1);
+    let [entry] = entries.as_slice() else {
+        panic!("{entries:?}");
+    };
+    assert_eq!(
+        (
+            &entry["tool"],
+            &entry["status"],
+            &entry["via"],
+            &entry["by_host"]
+        ),
+        (
+            &json!("text.count"),
+            &json!("ok"),
+            &json!("mcp"),
+            &json!(false)
+        )
+    );
+    assert_eq!(entry["arguments"], json!({"text": "write to <email>"}));
+    assert_eq!(entry["client"], json!({"name": "test", "version": "1"}));
+    assert!(
+        entry["owner"].as_str().unwrap().starts_with("uid:"),
+        "{entry}"
+    );
+    for digest in ["module_digest", "result_digest", "policy"] {
+        assert_eq!(
+            entry[digest].as_str().map(str::len),
+            Some(64),
+            "{digest}: {entry}"
+        );
+    }
+    assert!(entry["duration_us"].as_u64() > Some(0), "{entry}");
+}
+
+#[test]
+fn what_came_of_a_call_is_in_the_log_whatever_it_was() {
+    let host = host();
+    host.write("toolhold.toml", "[approval]\nalways = [\"probe.answer\"]\n");
+    let web = Web::start(&host, &[], &[]);
+    let evaluate = |id: i64, expression: &str| {
+        let params =
+            json!({"name": "calculator.evaluate", "arguments": {"expression": expression}});
+        modern(id, "tools/call", params, json!({}))
+    };
+    assert_eq!(web.modern(&evaluate(1, "1+1")).status, 200);
+    web.modern(&evaluate(2, "1/"));
+    let unfit = json!({"name": "calculator.evaluate", "arguments": {"expression": 7}});
+    web.modern(&modern(3, "tools/call", unfit, json!({})));
+    // A question is no call, and neither is what names no tool.
+    let asks = json!({"elicitation": {}});
+    let params = json!({"name": "probe.answer"});
+    let question = web
+        .modern(&modern(4, "tools/call", params.clone(), asks.clone()))
+        .json();
+    let state = &question["result"]["requestState"];
+    web.modern(&modern(
+        5,
+        "tools/call",
+        json!({"name": "no.such"}),
+        json!({}),
+    ));
+    let mut answered = params;
+    answered["requestState"] = state.clone();
+    answered["inputResponses"] =
+        json!({"approval": {"action": "accept", "content": {"decision": "approve"}}});
+    assert_eq!(
+        web.modern(&modern(6, "tools/call", answered, asks)).status,
+        200
+    );
+    // One that was cancelled ran, too.
+    let spin = modern(7, "tools/call", json!({"name": "probe.spin"}), json!({}));
+    let pairs = super::wire::modern_headers(&spin);
+    let headers: Vec<_> = pairs
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()))
+        .collect();
+    let connection = web.open("POST", &headers, spin.to_string().as_bytes());
+    std::thread::sleep(Duration::from_millis(300));
+    drop(connection);
+    let entries = audited(&host, 5);
+    let seen: Vec<_> = entries
+        .iter()
+        .map(|it| {
+            (
+                it["tool"].as_str().unwrap(),
+                it["status"].as_str().unwrap(),
+                it["error"].as_str(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            ("calculator.evaluate", "ok", None),
+            ("calculator.evaluate", "error", Some("tool")),
+            ("calculator.evaluate", "error", Some("arguments")),
+            ("probe.answer", "ok", None),
+            ("probe.spin", "error", Some("cancelled")),
+        ]
+    );
+    assert!(
+        entries.iter().all(|entry| entry["owner"] == "mcp:http"),
+        "{entries:?}"
+    );
+    assert_eq!(entries[3]["approved_by"], "the client's user");
+    assert_eq!(entries[2]["by_host"], true);
+}
+
+#[test]
+fn a_server_without_a_log_serves_and_one_that_cannot_write_it_does_not() {
+    let host = host();
+    host.write("toolhold.toml", "[mcp_server]\naudit = \"off\"\n");
+    let mut client = Stdio::start(&host, &[]);
+    let answer = modern(1, "tools/call", json!({"name": "probe.answer"}), json!({}));
+    assert_eq!(
+        client.ask(answer.clone())["result"]["structuredContent"],
+        42
+    );
+    assert!(!host.path().join(".state/toolhold.db").exists());
+
+    host.write("toolhold.toml", "[mcp_server]\naudit = \"written\"\n");
+    let mut client = Stdio::start(&host, &[]);
+    assert_eq!(client.ask(answer)["result"]["structuredContent"], 42);
+    assert_eq!(audited(&host, 1).len(), 1);
+
+    std::fs::remove_file(host.path().join(".state/toolhold.db")).unwrap();
+    std::fs::create_dir(host.path().join(".state/toolhold.db")).unwrap();
+    let refused = host.run(&["mcp"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.stderr.contains("mcp_server.audit"), "{refused:?}");
+}
+
+#[test]
+fn a_person_s_direct_calls_are_in_the_log() {
+    let host = host();
+    let made = host.run(&[
+        "modules",
+        "call",
+        "calculator.evaluate",
+        r#"{"expression":"6*7"}"#,
+    ]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let wrong = host.run(&[
+        "modules",
+        "call",
+        "calculator.evaluate",
+        r#"{"expression":7}"#,
+    ]);
+    assert_eq!(wrong.code, Some(5), "{wrong:?}");
+    let entries = audited(&host, 2);
+    let seen: Vec<_> = entries
+        .iter()
+        .map(|it| {
+            (
+                it["via"].as_str(),
+                it["status"].as_str(),
+                it["error"].as_str(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            (Some("cli"), Some("ok"), None),
+            (Some("cli"), Some("error"), Some("arguments")),
+        ]
+    );
+}
+
+#[test]
+fn calls_are_traced_in_the_clients_trace() {
+    let (host, collector) = (host(), Collector::start());
+    let trace = "0af7651916cd43dd8448eb211c80319c";
+    let parent = format!("00-{trace}-b7ad6b7169203331-01");
+    let environment = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url()),
+        ("OTEL_BSP_SCHEDULE_DELAY", "100"),
+    ];
+    let web = Web::start(&host, &[], &environment);
+    let params = json!({"name": "probe.answer", "_meta": {"traceparent": parent}});
+    web.modern(&modern(1, "tools/call", params, json!({})));
+    let plain = modern(2, "tools/call", json!({"name": "probe.answer"}), json!({}));
+    web.modern_with(&plain, &[("traceparent", &parent)]);
+    let spans = collector.wait_for(|spans| spans.len() >= 2);
+    for span in &spans {
+        assert_eq!(span.name, "execute_tool probe.answer");
+        assert_eq!(
+            (span.trace.as_str(), span.parent.as_str()),
+            (trace, "b7ad6b7169203331")
+        );
+        let digest = span.attributes["toolhold.tool.module.digest"].as_str();
+        assert_eq!(digest.map(str::len), Some(64));
+    }
+}
+
+/// What shields hide from models is hidden from a client's, and what has no other form is not given.
+#[test]
+fn what_is_hidden_from_models_is_hidden_from_clients() {
+    let host = host();
+    host.ship("text").write(
+        "toolhold.toml",
+        "[shields.private]\nkind = \"pii\"\nhide = [\"email\"]\n",
+    );
+    let mut client = Stdio::session(&host, &[], json!({}));
+    let arguments = json!({"text": MAIL, "pattern": ".+"});
+    let told = client.ask(call(1, "text.regex", arguments));
+    let told = told.to_string();
+    assert!(told.contains("<email>") && !told.contains(MAIL), "{told}");
+    let wrong = client.ask(call(2, "calculator.evaluate", json!({"expression": MAIL})));
+    assert_eq!(wrong["result"]["isError"], true);
+    assert!(!text(&wrong).contains(MAIL), "{wrong}");
+    // Hiding ends when the policy does not ask for it any more.
+    host.write("toolhold.toml", "");
+    let started = Instant::now();
+    let mut id = 3;
+    loop {
+        let arguments = json!({"text": MAIL, "pattern": ".+"});
+        let told = client.ask(call(id, "text.regex", arguments)).to_string();
+        if told.contains(MAIL) {
+            break;
+        }
+        id += 1;
+        assert!(started.elapsed() < Duration::from_secs(30), "{told}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn what_is_granted_reaches_clients_that_are_connected() {
+    let host = host();
+    let sdk = repository().join("modules/sdk/probe/probe.wasm");
+    drop_in(
+        &host,
+        "sdk",
+        &std::fs::read(sdk).expect("the component is built"),
+    );
+    let mut client = Stdio::session(&host, &[], json!({}));
+    let web = Web::start(&host, &[], &[]);
+    let mut id = 0;
+    let mut remember = |client: &mut Stdio| {
+        id += 1;
+        let arguments = json!({"key": "a", "value": "1"});
+        let params = json!({"name": "sdk.remember", "arguments": arguments});
+        let over_http = web
+            .modern(&modern(id, "tools/call", params, json!({})))
+            .json();
+        let over_stdio = client.ask(call(id, "sdk.remember", arguments));
+        [over_http, over_stdio].map(|reply| {
+            let result = &reply["result"];
+            result.is_object() && result["isError"] == false
+        })
+    };
+    let mut until = |what: &str, wanted: bool, client: &mut Stdio| {
+        let started = Instant::now();
+        while remember(client) != [wanted; 2] {
+            assert!(
+                started.elapsed() < Duration::from_secs(30),
+                "{what} never came"
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    until("nothing", false, &mut client);
+    let granted = host.run(&["modules", "grant", "sdk", "--key-value"]);
+    assert_eq!(granted.code, Some(0), "{granted:?}");
+    until("the grant", true, &mut client);
+    host.write("toolhold.toml", "nonsense = 1\n");
+    std::thread::sleep(Duration::from_secs(3));
+    until("the old", true, &mut client);
+    host.write("toolhold.toml", "");
+    let revoked = host.run(&["modules", "revoke", "sdk"]);
+    assert_eq!(revoked.code, Some(0), "{revoked:?}");
+    until("its end", false, &mut client);
+}

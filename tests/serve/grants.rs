@@ -1,0 +1,278 @@
+//! Grants and shields of a server: changed while it runs, narrowed by agents and keys.
+
+use super::{answers, ask, calls, host as plain, scripted, serve, until};
+use serde_json::{Value, json};
+use support::endpoint::{Endpoint, Order, Scenario};
+use support::host::Host;
+use support::sandbox::repository;
+use support::server::Server;
+
+/// A host that has the probe, too, which uses whatever it was granted.
+fn host(config: &str) -> Host {
+    let host = plain(config);
+    let probe = repository().join("modules/sdk/probe/probe.wasm");
+    let probe = std::fs::read(probe).expect("the component is built");
+    host.write("modules/probe.wasm", probe);
+    host
+}
+
+/// Has the probe remember something as this agent: what came of it.
+fn remember(server: &Server, agent: &str) -> Value {
+    let arguments = json!({"key": "a", "value": "1"});
+    let body = json!({"agent": agent, "arguments": arguments});
+    let answered = server.post("/v1/tools/probe.remember", &body);
+    if answered.status == 200 {
+        answered.json()
+    } else {
+        json!({"error": answered.text})
+    }
+}
+
+fn is_done(made: &Value) -> bool {
+    made["result"] == json!(["a"])
+}
+
+/// Why it was not done.
+fn error(made: &Value) -> &str {
+    made["error"].as_str().unwrap_or_default()
+}
+
+#[test]
+fn what_is_granted_and_revoked_reaches_a_server_that_runs() {
+    let (host, endpoint) = (host(""), scripted([]));
+    let server = serve(&host, &endpoint);
+    assert!(error(&remember(&server, "default")).contains("Denied"));
+    let granted = host.run(&["modules", "grant", "probe", "--key-value"]);
+    assert_eq!(granted.code, Some(0), "{granted:?}");
+    until("the grant", || {
+        is_done(&remember(&server, "default")).then_some(())
+    });
+    assert!(
+        server.said().contains("agents and grants"),
+        "{}",
+        server.said()
+    );
+    let revoked = host.run(&["modules", "revoke", "probe"]);
+    assert_eq!(revoked.code, Some(0), "{revoked:?}");
+    until("its end", || {
+        (!is_done(&remember(&server, "default"))).then_some(())
+    });
+    let gone = remember(&server, "default");
+    assert!(error(&gone).contains("probe.remember"), "{gone}");
+    let shown = server.get("/v1/modules/probe").good();
+    assert_eq!(shown["may"], json!([]));
+    assert_eq!(shown["standing"]["state"], "pending");
+}
+
+#[test]
+fn an_edited_policy_reaches_a_server_that_runs_and_a_broken_one_does_not() {
+    let config = |rest: &str| format!("[modules]\napproval = \"never\"\n{rest}");
+    let granting = config("[module.probe]\nkey_value = {}\n");
+    let (host, endpoint) = (host(&granting), scripted([]));
+    let server = serve(&host, &endpoint);
+    assert!(is_done(&remember(&server, "default")));
+    for broken in [
+        config("[module.probe]\nkey_values = 1\n"),
+        config("[module.probe\n"),
+        config("[module.probe]\n[shields.one]\nkind = \"wasm\"\nmodule = \"absent\"\n"),
+    ] {
+        let before = server.said().len();
+        host.write("toolhold.toml", &broken);
+        until("the error", || {
+            let said = server.said();
+            said[before..].contains("stay as they were").then_some(())
+        });
+        assert!(is_done(&remember(&server, "default")), "{broken}");
+    }
+    host.write("toolhold.toml", config(""));
+    until("less", || {
+        error(&remember(&server, "default"))
+            .contains("Denied")
+            .then_some(())
+    });
+    host.write("toolhold.toml", &granting);
+    until("more", || {
+        is_done(&remember(&server, "default")).then_some(())
+    });
+    let before = server.said().len();
+    server.signal("HUP");
+    until("the signal", || {
+        server.said()[before..].contains("reloaded:").then_some(())
+    });
+    assert!(is_done(&remember(&server, "default")));
+}
+
+/// What was shown is what is approved: the component, and what it is given.
+#[test]
+fn an_approval_is_of_what_was_shown() {
+    let (host, endpoint) = (host(""), scripted([]));
+    host.write("toolhold.toml", "[module.probe]\nkey_value = {}\n");
+    let server = serve(&host, &endpoint);
+    let path = "/v1/modules/probe/approve";
+    let shown = server.get("/v1/modules/probe").good();
+    assert_eq!(shown["standing"]["state"], "pending");
+    host.write(
+        "toolhold.toml",
+        "[module.probe]\nkey_value = {}\nscratch = {}\n",
+    );
+    until("the wider grant", || {
+        let may = server.get("/v1/modules/probe").good()["may"].clone();
+        (may.as_array()?.len() == 2).then_some(())
+    });
+    let of = |shown: &Value| json!({"digest": shown["digest"], "etag": shown["etag"]});
+    let stale = server.post(path, &of(&shown));
+    assert_eq!(stale.status, 409, "{stale:?}");
+    assert!(stale.text.contains("is given"), "{stale:?}");
+    let now = server.get("/v1/modules/probe").good();
+    assert_eq!(
+        (&now["standing"]["state"], &now["digest"]),
+        (&json!("pending"), &shown["digest"])
+    );
+    let mut other = of(&now);
+    other["digest"] = json!("sha256:00");
+    assert_eq!(server.post(path, &other).status, 409);
+    assert_eq!(
+        server.post(path, &json!({"digest": now["digest"]})).status,
+        422
+    );
+    let approved = server.post(path, &of(&now)).good();
+    assert_eq!(approved["standing"]["state"], "approved");
+    assert!(is_done(&remember(&server, "default")));
+}
+
+#[test]
+fn an_agent_has_less_of_what_modules_are_granted() {
+    let config = |agent: &str| {
+        format!(
+            "[modules]\napproval = \"never\"\n[module.probe]\nkey_value = {{}}\nscratch = {{}}\n\
+             [agents.whole]\ndescription = \"all\"\n[agents.narrow.grants.probe]\n{agent}"
+        )
+    };
+    let (host, endpoint) = (host(&config("")), scripted([]));
+    let server = serve(&host, &endpoint);
+    assert!(is_done(&remember(&server, "whole")));
+    let denied = remember(&server, "narrow");
+    assert!(
+        error(&denied).contains("key_value not granted to this agent"),
+        "{denied}"
+    );
+    host.write("toolhold.toml", config("key_value = { quota_bytes = 1 }\n"));
+    until("a little", || {
+        error(&remember(&server, "narrow"))
+            .contains("Quota")
+            .then_some(())
+    });
+    host.write("toolhold.toml", config("key_value = {}\n"));
+    until("all of it", || {
+        is_done(&remember(&server, "narrow")).then_some(())
+    });
+    // What the module was not granted, no agent gives it.
+    let widening =
+        config("key_value = {}\nenvironment = { A = \"a\" }\ntools = [\"calculator\"]\n");
+    host.write("toolhold.toml", widening);
+    let ask = json!({"tool": "calculator.evaluate", "arguments": {"expression": "1"}});
+    let body = json!({"agent": "narrow", "arguments": ask});
+    for _ in 0..3 {
+        let asked = server.post("/v1/tools/probe.ask", &body).good();
+        assert!(
+            error(&asked).contains("was not granted the tool"),
+            "{asked}"
+        );
+        std::thread::sleep(std::time::Duration::from_millis(300));
+    }
+    // The record names the policy that it was under, which is each agent's own.
+    let hash = |agent: &str| {
+        let run = remember(&server, agent)["run"].as_str().unwrap().to_owned();
+        let event = &server.get(&format!("/v1/runs/{run}/events")).events()[0];
+        event.json()["request"]["policy"]["hash"].clone()
+    };
+    assert_ne!(hash("whole"), hash("narrow"));
+}
+
+#[test]
+fn an_agents_shields_are_beside_those_of_everybody() {
+    let config = |own: &str| {
+        format!(
+            "[shields.cards]\nkind = \"pii\"\nblock = [\"card\"]\n[agents.free]\ndescription = \"free\"\n\
+             [agents.strict.shields.{own}]\nkind = \"pii\"\nblock = [\"email\"]\n"
+        )
+    };
+    let host = host(&config("mails"));
+    let endpoint = Endpoint::start(Scenario::new([answers("done")]).in_order(Order::Repeat));
+    let server = serve(&host, &endpoint);
+    let came_of = |agent: &str, text: &str| {
+        let mut task = ask(text);
+        task["agent"] = agent.into();
+        server.post("/v1/agent", &task).good()["reason"].clone()
+    };
+    let (card, mail) = ("4111 1111 1111 1111", "ada@example.org");
+    for (agent, text, reason) in [
+        ("free", "hello", "output"),
+        ("free", card, "blocked"),
+        ("free", mail, "output"),
+        ("strict", "hello", "output"),
+        ("strict", card, "blocked"),
+        ("strict", mail, "blocked"),
+    ] {
+        assert_eq!(came_of(agent, text), reason, "{agent}: {text}");
+    }
+    let before = server.said().len();
+    host.write("toolhold.toml", config("cards"));
+    until("the error", || {
+        let said = server.said();
+        said[before..]
+            .contains("never in their place")
+            .then_some(())
+    });
+    assert_eq!(came_of("strict", mail), "blocked", "as it was");
+}
+
+/// A key may use less than its agent, in runs and in direct calls, and the model is told whose doing it is.
+#[test]
+fn a_key_has_less_than_its_agent() {
+    let config = "[modules]\napproval = \"never\"\n[module.probe]\nkey_value = {}\n";
+    let host = host(config);
+    let endpoint = scripted([
+        calls([("probe.remember", json!({"key": "a", "value": "1"}))]),
+        answers("It did not work."),
+    ]);
+    let key = |arguments: &[&str]| {
+        let made = host.run(&[&["keys", "create"], arguments].concat());
+        assert_eq!(made.code, Some(0), "{made:?}");
+        made.stdout.trim().to_owned()
+    };
+    let whole = key(&["whole"]);
+    let some = key(&["some", "--grants", "scratch,probe:key_value"]);
+    let none = key(&["nothing", "--grants", "none"]);
+    let wrong = host.run(&["keys", "create", "wrong", "--grants", "files"]);
+    assert_eq!(wrong.code, Some(1), "{wrong:?}");
+    assert!(
+        wrong.stderr.contains("key_value") && wrong.stderr.contains("none alone"),
+        "{wrong:?}"
+    );
+    let listed = host.run(&["keys", "list"]).stdout;
+    assert!(
+        listed.contains(r#""grants":["scratch","probe:key_value"]"#),
+        "{listed}"
+    );
+    assert!(listed.contains(r#""grants":[]"#), "{listed}");
+    let told = host
+        .run(&["audit", "search", "--json", "probe:key_value"])
+        .stdout;
+    assert!(told.contains("key_created"), "{told}");
+
+    let mut server = serve(&host, &endpoint);
+    for key in [&whole, &some] {
+        server.use_key(key);
+        assert!(is_done(&remember(&server, "default")));
+    }
+    server.use_key(&none);
+    let denied = remember(&server, "default");
+    assert!(
+        error(&denied).contains("key_value not granted to this key"),
+        "{denied}"
+    );
+    server.post("/v1/agent", &ask("Remember it.")).good();
+    let shown = endpoint.requests()[1].to_string();
+    assert!(shown.contains("not granted to this key"), "{shown}");
+}
