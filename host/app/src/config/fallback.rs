@@ -1,6 +1,6 @@
 //! `[fallback]`: the models that make a call which the run's own keeps getting wrong.
 
-use crate::config::routes::Endpoint;
+use crate::config::endpoint::Endpoint;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toolhold_agent::run::fallback::{Candidate, Fallback};

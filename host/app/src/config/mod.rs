@@ -3,11 +3,15 @@
 //! The default file is embedded and is the documentation. Unknown keys are errors: in a host for
 //! hostile code a misspelt limit must not silently be no limit.
 
+mod endpoint;
 mod fallback;
 mod layers;
 mod mcp;
 mod mcp_server;
+mod modules;
+mod pool;
 mod price;
+mod router;
 mod routes;
 mod secrets;
 mod serve;
@@ -15,14 +19,16 @@ mod shields;
 mod telemetry;
 mod types;
 
+pub use endpoint::Endpoint;
 pub use fallback::Named;
 pub use layers::{ConfigError, DEFAULTS, Flags, Setting};
 pub use mcp_server::Audit;
-pub use routes::{Endpoint, ROUTER, Routes, Target};
+pub use modules::COMPILER_COMMAND;
+pub use routes::{ROUTER, Routes, Target};
 pub use serve::{AgentTable, DEFAULT_AGENT, Keys, ServeTable};
 pub use shields::{ShieldSettings, ShieldWhat};
 pub use telemetry::{LogFormat, TelemetryTable};
-pub use types::{COMPILER_COMMAND, Config};
+pub use types::Config;
 
 /// Merges the layers and validates the result.
 ///

@@ -1,6 +1,6 @@
 //! What an endpoint costs: `price_per_million`, or `gpu_hour` with `gpus` and `gpu_requests`.
 
-use crate::config::routes::Endpoint;
+use crate::config::endpoint::Endpoint;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use toolhold_agent::cost::{Amount, Price};

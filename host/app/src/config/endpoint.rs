@@ -1,0 +1,142 @@
+//! `[endpoints.NAME]`: a model behind a server, and what is done when it fails.
+
+use crate::config::price::{Money, TokenPrices, one};
+use serde::Deserialize;
+use std::time::Duration;
+use toolhold_agent::Contract;
+use toolhold_agent::model::route::{BreakerPolicy, EndpointPolicy, Limits, RetryPolicy};
+
+/// A model behind an OpenAI-compatible server.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Endpoint {
+    /// Up to and including `/v1`.
+    pub base_url: String,
+    /// Empty: the first that the endpoint lists.
+    pub model: String,
+    pub api_key_env: String,
+    pub contract: ContractChoice,
+    /// Whether answers are asked for as streams.
+    pub stream: bool,
+    /// Fields beside the API's own, for every request.
+    pub extra: serde_json::Map<String, serde_json::Value>,
+    pub connect_timeout_ms: u64,
+    pub first_token_timeout_ms: u64,
+    pub idle_timeout_ms: u64,
+    /// Tokens of prompt and answer together; 0: not known.
+    window: u64,
+    /// Its share of a pool's runs.
+    pub weight: u32,
+    attempts: u32,
+    backoff_ms: u64,
+    max_backoff_ms: u64,
+    max_retry_after_ms: u64,
+    retry_wait_ms: u64,
+    /// 0: never.
+    hedge_after_ms: u64,
+    breaker_failures: u32,
+    breaker_window_ms: u64,
+    breaker_rest_ms: u64,
+    concurrent_requests: usize,
+    waiting_requests: usize,
+    queue_timeout_ms: u64,
+    requests_per_minute: u64,
+    tokens_per_minute: u64,
+    #[serde(default)]
+    pub price_per_million: TokenPrices,
+    /// Zero: not given.
+    #[serde(default)]
+    pub gpu_hour: Money,
+    #[serde(default = "one")]
+    pub gpus: u32,
+    #[serde(default = "one")]
+    pub gpu_requests: u32,
+}
+
+/// How the model is asked for calls and answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ContractChoice {
+    /// What `toolhold doctor --probe` found to work here; the schema where nothing was probed.
+    Auto,
+    Schema,
+    Tools,
+    Simple,
+}
+
+impl ContractChoice {
+    /// The contract that somebody chose; `None` if it is to be found out.
+    pub fn fixed(self) -> Option<Contract> {
+        match self {
+            Self::Auto => None,
+            Self::Schema => Some(Contract::Schema),
+            Self::Tools => Some(Contract::Tools),
+            Self::Simple => Some(Contract::Simple),
+        }
+    }
+}
+
+#[cfg(test)]
+impl Endpoint {
+    /// The default one, with what `text` says otherwise.
+    pub fn of_test(text: &str) -> Result<Self, toml::de::Error> {
+        let defaults: toml::Table = include_str!("default.toml").parse()?;
+        let mut table = defaults["endpoints"]["default"]
+            .as_table()
+            .cloned()
+            .unwrap_or_default();
+        table.extend(text.parse::<toml::Table>()?);
+        toml::Value::Table(table).try_into()
+    }
+}
+
+impl Endpoint {
+    pub fn policy(&self) -> EndpointPolicy {
+        EndpointPolicy {
+            limits: Limits {
+                concurrent_requests: self.concurrent_requests,
+                requests_per_minute: self.requests_per_minute,
+                tokens_per_minute: self.tokens_per_minute,
+                waiting_requests: self.waiting_requests,
+                queue_timeout: Duration::from_millis(self.queue_timeout_ms),
+            },
+            breaker: BreakerPolicy {
+                failures: self.breaker_failures,
+                window: Duration::from_millis(self.breaker_window_ms),
+                rest: Duration::from_millis(self.breaker_rest_ms),
+            },
+            window: Some(self.window).filter(|tokens| *tokens > 0),
+            price: self.price(),
+        }
+    }
+
+    /// After how long without a piece of an answer a request is sent a second time.
+    pub fn hedge_after(&self) -> Option<Duration> {
+        hedge_after(self.hedge_after_ms)
+    }
+
+    pub fn retry(&self) -> RetryPolicy {
+        RetryPolicy {
+            attempts: self.attempts,
+            backoff: Duration::from_millis(self.backoff_ms),
+            max_backoff: Duration::from_millis(self.max_backoff_ms),
+            max_retry_after: Duration::from_millis(self.max_retry_after_ms),
+            total_wait: Duration::from_millis(self.retry_wait_ms),
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
+        if self.attempts == 0 {
+            return Err(("attempts", "must be at least 1; 1 is no retry".into()));
+        }
+        if self.weight == 0 {
+            let reason = "must be at least 1; what should get nothing is taken out of its pools";
+            return Err(("weight", reason.into()));
+        }
+        Ok(())
+    }
+}
+
+/// 0: never.
+pub(super) fn hedge_after(after_ms: u64) -> Option<Duration> {
+    (after_ms > 0).then(|| Duration::from_millis(after_ms))
+}

@@ -1,0 +1,155 @@
+use super::*;
+use std::io::Write as _;
+
+fn merge_with(
+    text: &str,
+    variables: &[(&str, &str)],
+    flags: &Flags,
+) -> Result<Merged, ConfigError> {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    merge(
+        Some(file.path()),
+        None,
+        flags,
+        variables
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned())),
+    )
+}
+
+#[test]
+fn flags_beat_variables_beat_files_beat_defaults() {
+    let mut flags = Flags::default();
+    flags.set("--model", "endpoints.{endpoint}.model", Some("from-flag"));
+    let merged = merge_with(
+        "endpoint = \"big\"\n[endpoints.big]\nbase_url = \"http://f/v1\"\nmodel = \"from-file\"\n[run]\nmax_steps = 3",
+        &[("TOOLHOLD_BASE_URL", "http://v/v1"), ("TOOLHOLD_RUN__MAX_STEPS", "5")],
+        &flags,
+    )
+    .unwrap();
+    assert_eq!(
+        merged.leaves["endpoints.big.model"].0.as_str(),
+        Some("from-flag")
+    );
+    assert_eq!(
+        merged.leaves["endpoints.big.base_url"].0.as_str(),
+        Some("http://v/v1")
+    );
+    assert_eq!(merged.leaves["run.max_steps"].0.as_integer(), Some(5));
+    assert_eq!(
+        merged.origin("run.max_steps"),
+        "variable TOOLHOLD_RUN__MAX_STEPS"
+    );
+    assert_eq!(merged.origin("run.max_tokens"), "default");
+}
+
+/// Short settings mean the endpoint that the run has in the end, whatever their order; those of the
+/// environment are left out where there is none such.
+#[test]
+fn short_settings_are_those_of_the_runs_own_endpoint() {
+    let text = "[endpoints.big]\nbase_url = \"http://f/v1\"\nmodel = \"f\"\n[pools.both]\nmembers = [\"big\"]";
+    let of = |name: Option<&str>, variable: &str| {
+        let mut flags = Flags::default();
+        flags.set("--endpoint", "endpoint", name.map(str::to_owned));
+        let variables = [
+            ("TOOLHOLD_BASE_URL", "http://v/v1"),
+            ("TOOLHOLD_ENDPOINT", variable),
+            ("TOOLHOLD_MODEL", "v"),
+        ];
+        let merged = merge_with(text, &variables, &flags).unwrap();
+        let leaf = |key: &str| {
+            let (value, _) = merged.leaves.get(key)?;
+            value.as_str().map(str::to_owned)
+        };
+        assert_eq!(leaf("endpoints.nope.model"), None);
+        (leaf("endpoints.big.base_url"), leaf("endpoints.big.model"))
+    };
+    let pair = |a: &str, b: &str| (Some(a.to_owned()), Some(b.to_owned()));
+    for (name, variable, expected) in [
+        (None, "big", pair("http://v/v1", "v")),
+        (Some("big"), "default", pair("http://v/v1", "v")),
+        (Some("default"), "big", pair("http://f/v1", "f")),
+        (None, "both", pair("http://f/v1", "f")),
+        (None, "nope", pair("http://f/v1", "f")),
+    ] {
+        assert_eq!(of(name, variable), expected, "{name:?} {variable}");
+    }
+    let mut flags = Flags::default();
+    flags.set("--endpoint", "endpoint", Some("nope"));
+    flags.set("--model", "endpoints.{endpoint}.model", Some("m"));
+    let error = merge_with(text, &[], &flags).unwrap_err().to_string();
+    assert!(error.contains("nope is no endpoint"), "{error}");
+}
+
+#[test]
+fn a_wrong_key_is_named_with_its_place_and_a_suggestion() {
+    let error = merge_with("[run]\nmax_step = 3", &[], &Flags::default())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("run.max_step") && error.contains("did you mean \"run.max_steps\"?"),
+        "{error}"
+    );
+    assert!(error.starts_with("file "), "{error}");
+    let error = merge_with("", &[("TOOLHOLD_RUN__NONSENSE", "1")], &Flags::default())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("variable TOOLHOLD_RUN__NONSENSE"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_a_file_says_that_nobody_named_is_known_as_that() {
+    let found = Merged {
+        leaves: BTreeMap::from([
+            (
+                "mcp.a.command".into(),
+                (Value::from("x"), "file toolhold.toml".into()),
+            ),
+            (
+                "mcp.a.env".into(),
+                (Value::from("x"), "file /home/me/config.toml".into()),
+            ),
+            (
+                "mcp.ab.url".into(),
+                (Value::from("x"), "file /home/me/config.toml".into()),
+            ),
+        ]),
+        order: Vec::new(),
+        is_named: false,
+    };
+    assert!(found.is_found("mcp.a") && found.is_found("mcp.a.command"));
+    assert!(!found.is_found("mcp.ab") && !found.is_found("mcp.a.env"));
+    let named = Merged {
+        is_named: true,
+        ..found
+    };
+    assert!(!named.is_found("mcp.a"));
+}
+
+#[test]
+fn servers_take_their_keys_and_nothing_else() {
+    let merged = merge_with(
+        "[mcp.weather]\ncommand = [\"a\"]\nenv = { A = \"b\", C = \"d\" }\ntools = []",
+        &[],
+        &Flags::default(),
+    )
+    .unwrap();
+    assert!(merged.leaves["mcp.weather.env"].0.is_table());
+    assert!(merge_with("[mcp.weather]\ncomand = [\"a\"]", &[], &Flags::default()).is_err());
+}
+
+#[test]
+fn modules_take_grants_and_limits_and_nothing_else() {
+    merge_with(
+        "[module.files]\ndirectories = [{ host = \"a\", guest = \"/a\" }]\nenvironment = { A = \"b\" }\nlimits = { fuel = 1 }",
+        &[],
+        &Flags::default(),
+    )
+    .unwrap();
+    assert!(merge_with("[module.files]\ndirectory = []", &[], &Flags::default()).is_err());
+    assert!(merge_with("[module.files.limits]\nfule = 1", &[], &Flags::default()).is_err());
+}
