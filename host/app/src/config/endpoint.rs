@@ -23,7 +23,7 @@ pub struct Endpoint {
     pub first_token_timeout_ms: u64,
     pub idle_timeout_ms: u64,
     /// Tokens of prompt and answer together; 0: not known.
-    window: u64,
+    pub(super) window: u64,
     /// Its share of a pool's runs.
     pub weight: u32,
     attempts: u32,

@@ -86,8 +86,8 @@ struct DirectoryTable {
 pub(super) struct OciTable {
     offline: bool,
     insecure: Vec<String>,
-    timeout_ms: u64,
-    idle_timeout_ms: u64,
+    pub(super) timeout_ms: u64,
+    pub(super) idle_timeout_ms: u64,
 }
 
 impl Config {
