@@ -6,6 +6,7 @@ use axum::body::{Body, Bytes};
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
+use axum::serve::ListenerExt as _;
 use futures_util::stream::{self, StreamExt as _};
 use serde_json::json;
 use std::net::SocketAddr;
@@ -28,6 +29,10 @@ impl Endpoint {
     pub async fn start() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
+        // Tokens are small writes, each of which would wait for the one before to be acknowledged.
+        let listener = listener.tap_io(|stream| {
+            let _ = stream.set_nodelay(true);
+        });
         let router = Router::new().route("/v1/chat/completions", post(complete));
         tokio::spawn(async move { axum::serve(listener, router).await });
         Ok(Self { address })

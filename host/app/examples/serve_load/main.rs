@@ -22,7 +22,7 @@ use server::{Server, json as with_json};
 use std::time::{Duration, Instant};
 
 /// Runs at the same time, and how many are made in all.
-const LEVELS: [(usize, usize); 3] = [(1, 300), (100, 6_000), (1_000, 10_000)];
+const LEVELS: [(usize, usize); 3] = [(1, 200), (100, 2_000), (1_000, 3_000)];
 const SESSIONS: usize = 10_000;
 const WATCHERS: [usize; 2] = [100, 1_000];
 
