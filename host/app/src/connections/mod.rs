@@ -1,9 +1,10 @@
 //! Accepting HTTP connections: so many at a time, none that dawdles, every reply in one write.
 
 mod lingering;
+mod unread;
 
 use anyhow::Result;
-use axum::Router;
+use axum::{Router, middleware};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -30,6 +31,7 @@ pub async fn serve(
     most: usize,
     stop: CancellationToken,
 ) -> Result<()> {
+    let router = router.layer(middleware::from_fn(unread::close));
     let places = Arc::new(Semaphore::new(most));
     let mut connections = JoinSet::new();
     loop {
@@ -100,5 +102,55 @@ async fn connection(
             connection.as_mut().graceful_shutdown();
             connection.await
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::Bytes;
+    use axum::extract::DefaultBodyLimit;
+    use axum::routing;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    const LIMIT: usize = 1_000;
+
+    /// The answers to a request with so much of a body, and to a second one on the same connection.
+    async fn answers(bytes: usize) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new()
+            .route("/", routing::post(async |_: Bytes| "read"))
+            .route("/refused", routing::post(async || "refused"))
+            .layer(DefaultBodyLimit::max(LIMIT));
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(serve(listener, router, 10, stop.clone()));
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let head = |path: &str, bytes| {
+            format!("POST {path} HTTP/1.1\r\nhost: h\r\ncontent-length: {bytes}\r\n\r\n")
+        };
+        client.write_all(head("/", bytes).as_bytes()).await.unwrap();
+        client.write_all(&vec![b'x'; bytes]).await.unwrap();
+        // What the client would see of a request that it sends into the end is up to the system.
+        let _ = client.write_all(head("/refused", 3).as_bytes()).await;
+        let _ = client.shutdown().await;
+        let mut answers = String::new();
+        client.read_to_string(&mut answers).await.unwrap();
+        stop.cancel();
+        serving.await.unwrap().unwrap();
+        answers
+    }
+
+    #[tokio::test]
+    async fn who_is_answered_unread_is_told_that_the_connection_ends() {
+        let small = answers(LIMIT).await;
+        let (read, refused) = small.split_once("read").unwrap();
+        assert!(!read.contains("connection: close"), "{small}");
+        assert!(refused.contains("connection: close"), "{small}");
+
+        let large = answers(LIMIT * 1_000).await;
+        assert!(large.contains("413"), "{large}");
+        assert!(large.contains("connection: close"), "{large}");
+        assert!(!large.contains("refused"), "{large}");
     }
 }
