@@ -1,6 +1,7 @@
 //! Components that a client brings: looked at as if they were loaded, then put into the modules folder and
 //! loaded from there, as if somebody had dropped them.
 
+use crate::connections::is_too_slow;
 use crate::install::{self, Place};
 use crate::serve::http::App;
 use crate::serve::http::auth::Client;
@@ -68,8 +69,13 @@ pub async fn read(
     let mut component = Vec::new();
     let mut pieces = body.into_data_stream();
     while let Some(piece) = pieces.next().await {
-        let piece =
-            piece.map_err(|error| ApiError::invalid(format!("the body broke off: {error}")))?;
+        let piece = piece.map_err(|error| {
+            if is_too_slow(&error) {
+                ApiError::too_slow()
+            } else {
+                ApiError::invalid(format!("the body broke off: {error}"))
+            }
+        })?;
         if (component.len() + piece.len()) as u64 > most {
             return Err(too_large());
         }
