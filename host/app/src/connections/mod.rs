@@ -1,12 +1,14 @@
 //! Accepting HTTP connections: so many at a time, none that dawdles, every reply in one write.
 
 mod body_timeout;
+mod guard;
 mod lingering;
 pub mod socket;
 mod unread;
 mod write_timeout;
 
 pub use body_timeout::is_too_slow;
+pub use guard::{Guard, Stranger, bearer};
 
 use anyhow::Result;
 use axum::{Router, middleware};
@@ -131,20 +133,6 @@ async fn serve_with(
     open.close();
     open.wait().await;
     Ok(())
-}
-
-/// Whether a host, with or without a port, means this machine and nothing else. A page whose name was made
-/// to mean it (DNS rebinding) has another one.
-pub fn is_loopback(authority: &str) -> bool {
-    let name = match authority.strip_prefix('[') {
-        Some(rest) => rest.split(']').next(),
-        None => authority.split(':').next(),
-    };
-    let name = name.unwrap_or_default();
-    name.eq_ignore_ascii_case("localhost")
-        || name
-            .parse()
-            .is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 async fn connection(

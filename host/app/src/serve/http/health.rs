@@ -29,8 +29,8 @@ struct Ready {
     waiting: usize,
     /// Modules that may run.
     modules: usize,
-    /// Agents whose endpoint has not answered yet.
-    waiting_agents: Vec<String>,
+    /// Agents whose endpoint has not answered yet; `/v1/models` names them.
+    waiting_agents: usize,
 }
 
 /// The database can be written and an agent can run, so that runs can be begun. Otherwise the error says why
@@ -45,12 +45,11 @@ async fn ready(State(app): State<App>) -> Result<Json<Ready>, ApiError> {
     store.has_keys().await?;
     let agents = app.dispatcher.agents();
     let offered = agents.all();
-    let waiting_agents: Vec<String> = offered.waiting.keys().cloned().collect();
+    let waiting_agents = offered.waiting.len();
     if offered.ready.is_empty() {
-        return Err(ApiError::unavailable(format!(
-            "no agent can run: the endpoints of these have not answered yet: {}",
-            waiting_agents.join(", ")
-        )));
+        return Err(ApiError::unavailable(
+            "no agent can run: none of their endpoints has answered yet; the server's log names them",
+        ));
     }
     let (active, waiting) = app.dispatcher.load();
     let modules = agents.registry().modules();
