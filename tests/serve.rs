@@ -767,6 +767,28 @@ fn a_killed_server_goes_on_where_it_was() {
     assert_eq!(host.run(&["replay", &run]).code, Some(0));
 }
 
+/// Told to stop, it is reached until clients know that they should go elsewhere.
+#[test]
+fn a_server_that_stops_sends_its_clients_away() {
+    let host = host("[serve]\nlame_duck_ms = 60000\n");
+    let endpoint = scripted([]);
+    let mut server = serve(&host, &endpoint);
+    let answers = |server: &Server| server.get("/readyz").status;
+    assert_eq!(answers(&server), 200);
+    server.signal("TERM");
+    until("the wish", || (answers(&server) == 503).then_some(()));
+    let refused = server.post("/v1/agent", &ask("t"));
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert!(refused.headers.contains_key("retry-after"), "{refused:?}");
+    let served = server.get("/v1/runs");
+    assert_eq!(served.good(), json!({"runs": []}));
+    for answered in [&refused, &served] {
+        assert_eq!(answered.headers["connection"], "close", "{answered:?}");
+    }
+    // Told twice, it does not wait.
+    assert_eq!(server.terminate(), Some(0));
+}
+
 /// Told to stop, it lets runs end; what does not is parked and goes on at the next start.
 #[test]
 fn a_server_that_stops_parks_what_does_not_end() {

@@ -49,6 +49,7 @@ pub struct ServeTable {
     pub connections: usize,
     pub body_bytes: usize,
     pub drain_ms: u64,
+    pub lame_duck_ms: u64,
     pub origins: Vec<String>,
     pub module_upload: bool,
 }
@@ -76,6 +77,10 @@ impl ServeTable {
 
     pub fn drain(&self) -> Duration {
         Duration::from_millis(self.drain_ms)
+    }
+
+    pub fn lame_duck(&self) -> Duration {
+        Duration::from_millis(self.lame_duck_ms)
     }
 
     /// # Errors

@@ -1,5 +1,6 @@
 //! Whether the server is there, and whether it can work.
 
+use crate::serve::Refused;
 use crate::serve::http::App;
 use crate::serve::http::error::ApiError;
 use axum::Json;
@@ -33,13 +34,16 @@ struct Ready {
     waiting_agents: usize,
 }
 
-/// The database can be written and an agent can run, so that runs can be begun. Otherwise the error says why
-/// not.
+/// Runs can be begun: the database can be written, an agent can run, and the server is not about to stop.
+/// Otherwise the error says why not.
 #[utoipa::path(
     get, path = "/readyz", tag = "health",
     responses((status = 200, body = Ready), (status = 503, body = crate::serve::http::error::ErrorBody)),
 )]
 async fn ready(State(app): State<App>) -> Result<Json<Ready>, ApiError> {
+    if app.dispatcher.is_closing() {
+        return Err(Refused::Closing.into());
+    }
     let store = app.dispatcher.store();
     store.writable()?;
     store.has_keys().await?;

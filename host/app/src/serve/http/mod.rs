@@ -29,9 +29,11 @@ pub use auth::digest;
 use crate::config::{Config, Keys, ServeTable};
 use crate::connections::Guard;
 use crate::serve::Dispatcher;
-use axum::Router;
-use axum::extract::DefaultBodyLimit;
-use axum::http::{HeaderName, HeaderValue, Method, header};
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use axum::{Router, middleware};
 use error::ApiError;
 use limiter::Limiter;
 use std::sync::Arc;
@@ -130,6 +132,7 @@ pub fn router(app: App, serve: &ServeTable) -> Router {
             HeaderName::from_static("last-event-id"),
         ]);
     let (router, _) = routes();
+    let dispatcher = app.dispatcher.clone();
     let own = |name: HeaderName, value| {
         SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value))
     };
@@ -146,6 +149,7 @@ pub fn router(app: App, serve: &ServeTable) -> Router {
             ApiError::method("this path has other methods; /openapi.json lists them")
         })
         .with_state(app)
+        .layer(middleware::from_fn_with_state(dispatcher, leaving))
         .layer(cors)
         .layer(DefaultBodyLimit::max(body_bytes))
         .layer(own(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
@@ -157,6 +161,16 @@ pub fn router(app: App, serve: &ServeTable) -> Router {
                 ApiError::internal(&"a handler panicked").into_response()
             },
         ))
+}
+
+/// Sends clients of a server that is about to stop elsewhere with their next request.
+async fn leaving(State(dispatcher): State<Dispatcher>, request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    if dispatcher.is_closing() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        let headers = response.headers_mut();
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 #[cfg(test)]
