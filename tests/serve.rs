@@ -722,6 +722,26 @@ fn a_key_asks_no_more_than_its_share() {
     assert!((1..=60).contains(&seconds), "{refused:?}");
 }
 
+/// Whoever tries keys keeps nobody out who has one.
+#[test]
+fn who_tries_keys_may_not_try_many() {
+    let host = host("[serve]\nkey_requests_per_minute = 0\n");
+    let endpoint = scripted([]);
+    let made = host.run(&["keys", "create", "ann"]);
+    let good = format!("Bearer {}", made.stdout.trim());
+    let server = serve(&host, &endpoint);
+    let with = |key: &str| server.ask(Method::GET, "/v1/runs", None, &[("authorization", key)]);
+    assert_eq!(with(&good).status, 200);
+    let wrong: Vec<u16> = (0..31)
+        .map(|number| with(&format!("Bearer th_{number}")).status)
+        .collect();
+    assert_eq!(wrong[..30], [401; 30]);
+    assert_eq!(wrong[30], 429);
+    assert_eq!(with(&good).status, 200);
+    let refused = with("Bearer th_wrong");
+    assert!(refused.headers.contains_key("retry-after"), "{refused:?}");
+}
+
 #[test]
 fn runs_wait_for_a_place_and_no_longer_than_they_may() {
     let host = host(

@@ -346,10 +346,10 @@ fn a_server_waits_for_the_endpoint_that_it_starts_without() {
     let (address, url) = (gone.address(), gone.base_url());
     drop(gone);
     let server = Server::start(&host, &["--base-url", &url]);
-    let ready = server.get("/readyz");
-    refused(&ready, "no agent can run");
+    let not_yet = server.get("/readyz");
+    refused(&not_yet, "no agent can run");
     // Nobody is named to whoever has no key.
-    assert!(!ready.text.contains("default"), "{ready:?}");
+    assert!(!not_yet.text.contains("default"), "{not_yet:?}");
     refused(&server.post("/v1/agent", &ask("t")), "has not answered yet");
     assert_eq!(
         server
