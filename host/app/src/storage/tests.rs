@@ -376,6 +376,27 @@ async fn a_request_is_forgotten_when_nobody_begins_its_run() {
     }
 }
 
+/// A request is refused, and by then its key means another run, or its run is there in spite of it.
+#[tokio::test]
+async fn a_request_is_not_forgotten_that_began_a_run() {
+    for database in databases().await {
+        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let (refused, mut script) = (Uuid::now_v7(), Script::new());
+        let began = script.run;
+        let asked = async |run| store.first_or_repeat("ann", "key", "d", run).await.unwrap();
+        let forgotten = async |run| store.forget_unbegun("ann", "key", run).await.unwrap();
+        assert_eq!(asked(refused).await, Repeat::First);
+        assert!(forgotten(refused).await);
+        assert_eq!(asked(began).await, Repeat::First);
+        assert!(!forgotten(refused).await, "the key is another run's");
+        assert_eq!(asked(refused).await, Repeat::Same(began));
+        let mut journal = store.journal(began, Label::default());
+        journal.append(&script.begin("t")).await.unwrap();
+        assert!(!forgotten(began).await, "the run is there");
+        assert_eq!(asked(refused).await, Repeat::Same(began));
+    }
+}
+
 #[tokio::test]
 async fn a_decision_is_there_until_the_run_has_it() {
     for database in databases().await {
