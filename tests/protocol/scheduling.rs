@@ -5,7 +5,6 @@ use super::support::{
 };
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
-use std::time::Duration;
 use toolhold_agent::{
     Activities, Activity, ErrorClass, EventKind, ToolCall, ToolFailure, ToolResult, ToolUsage,
 };
@@ -391,16 +390,9 @@ async fn a_plan_of_two_hundred_calls_runs_layer_by_layer() {
     let mut request = request([plain_tools(&["echo"])]);
     request.plan = Some(plan);
     request.settings.parallel_calls = 10;
-    let started = std::time::Instant::now();
     let events = run(&driver(&Script::new([]), activities), request).await;
     assert_eq!((echo.count(), echo.most()), (200, 10));
     assert_eq!(end(&events).0, "output");
-    // Twenty times 20 ms, and as much again for a busy machine many times over.
-    assert!(
-        started.elapsed() < Duration::from_secs(2),
-        "{:?}",
-        started.elapsed()
-    );
 }
 
 /// A result that does not fit where it should go is written nowhere, and is a failure like any other.

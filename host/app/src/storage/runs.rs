@@ -326,6 +326,8 @@ impl Store {
         let Some(hold) = self.mine.hold(run) else {
             return Err(RecordError::Held);
         };
+        // What this process wrote of it and the database lost.
+        self.writer.catch_up().await.map_err(sqlx::Error::Io)?;
         let before = self.holder(run).await?;
         if self.lives_elsewhere(before.as_deref()).await? {
             return Err(RecordError::Held);

@@ -79,6 +79,11 @@ impl Writer {
         }
     }
 
+    /// When this returns, all that was written before is in the database, though that may have crashed since.
+    pub async fn catch_up(&self) -> io::Result<()> {
+        self.write(Vec::new(), true).await
+    }
+
     /// For whoever cannot wait: it is lost if too much is being written.
     pub fn note(&self, change: Change) {
         let entry = Entry {
@@ -120,6 +125,8 @@ fn refuse(batch: &mut Vec<Entry>, error: sqlx::Error) {
 /// A connection.
 struct Line {
     connection: AnyConnection,
+    /// Something was committed on it.
+    works: bool,
     /// SQLite: whether what is committed must survive the machine.
     lasts: Option<bool>,
 }
@@ -128,6 +135,7 @@ impl Line {
     async fn to(database: &Database) -> Result<Self, sqlx::Error> {
         Ok(Self {
             connection: database.connect().await?,
+            works: false,
             lasts: None,
         })
     }
@@ -241,14 +249,15 @@ impl Batches {
     }
 
     async fn commit_once(&mut self, entries: &[Entry]) -> Result<bool, sqlx::Error> {
-        let (mut line, is_new) = match self.line.take() {
-            Some(line) => (line, false),
-            None => (Line::to(&self.database).await?, true),
+        let mut line = match self.line.take() {
+            Some(line) => line,
+            None => Line::to(&self.database).await?,
         };
         // The server may have crashed since the connection before.
-        let is_again = is_new && !self.unflushed.is_empty();
+        let is_again = !line.works && !self.unflushed.is_empty();
         let lasts = self.database.is_file() || is_again || self.must_last(entries);
         let written = self.write_all(&mut line, entries, is_again).await;
+        line.works |= written.is_ok();
         // SQLite ends a transaction by itself if something is wrong with the file.
         if !written.as_ref().is_err_and(is_of_database) {
             self.line = Some(line);
