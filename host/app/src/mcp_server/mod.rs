@@ -12,7 +12,7 @@
 //! Read it in this order: [`rpc`] (messages), [`revision`] (what a request says of itself),
 //! [`catalog`] (the tools as they are listed), [`service`] (methods), [`call`] with [`approval`], [`mask`] and
 //! [`result`]; then who talks: [`outlet`] (what a request says while it runs), [`flights`] (requests
-//! that can be cancelled), [`session`] (a client that said `initialize`); then how: [`stdio`], [`http`].
+//! that can be cancelled), [`work`] (one in its task, several in a batch), [`session`] (a client that said `initialize`); then how: [`stdio`], [`http`].
 
 mod approval;
 mod call;
@@ -28,6 +28,7 @@ mod service;
 mod session;
 mod settings;
 mod stdio;
+mod work;
 
 pub use http::{Bound, serve as serve_http};
 pub use mask::Mask;
