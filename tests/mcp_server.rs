@@ -5,6 +5,7 @@ mod batches;
 mod clients;
 mod http;
 mod records;
+mod requests;
 mod sessions;
 mod stateless;
 mod wire;
