@@ -1,6 +1,7 @@
 //! MCP servers as a user has them: configured, called by a model, changed behind their user's back.
 
 mod doctor;
+mod grants;
 mod plans;
 
 use serde_json::{Value, json};

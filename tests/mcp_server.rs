@@ -1,9 +1,11 @@
 //! The modules as MCP tools, as clients see them: raw messages, our own client, the official ones.
 
 mod approval;
+mod batches;
 mod clients;
 mod http;
 mod records;
+mod requests;
 mod sessions;
 mod stateless;
 mod wire;

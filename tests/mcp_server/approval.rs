@@ -17,7 +17,7 @@ fn guarded(more: &str) -> Host {
 
 const FLAGS: [&str; 2] = ["--config", "guarded.toml"];
 
-fn forms() -> Value {
+pub fn forms() -> Value {
     json!({"elicitation": {}})
 }
 

@@ -268,6 +268,39 @@ fn what_is_hidden_from_models_is_hidden_from_clients() {
     }
 }
 
+/// A tool's own words are words, too; so are those of a schema that a call does not fit.
+#[test]
+fn what_is_hidden_from_models_is_hidden_in_what_tools_say_of_themselves() {
+    let shield = "[shields.private]\nkind = \"pii\"\nhide = [\"email\"]\n";
+    let said = format!(
+        "[tools.answer]\ntitle = \"Of {MAIL}\"\ndescription = \"Ask {MAIL}, then answer.\"\n"
+    );
+    let host = host();
+    host.write("toolhold.toml", shield)
+        .write("modules/who/who.wasm", super::answers(7))
+        .write("modules/who/module.toml", said);
+    let mut client = Stdio::session(&host, &[], json!({}));
+    let list = |client: &mut Stdio| {
+        let listed = client.ask(super::request("l", "tools/list", json!({})));
+        let tools = listed["result"]["tools"].as_array().unwrap();
+        let own = tools.iter().find(|tool| tool["name"] == "who.answer");
+        own.expect("it is listed").clone()
+    };
+    let tool = list(&mut client);
+    assert_eq!(tool["title"], "Of <email>");
+    assert_eq!(tool["description"], "Ask <email>, then answer.");
+    let unfit = client.ask(call(
+        1,
+        "calculator.evaluate",
+        json!({"expression": {MAIL: 1}}),
+    ));
+    assert!(!text(&unfit).contains(MAIL), "{unfit}");
+    // Who may see it is told that the list is another.
+    host.write("toolhold.toml", "");
+    client.hear("notifications/tools/list_changed");
+    assert_eq!(list(&mut client)["title"], json!(format!("Of {MAIL}")));
+}
+
 #[test]
 fn what_is_granted_reaches_clients_that_are_connected() {
     let host = host();

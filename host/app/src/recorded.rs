@@ -105,6 +105,20 @@ impl Recorder {
         self.telemetry.watch_cache(move || cached.cache_lookups());
     }
 
+    pub fn telemetry(&self) -> &Telemetry {
+        &self.telemetry
+    }
+
+    /// Where the audit log is; none without one.
+    pub fn store(&self) -> Option<&Store> {
+        self.audit.as_ref().map(|audit| &audit.store)
+    }
+
+    /// While it is held, something is still to be written that [`Recorder::close`] waits for.
+    pub fn open(&self) -> TaskTrackerToken {
+        self.open.token()
+    }
+
     pub fn begin(&self, begun: Begun<'_>) -> Recording {
         let Begun {
             id,

@@ -1,4 +1,4 @@
-//! Notices that the modules folder, the approvals or the configuration changed.
+//! Notices that the modules folder, saved Requests, the approvals or the configuration changed.
 //!
 //! The operating system tells of single writes; what counts is that they are over. So a change is
 //! reported when nothing more came for a moment. Where the system cannot tell (network file systems,
@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_secs(2);
 /// What to look at again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Changed {
-    /// The modules folder or the approvals.
+    /// The modules folder, saved Requests or the approvals.
     Modules,
     /// A file of the configuration; and perhaps the others, too.
     Configuration,
@@ -60,12 +60,15 @@ impl Seen {
 }
 
 impl Watch {
-    /// Watches the modules folder and the approvals, as far as they are there, and the files of the
-    /// configuration.
+    /// Watches the modules folder, saved Requests and the approvals, as far as they are there, and the files of
+    /// the configuration.
     pub fn start(config: &Config) -> Self {
         let files = config.files();
         let mut folders: Vec<(PathBuf, RecursiveMode)> = Vec::new();
         if let Ok(folder) = config.modules_folder().canonicalize() {
+            folders.push((folder, RecursiveMode::Recursive));
+        }
+        if let Ok(folder) = config.requests_folder().canonicalize() {
             folders.push((folder, RecursiveMode::Recursive));
         }
         if let Ok(folder) = config.approvals().folder().canonicalize() {

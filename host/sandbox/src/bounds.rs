@@ -41,7 +41,8 @@ pub enum Within {
 }
 
 /// A kind of capability of every module (`http`), of one (`weather:http`), or all that a module has
-/// (`weather:*`).
+/// (`weather:*`). Where modules are not all that can be called, `mcp` is a kind, too: calls of the tools of
+/// every MCP server, or of one (`tickets:mcp`, `tickets:*`).
 ///
 /// ```
 /// use toolhold_sandbox::Permit;
@@ -53,11 +54,20 @@ pub enum Within {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permit {
-    /// Absent: every module.
+    /// Absent: every module, or every server.
     module: Option<String>,
-    /// Absent: every capability.
-    kind: Option<Capability>,
+    kind: Kind,
 }
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    All,
+    Capability(Capability),
+    /// Calls that leave this sandbox.
+    Mcp,
+}
+
+const MCP: &str = "mcp";
 
 /// Why text permits nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -70,7 +80,8 @@ pub struct PermitError {
 }
 
 fn kinds() -> String {
-    let names: Vec<_> = Capability::ALL.iter().map(|kind| kind.name()).collect();
+    let names = Capability::ALL.iter().map(|kind| kind.name());
+    let names: Vec<_> = names.chain([MCP]).collect();
     names.join(", ")
 }
 
@@ -136,9 +147,17 @@ impl Bounds {
 }
 
 impl Permit {
+    /// Whether tools of the MCP server of this name may be called.
+    pub fn covers_server(&self, server: &str) -> bool {
+        self.is_of(server) && matches!(self.kind, Kind::All | Kind::Mcp)
+    }
+
     fn covers(&self, module: &str, kind: Capability) -> bool {
-        self.module.as_ref().is_none_or(|own| own == module)
-            && self.kind.is_none_or(|own| own == kind)
+        self.is_of(module) && (self.kind == Kind::All || self.kind == Kind::Capability(kind))
+    }
+
+    fn is_of(&self, name: &str) -> bool {
+        self.module.as_ref().is_none_or(|own| own == name)
     }
 }
 
@@ -151,21 +170,23 @@ impl FromStr for Permit {
         };
         let kind = |name: &str| {
             let mut known = Capability::ALL.into_iter();
-            known.find(|kind| kind.name() == name)
+            let own = known.find(|kind| kind.name() == name);
+            let mcp = (name == MCP).then_some(Kind::Mcp);
+            own.map(Kind::Capability).or(mcp).ok_or_else(wrong)
         };
         let permit = match text.split_once(':') {
             None => Self {
                 module: None,
-                kind: Some(kind(text).ok_or_else(wrong)?),
+                kind: kind(text)?,
             },
             Some((module, _)) if !crate::text::is_name(module) => return Err(wrong()),
             Some((module, "*")) => Self {
                 module: Some(module.to_owned()),
-                kind: None,
+                kind: Kind::All,
             },
             Some((module, name)) => Self {
                 module: Some(module.to_owned()),
-                kind: Some(kind(name).ok_or_else(wrong)?),
+                kind: kind(name)?,
             },
         };
         Ok(permit)
@@ -177,7 +198,11 @@ impl fmt::Display for Permit {
         if let Some(module) = &self.module {
             write!(f, "{module}:")?;
         }
-        f.write_str(self.kind.map_or("*", Capability::name))
+        f.write_str(match self.kind {
+            Kind::All => "*",
+            Kind::Capability(kind) => kind.name(),
+            Kind::Mcp => MCP,
+        })
     }
 }
 
@@ -248,8 +273,35 @@ mod tests {
     }
 
     #[test]
+    fn servers_are_permitted_by_their_kind_and_name() {
+        for (text, tickets, mails) in [
+            ("mcp", true, true),
+            ("tickets:mcp", true, false),
+            ("tickets:*", true, false),
+            ("http", false, false),
+            ("tickets:tools", false, false),
+        ] {
+            let permit: Permit = text.parse().unwrap();
+            let permitted = (
+                permit.covers_server("tickets"),
+                permit.covers_server("mails"),
+            );
+            assert_eq!(permitted, (tickets, mails), "{text}");
+        }
+        let bounds = Bounds::default().with("this key", permits(&["mcp"]));
+        assert!(bounds.narrow("m", &given()).grant.is_empty());
+    }
+
+    #[test]
     fn a_permit_is_read_as_it_is_written() {
-        for text in ["http", "key_value", "weather:http", "weather:*"] {
+        for text in [
+            "http",
+            "key_value",
+            "mcp",
+            "weather:http",
+            "weather:mcp",
+            "weather:*",
+        ] {
             let permit: Permit = text.parse().unwrap();
             assert_eq!(permit.to_string(), text);
             let json = serde_json::to_string(&permit).unwrap();

@@ -30,8 +30,9 @@ pub enum KeysCommand {
         #[arg(long, value_name = "NAMES", value_delimiter = ',')]
         tools: Option<Vec<String>>,
         /// Of what modules are given, only these kinds may be used in its name: directories, scratch,
-        /// environment, http, secrets, key_value, tools, clocks; MODULE:KIND for one module, MODULE:* for all
-        /// that it has; none for nothing. It never has more than the agent.
+        /// environment, http, secrets, key_value, tools, clocks; and mcp, calls of tools of MCP servers.
+        /// NAME:KIND for one module or server, NAME:* for all that it has; none for nothing. It never has more
+        /// than the agent.
         #[arg(long, value_name = "KINDS", value_delimiter = ',')]
         grants: Option<Vec<String>>,
         /// Valid for so long, such as 12h or 90d, instead of until it is revoked.

@@ -28,7 +28,7 @@ mod progress;
 mod pull;
 mod record;
 mod run;
-mod runs;
+pub mod runs;
 mod selftest;
 mod serve;
 mod stats;

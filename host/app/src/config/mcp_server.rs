@@ -1,7 +1,7 @@
-//! `[mcp_server]`: how the modules are served as MCP tools.
+//! `[mcp_server]`: how modules and saved Requests are served as MCP tools.
 
 use crate::config::origin;
-use crate::mcp_server::Settings;
+use crate::mcp_server::{Offer, Settings};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ pub struct McpServerTable {
     ask: bool,
     audit: Audit,
     answer_timeout_ms: u64,
+    requests: Offer,
     message_bytes: usize,
     calls: usize,
     connections: usize,
@@ -56,6 +57,7 @@ impl McpServerTable {
             audit: self.audit,
             ask: self.ask,
             answer_timeout: Duration::from_millis(self.answer_timeout_ms),
+            requests: self.requests.clone(),
             message_bytes: self.message_bytes,
             // No semaphore has more places.
             calls: self.calls.min(tokio::sync::Semaphore::MAX_PERMITS),

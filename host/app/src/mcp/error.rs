@@ -16,6 +16,8 @@ pub enum Failure {
     Settings(String),
     #[error("{0}")]
     NotApproved(String),
+    #[error("denied: mcp not granted to this key")]
+    Withheld,
     #[error("it cannot be started: {0}")]
     Start(String),
     #[error("it ended{0}")]
@@ -61,6 +63,7 @@ impl Failure {
         match self {
             Self::Settings(_) | Self::Start(_) | Self::Forbidden(_) => "host",
             Self::NotApproved(_) => "not_approved",
+            Self::Withheld => "denied",
             Self::Ended(_) | Self::Unreachable(_) | Self::Rpc { .. } => "server",
             Self::Protocol(_) => "protocol",
             Self::TooLarge(_) | Self::Output(_) => "output",
@@ -76,6 +79,7 @@ impl Failure {
         match self {
             Self::Settings(_)
             | Self::NotApproved(_)
+            | Self::Withheld
             | Self::Start(_)
             | Self::Forbidden(_)
             | Self::Protocol(_) => ErrorClass::Fatal,

@@ -8,14 +8,17 @@ use super::toolbox::WithServers;
 use futures_util::future::join_all;
 use std::sync::Arc;
 use toolhold_agent::{Activities, Toolbox};
+use toolhold_sandbox::Permit;
 
 /// The servers that a run may use. Nothing is started before it is used; dropping the last handle
 /// kills what was.
 #[derive(Debug)]
 pub struct Servers {
-    servers: Vec<Arc<Server>>,
+    all: Vec<Arc<Server>>,
     /// As for modules: `SERVER.tool`, or a server's name for all of its tools. Absent: everything.
     allowed: Option<Vec<String>>,
+    /// What a key may use of grants. Absent: everything.
+    permits: Option<Vec<Permit>>,
 }
 
 impl Servers {
@@ -24,28 +27,29 @@ impl Servers {
             .into_iter()
             .map(|settings| Arc::new(Server::new(settings, pins.clone())));
         Self {
-            servers: servers.collect(),
+            all: servers.collect(),
             allowed: allowed.map(<[String]>::to_vec),
+            permits: None,
         }
     }
 
-    /// The same servers, for whoever may use no more than that of their tools.
+    /// The same servers, for whoever may use no more than that of their tools, and whose key permits no more
+    /// than `permits`: calls of what a key lacks fail, and say so.
     #[must_use]
-    pub fn allowing(&self, allowed: Option<Vec<String>>) -> Self {
+    pub fn allowing(&self, allowed: Option<Vec<String>>, permits: Option<Vec<Permit>>) -> Self {
         Self {
-            servers: self.servers.clone(),
+            all: self.all.clone(),
             allowed,
+            permits,
         }
     }
 
     pub fn named(&self, name: &str) -> Option<&Arc<Server>> {
-        self.servers
-            .iter()
-            .find(|server| server.settings.name == name)
+        self.all.iter().find(|server| server.settings.name == name)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Server>> {
-        self.servers.iter()
+        self.all.iter()
     }
 
     /// `mcp:SERVER/tool` for every tool that may be called.
@@ -64,14 +68,19 @@ impl Servers {
         let mut notes = Vec::new();
         let note = |name: &str, reason: &str| format!("MCP server {name}: {reason}");
         let mut offering = Vec::new();
-        for server in self.servers.iter().filter(|server| server.settings.offer) {
+        for server in self.all.iter().filter(|server| server.settings.offer) {
             let name = server.settings.name.as_str();
             if is_taken(name) {
                 notes.push(note(
                     name,
                     "a module has this name; rename the one or the other",
                 ));
-            } else if self.runners_of(server).next().is_some() {
+                continue;
+            }
+            for runner in self.runners_of(server) {
+                toolbox.route(runner);
+            }
+            if self.permits(server) && self.runners_of(server).next().is_some() {
                 offering.push(server);
             }
         }
@@ -79,9 +88,6 @@ impl Servers {
         for (server, tools) in offering.into_iter().zip(read) {
             let name = server.settings.name.as_str();
             let mut left_out = |reason: String| notes.push(note(name, &reason));
-            for runner in self.runners_of(server) {
-                toolbox.route(runner);
-            }
             let tools = match tools {
                 Ok(tools) => tools,
                 Err(failure) => {
@@ -105,13 +111,11 @@ impl Servers {
 
     /// Ends every session in order.
     pub async fn close(&self) {
-        join_all(self.servers.iter().map(|server| server.close())).await;
+        join_all(self.all.iter().map(|server| server.close())).await;
     }
 
     fn runners(&self) -> impl Iterator<Item = McpTool> {
-        self.servers
-            .iter()
-            .flat_map(|server| self.runners_of(server))
+        self.all.iter().flat_map(|server| self.runners_of(server))
     }
 
     fn runners_of(&self, server: &Arc<Server>) -> impl Iterator<Item = McpTool> {
@@ -122,10 +126,18 @@ impl Servers {
                 allowed.iter().any(is_meant)
             })
         });
-        tools.map(|tool| McpTool {
+        let is_withheld = !self.permits(server);
+        tools.map(move |tool| McpTool {
             server: server.clone(),
             name: tool.clone(),
+            is_withheld,
         })
+    }
+
+    fn permits(&self, server: &Server) -> bool {
+        let name = server.settings.name.as_str();
+        let permits = self.permits.as_ref();
+        permits.is_none_or(|permits| permits.iter().any(|permit| permit.covers_server(name)))
     }
 }
 

@@ -1,5 +1,6 @@
 //! One tool of a server, as something that runs calls.
 
+use super::error::Failure;
 use super::server::Server;
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
@@ -13,6 +14,8 @@ use toolhold_agent::{Activity, ToolCall, ToolOutput, ToolResult, ToolUsage};
 pub struct McpTool {
     pub server: Arc<Server>,
     pub name: String,
+    /// Whether whoever the call is made for may not make it.
+    pub is_withheld: bool,
 }
 
 impl Activity for McpTool {
@@ -23,6 +26,10 @@ impl Activity for McpTool {
     }
 
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
+        if self.is_withheld {
+            let failure = Failure::Withheld.told(&self.server.settings.name);
+            return Box::pin(std::future::ready(ToolResult::failed(failure)));
+        }
         Box::pin(async move {
             let started = Instant::now();
             let called = self.server.call(&self.name, &call.arguments, call.timeout);

@@ -5,7 +5,9 @@
 //! time, and counts once.
 
 use super::catalog::Offered;
+use super::outlet::Outlet;
 use super::rpc::{Error, MISSING_CAPABILITY};
+use super::session::{Answer, Session};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -118,6 +120,38 @@ pub fn said(answer: &Value) -> Said {
         (Some("accept"), Some("refuse")) | (Some("decline"), _) => Said::Refuse(reason()),
         _ => Said::Nothing,
     }
+}
+
+/// Has the session's user decide. Dropped, the question is taken back.
+///
+/// # Errors
+/// Why the call is not made.
+pub async fn put(
+    pending: &Pending,
+    session: &Session,
+    outlet: &Outlet,
+    time: Duration,
+) -> Result<(), ToolFailure> {
+    match session.ask(form(pending)?, outlet, time).await {
+        Answer::Given(answer) => judged(said(&answer)),
+        Answer::Nothing => judged(Said::Nothing),
+        Answer::TooLate => Err(too_late(time)),
+        Answer::TooMany => Err(refused("too many calls of this client wait already")),
+    }
+}
+
+/// # Errors
+/// What was said is no approval.
+pub fn judged(said: Said) -> Result<(), ToolFailure> {
+    match said {
+        Said::Approve => Ok(()),
+        Said::Refuse(reason) => Err(refused(&format!("the user refused it: {reason}"))),
+        Said::Nothing => Err(refused("the user did not decide")),
+    }
+}
+
+pub fn too_late(time: Duration) -> ToolFailure {
+    refused(&format!("nobody decided within {} s", time.as_secs()))
 }
 
 /// Why the call is not made.

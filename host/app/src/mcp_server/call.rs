@@ -1,16 +1,21 @@
 //! One `tools/call`: known, valid, decided about, screened, run.
 
-use super::approval::{self, Said, nobody, refused};
+use super::approval::{self, nobody};
 use super::catalog::Offered;
 use super::outlet::{Outlet, ear, telling};
+use super::request::{Request, note_run};
 use super::result;
 use super::revision::{Era, Terms};
 use super::rpc::{Error, INTERNAL_ERROR};
+use super::run::Asked;
 use super::service::{Rules, Service, cut};
-use super::session::{Answer, Session};
+use super::session::Session;
+use super::within;
 use crate::recorded::{Begun, Ended, Recording};
 use crate::tools;
+use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
+use tokio::sync::mpsc;
 use toolhold_agent::ToolFailure;
 use toolhold_agent::guard::shield::{Place, Screened, Screening};
 use toolhold_agent::model::Delta;
@@ -21,6 +26,8 @@ use uuid::Uuid;
 #[derive(Clone, Copy)]
 struct Call<'a> {
     id: &'a str,
+    /// The same, for the run that a saved Request is.
+    run: Uuid,
     offered: &'a Offered,
     rules: &'a Rules,
     terms: &'a Terms,
@@ -58,9 +65,11 @@ impl Service {
             Some(arguments @ Value::Object(_)) => arguments,
             Some(_) => return Err(Error::params("\"arguments\" must be an object")),
         };
-        let (rules, id) = (self.rules(), Uuid::now_v7().to_string());
+        let (rules, run) = (self.rules(), Uuid::now_v7());
+        let id = run.to_string();
         let call = Call {
             id: &id,
+            run,
             offered,
             rules: &rules,
             terms,
@@ -91,9 +100,10 @@ impl Service {
                     );
                     return Err(Error::new(INTERNAL_ERROR, message));
                 };
-                self.perform(&call, arguments, outlet).await
+                self.perform(&call, arguments, session, outlet).await
             }
-            Ok(Decided::Not(failure)) => Ended::refused(failure),
+            // In the words of a schema or a shield, which may quote what is hidden.
+            Ok(Decided::Not(failure)) => Ended::refused(rules.mask.failure(failure)),
             Ok(Decided::Ask(question)) => {
                 recording.forget();
                 return Ok(question);
@@ -109,7 +119,7 @@ impl Service {
                  whoever runs this server finds the reason in its log";
             return Err(Error::new(INTERNAL_ERROR, message));
         }
-        Ok(match ended.outcome {
+        let mut result = match ended.outcome {
             Ok(value) => {
                 tracing::info!(tool = offered.name, "called");
                 result::complete(terms.era, offered, value)
@@ -122,7 +132,11 @@ impl Service {
                 );
                 result::failed(&failure)
             }
-        })
+        };
+        if offered.request.is_some() {
+            note_run(&mut result, &id);
+        }
+        Ok(result)
     }
 
     fn recording(&self, call: &Call<'_>, arguments: &Value) -> Recording {
@@ -190,47 +204,47 @@ impl Service {
             };
         }
         let pending = approval::pending(offered, arguments);
-        let form = match approval::form(&pending) {
-            Ok(form) => form,
-            Err(failure) => return no(failure),
-        };
         let time = self.settings.answer_timeout;
-        let said = match session {
-            Some(session) => match session.ask(form, outlet, time).await {
-                Answer::Given(answer) => approval::said(&answer),
-                Answer::Nothing => Said::Nothing,
-                Answer::TooLate => {
-                    let seconds = time.as_secs();
-                    return no(refused(&format!("nobody decided within {seconds} s")));
-                }
-                Answer::TooMany => {
-                    return no(refused("too many calls of this client wait already"));
-                }
-            },
+        let judged = match session {
+            Some(session) => approval::put(&pending, session, outlet, time).await,
             None => match self.questions.answered(&pending, params)? {
-                Some(said) => said,
+                Some(said) => approval::judged(said),
                 None => {
+                    let form = match approval::form(&pending) {
+                        Ok(form) => form,
+                        Err(failure) => return no(failure),
+                    };
                     return match self.questions.ask(&pending, form, time) {
                         Some(question) => Ok(Decided::Ask(question)),
-                        None => no(refused("too many calls wait already")),
+                        None => no(approval::refused("too many calls wait already")),
                     };
                 }
             },
         };
-        match said {
-            Said::Approve => Ok(Decided::Run { was_asked: true }),
-            Said::Refuse(reason) => no(refused(&format!("the user refused it: {reason}"))),
-            Said::Nothing => no(refused("the user did not decide")),
-        }
+        Ok(match judged {
+            Ok(()) => Decided::Run { was_asked: true },
+            Err(failure) => Decided::Not(failure),
+        })
     }
 
-    async fn perform(&self, call: &Call<'_>, arguments: Value, outlet: &Outlet) -> Ended {
+    async fn perform(
+        &self,
+        call: &Call<'_>,
+        arguments: Value,
+        session: Option<&Session>,
+        outlet: &Outlet,
+    ) -> Ended {
         let arguments = match call.admitted(arguments).await {
             Ok(arguments) => arguments,
-            Err(failure) => return Ended::refused(failure),
+            Err(failure) => return Ended::refused(call.rules.mask.failure(failure)),
         };
-        let report = self.run(call, &arguments, outlet).await;
-        let ended = Ended::from(tools::result(report));
+        let ended = match &call.offered.request {
+            Some(request) => {
+                let ended = self.request(*call, request, arguments, session, outlet);
+                ended.await
+            }
+            None => Ended::from(tools::result(self.run(call, &arguments, outlet).await)),
+        };
         let outcome = ended.outcome.and_then(|value| {
             call.fits(&value)
                 .map(|()| value)
@@ -252,6 +266,7 @@ impl Service {
             offered,
             rules,
             terms,
+            ..
         } = call;
         let (listener, heard) = ear(terms).unzip();
         let invocation = Invocation {
@@ -268,6 +283,41 @@ impl Service {
             Some(heard) => telling(call, heard, &offered.name, terms, &rules.mask, outlet).await,
             None => call.await,
         }
+    }
+}
+
+/// A saved Request, which is a run with questions of its own.
+impl Service {
+    fn request<'a>(
+        &'a self,
+        call: Call<'a>,
+        request: &'a Request,
+        arguments: Value,
+        session: Option<&'a Session>,
+        outlet: &'a Outlet,
+    ) -> BoxFuture<'a, Ended> {
+        Box::pin(async move {
+            let Call { rules, terms, .. } = call;
+            let (listener, heard) = ear(terms).unzip();
+            let (questions, asked) = mpsc::channel(1);
+            let time = self.settings.answer_timeout;
+            let run = rules.runs.run(Asked {
+                id: call.run,
+                request,
+                input: request.input(arguments),
+                terms,
+                listener,
+                questions,
+                answer_timeout: time,
+            });
+            let session = session.filter(|_| terms.elicits && self.settings.ask);
+            let run = within::asking(run, asked, session, outlet, time);
+            let name = &call.offered.name;
+            match heard {
+                Some(heard) => telling(run, heard, name, terms, &rules.mask, outlet).await,
+                None => run.await,
+            }
+        })
     }
 }
 
@@ -352,10 +402,7 @@ impl Call<'_> {
                     )
                 })
             }
-            Err(failure) => Err(ToolFailure {
-                message: mask.text(&failure.message).into_owned(),
-                ..failure
-            }),
+            Err(failure) => Err(mask.failure(failure)),
         }
     }
 

@@ -1,19 +1,21 @@
 //! The tools as they are listed: what each era is told of them, and what stands between a call and each.
 
+use super::mask::Mask;
+use super::request::{Request, tool_name};
 use super::revision::Era;
 use super::rpc::Error;
+use super::schema::{self, Told, of_object};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 use toolhold_agent::guard::Validator;
-use toolhold_agent::protocol::Annotations;
+use toolhold_agent::protocol::{Annotations, Saved};
 use toolhold_sandbox::{Registry, ToolSpec};
 
 /// Of one page. Few clients read a second one, and all of this is for a model.
 const PAGE_TOOLS: usize = 250;
 const PAGE_BYTES: usize = 2 << 20;
-/// Schemas are walked recursively; deeper ones are not taken apart.
-const MAX_DEPTH: usize = 64;
 /// The property that stands for a result which is no object, where a result must be one.
 pub const RESULT: &str = "result";
 
@@ -36,8 +38,13 @@ pub struct Offered {
     pub output: Option<Validator>,
     /// Whether sessions are told of its result as the property [`RESULT`] of an object.
     pub is_wrapped: bool,
+    /// What is run in the place of a module.
+    pub request: Option<Request>,
     listed: Listed,
 }
+
+/// A saved Request by its name, or why it is none.
+pub type Found = (String, Result<Arc<Saved>, String>);
 
 /// As `tools/list` tells of it.
 #[derive(Debug, PartialEq)]
@@ -48,29 +55,50 @@ struct Listed {
 }
 
 impl Catalog {
-    /// The tools of `registry` now, of those that `allowed` names: `module.tool` or `module`.
-    pub fn of(registry: &Registry, allowed: Option<&[String]>, generation: u64) -> Self {
-        Self::new(registry.tools(), allowed, generation)
+    /// The tools of `registry` now and these saved Requests, of those that `allowed` names: `module.tool`,
+    /// `module` or `request-NAME`. Clients are told of them what `mask` lets through.
+    pub fn of(
+        registry: &Registry,
+        requests: &[Found],
+        allowed: Option<&[String]>,
+        mask: &Mask,
+        generation: u64,
+    ) -> Self {
+        Self::new(registry.tools(), requests, allowed, mask, generation)
     }
 
-    fn new(specs: Vec<ToolSpec>, allowed: Option<&[String]>, generation: u64) -> Self {
+    fn new(
+        specs: Vec<ToolSpec>,
+        requests: &[Found],
+        allowed: Option<&[String]>,
+        mask: &Mask,
+        generation: u64,
+    ) -> Self {
         let mut catalog = Self {
             generation,
             ..Self::default()
         };
-        for spec in specs {
-            let module = spec.name.split('.').next().unwrap_or_default();
-            let is_allowed = allowed.is_none_or(|names| {
-                names
-                    .iter()
-                    .any(|name| *name == spec.name || name == module)
-            });
-            if !is_allowed {
+        let is_allowed = |tool: &str| {
+            let module = tool.split('.').next().unwrap_or_default();
+            allowed.is_none_or(|names| names.iter().any(|name| name == tool || name == module))
+        };
+        let modules = specs
+            .into_iter()
+            .map(|spec| (spec.name.clone(), Ok((None, spec))));
+        let requests = requests.iter().map(|(name, saved)| {
+            let request = saved.clone().and_then(|saved| Request::new(name, saved));
+            (
+                tool_name(name),
+                request.map(|(request, spec)| (Some(request), spec)),
+            )
+        });
+        for (name, tool) in modules.chain(requests) {
+            if !is_allowed(&name) {
                 continue;
             }
-            match Offered::new(&spec) {
+            match tool.and_then(|(request, spec)| Offered::new(&spec, request, mask)) {
                 Ok(offered) => catalog.tools.push(offered),
-                Err(reason) => catalog.refused.push(format!("{}: {reason}", spec.name)),
+                Err(reason) => catalog.refused.push(format!("{name}: {reason}")),
             }
         }
         catalog.tools.sort_by(|a, b| a.name.cmp(&b.name));
@@ -139,7 +167,7 @@ fn decoded(cursor: &Value) -> Option<String> {
 }
 
 impl Offered {
-    fn new(spec: &ToolSpec) -> Result<Self, String> {
+    fn new(spec: &ToolSpec, request: Option<Request>, mask: &Mask) -> Result<Self, String> {
         let compiled = |what, schema| {
             Validator::new(schema)
                 .map_err(|reason| format!("its {what} schema cannot be used: {reason}"))
@@ -153,25 +181,29 @@ impl Offered {
             fire_and_forget: false,
         };
         let output = spec.output_schema.as_ref();
-        let told = output.map(told_to_sessions);
+        let shown = output.map(|own| schema::masked(own.clone(), mask));
+        // Before 2026-07-28 structured results are objects.
+        let told = shown.as_ref().map(|own| of_object(own, RESULT, true));
         Ok(Self {
             name: spec.name.clone(),
             annotations,
             input: compiled("input", &spec.input_schema)?,
             output: output.map(|own| compiled("output", own)).transpose()?,
             is_wrapped: matches!(told, Some(Told::Wrapped(_))),
-            listed: Listed::new(spec, told),
+            listed: Listed::new(spec, shown, told, mask),
+            request,
         })
     }
 }
 
 impl Listed {
-    fn new(spec: &ToolSpec, told: Option<Told>) -> Self {
+    fn new(spec: &ToolSpec, output: Option<Value>, told: Option<Told>, mask: &Mask) -> Self {
         let own = spec.annotations;
+        let input = schema::unmirrored(spec.input_schema.clone(), schema::MAX_DEPTH);
         let mut modern = json!({
             "name": spec.name,
-            "description": spec.description,
-            "inputSchema": unmirrored(spec.input_schema.clone(), MAX_DEPTH),
+            "description": mask.text(&spec.description),
+            "inputSchema": schema::masked(input, mask),
             "annotations": {
                 "readOnlyHint": own.read_only,
                 "destructiveHint": own.destructive,
@@ -180,11 +212,11 @@ impl Listed {
             },
         });
         if let Some(title) = &spec.title {
-            modern["title"] = title.clone().into();
+            modern["title"] = mask.text(title).into();
         }
         let mut legacy = modern.clone();
-        if let Some(output) = &spec.output_schema {
-            modern["outputSchema"] = output.clone();
+        if let Some(output) = output {
+            modern["outputSchema"] = output;
         }
         if let Some(Told::Same(schema) | Told::Wrapped(schema)) = told {
             legacy["outputSchema"] = schema;
@@ -195,84 +227,6 @@ impl Listed {
             modern,
         }
     }
-}
-
-/// What a session is told of the results of a tool: before 2026-07-28 structured results are objects.
-enum Told {
-    Same(Value),
-    /// The schema is that of the property [`RESULT`].
-    Wrapped(Value),
-    /// The schema refers to itself in ways that do not survive being put into another.
-    Nothing,
-}
-
-fn told_to_sessions(schema: &Value) -> Told {
-    if schema.get("type").and_then(Value::as_str) == Some("object") {
-        return Told::Same(schema.clone());
-    }
-    if !is_movable(schema, MAX_DEPTH) {
-        return Told::Nothing;
-    }
-    let mut inner = schema.clone();
-    let mut outer = json!({"type": "object"});
-    for shared in ["$schema", "$defs", "definitions"] {
-        let taken = inner
-            .as_object_mut()
-            .and_then(|keywords| keywords.shift_remove(shared));
-        if let Some(taken) = taken {
-            outer[shared] = taken;
-        }
-    }
-    outer["properties"] = json!({RESULT: inner});
-    outer["required"] = json!([RESULT]);
-    Told::Wrapped(outer)
-}
-
-/// Whether all references in a schema are to its own definitions.
-fn is_movable(schema: &Value, depth: usize) -> bool {
-    let Some(depth) = depth.checked_sub(1) else {
-        return false;
-    };
-    match schema {
-        Value::Object(keywords) => {
-            keywords
-                .iter()
-                .all(|(keyword, value)| match (keyword.as_str(), value) {
-                    ("$ref", Value::String(to)) => {
-                        to.starts_with("#/$defs/") || to.starts_with("#/definitions/")
-                    }
-                    ("$id" | "$anchor" | "$dynamicRef" | "$dynamicAnchor", Value::String(_)) => {
-                        false
-                    }
-                    _ => is_movable(value, depth),
-                })
-        }
-        Value::Array(items) => items.iter().all(|item| is_movable(item, depth)),
-        _ => true,
-    }
-}
-
-/// Takes out `x-mcp-header`, which would have clients repeat arguments in headers that this server does
-/// not compare.
-fn unmirrored(mut schema: Value, depth: usize) -> Value {
-    let Some(depth) = depth.checked_sub(1) else {
-        return schema;
-    };
-    match &mut schema {
-        Value::Object(keywords) => {
-            keywords.retain(|keyword, value| keyword != "x-mcp-header" || !value.is_string());
-            for value in keywords.values_mut() {
-                *value = unmirrored(value.take(), depth);
-            }
-        }
-        Value::Array(items) => {
-            for item in items {
-                *item = unmirrored(item.take(), depth);
-            }
-        }
-        _ => {}
-    }
-    schema
 }
 
 #[cfg(test)]
@@ -294,7 +248,7 @@ mod tests {
     }
 
     fn listed(spec: ToolSpec, era: Era) -> Value {
-        let catalog = Catalog::new(vec![spec], None, 0);
+        let catalog = Catalog::new(vec![spec], &[], None, &Mask::default(), 0);
         catalog.page(era, None).unwrap()["tools"][0].clone()
     }
 
@@ -377,7 +331,7 @@ mod tests {
             input_schema: json!({"type": "object", "required": 7}),
             ..spec("m.bad")
         };
-        let catalog = Catalog::new(vec![bad, spec("m.good")], None, 0);
+        let catalog = Catalog::new(vec![bad, spec("m.good")], &[], None, &Mask::default(), 0);
         assert!(catalog.find("m.good").is_some() && catalog.find("m.bad").is_none());
         assert!(
             catalog.refused[0].contains("m.bad: its input schema"),
@@ -390,7 +344,7 @@ mod tests {
     fn only_what_is_allowed_is_listed() {
         let allowed = ["a".to_owned(), "b.two".to_owned()];
         let specs = ["a.one", "b.one", "b.two", "ab.c"].map(spec).into();
-        let catalog = Catalog::new(specs, Some(&allowed), 0);
+        let catalog = Catalog::new(specs, &[], Some(&allowed), &Mask::default(), 0);
         assert_eq!(catalog.names().collect::<Vec<_>>(), ["a.one", "b.two"]);
     }
 
@@ -398,7 +352,13 @@ mod tests {
     fn pages_hold_every_tool_once_even_if_the_list_changes_meanwhile() {
         let name = |n: usize| format!("m.t{n:04}");
         let of = |range: std::ops::Range<usize>| {
-            Catalog::new(range.map(|n| spec(&name(n))).collect(), None, 0)
+            Catalog::new(
+                range.map(|n| spec(&name(n))).collect(),
+                &[],
+                None,
+                &Mask::default(),
+                0,
+            )
         };
         let first = of(0..600).page(Era::Legacy, None).unwrap();
         assert_eq!(first["tools"].as_array().unwrap().len(), PAGE_TOOLS);
@@ -423,7 +383,7 @@ mod tests {
             description: "x".repeat(PAGE_BYTES / 3),
             ..spec(&format!("m.t{n}"))
         };
-        let catalog = Catalog::new((0..7).map(large).collect(), None, 0);
+        let catalog = Catalog::new((0..7).map(large).collect(), &[], None, &Mask::default(), 0);
         let mut seen = 0;
         let mut cursor = None;
         for _ in 0..7 {

@@ -7,6 +7,7 @@
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use toolhold_agent::ToolFailure;
 use toolhold_agent::guard::pii::{Kind, Privacy, find};
 
 /// Kinds of data that no client is told.
@@ -46,6 +47,22 @@ impl Mask {
         }
         masked.push_str(text.get(from..).unwrap_or_default());
         Cow::Owned(masked)
+    }
+
+    /// Whether anything of `text` is hidden.
+    pub fn hides(&self, text: &str) -> bool {
+        matches!(self.text(text), Cow::Owned(_))
+    }
+
+    pub fn hides_in(&self, value: &Value) -> bool {
+        !self.is_off() && self.at(value.clone(), 0) != *value
+    }
+
+    pub fn failure(&self, failure: ToolFailure) -> ToolFailure {
+        ToolFailure {
+            message: self.text(&failure.message).into_owned(),
+            ..failure
+        }
     }
 
     pub fn value(&self, value: Value) -> Value {

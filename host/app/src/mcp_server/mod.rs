@@ -1,4 +1,4 @@
-//! The modules as MCP tools, over stdio and streamable HTTP: `toolhold mcp`.
+//! The modules, and saved Requests, as MCP tools, over stdio and streamable HTTP: `toolhold mcp`.
 //!
 //! Two protocols in one: revision 2026-07-28, whose requests each say all about themselves, and those
 //! before it, which begin with `initialize`. Which one a message speaks is seen in the message
@@ -10,9 +10,10 @@
 //! calls there may be, what stops them and who decides about them is this host's either way.
 //!
 //! Read it in this order: [`rpc`] (messages), [`revision`] (what a request says of itself),
-//! [`catalog`] (the tools as they are listed), [`service`] (methods), [`call`] with [`approval`], [`mask`] and
-//! [`result`]; then who talks: [`outlet`] (what a request says while it runs), [`flights`] (requests
-//! that can be cancelled), [`session`] (a client that said `initialize`); then how: [`stdio`], [`http`].
+//! [`catalog`] (the tools as they are listed) and [`schema`] (what of their schemas), [`service`] (methods), [`call`] with [`approval`], [`mask`] and
+//! [`result`], and [`request`] with [`run`] and
+//! [`within`] (a saved Request that is called); then who talks: [`outlet`] (what a request says while it runs), [`flights`] (requests
+//! that can be cancelled), [`work`] (one in its task, several in a batch), [`session`] (a client that said `initialize`); then how: [`stdio`], [`http`].
 
 mod approval;
 mod call;
@@ -21,16 +22,24 @@ mod flights;
 mod http;
 mod mask;
 mod outlet;
+mod request;
 mod result;
 mod revision;
 mod rpc;
+mod run;
+mod schema;
 mod service;
 mod session;
 mod settings;
 mod stdio;
+mod within;
+mod work;
 
+pub use catalog::Found;
 pub use http::{Bound, serve as serve_http};
 pub use mask::Mask;
+pub use request::tool_name as request_tool;
+pub use run::Runs;
 pub use service::{Rules, Service};
-pub use settings::Settings;
+pub use settings::{Offer, Settings};
 pub use stdio::serve as serve_stdio;

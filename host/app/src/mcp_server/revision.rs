@@ -11,6 +11,8 @@ use toolhold_sandbox::{LogLevel, visible};
 pub const MODERN: &str = "2026-07-28";
 /// Revisions that begin with `initialize`, the newest first.
 pub const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+/// Those of them whose clients may send several messages at a time.
+pub const BATCHED: [&str; 2] = ["2025-03-26", "2024-11-05"];
 
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";

@@ -1,9 +1,10 @@
-//! JSON-RPC 2.0 from a server's side: requests, notifications and answers in; replies out. No batches:
-//! only revision 2025-03-26 had them.
+//! JSON-RPC 2.0 from a server's side: requests, notifications and answers in; replies out.
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Number, Value, json};
+use std::fmt::{self, Formatter};
 
 pub const PARSE_ERROR: i64 = -32_700;
 pub const INVALID_REQUEST: i64 = -32_600;
@@ -18,6 +19,8 @@ pub const UNSUPPORTED_VERSION: i64 = -32_022;
 /// Longer ids and methods are nobody's.
 const MAX_ID: usize = 256;
 const MAX_METHOD: usize = 256;
+/// Messages of one batch.
+pub const MAX_BATCH: usize = 100;
 
 /// What a request is answered under: text or an integer, never null.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -47,6 +50,14 @@ pub enum Message {
         id: Id,
         result: Option<Value>,
     },
+}
+
+/// What a client sends at a time.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Received {
+    One(Message),
+    /// Some messages, at least one: of revisions up to 2025-03-26. Each is one or none for itself.
+    Batch(Vec<Result<Message, Malformed>>),
 }
 
 /// An error of the protocol, as opposed to one of a tool.
@@ -80,29 +91,81 @@ impl Error {
 /// What is no message, and the id that it would have been answered under.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Malformed {
-    pub id: Option<Id>,
+    id: Option<Id>,
     code: i64,
     reason: String,
 }
 
 impl Malformed {
-    pub fn error(self) -> Error {
-        Error::new(self.code, self.reason)
+    pub fn reply(self) -> Bytes {
+        reply(self.id.as_ref(), &Err(Error::new(self.code, self.reason)))
     }
 }
 
-/// Reads one message.
-pub fn parse(bytes: &[u8]) -> Result<Message, Malformed> {
-    let value: Value = serde_json::from_slice(bytes).map_err(|error| {
+/// Reads what came at a time.
+///
+/// # Errors
+/// It is neither a message nor a batch of no more than [`MAX_BATCH`].
+pub fn parse(bytes: &[u8]) -> Result<Received, Malformed> {
+    let no_json = |error: serde_json::Error| {
         let reason = format!("this is not JSON: {error}");
         malformed(None, PARSE_ERROR, reason)
-    })?;
+    };
+    if !bytes.trim_ascii_start().starts_with(b"[") {
+        let value: Value = serde_json::from_slice(bytes).map_err(no_json)?;
+        return read(value).map(Received::One);
+    }
+    let Items { first, more } = serde_json::from_slice(bytes).map_err(no_json)?;
+    let reason = match (first.len(), more) {
+        (0, _) => "a batch has at least one message".to_owned(),
+        (_, 0) => return Ok(Received::Batch(first.into_iter().map(read).collect())),
+        (some, more) => {
+            let count = some.saturating_add(more);
+            format!("a batch has at most {MAX_BATCH} messages, and this one has {count}")
+        }
+    };
+    Err(malformed(None, INVALID_REQUEST, reason))
+}
+
+/// The first items of a JSON array, [`MAX_BATCH`] at most, and how many there are more.
+struct Items {
+    first: Vec<Value>,
+    more: usize,
+}
+
+impl<'de> Deserialize<'de> for Items {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Items;
+
+            fn expecting(&self, f: &mut Formatter<'_>) -> fmt::Result {
+                f.write_str("an array")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Items, A::Error> {
+                let mut first = Vec::new();
+                while first.len() < MAX_BATCH {
+                    match items.next_element()? {
+                        Some(item) => first.push(item),
+                        None => return Ok(Items { first, more: 0 }),
+                    }
+                }
+                let mut more = 0_usize;
+                while items.next_element::<IgnoredAny>()?.is_some() {
+                    more += 1;
+                }
+                Ok(Items { first, more })
+            }
+        }
+        deserializer.deserialize_seq(Reader)
+    }
+}
+
+fn read(value: Value) -> Result<Message, Malformed> {
     let Value::Object(mut message) = value else {
-        return Err(malformed(
-            None,
-            INVALID_REQUEST,
-            "a message is one JSON object; there are no batches",
-        ));
+        let reason = "a message is a JSON object";
+        return Err(malformed(None, INVALID_REQUEST, reason));
     };
     let id = match message.remove("id") {
         None => None,
@@ -161,6 +224,15 @@ pub fn parse(bytes: &[u8]) -> Result<Message, Malformed> {
     Ok(match id {
         Some(id) => Message::Request(Request { id, method, params }),
         None => Message::Notification { method, params },
+    })
+}
+
+/// The reply to a batch; `None` if nothing of it is replied to.
+pub fn batch(replies: &[Bytes]) -> Option<Bytes> {
+    (!replies.is_empty()).then(|| {
+        [b"[", replies.join(&b","[..]).as_slice(), b"]"]
+            .concat()
+            .into()
     })
 }
 
@@ -258,7 +330,7 @@ mod tests {
                 },
             ),
         ] {
-            assert_eq!(parse(text.as_bytes()), Ok(expect), "{text}");
+            assert_eq!(parse(text.as_bytes()), Ok(Received::One(expect)), "{text}");
         }
     }
 
@@ -268,15 +340,20 @@ mod tests {
             r#"{{"jsonrpc":"2.0","id":"{}","method":"m"}}"#,
             "x".repeat(300)
         );
+        let too_many = format!("[{}1]", "1,".repeat(MAX_BATCH));
+        let broken = format!("[{}", "1,".repeat(2 * MAX_BATCH));
         for (text, code, id) in [
             ("", PARSE_ERROR, None),
             ("{", PARSE_ERROR, None),
             ("[]", INVALID_REQUEST, None),
-            (
-                r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#,
-                INVALID_REQUEST,
-                None,
-            ),
+            ("[1", PARSE_ERROR, None),
+            (&too_many, INVALID_REQUEST, None),
+            (&broken, PARSE_ERROR, None),
+            ("7", INVALID_REQUEST, None),
+            ("-1.5", INVALID_REQUEST, None),
+            ("null", INVALID_REQUEST, None),
+            ("true", INVALID_REQUEST, None),
+            (r#""ping""#, INVALID_REQUEST, None),
             (r#"{"id":1,"method":"ping"}"#, INVALID_REQUEST, Some(1)),
             (r#"{"jsonrpc":"2.0","id":1}"#, INVALID_REQUEST, Some(1)),
             (
@@ -314,6 +391,38 @@ mod tests {
     }
 
     #[test]
+    fn of_a_batch_each_is_a_message_for_itself() {
+        let text = r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}, [], {"id":2}, 7]"#;
+        let Ok(Received::Batch(messages)) = parse(text.as_bytes()) else {
+            panic!("{text}");
+        };
+        let ids: Vec<_> = messages
+            .iter()
+            .map(|message| match message {
+                Ok(Message::Request(request)) => Ok(request.id.clone()),
+                Ok(other) => panic!("{other:?}"),
+                Err(malformed) => Err(malformed.id.clone()),
+            })
+            .collect();
+        let number = |n: i64| Id::Number(n.into());
+        assert_eq!(
+            ids,
+            [Ok(number(1)), Err(None), Err(Some(number(2))), Err(None)]
+        );
+        let most = format!("[{}1]", "1,".repeat(MAX_BATCH - 1));
+        assert!(
+            matches!(parse(most.as_bytes()), Ok(Received::Batch(all)) if all.len() == MAX_BATCH)
+        );
+    }
+
+    #[test]
+    fn replies_to_a_batch_are_one() {
+        assert_eq!(batch(&[]), None);
+        assert_eq!(batch(&["{}".into()]).unwrap(), "[{}]");
+        assert_eq!(batch(&["1".into(), "2".into()]).unwrap(), "[1,2]");
+    }
+
+    #[test]
     fn a_reply_holds_a_result_or_an_error() {
         let id = Id::Text("a".into());
         assert_eq!(
@@ -338,7 +447,7 @@ mod tests {
             "[ -~]{0,40}".prop_map(Id::Text),
         ]) {
             let text = json!({"jsonrpc": "2.0", "id": id, "method": "ping"}).to_string();
-            let Ok(Message::Request(request)) = parse(text.as_bytes()) else {
+            let Ok(Received::One(Message::Request(request))) = parse(text.as_bytes()) else {
                 panic!("{text}");
             };
             prop_assert_eq!(request.id, id);

@@ -1,11 +1,12 @@
 //! What is served, and the methods by which: the same for every client and every way to it.
 
 use super::approval::Questions;
-use super::catalog::Catalog;
+use super::catalog::{Catalog, Found};
 use super::mask::Mask;
 use super::outlet::Outlet;
 use super::revision::{Era, MODERN, SERVER_INFO_KEY, SUBSCRIPTION_KEY, Terms, level, server_info};
 use super::rpc::{self, Error, Id, METHOD_NOT_FOUND, Request};
+use super::run::Runs;
 use super::session::Session;
 use super::settings::Settings;
 use crate::recorded::Recorder;
@@ -32,11 +33,13 @@ pub struct Rules {
     pub call_timeout: Duration,
     /// What no client is told.
     pub mask: Mask,
+    /// What runs saved Requests.
+    pub runs: Runs,
     /// The hash of all of it.
     pub policy: String,
 }
 
-/// The modules of a host, ready to be called by clients.
+/// The modules and saved Requests of a host, ready to be called by clients.
 #[derive(Debug)]
 pub struct Service {
     pub(super) registry: Registry,
@@ -50,15 +53,16 @@ pub struct Service {
 }
 
 impl Service {
-    /// Serves the tools that `registry` has now, of those that `allowed` names.
+    /// Serves the tools that `registry` has now and these saved Requests, of those that `allowed` names.
     pub fn new(
         registry: Registry,
+        requests: &[Found],
         rules: Rules,
         allowed: Option<Vec<String>>,
         settings: Settings,
         recorder: Recorder,
     ) -> Self {
-        let catalog = Catalog::of(&registry, allowed.as_deref(), 1);
+        let catalog = Catalog::of(&registry, requests, allowed.as_deref(), &rules.mask, 1);
         Self {
             registry,
             recorder,
@@ -102,15 +106,25 @@ impl Service {
         self.catalog.subscribe()
     }
 
-    /// Looks at the registry again, and has clients told if they would see another list.
-    pub fn refresh(&self) {
+    /// Looks at the registry again, and has clients told if they would see another list. These are the saved
+    /// Requests now.
+    pub fn refresh(&self, requests: &[Found]) {
         let generation = self.catalog.borrow().generation + 1;
-        let now = Catalog::of(&self.registry, self.allowed.as_deref(), generation);
+        let rules = self.rules();
+        let mut now = Catalog::of(
+            &self.registry,
+            requests,
+            self.allowed.as_deref(),
+            &rules.mask,
+            generation,
+        );
         self.catalog.send_if_modified(|catalog| {
             let is_other = !catalog.is_same(&now);
-            if is_other {
-                *catalog = Arc::new(now);
+            if !is_other {
+                now.generation = catalog.generation;
             }
+            // What is behind a tool may be another although it is told of as before.
+            *catalog = Arc::new(now);
             is_other
         });
     }

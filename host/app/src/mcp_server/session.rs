@@ -2,7 +2,7 @@
 
 use super::flights::Flights;
 use super::outlet::Outlet;
-use super::revision::{Era, Terms, agreed, client, elicits, progress, server_info, trace};
+use super::revision::{BATCHED, Era, Terms, agreed, client, elicits, progress, server_info, trace};
 use super::rpc::{self, Error, Id, Request};
 use super::service::INSTRUCTIONS;
 use serde_json::{Map, Value, json};
@@ -68,6 +68,11 @@ impl Session {
             "serverInfo": server_info(),
             "instructions": INSTRUCTIONS,
         })
+    }
+
+    /// Whether its client may send several messages at a time.
+    pub fn has_batches(&self) -> bool {
+        BATCHED.contains(&self.version)
     }
 
     /// What holds for a request of this session.

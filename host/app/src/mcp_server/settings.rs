@@ -2,8 +2,18 @@
 
 use crate::config::Audit;
 use secrecy::{ExposeSecret as _, SecretString};
+use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use std::time::Duration;
+
+/// Which saved Requests are tools.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum Offer {
+    /// All or none.
+    All(bool),
+    Named(Vec<String>),
+}
 
 /// `[mcp_server]`, as it was when the server began.
 #[derive(Debug, Clone)]
@@ -13,6 +23,7 @@ pub struct Settings {
     pub ask: bool,
     /// How long a question waits for its answer.
     pub answer_timeout: Duration,
+    pub requests: Offer,
     pub message_bytes: usize,
     /// Calls of all clients at the same time.
     pub calls: usize,

@@ -6,16 +6,20 @@
 use super::flights::Flights;
 use super::outlet::Outlet;
 use super::revision::{self, not_initialized};
-use super::rpc::{self, Error, INTERNAL_ERROR, INVALID_REQUEST, Message, Request};
+use super::rpc::{
+    self, Error, INTERNAL_ERROR, INVALID_REQUEST, Id, Malformed, Message, Received, Request,
+};
 use super::service::Service;
 use super::session::Session;
+use super::work::{Batch, Outcome, Task};
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use serde_json::{Map, Value, json};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use uuid::Uuid;
@@ -102,21 +106,9 @@ impl Client {
         let reply = match line {
             Line::Whole(line) if line.trim_ascii().is_empty() => return true,
             Line::Whole(line) => match rpc::parse(line) {
-                Ok(Message::Request(request)) => self.request(request),
-                Ok(Message::Notification { method, params }) => {
-                    self.notified(&method, params);
-                    None
-                }
-                Ok(Message::Answer { id, result }) => {
-                    if let Some(session) = self.session.get() {
-                        session.answer(&id, result);
-                    }
-                    None
-                }
-                Err(malformed) => {
-                    let id = malformed.id.clone();
-                    Some(rpc::reply(id.as_ref(), &Err(malformed.error())))
-                }
+                Ok(Received::One(message)) => self.one(message),
+                Ok(Received::Batch(messages)) => self.batch(messages),
+                Err(malformed) => Some(malformed.reply()),
             },
             Line::TooLong(most) => {
                 let reason =
@@ -127,44 +119,111 @@ impl Client {
         reply.is_none_or(|reply| self.outlet.send_blocking(reply).is_ok())
     }
 
-    /// Begins to work on a request, or answers it at once.
-    fn request(self: &Arc<Self>, request: Request) -> Option<Bytes> {
-        let id = request.id.clone();
-        let begun = if request.method == "initialize" {
-            return Some(rpc::reply(Some(&id), &self.initialize(&request)));
-        } else if revision::named(&request).is_some() {
-            revision::modern(&request, self.id.clone()).map(|terms| (terms, None))
-        } else {
-            match self.session.get() {
-                Some(session) => Ok((session.terms(&request.params), Some(session.clone()))),
-                None => Err(not_initialized()),
+    /// Takes a message. Returns what is known to answer at once.
+    fn one(self: &Arc<Self>, message: Message) -> Option<Bytes> {
+        match message {
+            Message::Request(request) => self.request(request),
+            Message::Notification { method, params } => {
+                self.notified(&method, params);
+                None
             }
-        };
-        let begun = begun.and_then(|begun| {
-            let unanswered = self.unanswered.clone().try_acquire_owned();
-            let unanswered = unanswered.map_err(|_| {
-                let reason =
-                    format!("{UNANSWERED} requests are not answered yet; read some answers");
-                Error::new(INTERNAL_ERROR, reason)
-            })?;
-            Ok((begun, self.flights.begin(&id)?, unanswered))
-        });
-        let ((terms, session), flight, unanswered) = match begun {
-            Ok(begun) => begun,
-            Err(error) => return Some(rpc::reply(Some(&id), &Err(error))),
-        };
-        let client = self.clone();
+            Message::Answer { id, result } => {
+                self.answered(&id, result);
+                None
+            }
+        }
+    }
+
+    /// The same for messages that came at a time, which are answered at a time.
+    fn batch(self: &Arc<Self>, messages: Vec<Result<Message, Malformed>>) -> Option<Bytes> {
+        let session = self.session.get();
+        if let Err(error) = Batch::may_come(session.map(Arc::as_ref)) {
+            return Some(rpc::reply(None, &Err(error)));
+        }
+        let mut batch = Batch::default();
+        let mut unanswered = Vec::new();
+        for message in messages {
+            match message {
+                Ok(Message::Request(request)) => {
+                    let id = request.id.clone();
+                    let work = batch.may_hold(&request).and_then(|()| {
+                        let (work, permit) = self.begun(request)?;
+                        unanswered.push(permit);
+                        Ok(Task::spawn(&self.runtime, work))
+                    });
+                    batch.begun(id, work);
+                }
+                Ok(Message::Notification { method, params }) => self.notified(&method, params),
+                Ok(Message::Answer { id, result }) => self.answered(&id, result),
+                Err(malformed) => batch.refused(malformed),
+            }
+        }
+        if !batch.is_worked_on() {
+            return batch.replies().now_or_never().flatten();
+        }
+        let outlet = self.outlet.clone();
         self.runtime.spawn(async move {
-            let answer = client
-                .service
-                .answer(request, terms, session.as_deref(), &client.outlet);
-            // Over before the reply is out: with it the client may use the id again.
-            if let Some(outcome) = flight.run(answer).await {
-                let _ = client.outlet.send(rpc::reply(Some(&id), &outcome)).await;
+            if let Some(replies) = batch.replies().await {
+                let _ = outlet.send(replies).await;
             }
             drop(unanswered);
         });
         None
+    }
+
+    /// Begins to work on a request, or answers it at once.
+    fn request(self: &Arc<Self>, request: Request) -> Option<Bytes> {
+        let id = request.id.clone();
+        if request.method == "initialize" {
+            return Some(rpc::reply(Some(&id), &self.initialize(&request)));
+        }
+        let (work, unanswered) = match self.begun(request) {
+            Ok(begun) => begun,
+            Err(error) => return Some(rpc::reply(Some(&id), &Err(error))),
+        };
+        let outlet = self.outlet.clone();
+        self.runtime.spawn(async move {
+            // Over before the reply is out: with it the client may use the id again.
+            if let Some(outcome) = work.await {
+                let _ = outlet.send(rpc::reply(Some(&id), &outcome)).await;
+            }
+            drop(unanswered);
+        });
+        None
+    }
+
+    /// The work on a request, and its place among those that are not answered.
+    fn begun(
+        self: &Arc<Self>,
+        request: Request,
+    ) -> Result<(impl Future<Output = Outcome> + use<>, OwnedSemaphorePermit), Error> {
+        let (terms, session) = if revision::named(&request).is_some() {
+            (revision::modern(&request, self.id.clone())?, None)
+        } else {
+            let session = self.session.get().ok_or_else(not_initialized)?;
+            (session.terms(&request.params), Some(session.clone()))
+        };
+        let unanswered = self.unanswered.clone().try_acquire_owned();
+        let unanswered = unanswered.map_err(|_| {
+            let reason = format!("{UNANSWERED} requests are not answered yet; read some answers");
+            Error::new(INTERNAL_ERROR, reason)
+        })?;
+        let flight = self.flights.begin(&request.id)?;
+        let client = self.clone();
+        let work = async move {
+            let session = session.as_deref();
+            let answer = client
+                .service
+                .answer(request, terms, session, &client.outlet);
+            flight.run(answer).await
+        };
+        Ok((work, unanswered))
+    }
+
+    fn answered(&self, id: &Id, result: Option<Value>) {
+        if let Some(session) = self.session.get() {
+            session.answer(id, result);
+        }
     }
 
     fn initialize(self: &Arc<Self>, request: &Request) -> Result<Value, Error> {

@@ -50,7 +50,8 @@ pub struct OnBehalf {
     pub session: String,
     /// Tools, or modules for all of theirs. Absent: all that the agent has.
     pub tools: Option<Vec<String>>,
-    /// What of the grants of modules may be used for that one. Absent: all that the agent has.
+    /// What of the grants of modules may be used for that one, and which MCP servers. Absent: all that the
+    /// agent has.
     pub grants: Option<Vec<Permit>>,
     /// Tools that the client calls itself: a call of one waits until the run is stopped.
     pub elsewhere: BTreeSet<String>,
@@ -124,7 +125,7 @@ impl Agent {
     /// What a run is driven by. Notes say which MCP servers' tools are left out.
     pub async fn driver(&self, store: &Store, behalf: &OnBehalf) -> (Driver, Vec<String>) {
         let (toolbox, notes) = self.toolbox(behalf).await;
-        let servers = self.servers.allowing(self.allowed(behalf));
+        let servers = self.servers(behalf);
         let activities = servers.activities(Activities::default());
         let activities = behalf
             .elsewhere
@@ -171,8 +172,12 @@ impl Agent {
         if let Some(allowed) = both(self.tools.as_deref(), behalf.tools.as_deref()) {
             toolbox = toolbox.allowing(allowed);
         }
-        let servers = self.servers.allowing(self.allowed(behalf));
-        servers.offered(toolbox).await
+        self.servers(behalf).offered(toolbox).await
+    }
+
+    fn servers(&self, behalf: &OnBehalf) -> Servers {
+        let allowed = self.allowed(behalf);
+        self.servers.allowing(allowed, behalf.grants.clone())
     }
 
     /// What the agent leaves of the grants of modules.

@@ -106,6 +106,7 @@ async fn call_for(
     let runner = McpTool {
         server: server.clone(),
         name: tool.into(),
+        is_withheld: false,
     };
     let call = ToolCall {
         id: "c".into(),

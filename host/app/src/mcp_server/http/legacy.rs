@@ -3,8 +3,12 @@
 use super::reply::{self, Work};
 use super::sessions::{Held, Refusal};
 use super::{Endpoint, Refused, SESSION, VERSION, accepts, remote};
-use crate::mcp_server::revision::LEGACY;
-use crate::mcp_server::rpc::{self, Error, INTERNAL_ERROR, Message, Request};
+use crate::mcp_server::flights::Flight;
+use crate::mcp_server::outlet::Outlet;
+use crate::mcp_server::revision::{LEGACY, Terms};
+use crate::mcp_server::rpc::{self, Error, INTERNAL_ERROR, Malformed, Message, Request};
+use crate::mcp_server::service::Service;
+use crate::mcp_server::work::{Batch, Outcome, Task};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse as _, Response};
@@ -12,6 +16,7 @@ use futures_util::stream;
 use serde_json::{Map, Value, json};
 use std::convert::Infallible;
 use std::sync::Arc;
+use tokio::runtime::Handle;
 
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 /// The first version whose clients take an event without a message.
@@ -40,6 +45,47 @@ pub async fn post(endpoint: &Arc<Endpoint>, headers: &HeaderMap, message: Messag
     }
 }
 
+/// Messages that came at a time, which only some revisions have.
+pub async fn batch(
+    endpoint: &Arc<Endpoint>,
+    headers: &HeaderMap,
+    messages: Vec<Result<Message, Malformed>>,
+) -> Response {
+    let held = match held(endpoint, headers) {
+        Ok(held) => held,
+        Err(refused) => return refused.into_response(),
+    };
+    if let Err(error) = Batch::may_come(Some(&held.session)) {
+        return reply::error(StatusCode::BAD_REQUEST, None, error);
+    }
+    let (outlet, said) = reply::way();
+    let mut batch = Batch::default();
+    for message in messages {
+        match message {
+            Ok(Message::Request(request)) => {
+                let id = request.id.clone();
+                let work = batch.may_hold(&request).and_then(|()| {
+                    let begun = Begun::new(endpoint, &held, headers, request)?;
+                    let outlet = outlet.clone();
+                    Ok(Task::spawn(&Handle::current(), begun.work(outlet)))
+                });
+                batch.begun(id, work);
+            }
+            Ok(Message::Notification { method, params }) => notified(&held, &method, params),
+            Ok(Message::Answer { id, result }) => held.session.answer(&id, result),
+            Err(malformed) => batch.refused(malformed),
+        }
+    }
+    if batch.is_worked_on() {
+        let streams = accepts(headers, "text/event-stream");
+        return Work::batch(batch, said, streams).answer().await;
+    }
+    match batch.replies().await {
+        Some(errors) => reply::json(StatusCode::BAD_REQUEST, errors),
+        None => StatusCode::ACCEPTED.into_response(),
+    }
+}
+
 fn initialize(endpoint: &Endpoint, request: &Request) -> Response {
     let held = match endpoint.sessions.begin(request) {
         Ok(held) => held,
@@ -65,23 +111,56 @@ async fn request_of(
     request: Request,
 ) -> Response {
     let id = request.id.clone();
-    let flight = match held.session.flights.begin(&id) {
-        Ok(flight) => flight,
+    let begun = match Begun::new(endpoint, held, headers, request) {
+        Ok(begun) => begun,
         Err(error) => return reply::error(StatusCode::OK, Some(&id), error),
     };
-    let (service, held) = (endpoint.service.clone(), held.clone());
     let streams = accepts(headers, "text/event-stream");
-    let mut terms = held.session.terms(&request.params);
-    remote(&mut terms, headers);
-    // Somebody who takes no stream cannot be asked anything.
-    terms.elicits &= streams;
-    let work = Work::begin(id, streams, false, |outlet| async move {
-        let answer = service.answer(request, terms, Some(&held.session), &outlet);
-        let outcome = flight.run(answer).await;
-        held.touch();
-        outcome
-    });
+    let work = Work::begin(id, streams, false, |outlet| begun.work(outlet));
     work.answer().await
+}
+
+/// A request of a session, and all that it needs.
+struct Begun {
+    service: Arc<Service>,
+    held: Arc<Held>,
+    request: Request,
+    terms: Terms,
+    flight: Flight,
+}
+
+impl Begun {
+    /// # Errors
+    /// As [`Flights::begin`](crate::mcp_server::flights::Flights::begin).
+    fn new(
+        endpoint: &Endpoint,
+        held: &Arc<Held>,
+        headers: &HeaderMap,
+        request: Request,
+    ) -> Result<Self, Error> {
+        let flight = held.session.flights.begin(&request.id)?;
+        let mut terms = held.session.terms(&request.params);
+        remote(&mut terms, headers);
+        // Somebody who takes no stream cannot be asked anything.
+        terms.elicits &= accepts(headers, "text/event-stream");
+        Ok(Self {
+            service: endpoint.service.clone(),
+            held: held.clone(),
+            request,
+            terms,
+            flight,
+        })
+    }
+
+    async fn work(self, outlet: Outlet) -> Outcome {
+        let session = &self.held.session;
+        let answer = self
+            .service
+            .answer(self.request, self.terms, Some(session), &outlet);
+        let outcome = self.flight.run(answer).await;
+        self.held.touch();
+        outcome
+    }
 }
 
 fn notified(held: &Held, method: &str, mut params: Map<String, Value>) {

@@ -14,7 +14,7 @@ mod sessions;
 pub use connections::{Bound, serve};
 
 use super::revision::Terms;
-use super::rpc::{self, Error, INVALID_REQUEST};
+use super::rpc::{self, Error, INVALID_REQUEST, Received};
 use super::service::Service;
 use crate::connections::is_too_slow;
 use crate::telemetry;
@@ -108,11 +108,9 @@ async fn read(endpoint: &Endpoint, headers: &HeaderMap, body: Body) -> Result<By
 /// Which era a message is of is seen in its header or in itself.
 async fn post(endpoint: &Arc<Endpoint>, headers: &HeaderMap, body: &[u8]) -> Response {
     let message = match rpc::parse(body) {
-        Ok(message) => message,
-        Err(malformed) => {
-            let id = malformed.id.clone();
-            return reply::error(StatusCode::BAD_REQUEST, id.as_ref(), malformed.error());
-        }
+        Ok(Received::One(message)) => message,
+        Ok(Received::Batch(messages)) => return legacy::batch(endpoint, headers, messages).await,
+        Err(malformed) => return reply::json(StatusCode::BAD_REQUEST, malformed.reply()),
     };
     if modern::is(headers, &message) {
         modern::post(endpoint, headers, message).await

@@ -2,19 +2,19 @@
 
 use crate::mcp_server::outlet::Outlet;
 use crate::mcp_server::rpc::{
-    self, Error, HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, Id,
-    METHOD_NOT_FOUND, MISSING_CAPABILITY, PARSE_ERROR, UNSUPPORTED_VERSION,
+    self, Error, HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, Id, METHOD_NOT_FOUND,
+    MISSING_CAPABILITY, PARSE_ERROR, UNSUPPORTED_VERSION,
 };
+use crate::mcp_server::work::{Batch, Outcome, Task};
 use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderName, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
-use serde_json::Value;
 use std::convert::Infallible;
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 /// Messages of one request that its client has not read yet.
@@ -23,21 +23,28 @@ const UNREAD: usize = 64;
 const ALIVE: Duration = Duration::from_secs(15);
 const UNBUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// What a request came to; nothing if it was cancelled.
-pub type Outcome = Option<Result<Value, Error>>;
+/// A way to the client for what is said before a reply.
+pub fn way() -> (Outlet, mpsc::Receiver<Bytes>) {
+    Outlet::new(UNREAD)
+}
 
-/// A request that is being worked on.
+/// What is being worked on. Dropped, it is aborted.
 pub struct Work {
-    id: Id,
-    /// A task of its own: a client that does not read must not keep a call from ending. Dropped, it is
-    /// aborted.
-    task: JoinSet<Outcome>,
+    asked: Asked,
     /// What it says before.
     said: mpsc::Receiver<Bytes>,
-    /// Whether an error of the protocol is one of HTTP, too.
-    has_status: bool,
     /// Whether the client takes streams.
     streams: bool,
+}
+
+enum Asked {
+    One {
+        id: Id,
+        task: Task,
+        /// Whether an error of the protocol is one of HTTP, too.
+        has_status: bool,
+    },
+    Batch(Batch),
 }
 
 impl Work {
@@ -48,14 +55,25 @@ impl Work {
         has_status: bool,
         outcome: impl FnOnce(Outlet) -> F,
     ) -> Self {
-        let (outlet, said) = Outlet::new(UNREAD);
-        let mut task = JoinSet::new();
-        task.spawn(outcome(outlet));
-        Self {
+        let (outlet, said) = way();
+        let task = Task::spawn(&Handle::current(), outcome(outlet));
+        let asked = Asked::One {
             id,
             task,
-            said,
             has_status,
+        };
+        Self {
+            asked,
+            said,
+            streams,
+        }
+    }
+
+    /// The work on several requests, which say before what comes out of `said`.
+    pub fn batch(batch: Batch, said: mpsc::Receiver<Bytes>, streams: bool) -> Self {
+        Self {
+            asked: Asked::Batch(batch),
+            said,
             streams,
         }
     }
@@ -63,22 +81,21 @@ impl Work {
     /// Answers as soon as it is known how. Dropped, the work is.
     pub async fn answer(mut self) -> Response {
         if !self.streams {
-            let outcome = outcome(&mut self.task).await;
-            return whole(&self.id, outcome, self.has_status);
+            return whole(self.asked.reply().await);
         }
         tokio::select! {
             biased;
             Some(first) = self.said.recv() => events(self.rest(vec![first])),
-            outcome = outcome(&mut self.task) => {
+            reply = self.asked.reply() => {
                 // What was said in the same moment comes before the reply.
                 let mut messages = Vec::new();
                 while let Ok(message) = self.said.try_recv() {
                     messages.push(message);
                 }
-                if messages.is_empty() && outcome.is_some() {
-                    return whole(&self.id, outcome, self.has_status);
+                if messages.is_empty() && reply.is_some() {
+                    return whole(reply);
                 }
-                messages.extend(outcome.map(|outcome| rpc::reply(Some(&self.id), &outcome)));
+                messages.extend(reply.map(|(_, reply)| reply));
                 events(self.rest(messages))
             }
             () = sleep(ALIVE) => events(self.rest(Vec::new())),
@@ -103,13 +120,13 @@ impl Work {
                 Some(message) = work.said.recv() => {
                     Some((Ok(event(None, &message)), Some((work, None))))
                 }
-                outcome = outcome(&mut work.task) => {
+                reply = work.asked.reply() => {
                     let mut last = Vec::new();
                     while let Ok(message) = work.said.try_recv() {
                         last.extend(event(None, &message));
                     }
-                    if let Some(outcome) = outcome {
-                        last.extend(event(None, &rpc::reply(Some(&work.id), &outcome)));
+                    if let Some((_, reply)) = reply {
+                        last.extend(event(None, &reply));
                     }
                     (!last.is_empty()).then(|| (Ok(last.into()), None))
                 }
@@ -120,24 +137,34 @@ impl Work {
     }
 }
 
-/// What the task came to, once.
-async fn outcome(task: &mut JoinSet<Outcome>) -> Outcome {
-    match task.join_next().await? {
-        Ok(outcome) => outcome,
-        Err(_) => Some(Err(Error::new(INTERNAL_ERROR, "the request broke off"))),
+impl Asked {
+    /// The reply, and the status that it has alone; nothing if all was cancelled. May be dropped and waited for
+    /// again.
+    async fn reply(&mut self) -> Option<(StatusCode, Bytes)> {
+        match self {
+            Self::One {
+                id,
+                task,
+                has_status,
+            } => {
+                let outcome = task.outcome().await?;
+                let status = match &outcome {
+                    Err(error) if *has_status => status(error),
+                    _ => StatusCode::OK,
+                };
+                Some((status, rpc::reply(Some(id), &outcome)))
+            }
+            Self::Batch(batch) => Some((StatusCode::OK, batch.replies().await?)),
+        }
     }
 }
 
-/// The reply as one body. A cancelled request has none.
-fn whole(id: &Id, outcome: Outcome, has_status: bool) -> Response {
-    let Some(outcome) = outcome else {
-        return StatusCode::NO_CONTENT.into_response();
-    };
-    let status = match &outcome {
-        Err(error) if has_status => status(error),
-        _ => StatusCode::OK,
-    };
-    json(status, rpc::reply(Some(id), &outcome))
+/// The reply as one body. What was cancelled has none.
+fn whole(reply: Option<(StatusCode, Bytes)>) -> Response {
+    match reply {
+        Some((status, reply)) => json(status, reply),
+        None => StatusCode::NO_CONTENT.into_response(),
+    }
 }
 
 /// An error as the answer.

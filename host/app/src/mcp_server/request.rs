@@ -1,0 +1,165 @@
+//! Saved Requests as tools: how each is listed, and what a call's arguments are to it.
+
+use super::schema::{Told, of_object};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use toolhold_agent::protocol::Saved;
+use toolhold_sandbox::{Annotations, DocsSource, ToolSpec};
+
+/// Before a Request's name. No name of a module has the last letter of it, so none is ever a module's tool's.
+const PREFIX: &str = "request-";
+/// The property that stands for an input which is no object, or need not be given.
+const INPUT: &str = "input";
+/// Letters of a name: the names that all clients take have 64.
+const MAX_NAME: usize = 64 - PREFIX.len();
+
+/// A saved Request that clients may call.
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub name: String,
+    pub saved: Arc<Saved>,
+    takes: Takes,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Takes {
+    Nothing,
+    /// The arguments are the input.
+    All,
+    /// [`INPUT`] is.
+    Property,
+}
+
+/// The tool's name of a Request.
+pub fn tool_name(request: &str) -> String {
+    format!("{PREFIX}{request}")
+}
+
+impl Request {
+    /// The Request, and the tool as it is listed.
+    ///
+    /// # Errors
+    /// Why it can be no tool.
+    pub fn new(name: &str, saved: Arc<Saved>) -> Result<(Self, ToolSpec), String> {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(is_part) {
+            return Err(format!(
+                "a tool's name has letters of ASCII, digits, _ and - only, and {MAX_NAME} of them at most"
+            ));
+        }
+        let (takes, input_schema) = match saved.input_schema() {
+            None => (
+                Takes::Nothing,
+                json!({"type": "object", "additionalProperties": false}),
+            ),
+            Some(schema) => match of_object(schema, INPUT, !saved.has_input()) {
+                Told::Same(schema) => (Takes::All, schema),
+                Told::Wrapped(schema) => (Takes::Property, schema),
+                Told::Nothing => {
+                    return Err("its input schema refers to itself, and is not of an object".into());
+                }
+            },
+        };
+        let description = match saved.description.trim() {
+            "" => format!("Runs the saved Request {name}."),
+            said => said.to_owned(),
+        };
+        let spec = ToolSpec {
+            name: tool_name(name),
+            title: None,
+            description,
+            input_schema,
+            output_schema: saved.schema.clone(),
+            // What its model calls, nobody knows before.
+            annotations: Annotations {
+                destructive: true,
+                open_world: true,
+                ..Annotations::default()
+            },
+            examples: Vec::new(),
+            docs_source: DocsSource::Module,
+        };
+        let name = name.to_owned();
+        Ok((Self { name, saved, takes }, spec))
+    }
+
+    /// The input that a call gives; nothing if it is the file's own.
+    pub fn input(&self, arguments: Value) -> Option<Value> {
+        match (self.takes, arguments) {
+            (Takes::All, arguments) => Some(arguments),
+            (Takes::Property, Value::Object(mut properties)) => properties.shift_remove(INPUT),
+            (Takes::Nothing | Takes::Property, _) => None,
+        }
+    }
+}
+
+/// Where a client finds the run that a call was: not of the protocol.
+pub fn note_run(result: &mut Value, run: &str) {
+    const RUN_KEY: &str = "io.toolhold/run";
+    if let Some(fields) = result.as_object_mut() {
+        let meta = fields.entry("_meta").or_insert_with(|| Map::new().into());
+        meta[RUN_KEY] = run.into();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(input: Value) -> Result<(Request, ToolSpec), String> {
+        let saved = Saved::parse(&json!({"context": [input]}))?;
+        Request::new("r", Arc::new(saved))
+    }
+
+    #[test]
+    fn arguments_become_the_input() {
+        let object = json!({"type": "object", "properties": {"a": {"type": "integer"}}});
+        let text = json!({"type": "string"});
+        let wrapped = |inner: &Value, required: bool| {
+            let mut schema = json!({"type": "object", "properties": {"input": inner}});
+            if required {
+                schema["required"] = json!(["input"]);
+            }
+            schema
+        };
+        for (message, told, arguments, input) in [
+            (
+                json!({"type": "input", "schema": object}),
+                object.clone(),
+                json!({"a": 1}),
+                Some(json!({"a": 1})),
+            ),
+            (
+                json!({"type": "input", "schema": text}),
+                wrapped(&text, true),
+                json!({"input": "x"}),
+                Some(json!("x")),
+            ),
+            // It holds one, which a call may replace.
+            (
+                json!({"type": "input", "schema": object, "input": {"a": 1}}),
+                wrapped(&object, false),
+                json!({}),
+                None,
+            ),
+            (
+                json!({"type": "input", "schema": object, "input": {"a": 1}}),
+                wrapped(&object, false),
+                json!({"input": {"a": 2}}),
+                Some(json!({"a": 2})),
+            ),
+        ] {
+            let (request, spec) = request(message.clone()).unwrap();
+            assert_eq!(spec.input_schema, told, "{message}");
+            assert_eq!(request.input(arguments), input, "{message}");
+        }
+        let saved = Arc::new(Saved::parse(&json!({"context": []})).unwrap());
+        let (request, spec) = Request::new("none", saved.clone()).unwrap();
+        assert_eq!(spec.name, "request-none");
+        assert_eq!(request.input(json!({})), None);
+        for name in ["", "a b", "ä", "a.b", "../a", &"x".repeat(57)] {
+            assert!(Request::new(name, saved.clone()).is_err(), "{name}");
+        }
+        assert!(Request::new(&"x".repeat(56), saved).is_ok());
+    }
+}
