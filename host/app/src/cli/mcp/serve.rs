@@ -1,23 +1,18 @@
 //! `toolhold mcp` without a command: the modules as MCP tools.
 
 use crate::cli::Exit;
-use crate::cli::progress::Loading;
-use crate::cli::run::warn_of_failures;
+use crate::cli::serving::{self, Serving, stopped};
 use crate::cli::style::{dim, plain, warn};
 use crate::components::Components;
 use crate::config::Config;
 use crate::host;
 use crate::mcp_server::{Bound, Mask, Rules, Service, serve_http, serve_stdio};
 use crate::models::Models;
-use crate::renewal;
 use crate::shields::shields;
-use crate::watch::{Changed, Seen, Watch};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use std::convert::Infallible;
 use std::io::IsTerminal as _;
 use std::sync::Arc;
-use tokio::signal::unix::{SignalKind, signal};
 use toolhold_sandbox::Registry;
 
 #[derive(Debug, Args)]
@@ -32,21 +27,9 @@ pub struct ServeArgs {
     tools: Option<Vec<String>>,
 }
 
-/// Serves until the client is gone, or Ctrl-C.
+/// Serves until the client is gone, or it is told to stop.
 pub async fn serve(config: &Config, args: ServeArgs) -> Result<Exit> {
-    let seen = Seen::now(config);
-    let registry = host::registry(config)?;
-    let loading = Loading::default();
-    host::load(&registry, config, None, &|event| loading.on_event(event)).await?;
-    let has_folder = config.modules_folder().exists();
-    // After it was loaded: only then are there approvals to watch, too.
-    let changes = Watch::start(config).since(seen);
-    if has_folder {
-        // What changed before it was watched.
-        let folder = config.modules_folder();
-        registry.load_folder(folder, None, &|_| ()).await?;
-    }
-    warn_of_failures(&registry);
+    let (registry, watch) = serving::loaded(config).await?;
     let named = args.tools.iter().flatten();
     let is_known = |name: &str| registry.module(name).is_some() || registry.tool(name).is_some();
     if let Some(unknown) = named.map(String::as_str).find(|name| !is_known(name)) {
@@ -71,10 +54,15 @@ pub async fn serve(config: &Config, args: ServeArgs) -> Result<Exit> {
     for refused in &service.catalog().refused {
         say(&warn("left out:"), refused);
     }
+    let modules = Modules {
+        registry: &registry,
+        tools,
+        service: &service,
+    };
     let exit = tokio::select! {
         exit = transport(service.clone(), args.http) => exit,
-        failed = keep_up(config, tools, changes, &registry, &service) => failed.map(|never| match never {}),
-        _ = tokio::signal::ctrl_c() => Ok(Exit::Interrupted),
+        failed = serving::keep_up(config, watch, &registry, &modules) => failed.map(|never| match never {}),
+        stopped = stopped() => stopped.map(|()| Exit::Ok),
     };
     recorder.close().await;
     exit
@@ -125,42 +113,33 @@ async fn transport(service: Arc<Service>, address: Option<String>) -> Result<Exi
     Ok(Exit::Ok)
 }
 
-/// Loads modules, grants and rules again when their files change, and at SIGHUP, and has clients told if that
-/// changed what there is. What is wrong is said, and the last that was right goes on.
-async fn keep_up(
-    config: &Config,
-    tools: Option<&[String]>,
-    mut watch: Watch,
-    registry: &Registry,
-    service: &Service,
-) -> Result<Infallible> {
-    let mut hangup = signal(SignalKind::hangup())?;
-    let mut held = config.clone();
-    loop {
-        let changed = tokio::select! {
-            changed = watch.changed() => changed,
-            _ = hangup.recv() => Changed::Configuration,
-        };
-        match changed {
-            Changed::Modules => renewal::modules(&held, registry).await,
-            Changed::Configuration => {
-                let made = async |now: &Config| Box::pin(rules(now, registry, tools)).await;
-                let renewed = renewal::renewed(&held, registry, made, |rules| service.renew(rules));
-                let renewed = Box::pin(renewed).await;
-                match renewed {
-                    Ok(now) => {
-                        service.renew_secrets(now.secrets());
-                        held = now;
-                        tracing::info!("the configuration was read again");
-                    }
-                    Err(error) => say(
-                        &warn("error:"),
-                        &format!("{error:#}; grants and rules stay as they were"),
-                    ),
-                }
-            }
-        }
-        service.refresh();
+/// What clients are served.
+struct Modules<'a> {
+    registry: &'a Registry,
+    tools: Option<&'a [String]>,
+    service: &'a Service,
+}
+
+impl Serving for Modules<'_> {
+    type Made = Rules;
+
+    const WHAT: &'static str = "rules and grants";
+
+    async fn made(&self, config: &Config) -> Result<Rules> {
+        rules(config, self.registry, self.tools).await
+    }
+
+    fn put(&self, rules: Rules) {
+        self.service.renew(rules);
+    }
+
+    fn renew_secrets(&self, secrets: Vec<(String, String)>) {
+        self.service.renew_secrets(secrets);
+    }
+
+    /// Clients are told if that changed what there is.
+    fn reloaded(&self) {
+        self.service.refresh();
     }
 }
 
