@@ -210,7 +210,7 @@ impl Service {
             None => match self.questions.answered(&pending, params)? {
                 Some(said) => said,
                 None => {
-                    return match self.questions.ask(&pending, form, time) {
+                    return match self.questions.ask(&pending, form, time)? {
                         Some(question) => Ok(Decided::Ask(question)),
                         None => no(refused("too many calls wait already")),
                     };

@@ -2,6 +2,7 @@
 
 use super::revision::Era;
 use super::rpc::Error;
+use crate::names;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value, json};
@@ -59,13 +60,7 @@ impl Catalog {
             ..Self::default()
         };
         for spec in specs {
-            let module = spec.name.split('.').next().unwrap_or_default();
-            let is_allowed = allowed.is_none_or(|names| {
-                names
-                    .iter()
-                    .any(|name| *name == spec.name || name == module)
-            });
-            if !is_allowed {
+            if !names::allows(allowed, &spec.name) {
                 continue;
             }
             match Offered::new(&spec) {

@@ -9,8 +9,7 @@ use crate::telemetry;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, header};
-use sha2::{Digest as _, Sha256};
-use std::fmt::Write as _;
+use toolhold_agent::hex::sha256;
 use toolhold_sandbox::Permit;
 
 /// Whoever sent a request. Extracting one is what requires a key.
@@ -146,9 +145,5 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 /// SHA-256 in hex.
 pub fn digest(bytes: &[u8]) -> String {
-    let mut hex = String::new();
-    for byte in Sha256::digest(bytes) {
-        let _ = write!(hex, "{byte:02x}");
-    }
-    hex
+    sha256(bytes)
 }
