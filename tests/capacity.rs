@@ -3,13 +3,16 @@
 use serde_json::json;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use support::host::binary;
 use support::sandbox::{call, component, kind, load, registry};
+use tokio::task::JoinHandle;
 use toolhold_hostile::components;
 use toolhold_sandbox::{
-    Compiler, CompilerProcess, Engine, EngineConfig, LimitsRequest, LoadError, ModulePolicy,
-    Policy, Registry,
+    CallReport, Compiler, CompilerProcess, Engine, EngineConfig, Invocation, LimitsRequest,
+    LoadError, ModulePolicy, Policy, Registry,
 };
 
 fn policy(change: impl FnOnce(&mut ModulePolicy)) -> Policy {
@@ -18,54 +21,81 @@ fn policy(change: impl FnOnce(&mut ModulePolicy)) -> Policy {
     policy
 }
 
+/// A registry with an engine of eight places.
+fn small(policy: Policy) -> (Engine, Registry) {
+    let engine = Engine::new(EngineConfig {
+        concurrent_calls: 8,
+        ..EngineConfig::default()
+    });
+    let engine = engine.unwrap();
+    (engine.clone(), Registry::new(engine, None, policy))
+}
+
+/// So many calls that sleep to their deadline, and how many of them are over.
+fn crowd(
+    registry: &Registry,
+    calls: usize,
+    timeout: Duration,
+) -> (Vec<JoinHandle<CallReport>>, Arc<AtomicUsize>) {
+    let over = Arc::new(AtomicUsize::new(0));
+    let crowd = (0..calls).map(|_| {
+        let (registry, over) = (registry.clone(), over.clone());
+        tokio::spawn(async move {
+            let arguments = json!({});
+            let invocation = Invocation {
+                timeout: Some(timeout),
+                ..Invocation::new("test", "slow.sleep", &arguments)
+            };
+            let report = registry.call(&invocation).await;
+            over.fetch_add(1, Ordering::SeqCst);
+            report
+        })
+    });
+    (crowd.collect(), over)
+}
+
+/// Waits until it is so.
+async fn reached(is_so: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < Duration::from_secs(30), "it never was");
+        tokio::task::yield_now().await;
+    }
+}
+
 /// A slow module with a queue does not make another module's call wait behind the queue.
 #[tokio::test(flavor = "multi_thread")]
 async fn places_go_round_the_modules() {
-    let registry = registry(policy(|slow| slow.limits.timeout_ms = Some(400)));
+    let (engine, registry) = small(policy(|slow| slow.limits.timeout_ms = Some(20_000)));
     load(&registry, "slow", components::CLOCKS).await.unwrap();
     load(&registry, "quick", components::COMPUTE).await.unwrap();
-    let crowd: Vec<_> = (0..64)
-        .map(|_| {
-            let registry = registry.clone();
-            tokio::spawn(async move { call(&registry, "slow.sleep", json!({})).await })
-        })
-        .collect();
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    let (_holders, _) = crowd(&registry, 8, Duration::from_secs(1));
+    reached(|| engine.free_places() == 0).await;
+    let (queue, over) = crowd(&registry, 56, Duration::from_secs(20));
+    reached(|| engine.waiting_calls() == 56).await;
     let report = call(&registry, "quick.count", json!({})).await;
     assert_eq!(kind(&report), "ok");
-    // The eight that hold the places end after 400 ms; the other 56 are before it in time only.
-    assert!(
-        report.usage.queued < Duration::from_millis(700),
-        "{:?}",
-        report.usage
-    );
-    for call in crowd {
-        call.await.unwrap();
+    // It has its turn when a holder ends; the queue is before it in time only.
+    assert_eq!(over.load(Ordering::SeqCst), 0);
+    for call in queue {
+        call.abort();
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_module_holds_no_more_places_than_its_limit() {
-    let registry = registry(policy(|slow| {
-        slow.limits.timeout_ms = Some(600);
+    let (engine, registry) = small(policy(|slow| {
+        slow.limits.timeout_ms = Some(3_000);
         slow.limits.concurrent_calls = Some(4);
     }));
     load(&registry, "slow", components::CLOCKS).await.unwrap();
     load(&registry, "quick", components::COMPUTE).await.unwrap();
-    let crowd: Vec<_> = (0..12)
-        .map(|_| {
-            let registry = registry.clone();
-            tokio::spawn(async move { call(&registry, "slow.sleep", json!({})).await })
-        })
-        .collect();
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    let (crowd, over) = crowd(&registry, 12, Duration::from_secs(3));
+    reached(|| engine.waiting_calls() == 8).await;
+    assert_eq!(engine.free_places(), 4);
     let report = call(&registry, "quick.count", json!({})).await;
     assert_eq!(kind(&report), "ok");
-    assert!(
-        report.usage.queued < Duration::from_millis(100),
-        "{:?}",
-        report.usage
-    );
+    assert_eq!(over.load(Ordering::SeqCst), 0, "it waits for none of them");
     for call in crowd {
         let report = call.await.unwrap();
         assert!(["busy", "deadline"].contains(&kind(&report)));

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 use std::process::Stdio;
-use std::time::Duration;
 use support::endpoint::{Endpoint, Reply, Scenario};
 use support::host::Host;
+use support::records::Records;
 use support::sandbox::component;
 use toolhold_hostile::components as hostile;
 
@@ -108,6 +108,30 @@ fn one_bad_module_never_hides_the_others() {
         done.stderr.contains("not built: ") && done.stderr.contains("toolhold build"),
         "{done:?}"
     );
+}
+
+/// Whoever wrote these decides what building them runs here; that takes a word of the operator's.
+#[test]
+fn a_call_builds_nothing_that_could_run_native_code() {
+    let host = Host::new();
+    for (language, file) in [
+        ("rust", "Cargo.toml"),
+        ("c", "compile_flags.txt"),
+        ("go", "go.mod"),
+        ("typescript", "tsconfig.json"),
+        ("javascript", "package.json"),
+    ] {
+        let manifest = format!("[build]\nlanguage = \"{language}\"\n");
+        host.write("modules/unbuilt/module.toml", manifest)
+            .write(&format!("modules/unbuilt/{file}"), "{}");
+        let done = host.run(&["modules", "call", "unbuilt.answer"]);
+        assert_eq!(done.code, Some(1), "{language}: {done:?}");
+        assert!(
+            done.stderr.contains("not built: ") && done.stderr.contains("toolhold build"),
+            "{language}: {done:?}"
+        );
+        std::fs::remove_dir_all(host.path().join("modules/unbuilt")).expect("it is there");
+    }
 }
 
 #[test]
@@ -381,18 +405,11 @@ fn left_while_it_waits(host: &Host, arguments: &[&str]) -> String {
         .stderr(Stdio::null())
         .spawn()
         .expect("it runs");
-    let mut rounds = 0;
-    let call = loop {
-        let listed = host.run(&["approvals", "list"]).stdout;
-        if let Some(call) = listed.split_whitespace().next() {
-            break call.to_owned();
-        }
-        rounds += 1;
-        assert!(rounds < 400, "nothing waits");
-        std::thread::sleep(Duration::from_millis(50));
-    };
-    // What the model said is on the record, too.
-    std::thread::sleep(Duration::from_millis(500));
+    let call = host.waiting_call();
+    if arguments[0] == "run" {
+        // What the model said is on the record, too.
+        Records::of(host).until_there_is("tokens");
+    }
     child.kill().expect("SIGKILL");
     child.wait().expect("it ends");
     call

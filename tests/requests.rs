@@ -524,7 +524,7 @@ fn every_way_to_end_has_its_exit_code() {
     for (replies, options, code) in [
         (vec![answers("positive")], &[][..], 0),
         (vec![Reply::error(401, json!({"error": "key"}))], &[], 3),
-        (vec![Reply::content("prose"); 3], &[], 4),
+        (vec![Reply::content("prose"); 3], &[], 3),
         (vec![Reply::never()], &["--timeout", "0.5"][..], 4),
     ] {
         let endpoint = Endpoint::start(Scenario::new(replies));

@@ -144,12 +144,7 @@ fn at_the_end_of_input_the_decision_comes_from_elsewhere() {
                 &[(QUESTION, "\u{4}"), ("toolhold approvals", "")],
             )
         });
-        let call = (0..600).find_map(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(50));
-            let listed = host.run(&["approvals", "list"]).stdout;
-            listed.split_whitespace().next().map(str::to_owned)
-        });
-        let call = call.expect("a call waits");
+        let call = host.waiting_call();
         std::thread::sleep(std::time::Duration::from_secs(2));
         assert!(!run.is_finished(), "it waits on");
         let refused = host.run(&["approvals", "refuse", &call, "from elsewhere"]);

@@ -2,8 +2,7 @@
 //! run with a real server.
 
 use super::*;
-use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Stdio;
 
 /// A plan that calls one tool as it is offered, and one through a tool message.
 const PLAN: &str = r#"[
@@ -204,14 +203,14 @@ fn calls_of_servers_in_a_plan_wait_for_a_person() {
             &["--input", INPUT],
         ]
         .concat();
-        let mut child = bench
+        let child = bench
             .host
             .command(&arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let call = waiting(&bench, &mut child);
+        let call = bench.host.waiting_call();
         assert!(!bench.log().contains("call add"), "{}", bench.log());
         let decided = bench.cli(&[&["approvals", verdict[0], &call], &verdict[1..]].concat());
         assert_eq!(decided.code, Some(0), "{decided:?}");
@@ -223,20 +222,6 @@ fn calls_of_servers_in_a_plan_wait_for_a_person() {
         if !made {
             assert!(done.stderr.contains("too much"), "{done:?}");
         }
-    }
-}
-
-/// The call that waits for a person.
-fn waiting(bench: &Bench, child: &mut Child) -> String {
-    let end = Instant::now() + Duration::from_mins(1);
-    loop {
-        let listed = bench.cli(&["approvals", "list"]).stdout;
-        if let Some(call) = listed.split_whitespace().next() {
-            return call.to_owned();
-        }
-        assert!(child.try_wait().unwrap().is_none(), "it did not wait");
-        assert!(Instant::now() < end, "nothing waits");
-        std::thread::sleep(Duration::from_millis(50));
     }
 }
 

@@ -313,7 +313,7 @@ fn a_connection_that_closes_stops_its_guest_and_so_does_a_notification() {
         .map(|(name, value)| (*name, value.as_str()))
         .collect();
     let stream = web.open("POST", &headers, spin.to_string().as_bytes());
-    std::thread::sleep(Duration::from_millis(300));
+    web.until_it_computes();
     let started = Instant::now();
     drop(stream);
     let done = web.modern(&answer(2)).json();
@@ -325,16 +325,7 @@ fn a_connection_that_closes_stops_its_guest_and_so_does_a_notification() {
     );
 
     // The same once something was said.
-    let meta = json!({"progressToken": 1});
-    let params = json!({"name": "probe.toil", "_meta": meta});
-    let toil = modern(3, "tools/call", params, json!({}));
-    let headers = modern_headers(&toil);
-    let headers: Vec<_> = headers
-        .iter()
-        .map(|(name, value)| (*name, value.as_str()))
-        .collect();
-    let mut told = events(web.open("POST", &headers, toil.to_string().as_bytes()));
-    assert_eq!(told.next().unwrap()["params"]["progress"], 1);
+    let told = web.toiling(3);
     let started = Instant::now();
     drop(told);
     let done = web.modern(&answer(4)).json();
@@ -347,17 +338,16 @@ fn a_connection_that_closes_stops_its_guest_and_so_does_a_notification() {
 
     let id = web.session(json!({}));
     let session = [("mcp-session-id", id.as_str())];
-    let body = call("spin", "probe.spin", json!({})).to_string();
-    let mut stream = web.open("POST", &session, body.as_bytes());
-    std::thread::sleep(Duration::from_millis(300));
+    let params = json!({"name": "probe.toil", "_meta": {"progressToken": "p"}});
+    let body = request("toil", "tools/call", params).to_string();
+    let mut told = events(web.open("POST", &session, body.as_bytes()));
+    assert_eq!(told.next().expect("progress")["params"]["progress"], 1);
     let started = Instant::now();
-    let params = json!({"requestId": "spin"});
+    let params = json!({"requestId": "toil"});
     let cancelled =
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
     assert_eq!(web.post(&session, &cancelled).status, 202);
-    let mut rest = String::new();
-    stream.read_to_string(&mut rest).unwrap();
-    assert!(!rest.contains("jsonrpc"), "{rest}");
+    assert_eq!(told.next(), None, "it is answered with nothing");
     let done = web
         .post(&session, &call(3, "probe.answer", json!({})))
         .json();

@@ -1,7 +1,8 @@
 //! What leaves records of an MCP client's calls, what is hidden from it, and grants that change meanwhile.
 
-use super::{Stdio, Web, call, drop_in, host, modern, text};
+use super::{Stdio, Web, call, drop_in, host, modern, request, text};
 use serde_json::{Value, json};
+use std::process::Command;
 use std::time::{Duration, Instant};
 use support::collector::Collector;
 use support::host::Host;
@@ -111,15 +112,7 @@ fn what_came_of_a_call_is_in_the_log_whatever_it_was() {
         200
     );
     // One that was cancelled ran, too.
-    let spin = modern(7, "tools/call", json!({"name": "probe.spin"}), json!({}));
-    let pairs = super::wire::modern_headers(&spin);
-    let headers: Vec<_> = pairs
-        .iter()
-        .map(|(name, value)| (*name, value.as_str()))
-        .collect();
-    let connection = web.open("POST", &headers, spin.to_string().as_bytes());
-    std::thread::sleep(Duration::from_millis(300));
-    drop(connection);
+    drop(web.toiling(7));
     let entries = audited(&host, 5);
     let seen: Vec<_> = entries
         .iter()
@@ -138,7 +131,7 @@ fn what_came_of_a_call_is_in_the_log_whatever_it_was() {
             ("calculator.evaluate", "error", Some("tool")),
             ("calculator.evaluate", "error", Some("arguments")),
             ("probe.answer", "ok", None),
-            ("probe.spin", "error", Some("cancelled")),
+            ("probe.toil", "error", Some("cancelled")),
         ]
     );
     assert!(
@@ -147,6 +140,34 @@ fn what_came_of_a_call_is_in_the_log_whatever_it_was() {
     );
     assert_eq!(entries[3]["approved_by"], "the client's user");
     assert_eq!(entries[2]["by_host"], true);
+}
+
+/// What a service manager stops, and what Ctrl-C does: the calls that it interrupts are in the log.
+#[test]
+fn a_server_that_is_told_to_stop_records_what_it_interrupts() {
+    for signal in ["-TERM", "-INT"] {
+        let host = host();
+        let mut client = Stdio::session(&host, &[], json!({}));
+        let params = json!({"name": "probe.toil", "_meta": {"progressToken": 1}});
+        client.send(request(7, "tools/call", params));
+        client.hear("notifications/progress");
+        let pid = client.child.id().to_string();
+        let sent = Command::new("kill").args([signal, &pid]).status();
+        assert!(sent.expect("kill").success());
+        assert_eq!(
+            client.child.wait().expect("it ends").code(),
+            Some(0),
+            "{signal}"
+        );
+        let entries = audited(&host, 1);
+        let [entry] = entries.as_slice() else {
+            panic!("{signal}: {entries:?}");
+        };
+        assert_eq!(
+            (&entry["tool"], &entry["error"]),
+            (&json!("probe.toil"), &json!("cancelled"))
+        );
+    }
 }
 
 #[test]

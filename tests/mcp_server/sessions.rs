@@ -188,15 +188,16 @@ fn a_huge_message_is_refused_and_the_next_is_read() {
 #[test]
 fn a_cancelled_guest_stops_and_says_nothing_more() {
     let host = host();
-    // One place for calls: what follows runs only if the spinning guest is gone.
+    // One place for calls: what follows runs only if the toiling guest is gone.
     host.write("one.toml", "[modules]\nconcurrent_calls = 1\n");
     let mut client = Stdio::session(&host, &["--config", "one.toml"], json!({}));
-    client.send(call("spin", "probe.spin", json!({})));
-    std::thread::sleep(Duration::from_millis(300));
+    let params = json!({"name": "probe.toil", "_meta": {"progressToken": 1}});
+    client.send(request("toil", "tools/call", params));
+    client.hear("notifications/progress");
     let started = Instant::now();
     client.send(
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
-        "params": {"requestId": "spin", "reason": "enough"}}),
+        "params": {"requestId": "toil", "reason": "enough"}}),
     );
     // Those that mean nothing hurt nobody.
     for params in [

@@ -1,6 +1,6 @@
 //! A client of bytes: it says what a test says, and nothing else.
 
-use crate::mcp_server::{initialize, request};
+use crate::mcp_server::{initialize, modern, request};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write as _};
@@ -235,6 +235,42 @@ impl Web {
             .collect();
         headers.extend(more);
         self.post(&headers, message)
+    }
+
+    /// A call that never ends, on a connection of its own, once its guest has said that it runs. What comes
+    /// after that, until it is dropped.
+    pub fn toiling(&self, id: i64) -> impl Iterator<Item = Value> + use<> {
+        let params = json!({"name": "probe.toil", "_meta": {"progressToken": id}});
+        let message = modern(id, "tools/call", params, json!({}));
+        let pairs = modern_headers(&message);
+        let headers: Vec<(&str, &str)> = pairs
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
+        let mut told = events(self.open("POST", &headers, message.to_string().as_bytes()));
+        assert_eq!(told.next().expect("progress")["params"]["progress"], 1);
+        told
+    }
+
+    /// Waits until the server computes: nothing but a guest does, once it serves.
+    pub fn until_it_computes(&self) {
+        let before = self.cpu();
+        let started = Instant::now();
+        while self.cpu() < before + 5 {
+            assert!(started.elapsed() < PATIENCE, "no guest runs");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The time that it has computed, in hundredths of a second.
+    fn cpu(&self) -> u64 {
+        let path = format!("/proc/{}/stat", self.child.id());
+        let stat = std::fs::read_to_string(path).expect("it lives");
+        // Its name, in brackets, may hold anything.
+        let (_, rest) = stat.rsplit_once(')').expect("a name");
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        let ticks = |place: usize| fields[place].parse::<u64>().expect("a number");
+        ticks(11) + ticks(12)
     }
 
     /// Begins a session, and returns its id.

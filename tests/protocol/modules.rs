@@ -2,10 +2,11 @@
 
 use serde_json::{Map, Value, json};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use support::endpoint::{Endpoint, Scenario};
 use support::host::{Finished, Host, finish};
 use support::oci::OciRegistry;
+use support::records::Records;
 use support::sandbox::{component, repository};
 use support::transcript::{Transcript, answers, calls, told};
 
@@ -315,20 +316,9 @@ fn a_run_that_waits_finds_its_components_again() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let started = Instant::now();
-    let call = loop {
-        let listed = host.run(&["approvals", "list"]).stdout;
-        if let Some(call) = listed
-            .split_whitespace()
-            .find(|word| word.contains("call_"))
-        {
-            break call.to_owned();
-        }
-        assert!(started.elapsed() < Duration::from_secs(20), "nothing waits");
-    };
+    let call = host.waiting_call();
     // The reply is over, too, and everything is on the record.
-    assert!(endpoint.wait_until(Duration::from_secs(5), |e| e.open_streams() == 0));
-    std::thread::sleep(Duration::from_millis(500));
+    Records::of(&host).until_there_is("tokens");
     child.kill().unwrap();
     child.wait().unwrap();
     let approved = host.run(&["approvals", "approve", &call]);

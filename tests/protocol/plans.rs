@@ -3,8 +3,7 @@
 use super::support::told::{Told, request, run, run_with};
 use super::support::{calls, output};
 use serde_json::{Value, json};
-use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Stdio;
 use support::endpoint::{Endpoint, Reply, Scenario};
 use support::host::{Finished, Host};
 use toolhold_agent::run::approval::Verdict;
@@ -994,7 +993,7 @@ fn a_saved_plan_that_was_interrupted_is_resumed_without_a_model() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let call = waiting(&host, &mut child);
+    let call = host.waiting_call();
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(host.run(&["approvals", "approve", &call]).code, Some(0));
@@ -1004,20 +1003,6 @@ fn a_saved_plan_that_was_interrupted_is_resumed_without_a_model() {
     assert_eq!(output["state"]["two"]["value"], "2", "{output}");
     assert_eq!(output["state"]["n"]["words"], 2, "{output}");
     assert_eq!(host.run(&["replay", "last"]).code, Some(0));
-}
-
-/// The call that waits for a person.
-fn waiting(host: &Host, child: &mut Child) -> String {
-    let end = Instant::now() + Duration::from_mins(1);
-    loop {
-        let listed = host.run(&["approvals", "list"]).stdout;
-        if let Some(call) = listed.split_whitespace().next() {
-            return call.to_owned();
-        }
-        assert!(child.try_wait().unwrap().is_none(), "it did not wait");
-        assert!(Instant::now() < end, "nothing waits");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 #[test]

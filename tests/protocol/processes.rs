@@ -4,12 +4,10 @@
 use serde_json::{Value, json};
 use std::fs::File;
 use std::process::Child;
-use std::time::{Duration, Instant};
 use support::endpoint::{Endpoint, Reply, Scenario};
 use support::host::{Finished, Host};
 use support::records::Records;
-
-const PATIENCE: Duration = Duration::from_mins(1);
+use support::until;
 
 fn calls(calls: &[Value]) -> Reply {
     Reply::solution(json!({"calls": calls, "output": null}))
@@ -53,25 +51,8 @@ fn wait(host: &Host, mut child: Child) -> Finished {
     }
 }
 
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let started = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(started.elapsed() < PATIENCE, "{what} never came");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 fn recorded(host: &Host) -> Vec<Value> {
-    let records = Records::of(host);
-    let Some(run) = records.runs().into_iter().next() else {
-        return Vec::new();
-    };
-    let lines = records.lines(&run);
-    let event = |line: &String| serde_json::from_str(line).expect("an event");
-    lines.iter().map(event).collect()
+    Records::of(host).newest()
 }
 
 fn count(events: &[Value], kind: &str) -> usize {
@@ -229,16 +210,10 @@ fn write_call() -> Reply {
 
 /// The id of the one call that waits.
 fn waiting(host: &Host) -> String {
-    until("a call that waits", || {
-        let list = host.run(&["approvals", "list"]);
-        assert_eq!(list.code, Some(0), "{list:?}");
-        let id = list.stdout.split_whitespace().next()?.to_owned();
-        assert!(
-            list.stdout.contains("files.write {\"path\":\"a.txt\""),
-            "{list:?}"
-        );
-        Some(id)
-    })
+    let call = host.waiting_call();
+    let list = host.run(&["approvals", "list"]).stdout;
+    assert!(list.contains("files.write {\"path\":\"a.txt\""), "{list}");
+    call
 }
 
 /// Each verdict from another process: while the run waits, and after its process was killed.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use support::endpoint::{Endpoint, Expect, Order, Reply, Scenario};
-use support::host::{Finished, Host, finish};
+use support::host::{Host, finish};
 use support::transcript::{Transcript, answers, calls, told};
 
 /// A tool that a module runs, with other properties and keywords.
@@ -600,19 +600,8 @@ fn a_call_of_a_sub_agent_waits_for_a_person() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let started = Instant::now();
-    let waiting = loop {
-        let Finished { stdout, .. } = host.run(&["approvals", "list"]);
-        if let Some(call) = stdout
-            .split_whitespace()
-            .find(|word| word.contains("call_"))
-        {
-            break call.to_owned();
-        }
-        assert!(started.elapsed() < Duration::from_secs(20), "nothing waits");
-    };
-    let call = waiting.trim_matches(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    let approved = host.run(&["approvals", "approve", call]);
+    let call = host.waiting_call();
+    let approved = host.run(&["approvals", "approve", &call]);
     assert_eq!(approved.code, Some(0), "{approved:?}");
     let run = Transcript::read(&host, finish(child.wait_with_output().unwrap()));
     assert_eq!(run.output(), "done");

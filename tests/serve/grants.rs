@@ -2,10 +2,13 @@
 
 use super::{answers, ask, calls, host as plain, scripted, serve, until};
 use serde_json::{Value, json};
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use support::endpoint::{Endpoint, Order, Scenario};
 use support::host::Host;
-use support::sandbox::repository;
+use support::sandbox::{component, repository};
 use support::server::Server;
+use toolhold_hostile::components::COMPUTE;
 
 /// A host that has the probe, too, which uses whatever it was granted.
 fn host(config: &str) -> Host {
@@ -138,6 +141,37 @@ fn an_approval_is_of_what_was_shown() {
     assert!(is_done(&remember(&server, "default")));
 }
 
+/// The endpoint takes its time to say which models it has; what happens to the modules meanwhile is noticed.
+#[test]
+fn a_module_that_comes_while_the_server_starts_is_loaded() {
+    let host = host("");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let (part, late) = (
+        host.path().join("part"),
+        host.path().join("modules/late.wasm"),
+    );
+    std::fs::write(&part, component(COMPUTE)).unwrap();
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().map_while(Result::ok) {
+            let mut asked = [0; 4_096];
+            if !matches!(client.read(&mut asked), Ok(1..)) {
+                continue;
+            }
+            let _ = std::fs::rename(&part, &late);
+            let models = r#"{"object":"list","data":[{"id":"m"}]}"#;
+            let head = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: application/json";
+            let length = models.len();
+            let _ = write!(client, "{head}\r\ncontent-length: {length}\r\n\r\n{models}");
+        }
+    });
+    let server = Server::start(&host, &["--base-url", &url]);
+    until("the module", || {
+        let tools = server.get("/v1/tools").good().to_string();
+        tools.contains("late.count").then_some(())
+    });
+}
+
 #[test]
 fn an_agent_has_less_of_what_modules_are_granted() {
     let config = |agent: &str| {
@@ -167,17 +201,19 @@ fn an_agent_has_less_of_what_modules_are_granted() {
     // What the module was not granted, no agent gives it.
     let widening =
         config("key_value = {}\nenvironment = { A = \"a\" }\ntools = [\"calculator\"]\n");
+    let before = server.said().len();
     host.write("toolhold.toml", widening);
     let ask = json!({"tool": "calculator.evaluate", "arguments": {"expression": "1"}});
     let body = json!({"agent": "narrow", "arguments": ask});
-    for _ in 0..3 {
-        let asked = server.post("/v1/tools/probe.ask", &body).good();
-        assert!(
-            error(&asked).contains("was not granted the tool"),
-            "{asked}"
-        );
-        std::thread::sleep(std::time::Duration::from_millis(300));
-    }
+    until("the wider share", || {
+        let said = server.said();
+        said[before..].contains("reloaded:").then_some(())
+    });
+    let asked = server.post("/v1/tools/probe.ask", &body).good();
+    assert!(
+        error(&asked).contains("was not granted the tool"),
+        "{asked}"
+    );
     // The record names the policy that it was under, which is each agent's own.
     let hash = |agent: &str| {
         let run = remember(&server, agent)["run"].as_str().unwrap().to_owned();

@@ -1,6 +1,7 @@
 //! The `toolhold` binary as a user runs it: its own folder, no configuration but what the test gives.
 
 use crate::sandbox::repository;
+use crate::until;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -96,6 +97,19 @@ impl Host {
 
     pub fn run(&self, arguments: &[&str]) -> Finished {
         finish(self.command(arguments).output().expect("the binary runs"))
+    }
+
+    /// The first call of the list that waits for a person, as soon as there is one.
+    ///
+    /// # Panics
+    /// If there is none in time.
+    pub fn waiting_call(&self) -> String {
+        until("a call that waits", || {
+            let listed = self.run(&["approvals", "list"]);
+            assert_eq!(listed.code, Some(0), "{listed:?}");
+            let call = listed.stdout.split_whitespace().next()?;
+            Some(call.to_owned())
+        })
     }
 }
 

@@ -1,6 +1,8 @@
 //! The record of runs, read and changed behind the binary's back.
 
 use crate::host::Host;
+use crate::until;
+use serde_json::Value;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions as _, Connection as _};
 use std::time::Duration;
@@ -63,6 +65,28 @@ impl Records {
                 .fetch_all(connection)
                 .await
         })
+    }
+
+    /// The events of the newest run; none while there is no run.
+    ///
+    /// # Panics
+    /// If one is no JSON.
+    pub fn newest(&self) -> Vec<Value> {
+        let newest = self.runs().pop();
+        let lines = newest.map_or_else(Vec::new, |run| self.lines(&run));
+        let event = |line: &String| serde_json::from_str(line).expect("an event");
+        lines.iter().map(event).collect()
+    }
+
+    /// Waits until the newest run's record has an event of this kind.
+    ///
+    /// # Panics
+    /// If it never has.
+    pub fn until_there_is(&self, kind: &str) {
+        until(kind, || {
+            let mut events = self.newest().into_iter();
+            events.find(|event| event["event"] == kind)
+        });
     }
 
     /// Writes something else there.

@@ -1,5 +1,6 @@
 //! `toolhold serve` as a client sees it.
 
+use crate::PATIENCE;
 use crate::host::Host;
 use futures_util::StreamExt as _;
 use reqwest::{Client, Method, RequestBuilder};
@@ -36,8 +37,6 @@ pub struct Sent {
     pub id: String,
     pub data: String,
 }
-
-const PATIENCE: Duration = Duration::from_mins(1);
 
 impl Answered {
     /// # Panics
@@ -230,13 +229,14 @@ impl Server {
         let request = self.request(method, path, body, headers);
         self.runtime.block_on(async {
             let response = request.send().await.expect("an answer");
-            let (mut stream, mut text, mut sent) =
-                (response.bytes_stream(), String::new(), Vec::new());
+            // A piece may end within a character.
+            let (mut stream, mut bytes, mut sent) =
+                (response.bytes_stream(), Vec::new(), Vec::new());
             while let Some(piece) = stream.next().await {
-                text.push_str(&String::from_utf8_lossy(&piece.expect("a piece")));
-                while let Some((event, rest)) = text.split_once("\n\n") {
-                    sent.extend(Sent::read(event));
-                    text = rest.to_owned();
+                bytes.extend_from_slice(&piece.expect("a piece"));
+                while let Some(end) = bytes.windows(2).position(|two| two == b"\n\n") {
+                    let event: Vec<u8> = bytes.drain(..end + 2).collect();
+                    sent.extend(Sent::read(std::str::from_utf8(&event).expect("UTF-8")));
                 }
                 if sent.len() >= most {
                     break;

@@ -18,6 +18,17 @@ pub enum ErrorClass {
     Fatal,
 }
 
+impl ErrorClass {
+    /// As the record has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Retryable => "retryable",
+            Self::Correctable => "correctable",
+            Self::Fatal => "fatal",
+        }
+    }
+}
+
 /// Why a run could not be started or recorded.
 #[derive(Debug, Error)]
 #[non_exhaustive]

@@ -12,6 +12,7 @@ use crate::error::ErrorClass;
 use crate::guard::Repair;
 use crate::guard::pii::Kind;
 use crate::guard::shield::{Judgement, Place, Screened};
+use crate::hex::hex;
 use crate::model::{Completion, ContextOverflow, Delta, Routing, SideRequest};
 use crate::protocol::Call;
 use crate::protocol::advisor::{Council, Dissent, Tally};
@@ -26,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
-use std::fmt::{Debug, Write as _};
+use std::fmt::Debug;
 use std::io;
 use uuid::Uuid;
 
@@ -63,11 +64,8 @@ impl Seal {
         let mut digest = Sha256::new();
         digest.update(&before.0);
         digest.update(event);
-        let mut seal = String::new();
-        for byte in digest.finalize().iter().take(8) {
-            let _ = write!(seal, "{byte:02x}");
-        }
-        Some(Self(seal))
+        let digest = digest.finalize();
+        Some(Self(hex(digest.first_chunk::<8>()?)))
     }
 }
 
@@ -275,7 +273,34 @@ pub enum EventKind {
     },
 }
 
+/// How the notices begin that a reply, or what came after its calls, could not be used. They are told from
+/// others by this, and by nothing that would have to be in records that are replayed.
+const UNUSABLE: &str = "the reply could not be used";
+const UNUSABLE_REST: &str = "the rest of the reply could not be used";
+
 impl EventKind {
+    /// The model is asked again, because of this.
+    pub(crate) fn unusable(step: u32, reason: &str) -> Self {
+        let message = format!("{UNUSABLE}, asking again: {reason}");
+        Self::Notice { step, message }
+    }
+
+    /// Calls of the reply were made before it turned out.
+    pub(crate) fn unusable_rest(step: u32, reason: &str) -> Self {
+        let message = format!("{UNUSABLE_REST}: {reason}");
+        Self::Notice { step, message }
+    }
+
+    /// Whether it says that a reply, or a part of one, could not be used.
+    pub fn is_unusable_reply(&self) -> bool {
+        let Self::Notice { message, .. } = self else {
+            return false;
+        };
+        [UNUSABLE, UNUSABLE_REST]
+            .iter()
+            .any(|words| message.starts_with(words))
+    }
+
     /// Its `event` on the wire.
     pub fn name(&self) -> &'static str {
         match self {
@@ -343,6 +368,26 @@ pub enum StopReason {
     Blocked,
 }
 
+impl StopReason {
+    /// As the record has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Output => "output",
+            Self::Planned => "planned",
+            Self::Incomplete => "incomplete",
+            Self::MaxSteps => "max_steps",
+            Self::TokenBudget => "token_budget",
+            Self::MaxCost => "max_cost",
+            Self::MaxToolCalls => "max_tool_calls",
+            Self::Timeout => "timeout",
+            Self::Cancelled => "cancelled",
+            Self::Model => "model",
+            Self::Unusable => "unusable",
+            Self::Blocked => "blocked",
+        }
+    }
+}
+
 /// What ended a run that has no output.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunFailure {
@@ -385,6 +430,44 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use serde_json::json;
+
+    #[test]
+    fn names_are_those_of_the_record() {
+        for reason in [
+            StopReason::Output,
+            StopReason::Planned,
+            StopReason::Incomplete,
+            StopReason::MaxSteps,
+            StopReason::TokenBudget,
+            StopReason::MaxCost,
+            StopReason::MaxToolCalls,
+            StopReason::Timeout,
+            StopReason::Cancelled,
+            StopReason::Model,
+            StopReason::Unusable,
+            StopReason::Blocked,
+        ] {
+            assert_eq!(json!(reason), reason.name());
+        }
+        for class in [
+            ErrorClass::Retryable,
+            ErrorClass::Correctable,
+            ErrorClass::Fatal,
+        ] {
+            assert_eq!(json!(class), class.name());
+        }
+    }
+
+    #[test]
+    fn a_reply_that_could_not_be_used_is_told_from_other_notices() {
+        let other = EventKind::Notice {
+            step: 1,
+            message: "the plan could not be used".into(),
+        };
+        assert!(EventKind::unusable(1, "it is empty").is_unusable_reply());
+        assert!(EventKind::unusable_rest(1, "it ends").is_unusable_reply());
+        assert!(!other.is_unusable_reply());
+    }
 
     proptest! {
         /// Records are compared with what a run comes to again, bit by bit.

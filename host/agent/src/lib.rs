@@ -93,6 +93,7 @@ pub mod cost;
 pub mod error;
 pub mod event;
 pub mod guard;
+pub mod hex;
 pub mod model;
 pub mod protocol;
 pub mod run;

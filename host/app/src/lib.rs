@@ -50,6 +50,7 @@ mod install;
 mod mcp;
 mod mcp_server;
 mod models;
+mod names;
 mod recorded;
 mod redaction;
 mod renewal;

@@ -1,6 +1,7 @@
 //! The bridge: the loop's [`Toolbox`] over the sandbox's [`Registry`], and the requests folder.
 
 use crate::components::{Components, Sources, ends_in};
+use crate::names;
 use crate::requests::Requests;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
@@ -113,10 +114,7 @@ impl SandboxTools {
     }
 
     fn is_allowed(&self, tool: &str) -> bool {
-        let module = tool.split('.').next().unwrap_or_default();
-        self.allowed
-            .as_ref()
-            .is_none_or(|allowed| allowed.iter().any(|name| name == tool || name == module))
+        names::allows(self.allowed.as_deref(), tool)
     }
 
     /// A component's only tool, or after a `#` one of its tools. A tool may be named as a call names

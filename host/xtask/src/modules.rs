@@ -1,5 +1,5 @@
 //! `cargo xtask modules`: builds the components of this repository with `toolhold build`, the way any
-//! author does. What is small is committed ready built; what git ignores is built on first use.
+//! author does. What is small is committed ready built; what git ignores, here and by `cargo xtask test`.
 
 mod check;
 
@@ -55,7 +55,7 @@ impl Module {
     }
 
     /// Whether git ignores the component, so that a clone comes without it.
-    pub fn is_built_on_first_use(&self) -> Result<bool> {
+    pub fn is_ignored(&self) -> Result<bool> {
         let root = project::root();
         let ignored = Command::new("git")
             .args(["check-ignore", "--quiet"])

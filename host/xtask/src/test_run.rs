@@ -74,7 +74,7 @@ fn modules_pass() -> Result<bool> {
 fn build_what_is_not_committed(toolhold: &Path) -> Result<()> {
     let root = project::root();
     for module in modules::all(&root)? {
-        if !module.is_built_on_first_use()? || is_fresh(&module, &root) {
+        if !module.is_ignored()? || is_fresh(&module, &root) {
             continue;
         }
         narrate::line(&format!("{module} is not committed ready built"));

@@ -34,29 +34,6 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-/// Where an endpoint is and how it is reached.
-#[derive(Clone, Debug)]
-pub struct HttpSettings {
-    /// Ends where the API begins, usually in `/v1`. A query is kept and sent with every request.
-    pub base_url: String,
-    /// Sent as a bearer token.
-    pub api_key: Option<ApiKey>,
-    /// Go through the proxy that the environment names (`HTTP_PROXY`, …). Off by default: most
-    /// endpoints are on this machine or in this network, where a proxy only breaks streaming.
-    pub use_environment_proxy: bool,
-}
-
-impl HttpSettings {
-    /// An endpoint without a key, reached directly.
-    pub fn new(base_url: impl Into<String>) -> Self {
-        Self {
-            base_url: base_url.into(),
-            api_key: None,
-            use_environment_proxy: false,
-        }
-    }
-}
-
 /// Talks to one endpoint over HTTP/1.1 or HTTP/2, with TLS where the URL says so.
 #[derive(Clone, Debug)]
 pub struct HttpTransport {
@@ -69,35 +46,30 @@ pub struct HttpTransport {
 }
 
 impl HttpTransport {
-    /// Reaches `base_url` directly, with `api_key` as the bearer token if there is one.
+    /// Checks where the endpoint is; opens no connection yet. `base_url` ends where the API begins, usually in
+    /// `/v1`; a query is kept and sent with every request. The key is sent as a bearer token. `connect_timeout`
+    /// bounds name look-up, TCP and TLS together.
+    ///
+    /// No proxy of the environment (`HTTP_PROXY`, …) is used: most endpoints are on this machine or in this
+    /// network, where a proxy only breaks streaming.
+    ///
+    /// # Errors
+    /// A URL or a key that cannot be one.
     pub fn new(
         base_url: &str,
         api_key: Option<String>,
         connect_timeout: Duration,
     ) -> Result<Self, TransportError> {
-        let settings = HttpSettings {
-            api_key: api_key.map(ApiKey::new),
-            ..HttpSettings::new(base_url)
-        };
-        Self::with_settings(&settings, connect_timeout)
-    }
-
-    /// Checks the settings; opens no connection yet. `connect_timeout` bounds name look-up, TCP and
-    /// TLS together.
-    pub fn with_settings(
-        settings: &HttpSettings,
-        connect_timeout: Duration,
-    ) -> Result<Self, TransportError> {
-        let base = parse_base_url(&settings.base_url)?;
+        let base = parse_base_url(base_url)?;
         let mut headers = HeaderMap::new();
-        if let Some(ApiKey(key)) = &settings.api_key {
+        if let Some(ApiKey(key)) = api_key.map(ApiKey::new) {
             let mut value = HeaderValue::from_str(&format!("Bearer {key}")).map_err(|_| {
                 config("the API key holds characters that no HTTP header may carry".into())
             })?;
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
-        let mut builder = Client::builder()
+        let client = Client::builder()
             .default_headers(headers)
             .user_agent(concat!("toolhold/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(connect_timeout)
@@ -105,11 +77,8 @@ impl HttpTransport {
             // Small writes both ways: Nagle's algorithm with delayed ACKs costs 40 ms a piece.
             .tcp_nodelay(true)
             // A redirected POST loses its body, and the key would go wherever the answer says.
-            .redirect(redirect::Policy::none());
-        if !settings.use_environment_proxy {
-            builder = builder.no_proxy();
-        }
-        let client = builder
+            .redirect(redirect::Policy::none())
+            .no_proxy()
             .build()
             .map_err(|error| config(format!("cannot set up HTTP: {}", root_cause(&error))))?;
         let mut target = base.clone();
@@ -330,13 +299,12 @@ mod tests {
 
     #[test]
     fn debug_output_never_holds_the_key() {
-        let mut settings = HttpSettings::new("http://h/v1");
-        settings.api_key = Some(ApiKey::new("sk-very-secret\n"));
-        let transport = HttpTransport::with_settings(&settings, Duration::from_secs(1)).unwrap();
-        let text = format!("{settings:?} {transport:?}");
+        let with = |key: &str| {
+            HttpTransport::new("http://h/v1", Some(key.to_owned()), Duration::from_secs(1))
+        };
+        let text = format!("{:?}", with("sk-very-secret\n").unwrap());
         assert!(!text.contains("very-secret"), "{text}");
-        settings.api_key = Some(ApiKey::new("sk-bad\nkey"));
-        let error = HttpTransport::with_settings(&settings, Duration::from_secs(1)).unwrap_err();
+        let error = with("sk-bad\nkey").unwrap_err();
         assert!(!error.to_string().contains("sk-bad"), "{error}");
     }
 }

@@ -47,7 +47,7 @@ pub use client::{OpenAiModel, Timeouts};
 pub use dialect::{Dialect, Verdict};
 pub use embed::Embeddings;
 pub use error::{ContextOverflow, ErrorDetail, ModelError, TimeoutPhase};
-pub use http::{ApiKey, HttpSettings, HttpTransport};
+pub use http::{ApiKey, HttpTransport};
 pub use record::RecordingTransport;
 pub use replay::ReplayTransport;
 pub use routing::{Classifier, Degradation, Routing};

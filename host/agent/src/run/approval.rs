@@ -3,13 +3,13 @@
 //! What a person decides is bound to the digest of exactly what was shown: arguments that change
 //! afterwards need another decision.
 
+use crate::hex::sha256;
 use crate::protocol::{Annotations, Call};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
-use std::fmt::{Debug, Write as _};
+use std::fmt::Debug;
 use uuid::Uuid;
 
 /// When a tool's calls wait.
@@ -146,11 +146,7 @@ impl Pending {
 fn digest(call: &Call, arguments: &Value) -> String {
     let mut what = serde_json::json!([call.id, call.tool, call.instance, arguments]);
     what.sort_all_objects();
-    let mut hex = String::new();
-    for byte in Sha256::digest(what.to_string()) {
-        let _ = write!(hex, "{byte:02x}");
-    }
-    hex
+    sha256(what.to_string())
 }
 
 #[cfg(test)]

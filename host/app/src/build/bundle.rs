@@ -31,7 +31,7 @@ impl Bundle {
 
 /// Bundles `source` and what it imports; imports from the world stay imports.
 pub fn bundle(job: &Job<'_>, source: &Path, advice: &'static str) -> Result<Bundle, BuildError> {
-    if job.manifest.directory.join("package.json").is_file() {
+    if job.manifest.directory.join(npm::PACKAGE).is_file() {
         npm::packages(job)?;
     }
     let tools = npm::tools(job, &[("esbuild", VERSION)])?;

@@ -23,7 +23,7 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
         });
     }
     // Packages are bundled: they come in forms that QuickJS's own resolver does not know.
-    if directory.join("package.json").is_file() {
+    if directory.join(npm::PACKAGE).is_file() {
         let bundle = bundle::bundle(job, &source, ADVICE)?;
         return componentize(job, &bundle.file, bundle.folder(), ADVICE);
     }

@@ -185,6 +185,20 @@ impl Language {
             Self::TypeScript => "typescript",
         }
     }
+
+    /// Whether building the module in this folder runs nothing that its author chose outside of a sandbox:
+    /// `componentize-py` and `componentize-qjs` run the source in Wasm.
+    ///
+    /// What the others start takes orders from the folder: cargo its build scripts and `.cargo/config.toml`,
+    /// `zig cc` its `compile_flags.txt` (`-fplugin`), and npm, which a `package.json` calls for, the programs
+    /// that its `.npmrc` names. Go and TypeScript are compiled by tools that read foreign sources natively.
+    pub fn builds_in_sandbox(self, folder: &Path) -> bool {
+        match self {
+            Self::Python => true,
+            Self::JavaScript => !folder.join(npm::PACKAGE).exists(),
+            Self::Rust | Self::C | Self::Go | Self::TypeScript => false,
+        }
+    }
 }
 
 impl fmt::Display for Language {
@@ -255,6 +269,33 @@ mod tests {
                 .to_string()
                 .contains("use rust, c, go, python, javascript or typescript")
         );
+    }
+
+    #[test]
+    fn only_what_runs_in_wasm_is_built_in_a_sandbox() {
+        let folder = tempfile::tempdir().unwrap();
+        for (language, alone, with_packages) in [
+            (Language::Rust, false, false),
+            (Language::C, false, false),
+            (Language::Go, false, false),
+            (Language::Python, true, true),
+            (Language::JavaScript, true, false),
+            (Language::TypeScript, false, false),
+        ] {
+            let package = folder.path().join(npm::PACKAGE);
+            let _ = fs::remove_file(&package);
+            assert_eq!(
+                language.builds_in_sandbox(folder.path()),
+                alone,
+                "{language}"
+            );
+            fs::write(&package, "{}").unwrap();
+            assert_eq!(
+                language.builds_in_sandbox(folder.path()),
+                with_packages,
+                "{language}"
+            );
+        }
     }
 
     #[test]

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 use super::command::Tool;
 use super::{BuildError, Job, toolchain};
 
+/// What says that a module has npm packages.
+pub const PACKAGE: &str = "package.json";
+
 pub const NODE: Tool = Tool {
     program: "node",
     language: "javascript",
@@ -24,7 +27,7 @@ pub fn tools(job: &Job<'_>, requirements: &[(&str, &str)]) -> Result<PathBuf, Bu
     };
     toolchain::folder(job, name, version, |folder| {
         // Without a package of its own, npm would install into the nearest folder above that is one.
-        let package = folder.join("package.json");
+        let package = folder.join(PACKAGE);
         fs::write(&package, "{ \"private\": true }\n")
             .map_err(BuildError::io("write", &package))?;
         job.log.run(
@@ -51,9 +54,7 @@ pub fn packages(job: &Job<'_>) -> Result<(), BuildError> {
     // npm writes this file last. It is as new as the installation.
     let installed = directory.join("node_modules/.package-lock.json");
     let current = modified(&installed);
-    if current.is_some()
-        && current >= modified(&lock).max(modified(&directory.join("package.json")))
-    {
+    if current.is_some() && current >= modified(&lock).max(modified(&directory.join(PACKAGE))) {
         return Ok(());
     }
     job.installing("the module's npm packages");

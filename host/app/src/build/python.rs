@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::command::Tool;
+use super::venv::ALONE;
 use super::{BuildError, Job, toolchain};
 
 /// Pinned: the generated bindings that `app.py` imports are this version's.
@@ -56,7 +57,7 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
 
 fn install(job: &Job<'_>, folder: &Path) -> Result<(), BuildError> {
     job.log.run(
-        PYTHON.command().args(["-m", "venv"]).arg(folder),
+        PYTHON.command().args([ALONE, "-m", "venv"]).arg(folder),
         PYTHON,
         "install Python's venv module (on Debian the package python3-venv)",
     )?;
@@ -64,6 +65,7 @@ fn install(job: &Job<'_>, folder: &Path) -> Result<(), BuildError> {
     job.log.run(
         Command::new(script(folder, "python"))
             .args([
+                ALONE,
                 "-m",
                 "pip",
                 "install",

@@ -44,7 +44,7 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
             advice,
         });
     }
-    if directory.join("package.json").is_file() {
+    if directory.join(npm::PACKAGE).is_file() {
         npm::packages(job)?;
     }
     check(job, &source)?;

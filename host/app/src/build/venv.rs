@@ -33,7 +33,7 @@ impl Package {
     fn install(&self, job: &Job<'_>, folder: &Path) -> Result<(), BuildError> {
         let python = self.python();
         job.log.run(
-            python.command().args(["-m", "venv"]).arg(folder),
+            python.command().args([ALONE, "-m", "venv"]).arg(folder),
             python,
             "install Python's venv module (on Debian the package python3-venv)",
         )?;
@@ -50,10 +50,14 @@ impl Package {
     }
 }
 
+/// Python takes no module from the folder that somebody stands in, such as a `venv.py` of somebody else's,
+/// and nothing from `PYTHONPATH`.
+pub const ALONE: &str = "-I";
+
 /// The environment's own Python, free of whoever's shell this is.
 pub fn interpreter(venv: &Path) -> Command {
     let mut command = Command::new(program(venv, "python"));
-    command.env_remove("PYTHONPATH").env_remove("PYTHONHOME");
+    command.arg(ALONE);
     command
 }
 

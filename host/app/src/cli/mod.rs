@@ -16,6 +16,7 @@ mod doctor;
 mod endpoint;
 mod eval;
 mod generate;
+mod given;
 mod keys;
 mod mcp;
 pub mod modules;
@@ -31,6 +32,7 @@ mod run;
 pub mod runs;
 mod selftest;
 mod serve;
+mod serving;
 mod stats;
 pub mod style;
 mod usage;
@@ -47,9 +49,10 @@ use toml::Value;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     Ok,
-    /// Something did not work; stderr says what.
+    /// Something did not work, and stderr says what; or what was compared or checked is not as it should be, and
+    /// stdout says how.
     Failed,
-    /// The endpoint failed or did not answer.
+    /// The endpoint failed, did not answer, or its model wrote nothing that could be used.
     Endpoint,
     /// A limit of the run was reached before there was an output.
     Limit,
@@ -81,8 +84,8 @@ impl From<Exit> for ExitCode {
     name = "toolhold",
     version,
     max_term_width = 100,
-    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, \
-3 the endpoint failed, 4 a limit of the run was reached, 5 the tool failed, 6 a shield blocked it, \
+    after_help = "Exit codes: 0 done, 1 failed, or what was compared or checked differs, 2 wrong usage, \
+3 the endpoint or its model failed, 4 a limit of the run was reached, 5 the tool failed, 6 a shield blocked it, \
 130 interrupted, 141 nobody reads the output any more."
 )]
 struct Cli {

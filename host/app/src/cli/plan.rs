@@ -9,19 +9,14 @@ mod run;
 pub use dry_run::rehearsed;
 pub use run::{NoModel, driver};
 
-use crate::cli::Exit;
 use crate::cli::style::plain;
+use crate::cli::{Exit, given};
 use crate::config::Config;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
-use std::fs::File;
-use std::io::Read;
 use toolhold_agent::protocol::context::{Input, Message};
 use toolhold_agent::protocol::plan::{Graph, Plan};
-
-/// Ten thousand steps of three kilobytes.
-const MAX_BYTES: u64 = 32 << 20;
 
 #[derive(Debug, Subcommand)]
 pub enum PlanCommand {
@@ -135,22 +130,8 @@ impl PlanArgs {
 
 /// The JSON in `file`, or on stdin.
 fn value(file: &str) -> Result<Value> {
-    let text = if file == "-" {
-        text(std::io::stdin())
-    } else {
-        File::open(file).map_err(anyhow::Error::from).and_then(text)
-    };
-    let text = text.with_context(|| format!("{file} cannot be read"))?;
+    let text = given::file(file)?;
     serde_json::from_str(&text).with_context(|| format!("{file} is not JSON"))
-}
-
-fn text(source: impl Read) -> Result<String> {
-    let mut text = String::new();
-    let read = source.take(MAX_BYTES + 1).read_to_string(&mut text)?;
-    if read as u64 > MAX_BYTES {
-        bail!("it is larger than {} MiB", MAX_BYTES >> 20);
-    }
-    Ok(text)
 }
 
 /// What `--input` holds: JSON, a file, or a file after an @ as elsewhere.

@@ -1,19 +1,15 @@
 //! `toolhold serve`: agents as an HTTP service, until it is told to stop.
 
-use crate::cli::progress::Loading;
-use crate::cli::run::warn_of_failures;
+use crate::cli::serving::{self, Serving, stopped};
 use crate::cli::{Exit, style};
 use crate::config::{Config, Flags, Keys};
 use crate::connections;
 use crate::host;
-use crate::renewal;
 use crate::serve::http::{App, router};
-use crate::serve::{Agents, Dispatcher, Limits, retention};
-use crate::watch::{Changed, Seen, Watch};
+use crate::serve::{Agents, Dispatcher, Limits, Offered, retention};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use rustix::process::Signal;
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -40,11 +36,7 @@ pub async fn serve(config: &Config) -> Result<Exit> {
     // A file that may not grow (ulimit -f) is a disk that is full, and no reason to be killed.
     let _too_large = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
     let serve = config.serve.clone();
-    let seen = Seen::now(config);
-    let registry = host::registry(config)?;
-    let loading = Loading::default();
-    host::load(&registry, config, None, &|event| loading.on_event(event)).await?;
-    warn_of_failures(&registry);
+    let (registry, watch) = serving::loaded(config).await?;
     let agents = Arc::new(Box::pin(Agents::eventually(config, registry)).await?);
     let store = host::store(config).await?;
     let needs_key = match serve.keys {
@@ -115,7 +107,7 @@ pub async fn serve(config: &Config) -> Result<Exit> {
     drop(offered);
     tokio::select! {
         stopped = stopped() => stopped?,
-        failed = keep_up(config, seen, &dispatcher) => match failed? {},
+        failed = serving::keep_up(config, watch, agents.registry(), &dispatcher) => match failed? {},
     }
     eprintln!(
         "{}",
@@ -146,56 +138,22 @@ pub async fn serve(config: &Config) -> Result<Exit> {
 /// For answers on their way when the last run has ended.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Ctrl-C, or what a service manager sends.
-async fn stopped() -> Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        pressed = tokio::signal::ctrl_c() => pressed?,
-        _ = terminate.recv() => {}
-    }
-    Ok(())
-}
+impl Serving for Dispatcher {
+    type Made = Offered;
 
-/// Loads modules, grants and agents again when their files change, and at SIGHUP. What is wrong is said, and
-/// the last that was right goes on.
-async fn keep_up(config: &Config, seen: Seen, dispatcher: &Dispatcher) -> Result<Infallible> {
-    let mut hangup = signal(SignalKind::hangup())?;
-    let mut watch = Watch::start(config).since(seen);
-    let mut held = config.clone();
-    let registry = dispatcher.agents().registry();
-    loop {
-        let changed = tokio::select! {
-            changed = watch.changed() => changed,
-            _ = hangup.recv() => Changed::Configuration,
-        };
-        match changed {
-            Changed::Modules => renewal::modules(&held, registry).await,
-            Changed::Configuration => reload(&mut held, dispatcher).await,
-        }
-        warn_of_failures(registry);
-    }
-}
+    const WHAT: &'static str = "agents and grants";
 
-async fn reload(held: &mut Config, dispatcher: &Dispatcher) {
-    let agents = dispatcher.agents();
-    let made = async |now: &Config| Box::pin(agents.made(now)).await;
-    let renewed = renewal::renewed(held, agents.registry(), made, |made| agents.put(made));
-    let renewed = Box::pin(renewed).await;
-    match renewed {
-        Ok(now) => {
-            let secrets = now.secrets();
-            dispatcher.telemetry().renew_secrets(secrets.clone());
-            dispatcher.store().redaction().renew(secrets);
-            *held = now;
-            eprintln!("{} agents and grants", style::good("reloaded:"));
-        }
-        Err(error) => {
-            let text = style::chain(&error);
-            eprintln!(
-                "{} {text}; agents and grants stay as they were",
-                style::bad("error:")
-            );
-        }
+    async fn made(&self, config: &Config) -> Result<Offered> {
+        self.agents().made(config).await
+    }
+
+    fn put(&self, made: Offered) {
+        self.agents().put(made);
+    }
+
+    fn renew_secrets(&self, secrets: Vec<(String, String)>) {
+        self.telemetry().renew_secrets(secrets.clone());
+        self.store().redaction().renew(secrets);
     }
 }
 

@@ -76,10 +76,12 @@ const NOT_SETTINGS: [&str; 9] = [
     "OCI_PASSWORD",
     "OCI_TOKEN_HOST",
 ];
+/// Of the tests: whoever exports `TOOLHOLD_E2E_BASE_URL` or `TOOLHOLD_TEST_DATABASE_URL` for them goes on using
+/// the binary in the same shell.
+const TESTS: [&str; 2] = ["E2E", "TEST_"];
 
 /// What is wrong with the configuration, and where.
 #[derive(Debug, Error)]
-#[non_exhaustive]
 pub enum ConfigError {
     #[error("the configuration file {} cannot be read: {source}", path.display())]
     Read {
@@ -175,9 +177,24 @@ pub struct Merged {
     order: Vec<String>,
     /// Whether somebody said which file to read.
     is_named: bool,
+    /// Variables that no setting takes its value from, and what is wrong with each.
+    unknown: Vec<(String, ConfigError)>,
 }
 
 impl Merged {
+    /// The same, if every variable that looks like a setting is one, or is one that a setting names: that may
+    /// be called what its owner wants.
+    ///
+    /// # Errors
+    /// The first variable that is neither.
+    pub fn known(mut self) -> Result<Self, ConfigError> {
+        let mut unknown = std::mem::take(&mut self.unknown).into_iter();
+        match unknown.find(|(name, _)| !self.names(name)) {
+            Some((_, error)) => Err(error),
+            None => Ok(self),
+        }
+    }
+
     /// In the order of the default file, then what others added.
     pub fn settings(&self) -> Vec<Setting> {
         let listed = self.order.iter();
@@ -287,6 +304,16 @@ impl Merged {
         }
     }
 
+    /// Whether a setting says that something is in this variable: `api_key_env = "…"`, `secret_env = ["…"]`, and
+    /// `env = "…"` in a module's secret or environment.
+    fn names(&self, variable: &str) -> bool {
+        let mut leaves = self.leaves.iter();
+        leaves.any(|(key, (value, _))| {
+            let name = key.rsplit('.').next().unwrap_or(key);
+            says(name, value, variable)
+        })
+    }
+
     /// Whether `key` is in the default file, or under a name of the user's and fits what that table
     /// holds.
     fn shape_of(&self, key: &str) -> bool {
@@ -325,6 +352,18 @@ impl Merged {
     }
 }
 
+/// Whether the value of the key `name` names this variable, or one inside of it does.
+fn says(name: &str, value: &Value, variable: &str) -> bool {
+    match value {
+        Value::String(text) => text == variable && (name == "env" || name.ends_with("_env")),
+        Value::Array(values) => values.iter().any(|value| says(name, value, variable)),
+        Value::Table(table) => table
+            .iter()
+            .any(|(name, value)| says(name, value, variable)),
+        _ => false,
+    }
+}
+
 /// Puts a leaf under its dotted key.
 fn insert(table: &mut Table, key: &str, value: &Value) {
     match key.split_once('.') {
@@ -341,7 +380,8 @@ fn insert(table: &mut Table, key: &str, value: &Value) {
 }
 
 /// Merges all layers. `file` replaces the user's and the folder's file; `grants` is the file that
-/// `toolhold modules grant` writes, and lies below them: what a person wrote by hand wins.
+/// `toolhold modules grant` writes, and lies below them: what a person wrote by hand wins. Not before the grants
+/// are among them, too, are the variables [`known`](Merged::known).
 pub fn merge(
     file: Option<&Path>,
     grants: Option<&Path>,
@@ -352,6 +392,7 @@ pub fn merge(
         leaves: BTreeMap::new(),
         order: Vec::new(),
         is_named: file.is_some(),
+        unknown: Vec::new(),
     };
     let defaults = parse("the default file", DEFAULTS)?;
     for (key, value) in flatten(&defaults) {
@@ -400,7 +441,8 @@ pub fn merge(
         if short == "ENDPOINT" {
             continue;
         }
-        if NOT_SETTINGS.contains(&short) || short.starts_with("E2E") || short.starts_with("TEST_") {
+        let is_tests = TESTS.iter().any(|prefix| short.starts_with(prefix));
+        if NOT_SETTINGS.contains(&short) || is_tests {
             continue;
         }
         let origin = format!("variable {name}");
@@ -420,7 +462,9 @@ pub fn merge(
             Value::String(text) if is_list => listed(&text),
             value => value,
         };
-        merged.put(key, value, &origin)?;
+        if let Err(error) = merged.put(key, value, &origin) {
+            merged.unknown.push((name, error));
+        }
     }
     for (flag, key, value) in &flags.0 {
         if key == "endpoint" {

@@ -15,7 +15,41 @@ fn merge_with(
         variables
             .iter()
             .map(|(k, v)| ((*k).to_owned(), (*v).to_owned())),
-    )
+    )?
+    .known()
+}
+
+#[test]
+fn a_variable_that_a_setting_names_may_be_called_anything() {
+    for text in [
+        "[endpoints.spare]\nbase_url = \"http://s/v1\"\napi_key_env = \"TOOLHOLD_SPARE_KEY\"",
+        "[mcp.s]\ncommand = [\"s\"]\nsecret_env = [\"OTHER\", \"TOOLHOLD_SPARE_KEY\"]",
+        "[mcp.s]\nurl = \"http://s/\"\ntoken_env = \"TOOLHOLD_SPARE_KEY\"",
+        "[storage]\nurl_env = \"TOOLHOLD_SPARE_KEY\"",
+        "[module.m]\nsecrets = [{ name = \"k\", env = \"TOOLHOLD_SPARE_KEY\" }]",
+    ] {
+        let variables = [("TOOLHOLD_SPARE_KEY", "s3cret")];
+        let merged = merge_with(text, &variables, &Flags::default());
+        let merged = merged.unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert!(!merged.leaves.contains_key("spare_key"));
+        let others = [("TOOLHOLD_SPARE_KEYS", "s3cret")];
+        let unknown = merge_with(text, &others, &Flags::default()).unwrap_err();
+        assert!(
+            matches!(&unknown, ConfigError::UnknownKey { key, .. } if key == "spare_keys"),
+            "{text}: {unknown}"
+        );
+    }
+    // A flag may name it, and so may another variable.
+    let mut flags = Flags::default();
+    flags.set(
+        "--key",
+        "endpoints.default.api_key_env",
+        Some("TOOLHOLD_SPARE_KEY"),
+    );
+    merge_with("", &[("TOOLHOLD_SPARE_KEY", "s3cret")], &flags).unwrap();
+    let named = ("TOOLHOLD_STORAGE__URL_ENV", "TOOLHOLD_SPARE_KEY");
+    let variables = [("TOOLHOLD_SPARE_KEY", "s3cret"), named];
+    merge_with("", &variables, &Flags::default()).unwrap();
 }
 
 #[test]
@@ -120,6 +154,7 @@ fn what_a_file_says_that_nobody_named_is_known_as_that() {
         ]),
         order: Vec::new(),
         is_named: false,
+        unknown: Vec::new(),
     };
     assert!(found.is_found("mcp.a") && found.is_found("mcp.a.command"));
     assert!(!found.is_found("mcp.ab") && !found.is_found("mcp.a.env"));

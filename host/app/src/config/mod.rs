@@ -42,7 +42,7 @@ pub fn load(
     // Where the granted capabilities lie is itself a setting.
     let merged = layers::merge(file, None, flags, std::env::vars())?;
     let grants = types::validate(&merged)?.grants_file();
-    let merged = layers::merge(file, Some(&grants), flags, std::env::vars())?;
+    let merged = layers::merge(file, Some(&grants), flags, std::env::vars())?.known()?;
     let mut config = types::validate(&merged)?;
     config.given = Given {
         file: file.map(std::path::Path::to_owned),

@@ -2,6 +2,7 @@
 
 use crate::eval::numbers::numbers;
 use crate::eval::seen::{Made, Seen};
+use crate::names;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -301,7 +302,7 @@ impl Made {
 
 /// Whether `name` means `tool`: by its name, by its module's, or as one of all.
 fn is_of(name: &str, tool: &str) -> bool {
-    name == "*" || name == tool || tool.split('.').next() == Some(name)
+    name == "*" || names::means(name, tool)
 }
 
 fn read(path: &Path) -> std::io::Result<String> {

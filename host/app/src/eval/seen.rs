@@ -101,8 +101,8 @@ impl Seen {
                 stage: Stage::Asked { attempt: 1, .. },
                 ..
             } => counts.fallbacks += 1,
-            EventKind::Notice { message, .. } => {
-                counts.unusable += u32::from(message.contains("could not be used"));
+            notice @ EventKind::Notice { .. } => {
+                counts.unusable += u32::from(notice.is_unusable_reply());
             }
             EventKind::Repaired { repairs, .. } => {
                 counts.repairs += u32::try_from(repairs.len()).unwrap_or(u32::MAX);
@@ -167,6 +167,8 @@ mod tests {
             json!({"event": "repaired", "step": 1, "repairs": [{"kind": "trailing_comma"}]}),
             json!({"event": "repaired", "step": 1, "tool": "text.count", "repairs": [{"kind": "number_as_text", "at": "/limit"}]}),
             notice("the reply could not be used, asking again: it is empty"),
+            notice("the rest of the reply could not be used: it ends"),
+            notice("the saved plan could not be used"),
             notice("of 9 calls only the first 8 are made (run.max_calls)"),
             json!({"event": "fallback", "step": 1, "tool": "a.b", "stage": "begun", "failures": 3, "first_error": "e"}),
             json!({"event": "fallback", "step": 1, "tool": "a.b", "stage": "asked", "candidate": "c", "attempt": 1}),
@@ -183,7 +185,7 @@ mod tests {
             completion_tokens: 30,
             duration_ms: 900,
             repairs: 2,
-            unusable: 1,
+            unusable: 2,
             retries: 1,
             fallbacks: 1,
         };

@@ -3,12 +3,11 @@
 use crate::eval::expect::Expect;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use std::path::{Component, Path};
 use toolhold_agent::Message;
 use toolhold_agent::guard::Validator;
+use toolhold_agent::hex::sha256;
 
 /// Bounds of a file: it is read whole, and every task is run.
 const MAX_BYTES: u64 = 4 << 20;
@@ -228,11 +227,9 @@ impl Task {
 
 /// Sixteen hex digits that change with `bytes`.
 pub fn digest(bytes: &[u8]) -> String {
-    let digest = Sha256::digest(bytes);
-    digest.iter().take(8).fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    let mut digest = sha256(bytes);
+    digest.truncate(16);
+    digest
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! SHA-256 digests: what content is called in a registry.
 
 use sha2::{Digest as _, Sha256};
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::str::FromStr;
+use toolhold_agent::hex::hex;
 
 /// The SHA-256 of some content, written `sha256:` and 64 lower-case hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -16,10 +17,7 @@ impl Digest {
 
     /// The 64 hex digits alone, as file names use them.
     pub fn hex(&self) -> String {
-        self.0.iter().fold(String::new(), |mut hex, byte| {
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        })
+        hex(&self.0)
     }
 }
 

@@ -8,10 +8,9 @@ use super::error::Failure;
 use super::offer::{Offer, Offered};
 use super::settings::Settings;
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
-use std::fmt::Write as _;
 use std::io;
 use std::time::SystemTime;
+use toolhold_agent::hex::sha256;
 use toolhold_sandbox::{Approval, Approvals, ApprovedBy, Change, Standing};
 
 /// When a person must approve a server before its tools run.
@@ -248,9 +247,5 @@ fn pending() -> Standing {
 fn digest(what: &Value) -> String {
     let mut what = what.clone();
     what.sort_all_objects();
-    let mut text = String::from("sha256:");
-    for byte in Sha256::digest(what.to_string()) {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    format!("sha256:{}", sha256(what.to_string()))
 }

@@ -6,17 +6,17 @@
 
 use super::catalog::Offered;
 use super::outlet::Outlet;
-use super::rpc::{Error, MISSING_CAPABILITY};
+use super::rpc::{Error, INTERNAL_ERROR, MISSING_CAPABILITY};
 use super::session::{Answer, Session};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use toolhold_agent::ToolFailure;
+use toolhold_agent::hex::hex;
 use toolhold_agent::protocol::Call;
 use toolhold_agent::run::approval::Pending;
 use toolhold_sandbox::visible;
-use uuid::Uuid;
 
 /// Bytes of arguments that a person can be expected to look at. What is longer was not seen.
 const SHOWN: usize = 16 << 10;
@@ -179,26 +179,34 @@ pub fn incapable(tool: &str) -> Error {
 
 impl Questions {
     /// The result that asks; `None` if too many questions wait.
-    pub fn ask(&self, pending: &Pending, form: Value, time: Duration) -> Option<Value> {
+    ///
+    /// # Errors
+    /// There is nothing to tell the answer by.
+    pub fn ask(
+        &self,
+        pending: &Pending,
+        form: Value,
+        time: Duration,
+    ) -> Result<Option<Value>, Error> {
+        let state = unguessable()?;
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         if waiting.len() >= WAITING {
             waiting.retain(|_, asked| asked.until > now);
         }
         if waiting.len() >= WAITING {
-            return None;
+            return Ok(None);
         }
-        let state = unguessable();
         let asked = Asked {
             digest: pending.digest.clone(),
             until: now + time,
         };
         waiting.insert(state.clone(), asked);
-        Some(json!({
+        Ok(Some(json!({
             "resultType": "input_required",
             "inputRequests": {QUESTION: {"method": "elicitation/create", "params": form}},
             "requestState": state,
-        }))
+        })))
     }
 
     /// The answer that a request brings with it, if it brings one.
@@ -232,10 +240,17 @@ impl Questions {
     }
 }
 
-/// 148 bits of chance, in hex.
-pub fn unguessable() -> String {
-    let half = || Uuid::now_v7().simple().to_string();
-    half() + &half()
+/// 256 bits of chance, in hex.
+///
+/// # Errors
+/// The system has none to give.
+pub fn unguessable() -> Result<String, Error> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(|_| {
+        let message = "there is no randomness to be had; try again";
+        Error::new(INTERNAL_ERROR, message)
+    })?;
+    Ok(hex(&bytes))
 }
 
 #[cfg(test)]
@@ -316,7 +331,7 @@ mod tests {
         let ask = |arguments: Value, time| {
             let pending = pending(arguments);
             let form = form(&pending).unwrap();
-            state(&questions.ask(&pending, form, time).unwrap())
+            state(&questions.ask(&pending, form, time).unwrap().unwrap())
         };
         let one = pending(json!({"a": 1}));
         assert_eq!(questions.answered(&one, &Map::new()), Ok(None));
@@ -356,7 +371,7 @@ mod tests {
     #[test]
     fn questions_that_nobody_answers_make_room() {
         let questions = Questions::default();
-        let ask = |time| questions.ask(&pending(json!({})), json!({}), time);
+        let ask = |time| questions.ask(&pending(json!({})), json!({}), time).unwrap();
         for _ in 0..WAITING {
             assert!(ask(Duration::from_mins(1)).is_some());
         }
@@ -366,7 +381,7 @@ mod tests {
             assert!(
                 short
                     .ask(&pending(json!({})), json!({}), Duration::ZERO)
-                    .is_some()
+                    .is_ok_and(|asked| asked.is_some())
             );
         }
     }

@@ -214,7 +214,7 @@ impl Service {
                         Ok(form) => form,
                         Err(failure) => return no(failure),
                     };
-                    return match self.questions.ask(&pending, form, time) {
+                    return match self.questions.ask(&pending, form, time)? {
                         Some(question) => Ok(Decided::Ask(question)),
                         None => no(approval::refused("too many calls wait already")),
                     };

@@ -5,6 +5,7 @@ use super::request::{Request, tool_name};
 use super::revision::Era;
 use super::rpc::Error;
 use super::schema::{self, Told, of_object};
+use crate::names;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value, json};
@@ -78,10 +79,6 @@ impl Catalog {
             generation,
             ..Self::default()
         };
-        let is_allowed = |tool: &str| {
-            let module = tool.split('.').next().unwrap_or_default();
-            allowed.is_none_or(|names| names.iter().any(|name| name == tool || name == module))
-        };
         let modules = specs
             .into_iter()
             .map(|spec| (spec.name.clone(), Ok((None, spec))));
@@ -93,7 +90,7 @@ impl Catalog {
             )
         });
         for (name, tool) in modules.chain(requests) {
-            if !is_allowed(&name) {
+            if !names::allows(allowed, &name) {
                 continue;
             }
             match tool.and_then(|(request, spec)| Offered::new(&spec, request, mask)) {

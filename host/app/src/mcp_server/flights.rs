@@ -15,6 +15,16 @@ pub struct Flights {
     landed: Notify,
 }
 
+/// The client is served as long as this is there.
+#[derive(Debug)]
+pub struct Served(Arc<Flights>);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.0.cancel_all();
+    }
+}
+
 /// A request that is being worked on, until it is dropped.
 #[derive(Debug)]
 pub struct Flight {
@@ -52,6 +62,11 @@ impl Flights {
 
     pub fn cancel_all(&self) {
         self.lock().clear();
+    }
+
+    /// Cancels all of them when that is dropped.
+    pub fn until_dropped(self: &Arc<Self>) -> Served {
+        Served(self.clone())
     }
 
     pub fn is_empty(&self) -> bool {

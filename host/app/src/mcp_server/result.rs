@@ -3,7 +3,7 @@
 use super::catalog::{Offered, RESULT};
 use super::revision::Era;
 use serde_json::{Value, json};
-use toolhold_agent::{ErrorClass, ToolFailure};
+use toolhold_agent::ToolFailure;
 
 /// For programs: what went wrong, and whose move it is. Not of the protocol.
 const FAILURE_KEY: &str = "io.toolhold/failure";
@@ -30,14 +30,9 @@ pub fn complete(era: Era, offered: &Offered, value: Value) -> Value {
 
 /// The result of a call that failed, in words that a model can act on.
 pub fn failed(failure: &ToolFailure) -> Value {
-    let class = match failure.class {
-        ErrorClass::Retryable => "retryable",
-        ErrorClass::Correctable => "correctable",
-        ErrorClass::Fatal => "fatal",
-    };
     json!({
         "content": [{"type": "text", "text": failure.message}],
         "isError": true,
-        "_meta": {FAILURE_KEY: {"kind": failure.kind, "class": class}},
+        "_meta": {FAILURE_KEY: {"kind": failure.kind, "class": failure.class.name()}},
     })
 }

@@ -71,6 +71,8 @@ pub async fn serve(service: Arc<Service>) {
         id: Uuid::now_v7().to_string().into(),
         runtime: Handle::current(),
     });
+    // Also if this is dropped, because the process is to stop: what is cancelled has its record.
+    let served = client.flights.until_dropped();
     let (said_all, mut ended) = oneshot::channel::<()>();
     let reader = client.clone();
     std::thread::spawn(move || {
@@ -86,7 +88,7 @@ pub async fn serve(service: Arc<Service>) {
         }
         _ = &mut unread => return,
     }
-    client.flights.cancel_all();
+    drop(served);
     if let Some(teller) = client.teller.get() {
         teller.abort();
     }

@@ -6,6 +6,7 @@ use crate::dialect::Known;
 use crate::host;
 use crate::mcp::{Servers, WithServers};
 use crate::models::{Models, Spared};
+use crate::names;
 use crate::requests::Requests;
 use crate::shields::shields;
 use crate::storage::Store;
@@ -232,10 +233,7 @@ fn both(one: Option<&[String]>, other: Option<&[String]>) -> Option<Vec<String>>
         (Some(only), None) | (None, Some(only)) => return Some(only.to_vec()),
         (Some(one), Some(other)) => (one, other),
     };
-    let within = |name: &String, list: &[String]| {
-        let module = name.split('.').next().unwrap_or_default();
-        list.iter().any(|known| known == name || known == module)
-    };
+    let within = |name: &String, list: &[String]| names::allows(Some(list), name);
     let mut names: Vec<String> = one
         .iter()
         .filter(|name| within(name, other))

@@ -10,7 +10,7 @@ pub mod session;
 pub mod spoken;
 pub mod watcher;
 
-pub use agents::{Agent, Agents, OnBehalf};
+pub use agents::{Agent, Agents, Offered, OnBehalf};
 pub use dispatcher::{Dispatcher, Limits, Refused, end};
 pub use session::{answered, left_by};
 pub use watcher::Watcher;

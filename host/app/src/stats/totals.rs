@@ -47,13 +47,10 @@ impl Totals {
     pub fn add(&mut self, run: &RunStats) {
         self.runs += 1;
         let reason = match run.end {
-            Some((reason, _)) => serde_json::to_value(reason)
-                .ok()
-                .and_then(|name| name.as_str().map(str::to_owned))
-                .unwrap_or_default(),
-            None => "not over".into(),
+            Some((reason, _)) => reason.name(),
+            None => "not over",
         };
-        *self.reasons.entry(reason).or_default() += 1;
+        *self.reasons.entry(reason.to_owned()).or_default() += 1;
         let took = run.took();
         self.took.add(&took);
         if took.replies > took.unpriced {

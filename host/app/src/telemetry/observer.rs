@@ -12,7 +12,7 @@ use std::time::Duration;
 use toolhold_agent::event::{Bodies, ToolOutcome};
 use toolhold_agent::model::Routing;
 use toolhold_agent::run::fallback::Stage;
-use toolhold_agent::{ErrorClass, Event, EventKind, StopReason};
+use toolhold_agent::{Event, EventKind, StopReason};
 use uuid::Uuid;
 
 /// What is observed.
@@ -222,7 +222,7 @@ impl Lane {
             }
             EventKind::ModelFailed { failure, .. } => {
                 if let Some(chat) = self.chat.take() {
-                    let error = class(failure.class);
+                    let error = failure.class.name();
                     let took = Duration::from_millis(at_ms.saturating_sub(chat.sent_ms));
                     instruments.failed(&chat.models, took, error);
                     chat.span.end(at_ms, Some(error));
@@ -277,15 +277,14 @@ impl Lane {
             }
             EventKind::Repaired { repairs, .. } => instruments.repaired(repairs.len() as u64),
             EventKind::Done { reason, steps, .. } => {
-                let name = reason_name(*reason);
+                let name = reason.name();
                 let took = Duration::from_millis(at_ms.saturating_sub(self.began_ms));
-                instruments.agent_ended(&self.agent, &name, took, is_run);
+                instruments.agent_ended(&self.agent, name, took, is_run);
                 self.span
                     .set(spans::number(names::STEPS, u64::from(*steps)));
-                self.span
-                    .set(KeyValue::new(names::STOP_REASON, name.clone()));
+                self.span.set(KeyValue::new(names::STOP_REASON, name));
                 let is_good = matches!(reason, StopReason::Output | StopReason::Planned);
-                self.end(at_ms, (!is_good).then_some(name.as_str()));
+                self.end(at_ms, (!is_good).then_some(name));
             }
             _ => {}
         }
@@ -338,17 +337,3 @@ impl Lane {
 
 /// The conventions' word for what is not to be told apart.
 const OTHER: &str = "_OTHER";
-
-fn class(class: ErrorClass) -> &'static str {
-    match class {
-        ErrorClass::Retryable => "retryable",
-        ErrorClass::Correctable => "correctable",
-        ErrorClass::Fatal => "fatal",
-    }
-}
-
-/// As in the record.
-fn reason_name(reason: StopReason) -> String {
-    let name = serde_json::to_value(reason).unwrap_or_default();
-    name.as_str().unwrap_or_default().to_owned()
-}

@@ -22,7 +22,7 @@ const SOURCES: [&str; 4] = [
 pub fn committed(toolhold: &Path, modules: Vec<Module>) -> Result<()> {
     let mut committed = Vec::new();
     for module in modules {
-        if !module.is_built_on_first_use()? {
+        if !module.is_ignored()? {
             committed.push(module);
         }
     }

@@ -2,13 +2,12 @@
 
 use super::redaction::only_takes_away;
 use super::{Judgement, Place, Ruling, Screened, Screening, Shield, Verdict};
+use crate::hex::sha256;
 use crate::model::Watch;
 use crate::run::Settings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -92,11 +91,7 @@ impl Shields {
     fn hash(&self, settings: &Settings) -> String {
         let mut effective = self.effective(settings);
         effective.sort_all_objects();
-        let mut hex = String::new();
-        for byte in Sha256::digest(effective.to_string()) {
-            let _ = write!(hex, "{byte:02x}");
-        }
-        hex
+        sha256(effective.to_string())
     }
 
     /// Whether somebody stands at `place` for calls of the tool.

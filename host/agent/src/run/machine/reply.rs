@@ -99,10 +99,8 @@ impl Machine {
         match usable {
             Ok(solution) => self.solved(solution, &completion, effects, elapsed),
             Err(reason) if self.has_acted() => {
-                effects.events.push(EventKind::Notice {
-                    step: self.steps,
-                    message: format!("the rest of the reply could not be used: {reason}"),
-                });
+                let notice = EventKind::unusable_rest(self.steps, &reason);
+                effects.events.push(notice);
                 self.unusable += 1;
                 self.step.notes.push(format!(
                     "Of that reply only the calls above were made, because {reason}."
@@ -228,10 +226,9 @@ impl Machine {
                 elapsed,
             );
         }
-        effects.events.push(EventKind::Notice {
-            step: self.steps,
-            message: format!("the reply could not be used, asking again: {reason}"),
-        });
+        effects
+            .events
+            .push(EventKind::unusable(self.steps, &reason));
         self.history.push(Turn::Rejected {
             reply: reply.to_owned(),
             reason,

@@ -1,8 +1,7 @@
 //! `toolhold mcp` without a command: the modules, and saved Requests, as MCP tools.
 
 use crate::cli::Exit;
-use crate::cli::progress::Loading;
-use crate::cli::run::warn_of_failures;
+use crate::cli::serving::{self, Serving, stopped};
 use crate::cli::style::{dim, plain, warn};
 use crate::components::Components;
 use crate::config::Config;
@@ -12,16 +11,12 @@ use crate::mcp_server::{
 };
 use crate::models::Models;
 use crate::recorded::Recorder;
-use crate::renewal;
 use crate::requests::Requests;
 use crate::shields::shields;
-use crate::watch::{Changed, Seen, Watch};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use std::convert::Infallible;
 use std::io::IsTerminal as _;
 use std::sync::Arc;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use toolhold_sandbox::Registry;
 
@@ -37,21 +32,9 @@ pub struct ServeArgs {
     tools: Option<Vec<String>>,
 }
 
-/// Serves until the client is gone, or Ctrl-C.
+/// Serves until the client is gone, or it is told to stop.
 pub async fn serve(config: &Config, args: ServeArgs) -> Result<Exit> {
-    let seen = Seen::now(config);
-    let registry = host::registry(config)?;
-    let loading = Loading::default();
-    host::load(&registry, config, None, &|event| loading.on_event(event)).await?;
-    let has_folder = config.modules_folder().exists();
-    // After it was loaded: only then are there approvals to watch, too.
-    let changes = Watch::start(config).since(seen);
-    if has_folder {
-        // What changed before it was watched.
-        let folder = config.modules_folder();
-        registry.load_folder(folder, None, &|_| ()).await?;
-    }
-    warn_of_failures(&registry);
+    let (registry, watch) = serving::loaded(config).await?;
     let settings = config.mcp_server();
     let requests = requests(config, &settings.requests).await?;
     let named = args.tools.iter().flatten();
@@ -85,10 +68,16 @@ pub async fn serve(config: &Config, args: ServeArgs) -> Result<Exit> {
     for refused in &service.catalog().refused {
         say(&warn("left out:"), refused);
     }
+    let modules = Modules {
+        making: &making,
+        service: &service,
+    };
     let exit = tokio::select! {
         exit = transport(service.clone(), args.http) => exit,
-        failed = keep_up(config, &making, changes, &service) => failed.map(|never| match never {}),
-        _ = tokio::signal::ctrl_c() => Ok(Exit::Interrupted),
+        failed = serving::keep_up(config, watch, &making.registry, &modules) => {
+            failed.map(|never| match never {})
+        }
+        stopped = stopped() => stopped.map(|()| Exit::Ok),
     };
     making.stop.cancel();
     recorder.close().await;
@@ -177,43 +166,34 @@ async fn transport(service: Arc<Service>, address: Option<String>) -> Result<Exi
     Ok(Exit::Ok)
 }
 
-/// Loads modules, grants and rules again when their files change, and at SIGHUP, and has clients told if that
-/// changed what there is. What is wrong is said, and the last that was right goes on.
-async fn keep_up(
-    config: &Config,
-    making: &Making,
-    mut watch: Watch,
-    service: &Service,
-) -> Result<Infallible> {
-    let registry = &making.registry;
-    let mut hangup = signal(SignalKind::hangup())?;
-    let mut held = config.clone();
-    loop {
-        let changed = tokio::select! {
-            changed = watch.changed() => changed,
-            _ = hangup.recv() => Changed::Configuration,
-        };
-        match changed {
-            Changed::Modules => renewal::modules(&held, registry).await,
-            Changed::Configuration => {
-                let made = async |now: &Config| Box::pin(making.rules(now)).await;
-                let renewed = renewal::renewed(&held, registry, made, |rules| service.renew(rules));
-                let renewed = Box::pin(renewed).await;
-                match renewed {
-                    Ok(now) => {
-                        service.renew_secrets(now.secrets());
-                        held = now;
-                        tracing::info!("the configuration was read again");
-                    }
-                    Err(error) => say(
-                        &warn("error:"),
-                        &format!("{error:#}; grants and rules stay as they were"),
-                    ),
-                }
-            }
-        }
-        let requests = requests(&held, &service.settings().requests).await?;
-        service.refresh(&requests);
+/// What clients are served.
+struct Modules<'a> {
+    making: &'a Making,
+    service: &'a Service,
+}
+
+impl Serving for Modules<'_> {
+    type Made = Rules;
+
+    const WHAT: &'static str = "rules and grants";
+
+    async fn made(&self, config: &Config) -> Result<Rules> {
+        self.making.rules(config).await
+    }
+
+    fn put(&self, rules: Rules) {
+        self.service.renew(rules);
+    }
+
+    fn renew_secrets(&self, secrets: Vec<(String, String)>) {
+        self.service.renew_secrets(secrets);
+    }
+
+    /// Clients are told if that changed what there is.
+    async fn reloaded(&self, config: &Config) -> Result<()> {
+        let requests = requests(config, &self.service.settings().requests).await?;
+        self.service.refresh(&requests);
+        Ok(())
     }
 }
 

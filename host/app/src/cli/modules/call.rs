@@ -1,16 +1,16 @@
 //! `toolhold modules call`.
 
 use super::{load, module};
+use crate::build::Language;
 use crate::cli::style::{bad, dim, plain};
-use crate::cli::{Exit, build, view};
+use crate::cli::{Exit, build, given, view};
 use crate::config::{Audit, Config};
 use crate::host;
 use crate::recorded::{Begun, Ended};
 use crate::tools;
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Map, Value, json};
-use std::io::Read as _;
-use std::path::Path;
+use std::path::PathBuf;
 use toolhold_agent::guard::Validator;
 use toolhold_agent::guard::shield::Shields;
 use toolhold_sandbox::{CallError, CallReport, Caller, Invocation, LoadError, Output, Registry};
@@ -26,11 +26,11 @@ pub async fn call(
     let Some((name, _)) = tool.rsplit_once('.') else {
         bail!("{tool:?}: expected MODULE.TOOL; see `toolhold modules list`");
     };
-    let arguments: Value =
-        serde_json::from_str(&text(arguments)?).context("the arguments are not JSON")?;
+    let arguments: Value = serde_json::from_str(&given::text(arguments, "the arguments")?)
+        .context("the arguments are not JSON")?;
     let mut registry = load(config, Some(name)).await?;
     if let Some(folder) = unbuilt(&registry) {
-        let built = build::one(config, Path::new(&folder)).await?;
+        let built = build::one(config, &folder).await?;
         eprintln!(
             "{}",
             dim(&format!(
@@ -107,10 +107,9 @@ fn ended(report: &CallReport) -> Ended {
     }
 }
 
-/// The folder of the module that was asked for, if it only lacks building and building it cannot run
-/// native code: Python and JavaScript are compiled inside a sandbox of their toolchain's; a Rust
-/// crate may bring a build script, so that takes an explicit `toolhold build`.
-fn unbuilt(registry: &Registry) -> Option<String> {
+/// The folder of the module that was asked for, if it only lacks building and building it runs nothing of
+/// it outside of a sandbox. Everything else takes an explicit `toolhold build`.
+fn unbuilt(registry: &Registry) -> Option<PathBuf> {
     registry
         .failures()
         .into_iter()
@@ -118,20 +117,13 @@ fn unbuilt(registry: &Registry) -> Option<String> {
             LoadError::Missing {
                 language: Some(language),
                 ..
-            } if language != "rust" => Some(failed.origin.clone()),
+            } => {
+                let folder = PathBuf::from(&failed.origin);
+                let language: Language = language.parse().ok()?;
+                language.builds_in_sandbox(&folder).then_some(folder)
+            }
             _ => None,
         })
-}
-
-fn text(arguments: &str) -> Result<String> {
-    if arguments != "-" {
-        return Ok(arguments.to_owned());
-    }
-    let mut text = String::new();
-    std::io::stdin()
-        .read_to_string(&mut text)
-        .context("the arguments cannot be read from stdin")?;
-    Ok(text)
 }
 
 fn show(report: &CallReport, json: bool) -> Result<Exit> {

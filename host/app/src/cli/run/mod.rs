@@ -9,7 +9,7 @@ pub use resume::resume;
 use crate::approver::AppApprover;
 use crate::cli::progress::Loading;
 use crate::cli::view::View;
-use crate::cli::{Exit, plan, runs, style};
+use crate::cli::{Exit, given, plan, runs, style};
 use crate::config::{Config, DEFAULT_AGENT};
 use crate::dialect::Known;
 use crate::host;
@@ -22,7 +22,6 @@ use crate::telemetry::{Observer, Subject, Telemetry};
 use crate::tools::SandboxTools;
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::Value;
-use std::io::Read as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +41,7 @@ pub async fn run(config: &Config, args: RunArgs) -> Result<Exit> {
     };
     request
         .context
-        .push(Message::user(text_or_stdin(&args.task, "the task")?));
+        .push(Message::user(given::text(&args.task, "the task")?));
     if let Some(instructions) = args.instructions {
         request.instructions = instructions;
     }
@@ -72,10 +71,8 @@ pub async fn request(config: &Config, args: RequestArgs) -> Result<Exit> {
     request.own_tools_only = args.options.tools.is_none();
     if let Some(input) = &args.input {
         let text = match input.strip_prefix('@') {
-            Some(file) => {
-                std::fs::read_to_string(file).with_context(|| format!("--input @{file}"))?
-            }
-            None => text_or_stdin(input, "the input")?,
+            Some(file) => given::file(file).with_context(|| format!("--input @{file}"))?,
+            None => given::text(input, "the input")?,
         };
         let input = serde_json::from_str(&text).context("--input is not JSON")?;
         request.context = saved
@@ -307,7 +304,7 @@ pub async fn watch(
 pub fn exit_of(reason: StopReason) -> Exit {
     match reason {
         StopReason::Output | StopReason::Planned => Exit::Ok,
-        StopReason::Model => Exit::Endpoint,
+        StopReason::Model | StopReason::Unusable => Exit::Endpoint,
         StopReason::Cancelled => Exit::Interrupted,
         StopReason::Incomplete => Exit::Tool,
         StopReason::Blocked => Exit::Blocked,
@@ -315,20 +312,8 @@ pub fn exit_of(reason: StopReason) -> Exit {
         | StopReason::TokenBudget
         | StopReason::MaxCost
         | StopReason::MaxToolCalls
-        | StopReason::Timeout
-        | StopReason::Unusable => Exit::Limit,
+        | StopReason::Timeout => Exit::Limit,
     }
-}
-
-fn text_or_stdin(text: &str, what: &str) -> Result<String> {
-    if text != "-" {
-        return Ok(text.to_owned());
-    }
-    let mut read = String::new();
-    std::io::stdin()
-        .read_to_string(&mut read)
-        .with_context(|| format!("{what} cannot be read from stdin"))?;
-    Ok(read)
 }
 
 /// One bad module never hides the others, and never goes unnoticed.

@@ -40,7 +40,7 @@ impl Sessions {
     /// # Errors
     /// The request is none, or every session is busy.
     pub fn begin(&self, request: &Request) -> Result<Arc<Held>, Refusal> {
-        let id: Arc<str> = unguessable().into();
+        let id: Arc<str> = unguessable().map_err(Refusal::Request)?.into();
         let session = Session::new(id.clone(), request, Arc::new(Flights::default()))
             .map_err(Refusal::Request)?;
         let held = Arc::new(Held {

@@ -9,9 +9,8 @@ use crate::telemetry;
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
-use sha2::{Digest as _, Sha256};
-use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
+use toolhold_agent::hex::sha256;
 use toolhold_sandbox::Permit;
 
 /// Whoever sent a request. Extracting one is what requires a key.
@@ -134,9 +133,5 @@ async fn client(headers: &HeaderMap, peer: IpAddr, app: &App) -> Result<Client, 
 
 /// SHA-256 in hex.
 pub fn digest(bytes: &[u8]) -> String {
-    let mut hex = String::new();
-    for byte in Sha256::digest(bytes) {
-        let _ = write!(hex, "{byte:02x}");
-    }
-    hex
+    sha256(bytes)
 }

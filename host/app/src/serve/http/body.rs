@@ -4,7 +4,7 @@ use crate::serve::http::error::ApiError;
 use axum::Json;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
-use serde::de::DeserializeOwned;
+use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::Value;
 
 /// A JSON body.
@@ -48,4 +48,12 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
         let Query(value) = Query::from_request_parts(parts, state).await?;
         Ok(Self(value))
     }
+}
+
+/// For members that OpenAI's clients write as `null` where they have nothing to say (`model_dump()` does): that
+/// is as good as nothing.
+pub fn null_as_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }

@@ -4,7 +4,7 @@ use crate::serve::answer::Usage;
 use crate::serve::http::App;
 use crate::serve::http::agent::limit;
 use crate::serve::http::auth::Client;
-use crate::serve::http::body::Body;
+use crate::serve::http::body::{Body, null_as_default};
 use crate::serve::http::client_tools::{FunctionDefinition, offer, output_schema};
 use crate::serve::http::error::{ApiError, ErrorBody};
 use crate::serve::http::events;
@@ -40,9 +40,12 @@ struct ChatRequest {
     /// The agent's name.
     model: String,
     messages: Vec<ChatMessage>,
+    #[serde(deserialize_with = "null_as_default")]
     stream: bool,
+    #[serde(deserialize_with = "null_as_default")]
     stream_options: StreamOptions,
     /// The client's own tools.
+    #[serde(deserialize_with = "null_as_default")]
     tools: Vec<ClientTool>,
     max_tokens: Option<u32>,
     max_completion_tokens: Option<u32>,
@@ -57,6 +60,7 @@ struct ChatRequest {
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 struct StreamOptions {
+    #[serde(deserialize_with = "null_as_default")]
     include_usage: bool,
 }
 

@@ -1,5 +1,6 @@
 //! Messages as clients write them, in OpenAI's form, and as the loop takes them.
 
+use crate::serve::http::body::null_as_default;
 use crate::serve::http::error::ApiError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -16,7 +17,7 @@ pub struct ChatMessage {
     #[schema(value_type = Value)]
     pub content: Value,
     /// What an assistant called; the results follow as messages of the role `tool`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     #[schema(value_type = Option<Vec<Object>>)]
     pub tool_calls: Vec<ClientCall>,
     #[serde(default)]

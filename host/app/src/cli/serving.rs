@@ -1,0 +1,110 @@
+//! What the commands that serve have in common: they notice from their start on what changes, keep up with
+//! it, and hear when they are to stop.
+
+use crate::cli::progress::Loading;
+use crate::cli::run::warn_of_failures;
+use crate::cli::style;
+use crate::config::Config;
+use crate::host;
+use crate::renewal;
+use crate::watch::{Changed, Seen, Watch};
+use anyhow::Result;
+use std::convert::Infallible;
+use tokio::signal::unix::{SignalKind, signal};
+use toolhold_sandbox::Registry;
+
+/// What follows from the configuration, and is made anew when that changes.
+pub trait Serving {
+    type Made;
+
+    /// In words, for whoever reads that it was read again, or could not be.
+    const WHAT: &'static str;
+
+    /// # Errors
+    /// What is wrong with it.
+    async fn made(&self, config: &Config) -> Result<Self::Made>;
+
+    /// Puts it in the place of what was there.
+    fn put(&self, made: Self::Made);
+
+    /// None of these is in any record from now on.
+    fn renew_secrets(&self, secrets: Vec<(String, String)>);
+
+    /// Files were read again, under this configuration now.
+    ///
+    /// # Errors
+    /// What cannot be gone on without.
+    async fn reloaded(&self, _: &Config) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A registry with all modules loaded, and what tells of every change from when they were looked at.
+pub async fn loaded(config: &Config) -> Result<(Registry, Watch)> {
+    let seen = Seen::now(config);
+    let registry = host::registry(config)?;
+    let loading = Loading::default();
+    host::load(&registry, config, None, &|event| loading.on_event(event)).await?;
+    // After it was loaded: only then are there approvals to watch, too.
+    let watch = Watch::start(config).since(seen);
+    let folder = config.modules_folder();
+    if folder.exists() {
+        // What changed before it was watched.
+        registry.load_folder(folder, None, &|_| ()).await?;
+    }
+    warn_of_failures(&registry);
+    Ok((registry, watch))
+}
+
+/// Loads modules and grants again when their files change, and at SIGHUP, and has `serving` follow. What is
+/// wrong is said, and the last that was right goes on.
+pub async fn keep_up<S: Serving>(
+    config: &Config,
+    mut watch: Watch,
+    registry: &Registry,
+    serving: &S,
+) -> Result<Infallible> {
+    let mut hangup = signal(SignalKind::hangup())?;
+    let mut held = config.clone();
+    loop {
+        let changed = tokio::select! {
+            changed = watch.changed() => changed,
+            _ = hangup.recv() => Changed::Configuration,
+        };
+        match changed {
+            Changed::Modules => renewal::modules(&held, registry).await,
+            Changed::Configuration => reload(&mut held, registry, serving).await,
+        }
+        warn_of_failures(registry);
+        serving.reloaded(&held).await?;
+    }
+}
+
+async fn reload<S: Serving>(held: &mut Config, registry: &Registry, serving: &S) {
+    let made = async |now: &Config| Box::pin(serving.made(now)).await;
+    let renewed = renewal::renewed(held, registry, made, |made| serving.put(made));
+    let renewed = Box::pin(renewed).await;
+    match renewed {
+        Ok(now) => {
+            serving.renew_secrets(now.secrets());
+            *held = now;
+            eprintln!("{} {}", style::good("reloaded:"), S::WHAT);
+        }
+        Err(error) => eprintln!(
+            "{} {}; {} stay as they were",
+            style::bad("error:"),
+            style::chain(&error),
+            S::WHAT
+        ),
+    }
+}
+
+/// Ctrl-C, or what a service manager sends.
+pub async fn stopped() -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        pressed = tokio::signal::ctrl_c() => pressed?,
+        _ = terminate.recv() => {}
+    }
+    Ok(())
+}
