@@ -4,6 +4,7 @@
     reason = "a fixture that cannot be made should say so"
 )]
 
+pub mod clock;
 pub mod collector;
 pub mod endpoint;
 pub mod foreign;

@@ -8,7 +8,7 @@ use crate::connections;
 use crate::host;
 use crate::renewal;
 use crate::serve::http::{App, router};
-use crate::serve::{Agents, Dispatcher, Limits, retention};
+use crate::serve::{Agents, Dispatcher, Limits, retention, takeover};
 use crate::watch::{Changed, Seen, Watch};
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -74,6 +74,8 @@ pub async fn serve(config: &Config) -> Result<Exit> {
     dispatcher.resume_all().await;
     let others = dispatcher.clone();
     tokio::spawn(async move { others.heed_others().await });
+    let gone = dispatcher.clone();
+    tokio::spawn(async move { takeover::take_over(&gone).await });
     let absent = agents.clone();
     tokio::spawn(async move { look_again(&absent).await });
     let broken = dispatcher.clone();
