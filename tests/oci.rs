@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use support::host::{Finished, Host, finish};
 use support::oci::{self, Access, Fault, OciRegistry, digest};
-use support::sandbox::{self, component};
+use support::sandbox::{self, component, repository};
 use support::server::Server;
 use toolhold_hostile::components as hostile;
 use toolhold_sandbox::Policy;
@@ -630,6 +630,30 @@ fn a_source_comes_and_goes_while_a_server_runs() {
         origin("counter").is_some_and(|origin| origin.starts_with(&source))
     });
     assert!(calls("counter") && fails("counter"));
+}
+
+/// A shield and the source that it is, added together; and of what is wrong nothing is left.
+#[test]
+fn a_shield_comes_with_its_source_while_a_server_runs() {
+    let (host, registry) = (Host::new(), OciRegistry::start());
+    let guard = repository().join("tests/components/guard/guard.wasm");
+    registry.push("guard", "1", &std::fs::read(guard).unwrap());
+    let source = registry.reference("guard:1");
+    host.write("modules/local.wasm", counter("local"))
+        .write("toolhold.toml", "");
+    let server = Server::start(&host, &["--model", "m"]);
+    let table = |name: &str| {
+        format!(
+            "[module.{name}]\nsource = \"{source}\"\n[shields.{name}]\nkind = \"wasm\"\nmodule = \"{name}\"\n"
+        )
+    };
+    let absent = "[shields.z]\nkind = \"wasm\"\nmodule = \"absent\"\n";
+    host.write("toolhold.toml", format!("{}{absent}", table("wrong")));
+    until("the error", || server.said().contains("stay as they were"));
+    assert_eq!(server.get("/v1/modules/wrong").status, 404);
+    host.write("toolhold.toml", table("words"));
+    until("the shield", || server.said().contains("reloaded:"));
+    assert_eq!(server.get("/v1/modules/words").status, 200);
 }
 
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
