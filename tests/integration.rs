@@ -28,6 +28,7 @@ mod model;
 mod modules;
 mod new_module;
 mod oci;
+mod packaging;
 mod page;
 mod plans;
 mod policy;

@@ -6,8 +6,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use support::host::{Finished, Host, finish};
 use support::oci::{self, Access, Fault, OciRegistry, digest};
-use support::sandbox::component;
+use support::sandbox::{self, component, repository};
+use support::server::Server;
 use toolhold_hostile::components as hostile;
+use toolhold_sandbox::Policy;
 
 /// Nothing here may take longer, whatever a registry does; the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -575,6 +577,136 @@ fn configured_sources_load_and_a_bad_one_hides_nothing() {
         "it says what it used: {offline:?}"
     );
     assert_eq!(registry.requests().len(), asked);
+}
+
+/// What the configuration names no more is gone without a restart, and a file that its name kept out comes in.
+#[test]
+fn a_source_comes_and_goes_while_a_server_runs() {
+    let (host, registry) = (Host::new(), OciRegistry::start());
+    registry.push("counter", "1", &counter("a"));
+    let source = registry.reference("counter:1");
+    let config = format!("[module.counter]\nsource = \"{source}\"\n");
+    let dead = format!("{config}[module.dead]\nsource = \"oci://Nothing\"\n");
+    host.write("modules/local.wasm", counter("local"))
+        .write("toolhold.toml", &dead);
+    let server = Server::start(&host, &["--model", "m"]);
+    let origin = |name: &str| {
+        let shown = server.get(&format!("/v1/modules/{name}"));
+        (shown.status == 200).then(|| shown.json()["origin"].as_str().unwrap().to_owned())
+    };
+    let calls = |name: &str| {
+        let called = server.post(
+            &format!("/v1/tools/{name}.count"),
+            &json!({"arguments": {}}),
+        );
+        called.status == 200
+    };
+    let fails = |name: &str| {
+        let listed = server.get("/v1/modules").good();
+        let failed = listed["failed"].as_array().unwrap();
+        failed.iter().any(|it| it["name"] == name)
+    };
+    assert!(origin("counter").unwrap().starts_with(&source));
+    assert!(calls("counter") && fails("dead"));
+
+    // Its name is taken: it waits.
+    host.write("modules/counter.wasm", counter("dropped"));
+    until("the file to be seen", || fails("counter"));
+    assert!(origin("counter").unwrap().starts_with(&source));
+    host.write("toolhold.toml", "");
+    until("the file in its place", || {
+        origin("counter").is_some_and(|origin| origin.ends_with("counter.wasm"))
+    });
+    assert!(!fails("counter") && !fails("dead"));
+    std::fs::remove_file(host.path().join("modules/counter.wasm")).unwrap();
+    until("its end", || origin("counter").is_none());
+    assert!(!calls("counter") && calls("local"));
+
+    // And a source that is named while a file has its name is what was chosen, as it is after a start.
+    host.write("modules/counter.wasm", counter("a"));
+    until("the file again", || origin("counter").is_some());
+    host.write("toolhold.toml", &config);
+    until("the source in its place", || {
+        origin("counter").is_some_and(|origin| origin.starts_with(&source))
+    });
+    assert!(calls("counter") && fails("counter"));
+}
+
+/// A shield and the source that it is, added together; and of what is wrong nothing is left.
+#[test]
+fn a_shield_comes_with_its_source_while_a_server_runs() {
+    let (host, registry) = (Host::new(), OciRegistry::start());
+    let guard = repository().join("tests/components/guard/guard.wasm");
+    registry.push("guard", "1", &std::fs::read(guard).unwrap());
+    let source = registry.reference("guard:1");
+    host.write("modules/local.wasm", counter("local"))
+        .write("toolhold.toml", "");
+    let server = Server::start(&host, &["--model", "m"]);
+    let table = |name: &str| {
+        format!(
+            "[module.{name}]\nsource = \"{source}\"\n[shields.{name}]\nkind = \"wasm\"\nmodule = \"{name}\"\n"
+        )
+    };
+    let absent = "[shields.z]\nkind = \"wasm\"\nmodule = \"absent\"\n";
+    host.write("toolhold.toml", format!("{}{absent}", table("wrong")));
+    until("the error", || server.said().contains("stay as they were"));
+    assert_eq!(server.get("/v1/modules/wrong").status, 404);
+    host.write("toolhold.toml", table("words"));
+    until("the shield", || server.said().contains("reloaded:"));
+    assert_eq!(server.get("/v1/modules/words").status, 200);
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < PATIENCE, "{what} never came");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Only what the operator asked for is the operator's to take away.
+#[tokio::test]
+async fn what_a_tool_named_stays_when_sources_go() {
+    let registry = sandbox::registry(Policy::default());
+    let fetched = async |name: &str, origin: &str| {
+        let bytes = Ok(counter(name));
+        registry.load_fetched(name, origin, bytes, &|_| ()).await;
+    };
+    fetched("one", "oci://a/one").await;
+    fetched("two", "oci://a/two").await;
+    let beside = registry.load_beside("three@1.2", "oci://a/three", counter("three"), &|_| ());
+    beside.await.unwrap();
+    registry.load_bytes("four", counter("four")).await.unwrap();
+    registry.retain_fetched(&["two"], &|_| ()).await;
+    let left = || -> Vec<String> {
+        registry
+            .modules()
+            .iter()
+            .map(|it| it.slot.clone())
+            .collect()
+    };
+    assert_eq!(left(), ["four", "three@1.2", "two"]);
+    registry.retain_fetched(&[], &|_| ()).await;
+    assert_eq!(left(), ["four", "three@1.2"]);
+}
+
+/// Both ways by which a component comes without a file read its name in the same way.
+#[tokio::test]
+async fn a_name_that_is_none_is_refused_however_it_comes() {
+    let registry = sandbox::registry(Policy::default());
+    let folder = tempfile::tempdir().unwrap();
+    for slot in ["counter@soon", "counter@", "Counter", "counter@1@2", ""] {
+        let beside = registry.load_beside(slot, "oci://a/b", counter("a"), &|_| ());
+        let examined = registry.examine(folder.path(), slot, counter("a"), &|_| ());
+        for refused in [beside.await.unwrap_err(), examined.await.unwrap_err()] {
+            let refused = refused.to_string();
+            assert!(
+                refused.contains("cannot name a module"),
+                "{slot}: {refused}"
+            );
+        }
+    }
+    assert!(registry.modules().is_empty());
 }
 
 #[test]

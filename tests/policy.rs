@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use support::endpoint::{Endpoint, Reply, Scenario};
 use support::host::Host;
 use support::sandbox::repository;
+use support::server::Server;
 
 const POLICY: &str = r#"
 [shields.private]
@@ -112,7 +113,6 @@ fn what_holds_is_shown_by_place() {
 fn the_hash_is_the_one_that_records_carry() {
     let host = host(POLICY);
     let policy = json_of(&host, &[]);
-    let done = || Reply::solution(json!({"calls": [], "output": "done"}));
     let endpoint = Endpoint::start(Scenario::new([done(), done()]));
     let url = endpoint.base_url();
     for extra in [&[][..], &["--tools", "text.count"]] {
@@ -161,6 +161,132 @@ fn the_hash_is_the_one_that_records_carry() {
         );
     }
     assert_ne!(hash(POLICY, &["--tools", "text.count"]), policy["hash"]);
+}
+
+const AGENTS: &str = r#"
+[modules]
+approval = "never"
+
+[shields.cards]
+kind = "pii"
+block = ["card"]
+
+[approval]
+always = ["text.hash"]
+
+[module.text]
+scratch = { guest = "/tmp", quota_bytes = 4096 }
+key_value = {}
+
+[agents.reader]
+tools = ["text.count", "text.reverse", "text.hash", "absent"]
+approval = { always = ["text.reverse"] }
+grants.text = { scratch = { guest = "/tmp", quota_bytes = 4096 }, environment = { A = "a" } }
+shields.mails = { kind = "pii", block = ["email"] }
+"#;
+
+/// What holds for one agent, and for a key of it, and the hash that records of its runs carry.
+#[test]
+fn an_agent_and_a_key_are_shown_what_is_left_for_them() {
+    let host = host(AGENTS);
+    let make = |arguments: &[&str]| {
+        let made = host.run(&[&["keys", "create"], arguments].concat());
+        assert_eq!(made.code, Some(0), "{made:?}");
+        made.stdout.trim().to_owned()
+    };
+    let key = make(&["ann", "--tools", "text.count", "--grants", "none"]);
+    make(&["other", "--agents", "default"]);
+    make(&["gone"]);
+    assert_eq!(host.run(&["keys", "revoke", "gone"]).code, Some(0));
+
+    let shown = |extra: &[&str]| {
+        let shown = host.run(&[&["policy"], extra].concat());
+        assert_eq!(shown.code, Some(0), "{shown:?}");
+        shown.stdout
+    };
+    let everybodys = shown(&[]);
+    assert!(!everybodys.contains("mails"), "{everybodys}");
+    let agents = shown(&["--agent", "reader"]);
+    for (heading, says) in [
+        ("screened: input", "cards  blocks card  blocks without"),
+        ("screened: input", "mails  blocks email; this agent's own"),
+        ("calls that wait for a person", "of text.reverse: all"),
+        ("tools", "text.count\n"),
+        ("tools", "text.reverse  waits for a person"),
+        ("tools", "absent  is not there, or may not run"),
+        ("granted", "keep 4096 bytes of scratch files in /tmp"),
+        ("granted", "key_value not granted to this agent"),
+        (
+            "granted",
+            "in vain: the agent leaves environment, which text was not granted",
+        ),
+    ] {
+        assert!(
+            part(&agents, heading).contains(says),
+            "{heading}: {says}\n{agents}"
+        );
+    }
+    assert!(!part(&agents, "tools").contains("text.diff"), "{agents}");
+    assert!(!part(&agents, "granted").contains("remember"), "{agents}");
+    let keys = shown(&["--agent", "reader", "--key", "ann"]);
+    assert_eq!(part(&keys, "tools"), "  text.count", "{keys}");
+    assert!(
+        part(&keys, "granted").contains("scratch not granted to this key"),
+        "{keys}"
+    );
+    assert!(
+        part(&keys, "granted").contains("  text may\n    nothing"),
+        "{keys}"
+    );
+    let plain = shown(&["--key", "ann"]);
+    assert!(
+        plain.contains("agent default\n") && !plain.contains("mails"),
+        "{plain}"
+    );
+
+    let whose = json_of(&host, &["--agent", "reader"]);
+    assert_eq!(whose["whose"]["own_shields"], json!(["mails"]));
+    assert_eq!(
+        whose["tools"],
+        json!([
+            {"name": "text.count", "waits": false},
+            {"name": "text.hash", "waits": false},
+            {"name": "text.reverse", "waits": true},
+        ])
+    );
+
+    let endpoint = Endpoint::start(Scenario::new([done(), done()]));
+    let url = endpoint.base_url();
+    let mut server = Server::start(&host, &["--base-url", &url, "--model", "m"]);
+    server.use_key(&key);
+    for (agent, extra) in [
+        ("reader", &["--agent", "reader", "--key", "ann"][..]),
+        ("default", &["--key", "ann"]),
+    ] {
+        let task = json!({"agent": agent, "messages": [{"role": "user", "content": "t"}]});
+        let run = server.post("/v1/agent", &task).good()["id"].clone();
+        let events = server.get(&format!("/v1/runs/{}/events", run.as_str().unwrap()));
+        let hash = events.events()[0].json()["request"]["policy"]["hash"].clone();
+        assert_eq!(hash, json_of(&host, extra)["hash"], "{agent}");
+        assert_ne!(hash, json_of(&host, &["--agent", agent])["hash"], "{agent}");
+    }
+
+    for (extra, says) in [
+        (&["--agent", "nobody"][..], "there are default, reader"),
+        (&["--key", "nobody"], "toolhold keys list"),
+        (&["--agent", "reader", "--key", "other"], "only default"),
+        (&["--key", "gone"], "revoked"),
+    ] {
+        let refused = host.run(&[&["policy"], extra].concat());
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert!(refused.stderr.contains(says), "{says}: {refused:?}");
+    }
+    let both = host.run(&["policy", "--agent", "reader", "--tools", "text"]);
+    assert_eq!(both.code, Some(2), "{both:?}");
+}
+
+fn done() -> Reply {
+    Reply::solution(json!({"calls": [], "output": "done"}))
 }
 
 #[test]

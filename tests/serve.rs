@@ -5,6 +5,8 @@ mod database;
 mod faults;
 mod grants;
 mod responses;
+mod retention;
+mod takeover;
 mod upload;
 
 use reqwest::Method;

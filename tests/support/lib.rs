@@ -6,6 +6,7 @@
 
 use std::time::{Duration, Instant};
 
+pub mod clock;
 pub mod collector;
 pub mod endpoint;
 pub mod foreign;

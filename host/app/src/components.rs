@@ -9,7 +9,7 @@ use crate::host;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use toolhold_sandbox::{LoadError, Module, Registry};
+use toolhold_sandbox::{LoadError, Module, Registry, is_slot};
 
 /// Where modules come from that a tool names by path or by reference. By default from nowhere: a
 /// module is known by its name in the registry alone.
@@ -176,8 +176,9 @@ impl Components {
             .await
             .map_err(|reason| format!("{text} cannot be fetched: {reason}"))?;
         let origin = fetched.pinned.to_string();
+        let versioned = format!("{name}@{}", reference.tag());
         let slot = match reference.digest() {
-            None if is_version(reference.tag()) => format!("{name}@{}", reference.tag()),
+            None if is_slot(&versioned) => versioned,
             _ => name,
         };
         let loaded = self
@@ -245,10 +246,4 @@ pub fn ends_in(path: &str, ending: &str) -> bool {
 pub fn version(module: &Module) -> String {
     let version = module.version.as_ref().map(ToString::to_string);
     version.unwrap_or_else(|| "one without a version".into())
-}
-
-/// `1`, `1.2` or a whole version, as a file's name gives one.
-fn is_version(tag: &str) -> bool {
-    let parts: Vec<_> = tag.split('.').collect();
-    parts.len() <= 3 && parts.iter().all(|part| part.parse::<u32>().is_ok())
 }

@@ -44,13 +44,17 @@ pub fn trusting_registry(config: &Config) -> Result<Registry> {
 const PARALLEL_FETCHES: usize = 4;
 
 /// Loads what the configuration fetches from registries, and then the modules folder: a file that
-/// somebody dropped there does not take the name of what the operator chose.
+/// somebody dropped there does not take the name of what the operator chose. Called again, it takes away what the
+/// configuration fetches no more.
 pub async fn load(
     registry: &Registry,
     config: &Config,
     only: Option<&[String]>,
     on_event: &(dyn Fn(LoadEvent) + Sync),
 ) -> Result<()> {
+    if only.is_none() {
+        forget_other_sources(registry, config, on_event).await;
+    }
     let has_sources = load_sources(registry, config, only, on_event).await;
     let has_others = has_sources || !config.servers().is_empty();
     if has_others && !config.modules_folder().exists() {
@@ -67,6 +71,16 @@ pub async fn load(
         })
 }
 
+/// Takes away what was fetched for a `source` that the configuration does not have.
+pub async fn forget_other_sources(
+    registry: &Registry,
+    config: &Config,
+    on_event: &(dyn Fn(LoadEvent) + Sync),
+) {
+    let named: Vec<&str> = config.sources().map(|(name, _)| name).collect();
+    registry.retain_fetched(&named, on_event).await;
+}
+
 /// Fetches and loads every `[module.NAME]` with a `source`. One that cannot be had is among the
 /// registry's failures and keeps nobody else. Returns whether there was any.
 async fn load_sources(
@@ -78,23 +92,26 @@ async fn load_sources(
     let wanted: Vec<_> = config
         .sources()
         .filter(|(name, _)| only.is_none_or(|names| names.iter().any(|n| n == name)))
+        .map(|(name, text)| (name.to_owned(), text.to_owned()))
         .collect();
+    let is_any = !wanted.is_empty();
     let fetcher = fetcher(config);
     let fetcher = &fetcher;
-    let mut fetches = stream::iter(wanted.iter().copied())
-        .map(async |(name, text)| {
-            let most = registry.policy().component_bytes(name);
-            (name, text, fetch(fetcher, text, most).await)
+    let mut fetches = stream::iter(wanted)
+        .map(async |(name, text): (String, String)| {
+            let most = registry.policy().component_bytes(&name);
+            let outcome = fetch(fetcher, &text, most).await;
+            (name, text, outcome)
         })
         .buffered(PARALLEL_FETCHES);
     while let Some((name, text, outcome)) = fetches.next().await {
         let (origin, bytes) = match outcome {
             Ok(fetched) => (fetched.pinned.to_string(), Ok(fetched.bytes)),
-            Err(reason) => (text.to_owned(), Err(LoadError::Fetch { reason })),
+            Err(reason) => (text, Err(LoadError::Fetch { reason })),
         };
-        registry.load_fetched(name, &origin, bytes, on_event).await;
+        registry.load_fetched(&name, &origin, bytes, on_event).await;
     }
-    !wanted.is_empty()
+    is_any
 }
 
 pub async fn fetch(

@@ -35,6 +35,8 @@ pub async fn renewed<T>(
                 Ok(made) => made,
                 Err(error) => {
                     registry.govern(held.policy()).await;
+                    // A shield may have had its source fetched.
+                    host::forget_other_sources(registry, held, &|_| ()).await;
                     return Err(error);
                 }
             }

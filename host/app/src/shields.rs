@@ -2,6 +2,7 @@
 
 use crate::components::Components;
 use crate::config::{Config, ShieldSettings, ShieldWhat};
+use crate::host;
 use crate::models::Guards;
 use anyhow::{Context as _, Result, anyhow, bail};
 use futures_util::future::BoxFuture;
@@ -108,7 +109,7 @@ async fn build(
     })
 }
 
-/// The module that `name` means, from the folder if it is not loaded yet.
+/// The module that `name` means, from its source or the folder if it is not loaded yet.
 async fn module(config: &Config, components: &Components, name: &str) -> Result<Arc<Module>> {
     let registry = components.registry();
     let find = async || {
@@ -118,11 +119,11 @@ async fn module(config: &Config, components: &Components, name: &str) -> Result<
             .map_err(|reason| anyhow!(reason))
     };
     let mut found = find().await?;
-    if found.is_none() && config.modules_folder().exists() {
-        let only = [name.split('@').next().unwrap_or_default().to_owned()];
-        registry
-            .load_folder(config.modules_folder(), Some(&only), &|_| ())
-            .await?;
+    let plain = name.split('@').next().unwrap_or_default();
+    let has_source = config.sources().any(|(own, _)| own == plain);
+    if found.is_none() && (has_source || config.modules_folder().exists()) {
+        let only = [plain.to_owned()];
+        host::load(registry, config, Some(&only), &|_| ()).await?;
         found = find().await?;
     }
     let Some(module) = found else {

@@ -87,7 +87,7 @@ fn kinds() -> String {
 
 /// What is left of a grant, and of what less is left.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Narrowed {
+pub struct Narrowed {
     pub grant: Grant,
     /// In words, for whoever reads the error of a call that needed it.
     pub withheld: Vec<String>,
@@ -113,7 +113,7 @@ impl Bounds {
     }
 
     /// What is left of what `module` was given. Compares paths of the file system.
-    pub(crate) fn narrow(&self, module: &str, grant: &Grant) -> Narrowed {
+    pub fn narrow(&self, module: &str, grant: &Grant) -> Narrowed {
         let mut left = grant.clone();
         let mut withheld = Vec::new();
         for Layer { whose, within } in &self.layers {

@@ -36,6 +36,19 @@ pub(crate) struct Files {
     pub wit: (Vec<wit::Package>, Vec<String>),
 }
 
+impl Files {
+    /// A component that nothing lies beside.
+    pub fn alone(name: &str, version: Option<Version>, component: Vec<u8>) -> Self {
+        Self {
+            name: name.to_owned(),
+            version,
+            manifest: Manifest::default(),
+            component,
+            wit: Default::default(),
+        }
+    }
+}
+
 /// Sizes, times and identities of a candidate's files: unequal when one of them changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp(blake3::Hash);
@@ -262,7 +275,7 @@ pub(crate) fn parts(slot: &str) -> Option<(&str, Option<Version>)> {
 }
 
 /// `1`, `1.2` or a whole semantic version.
-pub(crate) fn version(written: &str) -> Option<Version> {
+fn version(written: &str) -> Option<Version> {
     let padded = match written.split('.').count() {
         1 => format!("{written}.0.0"),
         2 => format!("{written}.0"),

@@ -62,7 +62,7 @@ mod verdict;
 mod world;
 
 pub use approval::{Approval, Approvals, ApproveError, ApprovedBy, Change, Standing, Trust};
-pub use bounds::{Bounds, Permit, PermitError, Within};
+pub use bounds::{Bounds, Narrowed, Permit, PermitError, Within};
 pub use call::{CallReport, Caller, Invocation, Output, Usage};
 pub use capture::{Captured, LogLevel, LogLine};
 pub use compile::{Compiler, CompilerProcess, compiler_process};

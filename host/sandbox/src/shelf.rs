@@ -26,6 +26,8 @@ pub(crate) struct Slot {
     module: Option<Arc<Module>>,
     /// Why the present form could not.
     failure: Option<Arc<FailedModule>>,
+    /// Where the host fetched it: the name under which the operator asked for it.
+    asked_as: Option<String>,
 }
 
 impl Slot {
@@ -130,12 +132,33 @@ impl Shelf {
         })
     }
 
-    /// Takes away what was fetched as `name`.
-    pub fn forget_fetched(&mut self, name: &str) {
-        self.slots.retain(|origin, slot| {
-            let named = |module: &Arc<Module>| module.name == name;
-            !(origin.starts_with("oci://") && slot.module.as_ref().is_some_and(named))
+    /// Takes away whatever else has that name than what is at `origin`, and what was fetched for it before.
+    pub fn make_room(&mut self, name: &str, origin: &str) {
+        self.slots.retain(|other, slot| {
+            let is_named = slot.module.as_ref().is_some_and(|own| own.name == name);
+            other == origin || !(is_named || slot.asked_as.as_deref() == Some(name))
         });
+    }
+
+    /// Notes that the operator asked for what is at `origin` as `name`.
+    pub fn asked(&mut self, origin: &str, name: &str) {
+        if let Some(slot) = self.slots.get_mut(origin) {
+            slot.asked_as = Some(name.to_owned());
+        }
+    }
+
+    /// Takes away what was fetched under other names than these; the names of those modules.
+    pub fn retain_asked(&mut self, names: &[&str]) -> Vec<String> {
+        let mut removed = Vec::new();
+        self.slots.retain(|_, slot| {
+            let asked_as = slot.asked_as.as_deref();
+            let stays = asked_as.is_none_or(|name| names.contains(&name));
+            if !stays && let Some(module) = &slot.module {
+                removed.push(module.name.clone());
+            }
+            stays
+        });
+        removed
     }
 
     /// Takes a module away that cannot be given what it is to have.
@@ -152,14 +175,13 @@ impl Shelf {
         else {
             return;
         };
-        *slot = Slot {
-            failure: Some(Arc::new(FailedModule {
-                name: module.slot.clone(),
-                origin: module.origin.clone(),
-                error,
-            })),
-            ..Slot::default()
-        };
+        slot.stamp = None;
+        slot.module = None;
+        slot.failure = Some(Arc::new(FailedModule {
+            name: module.slot.clone(),
+            origin: module.origin.clone(),
+            error,
+        }));
     }
 
     /// Forgets in what form those files were seen whose module is `stale`, or which are none.

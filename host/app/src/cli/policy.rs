@@ -1,7 +1,10 @@
 //! `toolhold policy`: what screens runs, what is hidden from whom, which calls wait for a person, what was
-//! granted, and the hash by which records name all of it.
+//! granted, and the hash by which records name all of it; of an agent and of a key what is left of that.
+
+mod whose;
 
 use crate::cli::Exit;
+use crate::cli::run::warn_of_failures;
 use crate::cli::style::{bold, dim, line, warn};
 use crate::config::Config;
 use crate::host;
@@ -10,18 +13,26 @@ use crate::shields::shields;
 use crate::tools::SandboxTools;
 use anyhow::{Context as _, Result};
 use clap::Args;
-use serde_json::Value;
-use std::collections::BTreeMap;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use toolhold_agent::Toolbox as _;
 use toolhold_agent::guard::pii::{Kind, Privacy};
 use toolhold_agent::guard::shield::{OnFailure, Place, Post, Shields};
 use toolhold_agent::run::approval::{Approvals, When};
+use whose::{Whose, is_meant};
 
 #[derive(Debug, Args)]
 pub struct PolicyArgs {
     /// As for a run: only these tools, or all tools of these modules.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with_all = ["agent", "key"])]
     tools: Option<Vec<String>>,
+    /// What holds for runs of this agent of the server.
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+    /// What holds for runs in the name of this key, of the agent `default` if none is named.
+    #[arg(long, value_name = "NAME")]
+    key: Option<String>,
     /// One JSON object: the hash, and what it is the hash of.
     #[arg(long)]
     json: bool,
@@ -29,9 +40,19 @@ pub struct PolicyArgs {
 
 /// Prints the policy of a run that would be started now, with the hash that its record would carry.
 pub async fn policy(config: &Config, args: &PolicyArgs) -> Result<Exit> {
-    let tools = SandboxTools::new(host::registry(config)?).with_sources(host::sources(config));
+    let (agent, key) = (args.agent.as_deref(), args.key.as_deref());
+    let whose = Whose::of(config, agent, key, args.tools.clone()).await?;
+    let config = &whose.config;
+    let mut tools = SandboxTools::new(host::registry(config)?).with_sources(host::sources(config));
+    if let Some(allowed) = &whose.tools {
+        tools = tools.allowing(allowed);
+    }
     let settings = config.settings();
-    let shields = Box::pin(ready(config, &tools, args, settings.timeout))
+    let offered = match &whose.agent {
+        Some(_) => Some(offered(&tools, config, &settings.approval).await?),
+        None => None,
+    };
+    let shields = Box::pin(ready(&whose, &tools, settings.timeout))
         .await
         .context(
             "no run can start under this policy: change or remove the shield in the configuration \
@@ -41,31 +62,68 @@ pub async fn policy(config: &Config, args: &PolicyArgs) -> Result<Exit> {
     if args.json {
         let mut all = shields.effective(&settings);
         all["hash"] = hash.into();
+        if let Some(offered) = offered {
+            all["whose"] = whose.json();
+            let tool = |(name, waits)| json!({"name": name, "waits": waits});
+            all["tools"] = offered.into_iter().map(tool).collect();
+        }
         println!("{}", serde_json::to_string_pretty(&all)?);
         return Ok(Exit::Ok);
     }
     println!("{} {hash}", bold("policy"));
-    screens(&shields);
+    for (what, name) in [("agent", &whose.agent), ("key", &whose.key)] {
+        if let Some(name) = name {
+            println!("{} {}", bold(what), line(name));
+        }
+    }
+    screens(&shields, &whose.own_shields);
     hidden(&settings.privacy);
     waiting(&settings.approval);
-    offered(args.tools.as_deref());
-    granted(config);
+    match offered {
+        Some(offered) => listed(&offered, &whose),
+        None => named(whose.tools.as_deref()),
+    }
+    granted(&whose);
     Ok(Exit::Ok)
 }
 
 /// The shields as a run would have them.
-async fn ready(
-    config: &Config,
-    tools: &SandboxTools,
-    args: &PolicyArgs,
-    timeout: Duration,
-) -> Result<Shields> {
+async fn ready(whose: &Whose, tools: &SandboxTools, timeout: Duration) -> Result<Shields> {
+    let config = &whose.config;
     let guards = Models::new(config, timeout, None)?.guards().await?;
-    shields(config, tools.components(), args.tools.as_deref(), &guards).await
+    let allowed = whose.agents_tools.as_deref();
+    let mut shields = shields(config, tools.components(), allowed, &guards).await?;
+    if let Some(permits) = &whose.permits {
+        // As in the record of a run in the key's name.
+        shields.grants["key"] = json!(permits);
+    }
+    Ok(shields)
+}
+
+/// The modules' tools by name, and whether calls of them wait for a person.
+async fn offered(
+    tools: &SandboxTools,
+    config: &Config,
+    approval: &Approvals,
+) -> Result<Vec<(String, bool)>> {
+    let registry = tools.components().registry();
+    if config.modules_folder().exists() || config.sources().next().is_some() {
+        host::load(registry, config, None, &|_| ()).await?;
+        warn_of_failures(registry);
+    }
+    let tools = tools.tools().into_iter();
+    let mut offered: Vec<_> = tools
+        .map(|tool| {
+            let waits = approval.apply_to(&tool.name, tool.annotations);
+            (tool.name, waits)
+        })
+        .collect();
+    offered.sort();
+    Ok(offered)
 }
 
 /// Who stands where, in the order in which they are asked.
-fn screens(shields: &Shields) {
+fn screens(shields: &Shields, own: &BTreeSet<String>) {
     for place in Place::ALL {
         println!(
             "\n{}",
@@ -76,7 +134,10 @@ fn screens(shields: &Shields) {
             .iter()
             .filter(|post| post.places.contains(&place));
         let lines: Vec<_> = stand
-            .map(|post| (post.name.as_str(), post_words(post, place)))
+            .map(|post| {
+                let is_own = own.contains(&post.name);
+                (post.name.as_str(), post_words(post, place, is_own))
+            })
             .collect();
         if lines.is_empty() {
             println!("  {}", dim("by nothing"));
@@ -87,11 +148,14 @@ fn screens(shields: &Shields) {
     }
 }
 
-fn post_words(post: &Post, place: Place) -> String {
+fn post_words(post: &Post, place: Place, is_own: bool) -> String {
     let mut words = terms(&post.terms);
     if matches!(place, Place::ToolInput | Place::ToolOutput) && !post.tools.is_empty() {
         words.push_str("; only of ");
         words.push_str(&list(&post.tools));
+    }
+    if is_own {
+        words.push_str("; this agent's own");
     }
     let otherwise = match post.on_failure {
         OnFailure::Block => "blocks",
@@ -181,7 +245,7 @@ fn waiting(approval: &Approvals) {
     println!("  lazy plans {plans}");
 }
 
-fn offered(tools: Option<&[String]>) {
+fn named(tools: Option<&[String]>) {
     println!("\n{}", bold("tools"));
     match tools {
         Some(tools) => println!("  only {}", list(tools.iter().map(|tool| line(tool)))),
@@ -192,22 +256,66 @@ fn offered(tools: Option<&[String]>) {
     }
 }
 
-fn granted(config: &Config) {
+/// Each tool, as there are now, those of MCP servers as the configuration says; and names that none has.
+fn listed(tools: &[(String, bool)], whose: &Whose) {
+    println!("\n{}", bold("tools"));
+    for (name, waits) in tools {
+        let words = if *waits { "  waits for a person" } else { "" };
+        println!("  {}{words}", line(name));
+    }
+    let foreign = whose.offered_by_servers();
+    for name in &foreign {
+        println!("  {}  {}", line(name), dim("of an MCP server"));
+    }
+    let names = tools.iter().map(|(name, _)| name);
+    let names: Vec<&String> = names.chain(&foreign).collect();
+    for wanted in whose.tools.iter().flatten() {
+        if !names.iter().any(|name| is_meant(wanted, name)) {
+            println!(
+                "  {}  {}",
+                line(wanted),
+                dim("is not there, or may not run")
+            );
+        }
+    }
+    if names.is_empty() && whose.tools.as_ref().is_none_or(Vec::is_empty) {
+        println!("  {}", dim("none"));
+    }
+}
+
+fn granted(whose: &Whose) {
     println!("\n{}", bold("granted"));
-    let decided: BTreeMap<_, _> = config.policy().modules.into_iter().collect();
+    let config = &whose.config;
+    let decided = config.policy().modules;
     let mut is_nothing = true;
-    for (name, module) in &decided {
-        let sentences = module.grant.sentences();
-        if sentences.is_empty() && module.fault.is_none() {
+    for (name, left) in whose.granted() {
+        let fault = decided.get(&name).and_then(|own| own.fault.as_deref());
+        let sentences = left.grant.sentences();
+        if sentences.is_empty() && left.withheld.is_empty() && fault.is_none() {
             continue;
         }
         is_nothing = false;
         println!("  {name} may");
+        if sentences.is_empty() && fault.is_none() {
+            println!("    {}", dim("nothing"));
+        }
         for sentence in sentences {
             println!("    {}", line(&sentence));
         }
-        if let Some(fault) = &module.fault {
+        for withheld in &left.withheld {
+            println!("    {}", dim(&line(withheld)));
+        }
+        if let Some(fault) = fault {
             println!("    {} {}", warn("not be loaded:"), line(fault));
+        }
+    }
+    for (module, share) in config.shares() {
+        let grant = decided.get(module).map(|own| own.grant.clone());
+        for kind in share.in_vain(&grant.unwrap_or_default()) {
+            is_nothing = false;
+            let kind = kind.name();
+            let vain = format!("the agent leaves {kind}, which {module} was not granted");
+            println!("  {} {}", warn("in vain:"), line(&vain));
         }
     }
     for server in config.servers() {

@@ -6,7 +6,7 @@ use crate::config::{Config, Flags, Keys};
 use crate::connections;
 use crate::host;
 use crate::serve::http::{App, router};
-use crate::serve::{Agents, Dispatcher, Limits, Offered, retention};
+use crate::serve::{Agents, Dispatcher, Limits, Offered, retention, takeover};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use rustix::process::Signal;
@@ -66,6 +66,8 @@ pub async fn serve(config: &Config) -> Result<Exit> {
     dispatcher.resume_all().await;
     let others = dispatcher.clone();
     tokio::spawn(async move { others.heed_others().await });
+    let gone = dispatcher.clone();
+    tokio::spawn(async move { takeover::take_over(&gone).await });
     let absent = agents.clone();
     tokio::spawn(async move { look_again(&absent).await });
     let broken = dispatcher.clone();

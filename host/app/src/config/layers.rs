@@ -1,9 +1,7 @@
 //! Where settings come from: defaults, files, environment, flags; later ones win.
 
-use crate::config::pool::POOL;
-use crate::config::router::CLASS;
+use crate::config::known;
 use crate::config::routes::ROUTER;
-use crate::config::serve::{AGENT, OVERRIDES, SHARES};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,51 +14,6 @@ const PREFIX: &str = "TOOLHOLD_";
 /// Variables that are short because everybody sets them, and variables that are not settings.
 const SHORT: [(&str, &str); 2] = [("BASE_URL", "base_url"), ("MODEL", "model")];
 
-/// What `[module.NAME]` holds besides `limits`. Tables among them are values, replaced as a whole.
-const MODULE: [&str; 11] = [
-    "source",
-    "directories",
-    "http",
-    "secrets",
-    "scratch",
-    "environment",
-    "key_value",
-    "tools",
-    "clocks",
-    "randomness",
-    "log_level",
-];
-/// What `[mcp.NAME]` holds.
-const MCP: [&str; 9] = [
-    "command",
-    "env",
-    "secret_env",
-    "url",
-    "token_env",
-    "timeout_ms",
-    "max_result_bytes",
-    "tools",
-    "offer",
-];
-/// What `[shields.NAME]` holds.
-const SHIELD: [&str; 16] = [
-    "kind",
-    "order",
-    "places",
-    "tools",
-    "timeout_ms",
-    "on_failure",
-    "hide",
-    "reveal",
-    "reveal_secrets",
-    "block",
-    "allow",
-    "module",
-    "settings",
-    "endpoint",
-    "categories",
-    "max_chars",
-];
 /// The file that is read because it lies here.
 const FOUND: &str = "toolhold.toml";
 const NOT_SETTINGS: [&str; 9] = [
@@ -257,16 +210,38 @@ impl Merged {
     }
 
     fn put(&mut self, key: String, value: Value, origin: &str) -> Result<(), ConfigError> {
-        let known = self.shape_of(&key);
-        if !known {
+        let is_table = is_empty(&value) && known::is_table(&self.order, &key);
+        if !is_table && !known::is_key(&self.order, &key) {
+            let meant = known::nearest(&self.order, &key);
             return Err(ConfigError::UnknownKey {
                 origin: origin.to_owned(),
-                suggestion: self.suggestion(&key),
+                suggestion: meant
+                    .map_or_else(String::new, |key| format!("; did you mean {key:?}?")),
                 key,
             });
         }
-        self.leaves.insert(key, (value, origin.to_owned()));
+        // Of another empty table all that it could hold is as it was.
+        if !is_table || known::is_entry(&key) {
+            self.leaves.insert(key, (value, origin.to_owned()));
+        }
         Ok(())
+    }
+
+    /// Forgets empty tables of which another layer, or a default, filled something in.
+    fn forget_filled(&mut self) {
+        let is_filled = |key: &String| {
+            let below = format!("{key}.");
+            let mut rest = self.leaves.range(below.clone()..);
+            rest.next().is_some_and(|(key, _)| key.starts_with(&below))
+        };
+        let empty = self.leaves.iter().filter(|(_, (value, _))| is_empty(value));
+        let filled: Vec<String> = empty
+            .map(|(key, _)| key.clone())
+            .filter(is_filled)
+            .collect();
+        for key in filled {
+            self.leaves.remove(&key);
+        }
     }
 
     /// An endpoint that a file adds takes over the defaults, but for what makes it this endpoint.
@@ -312,43 +287,6 @@ impl Merged {
             let name = key.rsplit('.').next().unwrap_or(key);
             says(name, value, variable)
         })
-    }
-
-    /// Whether `key` is in the default file, or under a name of the user's and fits what that table
-    /// holds.
-    fn shape_of(&self, key: &str) -> bool {
-        if self.order.iter().any(|known| known == key) {
-            return true;
-        }
-        match key.split('.').collect::<Vec<_>>().as_slice() {
-            ["endpoints", _, leaf] => self.order.contains(&format!("endpoints.default.{leaf}")),
-            ["pools", _, leaf] => POOL.contains(leaf),
-            ["router", "classes", _, leaf] => CLASS.contains(leaf),
-            ["module", _, leaf] => MODULE.contains(leaf),
-            ["mcp", _, leaf] => MCP.contains(leaf),
-            ["shields", _, leaf] | ["agents", _, "shields", _, leaf] => SHIELD.contains(leaf),
-            ["agents", _, leaf] => AGENT.contains(leaf),
-            // What a share holds is checked where it is read.
-            ["agents", _, table, _] if *table == SHARES => true,
-            ["agents", _, table, rest @ ..] => {
-                OVERRIDES.contains(table)
-                    && self.order.contains(&format!("{table}.{}", rest.join(".")))
-            }
-            ["module", _, "limits", leaf] => self.order.contains(&format!("limits.{leaf}")),
-            _ => false,
-        }
-    }
-
-    fn suggestion(&self, key: &str) -> String {
-        let nearest = self
-            .order
-            .iter()
-            .map(|known| (strsim::jaro_winkler(known, key), known))
-            .max_by(|a, b| a.0.total_cmp(&b.0));
-        match nearest {
-            Some((score, known)) if score > 0.85 => format!("; did you mean {known:?}?"),
-            _ => String::new(),
-        }
     }
 }
 
@@ -479,6 +417,7 @@ pub fn merge(
     }
     // A flag may bring an endpoint of its own (`--against`).
     merged.complete_endpoints();
+    merged.forget_filled();
     Ok(merged)
 }
 
@@ -532,8 +471,7 @@ fn parse(origin: &str, text: &str) -> Result<Table, ConfigError> {
     })
 }
 
-/// Leaves with their dotted keys. Lists, and tables that the user names freely inside a module's
-/// entry, are leaves.
+/// Leaves with their dotted keys. Lists, tables that are one value, and tables with nothing in them are leaves.
 fn flatten(table: &Table) -> Vec<(String, Value)> {
     fn walk(prefix: &str, table: &Table, out: &mut Vec<(String, Value)>) {
         for (name, value) in table {
@@ -542,29 +480,10 @@ fn flatten(table: &Table) -> Vec<(String, Value)> {
             } else {
                 format!("{prefix}.{name}")
             };
-            let free = matches!(
-                key.split('.').collect::<Vec<_>>().as_slice(),
-                ["module", _, leaf] if MODULE.contains(leaf)
-            ) || matches!(
-                key.split('.').collect::<Vec<_>>().as_slice(),
-                ["mcp", _, "env"]
-                    | ["endpoints", _, "extra" | "price_per_million"]
-                    | ["shields", _, "settings"]
-                    | ["agents", _, "shields", _, "settings"]
-                    // An empty one leaves nothing, which is not the same as none.
-                    | ["agents", _, SHARES, _]
-            );
-            let is_agent = matches!(key.split('.').collect::<Vec<_>>().as_slice(), ["agents", _]);
             match value {
-                Value::Table(inner) if is_agent => {
-                    let before = out.len();
+                Value::Table(inner) if !inner.is_empty() && !known::is_value(&key) => {
                     walk(&key, inner, out);
-                    // It is there, though it says nothing.
-                    if out.len() == before {
-                        out.push((format!("{key}.description"), "".into()));
-                    }
                 }
-                Value::Table(inner) if !free => walk(&key, inner, out),
                 _ => out.push((key, value.clone())),
             }
         }
@@ -572,6 +491,10 @@ fn flatten(table: &Table) -> Vec<(String, Value)> {
     let mut out = Vec::new();
     walk("", table, &mut out);
     out
+}
+
+fn is_empty(value: &Value) -> bool {
+    value.as_table().is_some_and(Table::is_empty)
 }
 
 /// A variable's text as the TOML value it looks like; a string otherwise.

@@ -188,3 +188,88 @@ fn modules_take_grants_and_limits_and_nothing_else() {
     assert!(merge_with("[module.files]\ndirectory = []", &[], &Flags::default()).is_err());
     assert!(merge_with("[module.files.limits]\nfule = 1", &[], &Flags::default()).is_err());
 }
+
+/// What nobody knows is refused, though it holds nothing: it was meant to hold something.
+#[test]
+fn an_unknown_key_is_an_error_though_it_is_empty() {
+    for (text, key) in [
+        ("[nonsense]", "nonsense"),
+        ("nonsense = []", "nonsense"),
+        ("[[nonsense]]", "nonsense"),
+        ("[nonsense.deeper]", "nonsense.deeper"),
+        ("[run.nonsense]", "run.nonsense"),
+        ("[module.files]\nkey_values = {}", "module.files.key_values"),
+        ("[module.files.limit]", "module.files.limit"),
+        ("[module.files.limits.fuels]", "module.files.limits.fuels"),
+        ("[mcp.weather.envs]", "mcp.weather.envs"),
+        ("[shields.mails.setting]", "shields.mails.setting"),
+        ("[endpoints.big.extras]", "endpoints.big.extras"),
+        ("[pools.both.members.deeper]", "pools.both.members.deeper"),
+        ("[router.class]", "router.class"),
+        ("[router.classes.hard.words]", "router.classes.hard.words"),
+        ("[agents.one.runs]", "agents.one.runs"),
+        ("[agents.one.run.nonsense]", "agents.one.run.nonsense"),
+        (
+            "[agents.one.shields.mails.blocks]",
+            "agents.one.shields.mails.blocks",
+        ),
+    ] {
+        let merged = merge_with(text, &[], &Flags::default());
+        match merged.unwrap_err() {
+            ConfigError::UnknownKey { key: found, .. } => assert_eq!(found, key, "{text}"),
+            error => panic!("{text}: {error}"),
+        }
+    }
+    let variables = [("TOOLHOLD_NONSENSE", "{}")];
+    assert!(merge_with("", &variables, &Flags::default()).is_err());
+}
+
+/// A table in which everything is commented out is none, unless its name alone says something.
+#[test]
+fn an_empty_table_of_a_known_name_says_no_more_than_its_name() {
+    let read = |text: &str| {
+        merge_with(text, &[], &Flags::default()).and_then(|it| crate::config::types::validate(&it))
+    };
+    for text in [
+        "[run]",
+        "[module]",
+        "[module.files]",
+        "[module.files.limits]",
+        "[endpoints.default]",
+        "[endpoints.default.extra]",
+        "[pools]",
+        "[router.classes]",
+        "[shields]",
+    ] {
+        let settings = merge_with(text, &[], &Flags::default()).unwrap().settings();
+        let nothing = merge_with("", &[], &Flags::default()).unwrap().settings();
+        assert_eq!(settings.len(), nothing.len(), "{text}");
+        read(text).unwrap();
+    }
+    for text in [
+        "[agents.one]",
+        "[agents.one.run]",
+        "[agents.one.grants]",
+        "[agents.one.grants.files]",
+        "[agents.one.shields]",
+    ] {
+        let config = read(text).unwrap();
+        assert!(config.agents().any(|(name, _)| name == "one"), "{text}");
+    }
+    for (text, says) in [
+        ("[shields.mails]", "kind"),
+        ("[agents.one.shields.mails]", "kind"),
+        ("[mcp.weather]", "give either `command` or `url`"),
+        ("[pools.both]", "members"),
+        ("[endpoints.big]", "base_url"),
+        ("[run.max_steps]", "run.max_steps"),
+    ] {
+        let error = read(text).unwrap_err().to_string();
+        assert!(error.contains(says), "{text}: {error}");
+    }
+    // What another layer fills in is not shown as empty besides.
+    let mut flags = Flags::default();
+    flags.set("--block", "shields.mails.kind", Some("pii"));
+    let merged = merge_with("[shields.mails]", &[], &flags).unwrap();
+    assert!(!merged.leaves.contains_key("shields.mails"));
+}

@@ -5,6 +5,7 @@
 
 mod endpoint;
 mod fallback;
+mod known;
 mod layers;
 mod mcp;
 mod mcp_server;

@@ -227,7 +227,7 @@ impl Activity for Elsewhere {
 }
 
 /// The names that both lists allow, each the narrower of two: `text` and `text.count` is `text.count`.
-fn both(one: Option<&[String]>, other: Option<&[String]>) -> Option<Vec<String>> {
+pub fn both(one: Option<&[String]>, other: Option<&[String]>) -> Option<Vec<String>> {
     let (one, other) = match (one, other) {
         (None, None) => return None,
         (Some(only), None) | (None, Some(only)) => return Some(only.to_vec()),

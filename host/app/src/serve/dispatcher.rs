@@ -257,30 +257,46 @@ impl Dispatcher {
             }
         };
         for row in left {
-            let this = self.clone();
-            self.inner.tasks.spawn(async move {
-                loop {
-                    match this.resume(&row).await {
-                        Ok(_) => tracing::info!(run = %row.id, "goes on"),
-                        // There are more of them than places; or it is not the run that something is wrong with.
-                        Err(
-                            Refused::Full
-                            | Refused::Late
-                            | Refused::AgentWaits { .. }
-                            | Refused::Store(StoreError::Trouble(_)),
-                        ) => {
-                            tokio::select! {
-                                () = tokio::time::sleep(HEED) => continue,
-                                () = this.inner.closing.cancelled() => {}
-                            }
+            self.go_on_with(row);
+        }
+    }
+
+    /// Goes on with a run that nobody holds, as soon as there is a place for it.
+    pub(super) fn go_on_with(&self, row: RunRow) {
+        let this = self.clone();
+        self.inner.tasks.spawn(async move {
+            loop {
+                match this.resume(&row).await {
+                    Ok(_) => tracing::info!(run = %row.id, "goes on"),
+                    // There are more of them than places; or it is not the run that something is wrong with.
+                    Err(
+                        Refused::Full
+                        | Refused::Late
+                        | Refused::AgentWaits { .. }
+                        | Refused::Store(StoreError::Trouble(_)),
+                    ) => {
+                        tokio::select! {
+                            () = tokio::time::sleep(HEED) => continue,
+                            () = this.inner.closing.cancelled() => {}
                         }
-                        // Somebody was faster.
-                        Err(Refused::Record(RecordError::Held | RecordError::Over { .. })) => {}
-                        Err(error) => tracing::error!(run = %row.id, %error, "cannot go on"),
                     }
-                    return;
+                    // Somebody was faster; or it stays where it is, for others.
+                    Err(
+                        Refused::Record(RecordError::Held | RecordError::Over { .. })
+                        | Refused::Closing,
+                    ) => {}
+                    Err(error) => tracing::error!(run = %row.id, %error, "cannot go on"),
                 }
-            });
+                return;
+            }
+        });
+    }
+
+    /// Whether there is more to do after so long: not if the server is to stop.
+    pub(super) async fn waits(&self, long: Duration) -> bool {
+        tokio::select! {
+            () = tokio::time::sleep(long) => true,
+            () = self.inner.closing.cancelled() => false,
         }
     }
 
@@ -288,7 +304,7 @@ impl Dispatcher {
     /// parked.
     pub fn watch(&self, run: Uuid, from: u64) -> Watcher {
         let live = self.inner.live(run);
-        let follow = live.map_or(Follow::Others(0), Follow::Live);
+        let follow = live.map_or(Follow::Others(None), Follow::Live);
         Watcher::new(self.inner.clone(), run, from, follow)
     }
 

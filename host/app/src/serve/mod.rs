@@ -8,6 +8,7 @@ pub mod retention;
 pub mod seat;
 pub mod session;
 pub mod spoken;
+pub mod takeover;
 pub mod watcher;
 
 pub use agents::{Agent, Agents, Offered, OnBehalf};

@@ -1,9 +1,10 @@
 //! Whoever follows a run.
 
 use crate::serve::dispatcher::Inner;
+use crate::serve::takeover;
 use crate::storage::RecordError;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
 use toolhold_agent::{Event, EventKind};
 use uuid::Uuid;
@@ -30,15 +31,15 @@ pub(super) enum Follow {
     /// Nothing: what is recorded is all that is wanted.
     No,
     Live(broadcast::Receiver<Arc<Event>>),
-    /// Whatever another process writes; or this one, once it goes on with the run. So often nobody did.
-    Others(u32),
+    /// Whatever another process writes; or this one, once it goes on with the run. Nobody did since then.
+    Others(Option<Instant>),
 }
 
 /// How often another process' events are looked for.
 const LOOK: Duration = Duration::from_millis(250);
-/// Looks after which a run that no process goes on with is taken for parked: as long as a server may take
-/// that has just started.
-const ABANDONED: u32 = 20;
+/// After how long a run that no process goes on with is taken for parked: as long as another server may take, and
+/// one that has just started.
+const ABANDONED: Duration = takeover::SOON.saturating_add(Duration::from_secs(5));
 
 impl Watcher {
     pub(super) fn new(inner: Arc<Inner>, run: Uuid, from: u64, follow: Follow) -> Self {
@@ -94,18 +95,22 @@ impl Watcher {
                     Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => self.reads = true,
                     Err(broadcast::error::RecvError::Closed) => {
                         // Its last events may have come while we looked elsewhere.
-                        self.follow = Follow::Others(0);
+                        self.follow = Follow::Others(None);
                         self.reads = true;
                     }
                 },
-                Follow::Others(looks) => {
-                    *looks = match self.inner.store.is_held(self.run).await {
-                        Ok(true) => 0,
-                        Ok(false) => *looks + 1,
-                        Err(error) if error.trouble().is_some() => *looks,
+                Follow::Others(alone) => {
+                    let now = Instant::now();
+                    match self.inner.store.is_held(self.run).await {
+                        Ok(true) => *alone = None,
+                        Ok(false) => _ = alone.get_or_insert(now),
+                        // It may have been held all that time.
+                        Err(error) if error.trouble().is_some() => *alone = None,
                         Err(error) => return Err(error.into()),
-                    };
-                    if *looks > ABANDONED || self.inner.closing.is_cancelled() {
+                    }
+                    let is_abandoned =
+                        alone.is_some_and(|since| now.duration_since(since) > ABANDONED);
+                    if is_abandoned || self.inner.closing.is_cancelled() {
                         return Ok(None);
                     }
                     tokio::time::sleep(LOOK).await;
@@ -136,8 +141,8 @@ impl Watcher {
 
     fn hand_out(&mut self, event: Arc<Event>) -> Arc<Event> {
         self.next = event.seq + 1;
-        if let Follow::Others(looks) = &mut self.follow {
-            *looks = 0;
+        if let Follow::Others(alone) = &mut self.follow {
+            *alone = None;
         }
         self.is_over = matches!(event.kind, EventKind::Done { .. });
         event

@@ -134,8 +134,11 @@ fn lock_file(folder: &Path, name: &str) -> PathBuf {
 }
 
 fn is_locked(path: &Path) -> bool {
-    File::open(path)
-        .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    match File::open(path) {
+        Ok(file) => matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)),
+        // One that nobody here may look at is another user's, and nothing says that it is gone.
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    }
 }
 
 /// Removes what processes left that were killed.
@@ -239,6 +242,8 @@ mod tests {
         let dead = lock_file(folder.path(), "dead");
         std::fs::write(&dead, "").unwrap();
         assert!(!is_locked(&dead));
+        let unseen = lock_file(&dead, "unseen");
+        assert!(is_locked(&unseen), "it cannot be looked at");
         let other = Process::of_file(folder.path().to_owned()).unwrap();
         assert!(!dead.exists(), "swept");
         let path = lock_file(folder.path(), living.name());

@@ -3,7 +3,6 @@
 use super::{LoadEvent, Registry, Shared, blocking};
 use crate::error::LoadError;
 use crate::folder::{self, Candidate, Files, Stamp};
-use crate::manifest::Manifest;
 use crate::module::{Module, Source};
 use crate::shelf::Slot;
 use futures_util::stream::{self, StreamExt as _};
@@ -98,9 +97,9 @@ impl Registry {
         Ok(())
     }
 
-    /// Loads a component that the host got from elsewhere than the folder, or keeps the reason why it
-    /// did not get it among [`Self::failures`]. `origin` is shown as where it came from; what was
-    /// fetched under this name before makes room.
+    /// Loads a component that the host got from elsewhere than the folder because the operator asked for it as
+    /// `name`, or keeps the reason why it did not get it among [`Self::failures`]. `origin` is shown as where it
+    /// came from. What has its name makes room: a file of the folder, and what was fetched for it before.
     pub async fn load_fetched(
         &self,
         name: &str,
@@ -119,7 +118,7 @@ impl Registry {
         };
         let mut shelf = (*self.shared.shelf()).clone();
         if outcome.is_ok() {
-            shelf.forget_fetched(name);
+            shelf.make_room(name, origin);
         }
         on_event(match shelf.put(name, origin, None, outcome) {
             Ok(module) => LoadEvent::Loaded { module },
@@ -127,6 +126,18 @@ impl Registry {
                 origin: origin.to_owned(),
             },
         });
+        shelf.asked(origin, name);
+        self.shared.exchange(shelf).await;
+    }
+
+    /// Takes away what [`Self::load_fetched`] was given under other names than these: the operator asks for it no
+    /// more. Calls in flight end on it.
+    pub async fn retain_fetched(&self, names: &[&str], on_event: &(dyn Fn(LoadEvent) + Sync)) {
+        let _turn = self.shared.loading.lock().await;
+        let mut shelf = (*self.shared.shelf()).clone();
+        for module in shelf.retain_asked(names) {
+            on_event(LoadEvent::Removed { module });
+        }
         self.shared.exchange(shelf).await;
     }
 
@@ -186,19 +197,8 @@ impl Registry {
         if let Some(module) = self.shared.shelf().from(origin) {
             return Ok(module);
         }
-        let (name, version) = match slot.split_once('@') {
-            Some((name, version)) => (name, folder::version(version)),
-            None => (slot, None),
-        };
-        let files = Files {
-            name: name.to_owned(),
-            version,
-            manifest: Manifest::default(),
-            component,
-            wit: Default::default(),
-        };
-        let loaded = self.shared.load_files(slot, origin, files, on_event).await;
-        let module = Arc::new(loaded?);
+        let loaded = self.shared.load_slot(slot, origin, component, on_event);
+        let module = loaded.await?;
         self.put(origin, Slot::loaded(module.clone())).await?;
         Ok(module)
     }
@@ -218,18 +218,8 @@ impl Registry {
     ) -> Result<Arc<Module>, LoadError> {
         let _turn = self.shared.loading.lock().await;
         let origin = root.join(format!("{slot}.wasm")).display().to_string();
-        let (name, version) = folder::parts(slot).ok_or_else(|| LoadError::Manifest {
-            reason: format!("{slot:?} cannot name a module"),
-        })?;
-        let files = Files {
-            name: name.to_owned(),
-            version,
-            manifest: Manifest::default(),
-            component,
-            wit: Default::default(),
-        };
-        let loaded = self.shared.load_files(slot, &origin, files, on_event).await;
-        let module = Arc::new(loaded?);
+        let loaded = self.shared.load_slot(slot, &origin, component, on_event);
+        let module = loaded.await?;
         // A copy, which nobody else sees.
         let mut shelf = (*self.shared.shelf()).clone();
         shelf.insert(&origin, Slot::loaded(module.clone()))?;
@@ -276,7 +266,7 @@ impl Shared {
         )
     }
 
-    /// A component without a folder of its own.
+    /// A component without a folder of its own, and without a version.
     async fn load_component(
         &self,
         name: &str,
@@ -284,14 +274,24 @@ impl Shared {
         component: Vec<u8>,
         on_event: &(dyn Fn(LoadEvent) + Sync),
     ) -> Result<Module, LoadError> {
-        let files = Files {
-            name: name.to_owned(),
-            version: None,
-            manifest: Manifest::default(),
-            component,
-            wit: Default::default(),
-        };
+        let files = Files::alone(name, None, component);
         self.load_files(name, origin, files, on_event).await
+    }
+
+    /// A component without a folder of its own, as `NAME` or `NAME@VERSION`.
+    async fn load_slot(
+        &self,
+        slot: &str,
+        origin: &str,
+        component: Vec<u8>,
+        on_event: &(dyn Fn(LoadEvent) + Sync),
+    ) -> Result<Arc<Module>, LoadError> {
+        let (name, version) = folder::parts(slot).ok_or_else(|| LoadError::Manifest {
+            reason: format!("{slot:?} cannot name a module"),
+        })?;
+        let files = Files::alone(name, version, component);
+        let module = self.load_files(slot, origin, files, on_event).await?;
+        Ok(Arc::new(module))
     }
 
     async fn load_files(
