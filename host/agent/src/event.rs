@@ -329,6 +329,8 @@ pub enum StopReason {
     Planned,
     /// A saved plan was run, and some of its calls failed.
     Incomplete,
+    /// What is left are calls that whoever asked for the run makes.
+    ToolCalls,
     MaxSteps,
     TokenBudget,
     MaxCost,

@@ -251,10 +251,15 @@ impl Machine {
             .map_err(|error| error.to_string())
     }
 
-    /// When the reply is complete and every call of the step is answered: the next Request, or the end.
+    /// When the reply is complete and every call of the step is answered, or handed over: the next Request, or
+    /// the end.
     pub(super) fn proceed(&mut self, effects: &mut Effects, elapsed: Duration) {
         if !self.step.is_over || self.finished || self.waiting.is_some() {
             return;
+        }
+        if self.has_handed_over() {
+            let reason = StopReason::ToolCalls;
+            return self.finish(reason, Value::Null, None, effects, elapsed);
         }
         while !self.step.schedule.is_running() {
             let stuck = self.step.schedule.give_up(&self.context.data);

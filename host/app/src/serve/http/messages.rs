@@ -1,7 +1,7 @@
 //! Messages as clients write them, in OpenAI's form, and as the loop takes them.
 
 use crate::serve::http::error::ApiError;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use toolhold_agent::Message;
 use toolhold_agent::protocol::Role;
@@ -16,7 +16,7 @@ pub struct ChatMessage {
     #[schema(value_type = Value)]
     pub content: Value,
     /// What an assistant called; the results follow as messages of the role `tool`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_none")]
     #[schema(value_type = Option<Vec<Object>>)]
     pub tool_calls: Vec<ClientCall>,
     #[serde(default)]
@@ -35,6 +35,11 @@ pub struct ClientFunction {
     pub name: String,
     #[serde(default)]
     pub arguments: String,
+}
+
+/// A list; SDKs say null where there is none.
+fn or_none<'de, D: Deserializer<'de>, T: Deserialize<'de>>(given: D) -> Result<Vec<T>, D::Error> {
+    Option::deserialize(given).map(Option::unwrap_or_default)
 }
 
 /// Messages, read.
