@@ -8,7 +8,7 @@ use support::sandbox::repository;
 use support::server::Server;
 
 /// A host that has the probe, too, which uses whatever it was granted.
-fn host(config: &str) -> Host {
+pub fn host(config: &str) -> Host {
     let host = plain(config);
     let probe = repository().join("modules/sdk/probe/probe.wasm");
     let probe = std::fs::read(probe).expect("the component is built");
