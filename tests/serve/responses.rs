@@ -556,7 +556,7 @@ fn a_response_without_an_answer_says_why() {
             "",
         ),
         (
-            "[run]\nmax_unusable = 1\n",
+            "",
             "t",
             cut(),
             "incomplete",
