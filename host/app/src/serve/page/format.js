@@ -71,6 +71,11 @@ const REASONS = {
   max_tool_calls: "call limit", tool_calls: "calls are the client's", model: "model failed", unusable: "unusable replies",
 };
 
+/** Whether a run ended as it should. */
+export function endedWell(reason) {
+  return ["output", "planned", "tool_calls"].includes(reason);
+}
+
 /** Why a run is over. */
 export function ending(reason) {
   return REASONS[reason] ?? words(reason);

@@ -17,6 +17,7 @@ pub struct Page {
     after: Option<String>,
     /// 1 to 100; 20 if nothing is said.
     limit: Option<u32>,
+    #[param(inline)]
     order: Order,
 }
 
