@@ -257,10 +257,6 @@ impl Machine {
         if !self.step.is_over || self.finished || self.waiting.is_some() {
             return;
         }
-        if self.has_handed_over() {
-            let reason = StopReason::ToolCalls;
-            return self.finish(reason, Value::Null, None, effects, elapsed);
-        }
         while !self.step.schedule.is_running() {
             let stuck = self.step.schedule.give_up(&self.context.data);
             if stuck.is_empty() {
@@ -273,6 +269,10 @@ impl Machine {
             }
             // A failure may have been written to a place of its own, and somebody may read that.
             self.begin_unblocked(effects);
+        }
+        if self.has_handed_over() {
+            let reason = StopReason::ToolCalls;
+            return self.finish(reason, Value::Null, None, effects, elapsed);
         }
         if self.step.open.iter().any(|open| open.answer.is_none()) {
             return;
