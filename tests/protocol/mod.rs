@@ -2,6 +2,7 @@
 
 mod advisors;
 mod approval;
+mod client_calls;
 mod fallback;
 mod instances;
 mod leaks;

@@ -65,6 +65,21 @@ fn tried(client: impl Fn(&[&str]) -> Output) {
     );
     assert_eq!(responses["again"], true, "{seen}");
     assert_eq!(responses["after"], "4, and sunny");
+    // Two questions with their answers, one with a call, and the call's result.
+    let message = "message";
+    assert_eq!(
+        responses["items"],
+        json!([
+            message,
+            message,
+            message,
+            message,
+            message,
+            "function_call",
+            "function_call_output"
+        ])
+    );
+    assert_eq!(responses["ids"], 7);
     let missing = responses["deleted"].as_str().unwrap_or_default();
     assert!(missing.contains("no response \"resp_"), "{seen}");
 }

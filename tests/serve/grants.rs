@@ -11,7 +11,7 @@ use support::server::Server;
 use toolhold_hostile::components::COMPUTE;
 
 /// A host that has the probe, too, which uses whatever it was granted.
-fn host(config: &str) -> Host {
+pub fn host(config: &str) -> Host {
     let host = plain(config);
     let probe = repository().join("modules/sdk/probe/probe.wasm");
     let probe = std::fs::read(probe).expect("the component is built");

@@ -502,25 +502,105 @@ fn a_response_is_cancelled_and_deleted() {
     assert_eq!(server.get(&format!("/v1/runs/{run}")).status, 404);
 }
 
+/// Tokens that are used up and shields that block make it incomplete; any other limit makes it fail, and says
+/// which it was.
 #[test]
 fn a_response_without_an_answer_says_why() {
-    let host = host("[run]\nmax_steps = 1\n");
-    let endless = || calls([("calculator.evaluate", json!({"expression": "2+2"}))]);
     let broken = || Reply::error(400, json!({"error": {"message": "no such model"}}));
-    let endpoint = scripted([endless(), endless(), broken(), broken()]);
-    let server = serve(&host, &endpoint);
-    let response = server.post(PATH, &asked("t")).good();
-    assert_eq!(response["status"], "incomplete");
-    assert_eq!(
-        response["incomplete_details"]["reason"],
-        "max_output_tokens"
-    );
-    assert_eq!(response["toolhold"]["reason"], "max_steps");
-    let events = streamed(&server, asked("t"));
-    assert_eq!(kinds(&events).last(), Some(&"incomplete"));
+    let endless = || calls([("calculator.evaluate", json!({"expression": "2+2"}))]);
+    let cut = || Reply {
+        finish_reason: Some("length".into()),
+        ..Reply::content("It is")
+    };
+    let card = "[shields.cards]\nkind = \"pii\"\nblock = [\"card\"]\nplaces = [\"input\"]\n";
+    let incomplete = |reason: &str| json!({"reason": reason});
+    for (config, input, reply, status, details, code) in [
+        (
+            "[run]\nmax_steps = 1\n",
+            "t",
+            endless(),
+            "failed",
+            Value::Null,
+            "max_steps",
+        ),
+        (
+            "[run]\nmax_tool_calls = 1\n",
+            "t",
+            endless(),
+            "failed",
+            Value::Null,
+            "max_tool_calls",
+        ),
+        (
+            "[run]\ntimeout_ms = 700\n",
+            "t",
+            Reply::endless(),
+            "failed",
+            Value::Null,
+            "timeout",
+        ),
+        (
+            "[run]\ntoken_budget = 1\n",
+            "t",
+            endless(),
+            "incomplete",
+            incomplete("max_output_tokens"),
+            "",
+        ),
+        (
+            "[endpoints.default]\ncontract = \"tools\"\n",
+            "t",
+            cut(),
+            "incomplete",
+            incomplete("max_output_tokens"),
+            "",
+        ),
+        (
+            "",
+            "t",
+            cut(),
+            "incomplete",
+            incomplete("max_output_tokens"),
+            "",
+        ),
+        (
+            card,
+            "4111 1111 1111 1111",
+            endless(),
+            "incomplete",
+            incomplete("content_filter"),
+            "",
+        ),
+    ] {
+        let host = host(config);
+        let endpoint = Endpoint::start(Scenario::new([reply]).in_order(Order::Repeat));
+        let server = serve(&host, &endpoint);
+        let response = server.post(PATH, &asked(input)).good();
+        assert_eq!(response["status"], status, "{config}: {response}");
+        assert_eq!(response["incomplete_details"], details, "{config}");
+        if code.is_empty() {
+            assert!(response["error"].is_null(), "{config}: {response}");
+        } else {
+            assert_eq!(response["error"]["code"], code, "{config}");
+            assert_eq!(response["toolhold"]["reason"], code);
+            let message = response["error"]["message"].as_str().unwrap();
+            assert!(message.contains("run"), "{message}");
+        }
+        let items = response["output"].as_array().unwrap().iter();
+        assert!(
+            items.clone().all(|item| item["status"] == "incomplete"),
+            "{response}"
+        );
+        let events = streamed(&server, asked(input));
+        assert_eq!(kinds(&events).last(), Some(&status), "{config}");
+    }
 
+    let (host, endpoint) = (host(""), scripted([broken(), broken()]));
+    let server = serve(&host, &endpoint);
     let failed = server.post(PATH, &asked("t"));
     assert_eq!(failed.status, 502, "{failed:?}");
+    // A run was made: SDKs are not to make another.
+    assert_eq!(failed.headers["x-should-retry"], "false");
     let events = streamed(&server, asked("t"));
     assert_eq!(kinds(&events), ["created", "in_progress", "failed"]);
     let response = &events[2]["response"];

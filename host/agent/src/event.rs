@@ -354,6 +354,8 @@ pub enum StopReason {
     Planned,
     /// A saved plan was run, and some of its calls failed.
     Incomplete,
+    /// What is left are calls that whoever asked for the run makes.
+    ToolCalls,
     MaxSteps,
     TokenBudget,
     MaxCost,
@@ -374,6 +376,7 @@ impl StopReason {
         match self {
             Self::Output => "output",
             Self::Planned => "planned",
+            Self::ToolCalls => "tool_calls",
             Self::Incomplete => "incomplete",
             Self::MaxSteps => "max_steps",
             Self::TokenBudget => "token_budget",
@@ -436,6 +439,7 @@ mod tests {
         for reason in [
             StopReason::Output,
             StopReason::Planned,
+            StopReason::ToolCalls,
             StopReason::Incomplete,
             StopReason::MaxSteps,
             StopReason::TokenBudget,

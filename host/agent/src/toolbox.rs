@@ -7,7 +7,7 @@ use crate::protocol::{Annotations, Saved, Tool};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,6 +75,7 @@ pub trait Activity: Send + Sync {
 #[derive(Clone, Default)]
 pub struct Activities {
     by_name: BTreeMap<String, Arc<dyn Activity>>,
+    clients: BTreeSet<String>,
 }
 
 /// A call that passed every check, with its references replaced by what they stand for.
@@ -156,6 +157,25 @@ impl Activities {
     pub fn with(mut self, name: impl Into<String>, activity: impl Activity + 'static) -> Self {
         self.by_name.insert(name.into(), Arc::new(activity));
         self
+    }
+
+    /// Whoever asks for the run makes calls of `name`: it ends with them ([`crate::StopReason::ToolCalls`]). An
+    /// activity of the same name is hidden.
+    #[must_use]
+    pub fn with_clients(mut self, name: impl Into<String>) -> Self {
+        self.clients.insert(name.into());
+        self
+    }
+
+    /// For sub-agents: nobody asked for them who could make a call.
+    #[must_use]
+    pub fn without_clients(mut self) -> Self {
+        self.clients.clear();
+        self
+    }
+
+    pub fn is_clients(&self, name: &str) -> bool {
+        self.clients.contains(name)
     }
 
     pub fn named(&self, name: &str) -> Option<&Arc<dyn Activity>> {

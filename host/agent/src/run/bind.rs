@@ -54,6 +54,8 @@ pub enum Runner {
     /// The toolbox, under its own name for the tool.
     Module(String),
     Activity(String),
+    /// Whoever asked for the run, once it is over.
+    Client,
     /// A sub-agent with this Request.
     Request(Box<Saved>),
     /// A sub-agent with an empty context.
@@ -84,7 +86,7 @@ pub async fn bind(
     }
     for (name, schema) in &context.tools {
         let (tool, mut unknown) = Tool::parse(name, schema, |activity| {
-            activities.named(activity).is_some()
+            activities.is_clients(activity) || activities.named(activity).is_some()
         })?;
         warnings.append(&mut unknown);
         let one = runner(tool, toolbox, activities).await?;
@@ -131,6 +133,7 @@ async fn runner(
     let runner = match &tool.execution {
         Execution::Latent => Runner::Model,
         Execution::Consult => Runner::Advisor,
+        Execution::Activity(name) if activities.is_clients(name) => Runner::Client,
         Execution::Activity(name) => {
             if activities.named(name).is_none() {
                 let known: Vec<_> = activities.names().collect();

@@ -12,17 +12,13 @@ use crate::shields::shields;
 use crate::storage::Store;
 use crate::tools::{LiveBounds, Narrowing, SandboxTools};
 use anyhow::{Result, anyhow};
-use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use toolhold_agent::guard::shield::{Place, Shields};
 use toolhold_agent::model::{Model, ModelError};
 use toolhold_agent::run::DEFAULT_INSTRUCTIONS;
-use toolhold_agent::{
-    Activities, Activity, Driver, ErrorClass, RunRequest, ToolCall, ToolFailure, ToolResult,
-    Toolbox,
-};
+use toolhold_agent::{Activities, Driver, ErrorClass, RunRequest, Toolbox};
 use toolhold_sandbox::{Bounds, Permit, Registry, Within};
 
 /// One agent, ready to run.
@@ -54,7 +50,7 @@ pub struct OnBehalf {
     /// What of the grants of modules may be used for that one, and which MCP servers. Absent: all that the
     /// agent has.
     pub grants: Option<Vec<Permit>>,
-    /// Tools that the client calls itself: a call of one waits until the run is stopped.
+    /// Tools that the client calls itself: the run ends with their calls.
     pub elsewhere: BTreeSet<String>,
     /// The client's trace, which the run's goes on with.
     pub trace: opentelemetry::Context,
@@ -131,7 +127,7 @@ impl Agent {
         let activities = behalf
             .elsewhere
             .iter()
-            .fold(activities, |all, name| all.with(name, Elsewhere));
+            .fold(activities, Activities::with_clients);
         let mut shields = self.shields.clone();
         if let Some(grants) = &behalf.grants {
             // Of the policy that the run is under, and so of the hash in its record.
@@ -210,19 +206,6 @@ fn warn_of_vain_shares(config: &Config, agent: &str) {
                 "the agent's grants name what the module was not granted, so it has none of it"
             );
         }
-    }
-}
-
-/// A tool that is called by whoever asked for the run.
-#[derive(Debug)]
-struct Elsewhere;
-
-impl Activity for Elsewhere {
-    fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
-        Box::pin(async {
-            tokio::time::sleep(call.timeout).await;
-            ToolResult::failed(ToolFailure::deadline(call.timeout))
-        })
     }
 }
 

@@ -283,7 +283,10 @@ impl Lane {
                 self.span
                     .set(spans::number(names::STEPS, u64::from(*steps)));
                 self.span.set(KeyValue::new(names::STOP_REASON, name));
-                let is_good = matches!(reason, StopReason::Output | StopReason::Planned);
+                let is_good = matches!(
+                    reason,
+                    StopReason::Output | StopReason::Planned | StopReason::ToolCalls
+                );
                 self.end(at_ms, (!is_good).then_some(name));
             }
             _ => {}
@@ -321,7 +324,8 @@ impl Lane {
             sub.end(at_ms, Some("cancelled"));
         }
         for call in self.calls.values() {
-            call.span.end(at_ms, Some("cancelled"));
+            // Of a run that ended well, those that its client makes.
+            call.span.end(at_ms, error.map(|_| "cancelled"));
         }
         if let Some(chat) = self.chat.take() {
             chat.span.end(at_ms, Some("cancelled"));

@@ -19,8 +19,8 @@ use std::path::PathBuf;
 
 pub(crate) use prepared::Prepared;
 pub use prepared::Storage;
-pub(crate) use scratch::Scratch;
 pub use scratch::{Keep, ScratchGrant};
+pub(crate) use scratch::{Scratch, SessionFiles};
 pub use share::{Capability, Share};
 
 /// Everything one module may reach. Its JSON form is what an approval pins.

@@ -50,23 +50,86 @@ impl Scratch {
     /// Makes the directory below `root`. Names are hashes: no module's, tenant's or session's name
     /// becomes a path.
     pub fn make(root: &Path, module: &str, caller: Caller<'_>, keep: Keep) -> io::Result<Self> {
-        static CALLS: AtomicU64 = AtomicU64::new(0);
         let temporary = keep == Keep::Call || caller.session.is_empty();
         let name = if temporary {
-            let call = CALLS.fetch_add(1, Ordering::Relaxed);
-            format!("call-{}-{call}", std::process::id())
+            temporary_folder()
         } else {
             session_folder(module, caller)
         };
         let path = root.join(name);
         private(&path)?;
         if !temporary {
-            // Used now: `sweep` goes by this.
-            let now = SystemTime::now();
-            std::fs::File::open(&path)?.set_modified(now)?;
+            touch(&path)?;
         }
         Ok(Self { path, temporary })
     }
+}
+
+/// The scratch files of one module that are kept for a session. All methods block on the file system.
+#[derive(Debug)]
+pub(crate) struct SessionFiles {
+    root: PathBuf,
+    path: PathBuf,
+}
+
+impl SessionFiles {
+    pub fn of(root: &Path, module: &str, caller: Caller<'_>) -> Self {
+        Self {
+            root: root.to_owned(),
+            path: root.join(session_folder(module, caller)),
+        }
+    }
+
+    /// `other` begins with a copy of them, if there are some: with all of it, or with nothing.
+    pub fn copy(&self, other: &Self) -> io::Result<()> {
+        match touch(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            touched => touched?,
+        }
+        let mut copy = Scratch {
+            path: self.root.join(temporary_folder()),
+            temporary: true,
+        };
+        copy_all(&self.path, &copy.path)?;
+        std::fs::rename(&copy.path, &other.path)?;
+        copy.temporary = false;
+        Ok(())
+    }
+
+    pub fn remove(&self) -> io::Result<()> {
+        match std::fs::remove_dir_all(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        }
+    }
+}
+
+/// Copies a folder with everything in it. Links are made anew as they are: a guest chose where they point to.
+fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
+    private(to)?;
+    let mut pending = vec![(from.to_owned(), to.to_owned())];
+    while let Some((from, to)) = pending.pop() {
+        for entry in std::fs::read_dir(&from)? {
+            let entry = entry?;
+            let (source, target) = (entry.path(), to.join(entry.file_name()));
+            let kind = entry.file_type()?;
+            if kind.is_dir() {
+                private(&target)?;
+                pending.push((source, target));
+            } else if kind.is_file() {
+                std::fs::copy(source, target)?;
+            } else if kind.is_symlink() {
+                #[cfg(unix)]
+                std::os::unix::fs::symlink(std::fs::read_link(source)?, target)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// It is used now: [`sweep`] goes by this.
+fn touch(folder: &Path) -> io::Result<()> {
+    std::fs::File::open(folder)?.set_modified(SystemTime::now())
 }
 
 /// Removes what nobody used for a while: sessions that are over, and what calls left behind whose
@@ -92,6 +155,13 @@ pub(super) fn sweep(root: &Path) {
             tracing::warn!(path = %entry.path().display(), %error, "old scratch files stay behind");
         }
     }
+}
+
+/// A folder of a call's, or of whatever does not last.
+fn temporary_folder() -> String {
+    static MADE: AtomicU64 = AtomicU64::new(0);
+    let number = MADE.fetch_add(1, Ordering::Relaxed);
+    format!("call-{}-{number}", std::process::id())
 }
 
 /// The folder of a session's scratch files of one module.
@@ -170,6 +240,44 @@ mod tests {
             .collect();
         left.sort();
         assert_eq!(left, ["session-b", "x"]);
+    }
+
+    #[test]
+    fn a_copy_is_all_of_it_and_follows_no_link() {
+        let root = tempfile::tempdir().unwrap();
+        let of = |session| {
+            let caller = Caller {
+                tenant: "",
+                session,
+            };
+            SessionFiles::of(root.path(), "m", caller)
+        };
+        let (one, two) = (of("one"), of("two"));
+        one.copy(&two).unwrap();
+        assert!(!two.path.exists(), "there was nothing");
+
+        let outside = root.path().join("outside");
+        std::fs::write(&outside, "secret").unwrap();
+        std::fs::create_dir_all(one.path.join("a/b")).unwrap();
+        std::fs::write(one.path.join("a/b/x"), "x").unwrap();
+        #[cfg(unix)]
+        std::os::unix::fs::symlink("../outside", one.path.join("link")).unwrap();
+        one.copy(&two).unwrap();
+        std::fs::write(two.path.join("a/b/x"), "changed").unwrap();
+        assert_eq!(std::fs::read(one.path.join("a/b/x")).unwrap(), b"x");
+        #[cfg(unix)]
+        assert_eq!(
+            std::fs::read_link(two.path.join("link")).unwrap(),
+            PathBuf::from("../outside")
+        );
+
+        one.copy(&two).expect_err("there is something already");
+        assert_eq!(std::fs::read(two.path.join("a/b/x")).unwrap(), b"changed");
+        two.remove().unwrap();
+        two.remove().unwrap();
+        let mut left: Vec<_> = std::fs::read_dir(root.path()).unwrap().flatten().collect();
+        left.retain(|entry| entry.path() != one.path && entry.path() != outside);
+        assert_eq!(left.len(), 0, "{left:?}");
     }
 
     #[test]

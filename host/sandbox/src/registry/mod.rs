@@ -5,10 +5,11 @@
 //! finish on the module they began with.
 //!
 //! Here is what is loaded and how it is called; `load` is how it gets here, `standing` whether it may run,
-//! `govern` how the operator's mind is changed.
+//! `govern` how the operator's mind is changed, `scratch` what sessions leave behind.
 
 mod govern;
 mod load;
+mod scratch;
 mod standing;
 
 use crate::approval::{ApproveError, ApprovedBy, Change, Trust};

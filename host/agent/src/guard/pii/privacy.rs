@@ -41,6 +41,8 @@ impl Privacy {
                 let server = name.split_once('/').map(|(server, _)| server);
                 allowed.contains(name) || server.is_some_and(|server| allowed.contains(server))
             }
+            // They name themselves.
+            Runner::Client => allowed.contains(&bound.tool.name),
             Runner::Request(_) | Runner::CleanRoom | Runner::Advisor | Runner::Model => true,
         }
     }

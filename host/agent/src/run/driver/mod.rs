@@ -173,8 +173,12 @@ impl Driver {
         } else {
             self.toolbox.tools()
         };
+        let activities = match request.depth {
+            0 => self.activities.clone(),
+            _ => self.activities.clone().without_clients(),
+        };
         let (tools, warnings) =
-            bind::bind(&context, offered, self.toolbox.as_ref(), &self.activities).await?;
+            bind::bind(&context, offered, self.toolbox.as_ref(), &activities).await?;
         Machine::new(request, self.model.name().to_owned(), tools, warnings)
     }
 

@@ -295,6 +295,10 @@ impl Performer {
                         format!("there is no activity named {name:?} any more"),
                     )),
                 },
+                Runner::Client => ToolResult::failed(ToolFailure::correctable(
+                    "activity",
+                    "whoever asked for the run makes this call, once the run is over",
+                )),
                 Runner::Request(_) | Runner::CleanRoom | Runner::Advisor | Runner::Model => {
                     let left = Left {
                         time: deadline.saturating_duration_since(Instant::now()),

@@ -28,6 +28,8 @@ pub struct Open {
     pub(super) arguments: Value,
     /// Shown to a person, who has not decided yet.
     pub pending: Option<Pending>,
+    /// It is for whoever asked for the run to make, and was told.
+    pub(super) is_handed_over: bool,
     /// Text for the model and whether it is an error; absent while the call waits or runs.
     pub(super) answer: Option<(String, bool)>,
 }
@@ -103,6 +105,7 @@ impl Machine {
             fence,
             wiring,
             pending: None,
+            is_handed_over: false,
             answer: None,
             call,
         });
@@ -344,6 +347,12 @@ impl Machine {
             call: call.clone(),
         });
         self.calls += 1;
+        if work.runner == Runner::Client {
+            if let Some(open) = self.step.open.get_mut(index) {
+                open.is_handed_over = true;
+            }
+            return Ok(());
+        }
         self.running += 1;
         effects.actions.push(Action::Call(Box::new(work.clone())));
         if let Some(open) = self.step.open.get_mut(index).filter(|_| is_background) {
@@ -412,16 +421,31 @@ impl Machine {
         })
     }
 
-    /// Calls that were begun and have no answer yet.
+    /// Calls of this host that were begun and have no answer yet.
     pub(super) fn begun(&self) -> Vec<usize> {
         let open = self.step.open.iter().enumerate();
         open.filter(|(index, open)| {
             open.answer.is_none()
+                && !open.is_handed_over
                 && !self.step.schedule.is_blocked(*index)
                 && !self.step.queue.contains(index)
         })
         .map(|(index, _)| index)
         .collect()
+    }
+
+    /// Whether nothing is left but calls that were handed over, and those that wait for their results.
+    pub(super) fn has_handed_over(&self) -> bool {
+        let open = self.step.open.iter().enumerate();
+        let mut waiting = open.filter(|(_, open)| open.answer.is_none());
+        self.hands_over()
+            && self.background.is_empty()
+            && waiting
+                .all(|(index, open)| open.is_handed_over || self.step.schedule.is_blocked(index))
+    }
+
+    pub(super) fn hands_over(&self) -> bool {
+        self.step.open.iter().any(|open| open.is_handed_over)
     }
 
     /// The work of a call that was begun, again.

@@ -29,7 +29,8 @@ struct Sketch {
     tool: usize,
 }
 
-fn sketches() -> impl Strategy<Value = Vec<Sketch>> {
+/// Calls of the first so many [`TOOLS`].
+fn sketches(tools: usize) -> impl Strategy<Value = Vec<Sketch>> {
     let place = 0..PLACES.len();
     let sketch = (
         prop::collection::vec(place.clone(), 0..3),
@@ -38,7 +39,7 @@ fn sketches() -> impl Strategy<Value = Vec<Sketch>> {
         any::<bool>(),
         0..3_usize,
         prop::bool::weighted(0.2),
-        0..4_usize,
+        0..tools,
     )
         .prop_map(
             |(reads, is_any, writes, is_outcome, instance, fails, tool)| Sketch {
@@ -54,7 +55,9 @@ fn sketches() -> impl Strategy<Value = Vec<Sketch>> {
     prop::collection::vec(sketch, 0..14)
 }
 
-const TOOLS: [&str; 4] = ["plain", "asks", "background", "latent"];
+const TOOLS: [&str; 5] = ["plain", "asks", "background", "latent", "client"];
+/// Those whose calls are answered here.
+const OWN: usize = 4;
 const INSTANCES: [Option<&str>; 3] = [None, Some("one"), Some("two")];
 
 impl Sketch {
@@ -116,11 +119,13 @@ fn machine(parallel: usize) -> Machine {
             json!({"type": "object", "properties": {"of": {}, "n": {"type": "integer"}}});
         tool.annotations.fire_and_forget = name == "background";
         tool.annotations.idempotent = name == "plain";
-        let runner = if name == "latent" {
-            Runner::Model
-        } else {
+        if name != "latent" {
             tool.execution = Execution::Activity(name.into());
-            Runner::Activity(name.into())
+        }
+        let runner = match name {
+            "latent" => Runner::Model,
+            "client" => Runner::Client,
+            name => Runner::Activity(name.into()),
         };
         Bound { tool, runner }
     });
@@ -331,7 +336,7 @@ proptest! {
 
     #[test]
     fn every_step_ends_with_each_call_answered_once_and_in_order(
-        sketches in sketches(),
+        sketches in sketches(OWN),
         choices in prop::collection::vec(0..1_000_usize, 1..40),
         parallel in 1..5_usize,
     ) {
@@ -357,8 +362,35 @@ proptest! {
     }
 
     #[test]
+    fn a_run_ends_with_its_clients_calls_when_its_own_are_over(
+        sketches in sketches(TOOLS.len()),
+        choices in prop::collection::vec(0..1_000_usize, 1..40),
+        parallel in 1..5_usize,
+    ) {
+        let (mut machine, mut world) = (machine(parallel), World::new());
+        play(&mut machine, &mut world, &sketches, Input::Start, &choices);
+        let is_clients = |number: usize| TOOLS[sketches[number].tool] == "client";
+        let mut has_handed_over = false;
+        for (number, (start, results)) in &spans(&world.events) {
+            let is_made_here = !is_clients(*number) || start.is_none();
+            has_handed_over |= !is_made_here;
+            prop_assert!(results.len() <= usize::from(is_made_here), "call {}", number);
+            prop_assert!(start.is_none() || results.len() == usize::from(is_made_here));
+        }
+        let ended = world.events.last().map(|event| &event.kind);
+        let Some(EventKind::Done { reason, .. }) = ended else {
+            return Err(TestCaseError::fail("the run is not over"));
+        };
+        let expected = if has_handed_over { StopReason::ToolCalls } else { StopReason::Output };
+        prop_assert_eq!(*reason, expected);
+        prop_assert!(world.pending.is_empty());
+        let replayed = replay(&world.events).unwrap();
+        prop_assert!(replayed.is_done && replayed.unsaid.is_empty());
+    }
+
+    #[test]
     fn a_run_that_was_killed_anywhere_ends_and_makes_no_call_twice(
-        sketches in sketches(),
+        sketches in sketches(TOOLS.len()),
         choices in prop::collection::vec(0..1_000_usize, 1..40),
         kept in any::<prop::sample::Index>(),
         parallel in 1..5_usize,

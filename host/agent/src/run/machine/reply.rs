@@ -153,7 +153,8 @@ impl Machine {
             });
             return self.send(effects);
         }
-        if !self.has_acted() || self.unusable + 1 >= self.request.settings.max_unusable {
+        let is_last = self.unusable + 1 >= self.request.settings.max_unusable;
+        if !self.has_acted() || (is_last && !self.hands_over()) {
             return self.finish(
                 StopReason::Model,
                 Value::Null,

@@ -251,7 +251,8 @@ impl Machine {
             .map_err(|error| error.to_string())
     }
 
-    /// When the reply is complete and every call of the step is answered: the next Request, or the end.
+    /// When the reply is complete and every call of the step is answered, or handed over: the next Request, or
+    /// the end.
     pub(super) fn proceed(&mut self, effects: &mut Effects, elapsed: Duration) {
         if !self.step.is_over || self.finished || self.waiting.is_some() {
             return;
@@ -268,6 +269,10 @@ impl Machine {
             }
             // A failure may have been written to a place of its own, and somebody may read that.
             self.begin_unblocked(effects);
+        }
+        if self.has_handed_over() {
+            let reason = StopReason::ToolCalls;
+            return self.finish(reason, Value::Null, None, effects, elapsed);
         }
         if self.step.open.iter().any(|open| open.answer.is_none()) {
             return;

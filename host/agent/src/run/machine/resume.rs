@@ -88,7 +88,11 @@ impl Machine {
 
     fn may_go_on(&self, tool: &str) -> bool {
         self.tool(tool).is_some_and(|bound| match bound.runner {
-            Runner::Request(_) | Runner::CleanRoom | Runner::Advisor | Runner::Model => true,
+            Runner::Request(_)
+            | Runner::CleanRoom
+            | Runner::Advisor
+            | Runner::Client
+            | Runner::Model => true,
             Runner::Module(_) | Runner::Activity(_) => {
                 bound.tool.annotations.read_only || bound.tool.annotations.idempotent
             }

@@ -82,6 +82,7 @@ pub async fn rehearsed(config: &Config, events: &[Event]) -> Result<()> {
                 Err(unusable) => unusable.reason,
             },
             Runner::Model => "the model answers it itself".to_owned(),
+            Runner::Client => "whoever asks for the run makes it".to_owned(),
             Runner::Request(_) | Runner::CleanRoom | Runner::Advisor => {
                 "a sub-agent answers it".to_owned()
             }

@@ -98,6 +98,7 @@ impl<'a> Finder<'a> {
             Runner::Model => "is latent: a model writes its result",
             Runner::Request(_) | Runner::CleanRoom => "is answered by a sub-agent",
             Runner::Advisor => "is answered by an advisor",
+            Runner::Client => "is called by whoever asks for the run",
         };
         Err(Unusable {
             kind: FaultKind::NeedsModel,

@@ -303,7 +303,7 @@ pub async fn watch(
 
 pub fn exit_of(reason: StopReason) -> Exit {
     match reason {
-        StopReason::Output | StopReason::Planned => Exit::Ok,
+        StopReason::Output | StopReason::Planned | StopReason::ToolCalls => Exit::Ok,
         StopReason::Model | StopReason::Unusable => Exit::Endpoint,
         StopReason::Cancelled => Exit::Interrupted,
         StopReason::Incomplete => Exit::Tool,

@@ -400,6 +400,9 @@ impl View {
                     println!("{}", plain(&answer(output)));
                 }
             }
+            (StopReason::ToolCalls, _) => {
+                self.line(&dim(&format!("{} after {summary}", name(reason))));
+            }
             // What was written before some calls failed.
             (StopReason::Incomplete, Some(failure)) => {
                 self.line(&format!("{} {}", bad("stopped:"), plain(&failure.message)));

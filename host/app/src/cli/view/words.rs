@@ -51,6 +51,7 @@ pub fn name(reason: StopReason) -> &'static str {
         StopReason::Output => "output",
         StopReason::Planned => "planned",
         StopReason::Incomplete => "not all of the plan",
+        StopReason::ToolCalls => "calls are the client's",
         StopReason::MaxSteps => "step limit",
         StopReason::TokenBudget => "token budget",
         StopReason::MaxCost => "cost limit",

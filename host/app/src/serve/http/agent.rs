@@ -59,6 +59,8 @@ pub struct Prepared {
     pub agent: Arc<Agent>,
     pub behalf: OnBehalf,
     pub request: RunRequest,
+    /// The run of the same owner with copies of whose scratch files it begins.
+    pub after: Option<Uuid>,
 }
 
 impl App {
@@ -104,6 +106,7 @@ impl App {
             agent,
             behalf,
             request,
+            after: None,
         })
     }
 
@@ -140,9 +143,22 @@ impl App {
             agent,
             behalf,
             request,
+            after,
         } = prepared;
+        let OnBehalf { owner, session, .. } = behalf;
+        let registry = self.dispatcher.agents().registry();
+        if let Some(after) = after {
+            let after = after.to_string();
+            let carried = registry.carry_scratch(owner, &after, session);
+            carried.await.map_err(|error| ApiError::internal(&error))?;
+        }
         let begun = self.dispatcher.start(agent, behalf, turn, request.clone());
-        Ok(begun.await?)
+        let begun = begun.await;
+        if begun.is_err() && after.is_some() {
+            // Whatever stays is swept one day.
+            let _ = registry.remove_scratch(owner, session).await;
+        }
+        Ok(begun?)
     }
 
     async fn begun_once(

@@ -5,7 +5,9 @@ use crate::serve::http::App;
 use crate::serve::http::agent::limit;
 use crate::serve::http::auth::Client;
 use crate::serve::http::body::{Body, null_as_default};
-use crate::serve::http::client_tools::{FunctionDefinition, offer, output_schema};
+use crate::serve::http::client_tools::{
+    FunctionDefinition, forbid, may_call, offer, output_schema,
+};
 use crate::serve::http::error::{ApiError, ErrorBody};
 use crate::serve::http::events;
 use crate::serve::http::messages::{ChatMessage, ClientCall, conversation};
@@ -20,7 +22,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::time::{SystemTime, UNIX_EPOCH};
 use toolhold_agent::model::Delta;
 use toolhold_agent::{EventKind, RunRequest};
@@ -47,6 +49,9 @@ struct ChatRequest {
     /// The client's own tools.
     #[serde(deserialize_with = "null_as_default")]
     tools: Vec<ClientTool>,
+    /// `auto`; or `none`: no tool at all is called, of the agent's neither.
+    #[schema(value_type = Option<Value>)]
+    tool_choice: Value,
     max_tokens: Option<u32>,
     max_completion_tokens: Option<u32>,
     temperature: Option<f32>,
@@ -116,12 +121,8 @@ async fn complete(
     client.may(Scope::Run)?;
     let mut prepared = app.prepared(&client, &asked.model, None)?;
     asked.put(&mut prepared.request)?;
-    let names: BTreeSet<String> = asked
-        .tools
-        .iter()
-        .map(|it| it.function.name.clone())
-        .collect();
-    prepared.behalf.elsewhere.clone_from(&names);
+    let names = asked.functions().map(|it| it.name.clone());
+    prepared.behalf.elsewhere = names.collect();
     let speaks = prepared.agent.speaks();
     let contract = prepared.request.settings.contract;
     let watcher = app.begin(&headers, &raw, prepared, None).await?;
@@ -130,7 +131,7 @@ async fn complete(
         model: asked.model,
         created: now(),
     };
-    let mut live = Live::new(watcher, app.dispatcher.clone(), names);
+    let mut live = Live::new(watcher);
     if asked.stream {
         let spoken = speaks.then(|| Spoken::new(contract));
         let stream = Chunks::new(live, reply, spoken, asked.stream_options.include_usage);
@@ -161,6 +162,11 @@ async fn complete(
 }
 
 impl ChatRequest {
+    /// The client's tools.
+    fn functions(&self) -> impl Iterator<Item = &FunctionDefinition> {
+        self.tools.iter().map(|tool| &tool.function)
+    }
+
     fn put(&self, request: &mut RunRequest) -> Result<(), ApiError> {
         if self.n.is_some_and(|n| n != 1) {
             return Err(ApiError::invalid("n: an agent gives one answer"));
@@ -170,8 +176,11 @@ impl ChatRequest {
             request.instructions = instructions;
         }
         request.context = said.context;
-        let offer = offer(self.tools.iter().map(|tool| tool.function.clone()))?;
+        let offer = offer(self.functions().cloned())?;
         request.context.splice(0..0, offer);
+        if !may_call(&self.tool_choice)? {
+            forbid(request);
+        }
         if let Some(format) = &self.response_format {
             let schema =
                 output_schema("response_format", format, &format["json_schema"]["schema"])?;
@@ -188,7 +197,7 @@ impl ChatRequest {
 fn finish(turn: &Turn) -> Result<&'static str, ApiError> {
     match turn.end() {
         End::Called => Ok("tool_calls"),
-        End::Limited => Ok("length"),
+        End::OutOfTokens | End::Limited => Ok("length"),
         End::Blocked => Ok("content_filter"),
         End::Answered | End::Cancelled | End::Failed | End::Open => {
             turn.fault().map_or(Ok("stop"), Err)

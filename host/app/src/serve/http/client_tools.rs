@@ -3,8 +3,7 @@
 use crate::serve::http::error::ApiError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
-use toolhold_agent::Message;
+use toolhold_agent::{Message, RunRequest};
 use utoipa::ToSchema;
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -31,17 +30,25 @@ pub fn offer(tools: impl Iterator<Item = FunctionDefinition>) -> Result<Vec<Mess
         .map_err(|error| ApiError::invalid(format!("tools: {error}")))
 }
 
-/// The client's tools that a context offers. Others are named by what runs them, these by themselves.
-pub fn offered(context: &[Message]) -> BTreeSet<String> {
-    let tools = context.iter().filter_map(|message| match message {
-        Message::Tool(tools) => Some(&tools.tool),
-        _ => None,
-    });
-    tools
-        .flatten()
-        .filter(|(name, schema)| is_clients(name, schema))
-        .map(|(name, _)| name.clone())
-        .collect()
+/// Whether tools may be called, those of the agent, too.
+///
+/// # Errors
+/// A choice that is the agent's.
+pub fn may_call(tool_choice: &Value) -> Result<bool, ApiError> {
+    match (tool_choice, tool_choice.as_str()) {
+        (Value::Null, _) | (_, Some("auto")) => Ok(true),
+        (_, Some("none")) => Ok(false),
+        _ => Err(ApiError::invalid(
+            "tool_choice: expected auto or none; which tool is called, the agent decides",
+        )),
+    }
+}
+
+/// No tool at all is called.
+pub fn forbid(request: &mut RunRequest) {
+    request.own_tools_only = true;
+    let context = &mut request.context;
+    context.retain(|message| !matches!(message, Message::Tool(_)));
 }
 
 /// Takes away what [`offer`] put there: every request brings its own.
@@ -52,6 +59,7 @@ pub fn withdraw(context: &mut Vec<Message>) {
     });
 }
 
+/// Others are named by what runs them, these by themselves.
 fn is_clients(name: &str, schema: &Value) -> bool {
     schema["properties"]["_activity"]["const"] == name
 }
@@ -112,7 +120,6 @@ mod tests {
             {"role": "user", "content": "t"},
         ]);
         context.extend(Message::parse_all(&others).unwrap());
-        assert_eq!(offered(&context), BTreeSet::from(["weather".to_owned()]));
         let Message::Tool(tools) = &context[0] else {
             panic!("{context:?}");
         };
@@ -120,7 +127,7 @@ mod tests {
         assert_eq!(schema["description"], "Today's weather");
         assert!(schema["properties"].get("_tool").is_none(), "{schema}");
         withdraw(&mut context);
-        assert_eq!((context.len(), offered(&context).len()), (2, 0));
+        assert_eq!(context, Message::parse_all(&others).unwrap());
         assert!(offer([].into_iter()).unwrap().is_empty());
     }
 }

@@ -17,6 +17,8 @@ pub struct ApiError {
     kind: &'static str,
     message: String,
     retry_after: Option<u32>,
+    /// A run was made; SDKs that repeat the request would make another.
+    is_final: bool,
 }
 
 /// The body of every answer that is not 2xx.
@@ -47,6 +49,7 @@ impl ApiError {
             kind,
             message: message.into(),
             retry_after: None,
+            is_final: false,
         }
     }
 
@@ -149,6 +152,14 @@ impl ApiError {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message)
     }
 
+    /// It is what became of a run, and no reason to begin another.
+    pub fn of_a_run(self) -> Self {
+        Self {
+            is_final: true,
+            ..self
+        }
+    }
+
     pub fn body(&self) -> ErrorBody {
         ErrorBody {
             error: ErrorDetail {
@@ -171,8 +182,7 @@ impl IntoResponse for ApiError {
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        if self.status == StatusCode::BAD_GATEWAY {
-            // A run was made; SDKs that repeat the request would make another.
+        if self.is_final {
             headers.insert("x-should-retry", HeaderValue::from_static("false"));
         }
         response

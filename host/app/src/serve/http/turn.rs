@@ -1,20 +1,21 @@
 //! One turn of an agent on behalf of a client that knows OpenAI's APIs and may have tools of its own.
 //!
-//! The agent's own tools are called here. Tools that the client brings are the client's to call: the turn
+//! The agent's own tools are called here. Tools that the client brings are the client's to call: the run
 //! ends with them, as it does at OpenAI's, and the next request brings their results.
 
+use crate::serve::Watcher;
 use crate::serve::answer::Answer;
 use crate::serve::http::error::ApiError;
 use crate::serve::http::messages::{ClientCall, ClientFunction};
-use crate::serve::{Dispatcher, Watcher};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use toolhold_agent::{Event, EventKind, StopReason};
+use toolhold_agent::run::Runner;
+use toolhold_agent::{Contract, Event, EventKind, StopReason};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// What became of a turn: of a run up to its end, or up to a step with calls of the client's tools.
+/// What became of a turn, which is a run.
 #[derive(Debug)]
 pub struct Turn {
     pub answer: Answer,
@@ -24,10 +25,16 @@ pub struct Turn {
     pub cached_tokens: u64,
     /// The client's tools.
     names: BTreeSet<String>,
-    /// Calls that have to be over before the turn is, once the step's reply is complete.
-    open: Option<BTreeSet<String>>,
-    settled: BTreeSet<String>,
-    is_over: bool,
+    contract: Contract,
+    last: LastReply,
+}
+
+/// What the model wrote last.
+#[derive(Debug, Default)]
+struct LastReply {
+    /// It was as long as a reply may be.
+    is_cut: bool,
+    is_text: bool,
 }
 
 /// How a turn is over.
@@ -38,7 +45,9 @@ pub enum End {
     Answered,
     /// The client is to call its tools.
     Called,
-    /// A limit of the run was reached before there was an answer.
+    /// The tokens of a reply or of the whole run were used up before there was an answer, or all of one.
+    OutOfTokens,
+    /// Another limit of the run was reached before there was an answer.
     Limited,
     /// A shield blocked the input or the output.
     Blocked,
@@ -58,36 +67,34 @@ pub struct Extra {
 }
 
 impl Turn {
-    pub fn new(run: Uuid, names: BTreeSet<String>) -> Self {
+    pub fn new(run: Uuid) -> Self {
         Self {
             answer: Answer::of(run),
             calls: Vec::new(),
             cached_tokens: 0,
-            names,
-            open: None,
-            settled: BTreeSet::new(),
-            is_over: false,
+            names: BTreeSet::new(),
+            contract: Contract::default(),
+            last: LastReply::default(),
         }
     }
 
-    /// Takes the run's next event. What comes after the turn is over belongs to nobody.
+    /// Takes the run's next event.
     pub fn take(&mut self, event: &Event) {
-        if self.is_over {
-            return;
-        }
         self.answer.take(event);
         match &event.kind {
-            EventKind::Request { .. } => {
-                self.open = None;
-                self.settled.clear();
+            EventKind::Run { request, tools, .. } => {
+                let clients = tools.iter().filter(|bound| bound.runner == Runner::Client);
+                self.names = clients.map(|bound| bound.tool.name.clone()).collect();
+                self.contract = request.settings.contract;
             }
             EventKind::Reply { completion, .. } => {
                 let usage = completion.usage.as_ref();
                 let cached = usage.and_then(|usage| usage.cached_prompt_tokens);
                 self.cached_tokens += cached.unwrap_or(0);
-            }
-            EventKind::Plan { calls, .. } => {
-                self.open = Some(calls.iter().map(|call| call.id.clone()).collect());
+                self.last = LastReply {
+                    is_cut: completion.finish_reason.as_deref() == Some("length"),
+                    is_text: completion.tool_calls.is_empty(),
+                };
             }
             EventKind::ToolStart { call, filled, .. } if self.names.contains(&call.tool) => {
                 let arguments = filled.as_ref().unwrap_or(&call.arguments);
@@ -98,49 +105,43 @@ impl Turn {
                         arguments: arguments.to_string(),
                     },
                 });
-                self.settled.insert(call.id.clone());
             }
-            EventKind::ToolResult { id, .. } => {
-                self.settled.insert(id.clone());
+            // They are not the client's to make any more.
+            EventKind::Done { reason, .. } if *reason != StopReason::ToolCalls => {
+                self.calls.clear();
             }
-            EventKind::Done { .. } => self.is_over = true,
             _ => {}
         }
-        let waits = self
-            .open
-            .as_ref()
-            .is_none_or(|open| !open.is_subset(&self.settled));
-        self.is_over |= !self.calls.is_empty() && !waits;
     }
 
     pub fn end(&self) -> End {
-        if !self.is_over {
+        let Some(reason) = self.answer.reason else {
             return End::Open;
-        }
-        if !self.calls.is_empty() {
-            return End::Called;
-        }
-        match self.answer.reason {
-            None => End::Open,
-            Some(StopReason::Output | StopReason::Planned | StopReason::Incomplete) => {
-                End::Answered
+        };
+        match reason {
+            // Whatever else ends too early is no JSON, and no answer.
+            StopReason::Output
+                if self.last.is_cut && self.last.is_text && self.contract == Contract::Tools =>
+            {
+                End::OutOfTokens
             }
-            Some(
-                StopReason::MaxSteps
-                | StopReason::TokenBudget
-                | StopReason::MaxCost
-                | StopReason::MaxToolCalls
-                | StopReason::Timeout,
-            ) => End::Limited,
-            Some(StopReason::Blocked) => End::Blocked,
-            Some(StopReason::Cancelled) => End::Cancelled,
-            Some(StopReason::Model | StopReason::Unusable) => End::Failed,
+            StopReason::Output | StopReason::Planned | StopReason::Incomplete => End::Answered,
+            StopReason::ToolCalls => End::Called,
+            StopReason::TokenBudget => End::OutOfTokens,
+            StopReason::Unusable if self.last.is_cut => End::OutOfTokens,
+            StopReason::MaxSteps
+            | StopReason::MaxCost
+            | StopReason::MaxToolCalls
+            | StopReason::Timeout => End::Limited,
+            StopReason::Blocked => End::Blocked,
+            StopReason::Cancelled => End::Cancelled,
+            StopReason::Model | StopReason::Unusable => End::Failed,
         }
     }
 
     /// The answer; beside calls of the client's tools, what our own said: the client sends it back.
     pub fn content(&self) -> String {
-        if self.calls.is_empty() {
+        if self.end() != End::Called {
             return self.answer.text();
         }
         let own = self.answer.steps.iter().flat_map(|step| &step.calls);
@@ -161,14 +162,17 @@ impl Turn {
     /// What the client is told in the place of an answer that nobody can give.
     pub fn fault(&self) -> Option<ApiError> {
         let run = self.answer.id;
-        match self.end() {
-            End::Failed => Some(ApiError::upstream(self.failure())),
-            End::Cancelled => Some(ApiError::conflict(format!("run {run} was cancelled"))),
-            End::Open => Some(ApiError::unavailable(format!(
+        let fault = match self.end() {
+            End::Failed => ApiError::upstream(self.failure()),
+            End::Cancelled => ApiError::conflict(format!("run {run} was cancelled")),
+            End::Open => ApiError::unavailable(format!(
                 "the server stops; run {run} goes on when it is back: GET /v1/runs/{run}"
-            ))),
-            End::Answered | End::Called | End::Limited | End::Blocked => None,
-        }
+            )),
+            End::Answered | End::Called | End::OutOfTokens | End::Limited | End::Blocked => {
+                return None;
+            }
+        };
+        Some(fault.of_a_run())
     }
 
     pub fn extra(&self) -> Extra {
@@ -184,46 +188,22 @@ impl Turn {
 pub struct Live {
     pub turn: Turn,
     watcher: Watcher,
-    dispatcher: Dispatcher,
-    /// No process goes on with the run.
-    is_left: bool,
-}
-
-impl Drop for Live {
-    /// Nobody is left to make the client's calls.
-    fn drop(&mut self) {
-        let is_over = self.turn.is_over || self.is_left;
-        if !self.turn.names.is_empty() && !is_over {
-            self.dispatcher.cancel(self.watcher.run);
-        }
-    }
 }
 
 impl Live {
-    /// `names` are those of the client's tools.
-    pub fn new(watcher: Watcher, dispatcher: Dispatcher, names: BTreeSet<String>) -> Self {
+    pub fn new(watcher: Watcher) -> Self {
         Self {
-            turn: Turn::new(watcher.run, names),
+            turn: Turn::new(watcher.run),
             watcher,
-            dispatcher,
-            is_left: false,
         }
     }
 
-    /// The next event of the run; none when the turn is over.
+    /// The next event of the run; none when it is over, or when no process goes on with it.
     pub async fn next(&mut self) -> Result<Option<Arc<Event>>, ApiError> {
-        if self.turn.is_over || self.is_left {
-            return Ok(None);
+        let event = self.watcher.next().await?;
+        if let Some(event) = &event {
+            self.turn.take(event);
         }
-        let Some(event) = self.watcher.next().await? else {
-            self.is_left = true;
-            return Ok(None);
-        };
-        self.turn.take(&event);
-        if self.turn.end() == End::Called {
-            // The client goes on with it, in a run of its own.
-            self.dispatcher.cancel(self.watcher.run);
-        }
-        Ok(Some(event))
+        Ok(event)
     }
 }

@@ -68,8 +68,13 @@ export function oneLine(text, most = 160) {
 
 const REASONS = {
   output: "answered", max_steps: "step limit", token_budget: "token limit", max_cost: "cost limit",
-  max_tool_calls: "call limit", model: "model failed", unusable: "unusable replies",
+  max_tool_calls: "call limit", tool_calls: "calls are the client's", model: "model failed", unusable: "unusable replies",
 };
+
+/** Whether a run ended as it should. */
+export function endedWell(reason) {
+  return ["output", "planned", "tool_calls"].includes(reason);
+}
 
 /** Why a run is over. */
 export function ending(reason) {

@@ -2,7 +2,7 @@
 
 import { get, post, watch } from "./api.js";
 import { action, failed, fill, h, setText } from "./dom.js";
-import { cost, count, duration, ending, time } from "./format.js";
+import { cost, count, duration, endedWell, ending, time } from "./format.js";
 import { Graph } from "./graph.js";
 import { shown, text } from "./json.js";
 import { loadLimits } from "./modules.js";
@@ -93,7 +93,7 @@ class RunView {
     const waits = trace.pending.length > 0;
     const state = done ? ending(done.reason) : waits ? "waits for approval" : "running";
     setText(this.state, state);
-    this.state.className = `pill ${done ? (done.reason === "output" || done.reason === "planned" ? "good" : "bad") : waits ? "warn" : "live"}`;
+    this.state.className = `pill ${done ? (endedWell(done.reason) ? "good" : "bad") : waits ? "warn" : "live"}`;
     const now = Math.max(Date.now() + this.skew, trace.lastAt);
     const facts = [
       ["Model", begun.model], ["Began", time(trace.beganAt)],

@@ -2,7 +2,7 @@
 
 import { begin, get } from "./api.js";
 import { action, empty, failed, fill, h } from "./dom.js";
-import { count, duration, ending, oneLine, time, when } from "./format.js";
+import { count, duration, endedWell, ending, oneLine, time, when } from "./format.js";
 
 const PAGE = 50;
 
@@ -51,7 +51,7 @@ export function runsPage({ signal }) {
 }
 
 function row(run) {
-  const tone = run.state === "done" ? (["output", "planned"].includes(run.reason) ? "good" : "bad") : { waiting: "warn", parked: "dim" }[run.state] ?? "live";
+  const tone = run.state === "done" ? (endedWell(run.reason) ? "good" : "bad") : { waiting: "warn", parked: "dim" }[run.state] ?? "live";
   const said = run.state === "done" ? ending(run.reason) : { waiting: "waits for approval", parked: "parked" }[run.state] ?? run.state;
   const facts = [run.calls === undefined ? null : `${count(run.calls)} ${run.calls === 1 ? "call" : "calls"}`, run.tokens === undefined ? null : `${count(run.tokens)} tokens`,
     run.ended_ms === undefined ? null : duration(run.ended_ms - run.began_ms)].filter(Boolean);

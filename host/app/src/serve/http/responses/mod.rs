@@ -1,5 +1,7 @@
 //! `/v1/responses`: an agent as a model of OpenAI's Responses API. A response is a run; `resp_…` is its id.
 
+mod input;
+mod listing;
 mod object;
 mod output;
 mod request;
@@ -10,7 +12,7 @@ use crate::serve::answered;
 use crate::serve::http::App;
 use crate::serve::http::auth::Client;
 use crate::serve::http::body::{Asked, Body, Place};
-use crate::serve::http::client_tools::{offered, withdraw};
+use crate::serve::http::client_tools::withdraw;
 use crate::serve::http::error::{ApiError, ErrorBody};
 use crate::serve::http::turn::{End, Live, Turn};
 use crate::serve::spoken::Spoken;
@@ -19,11 +21,12 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
+use listing::{InputItems, Page};
 use object::{Kept, ResponseObject};
 use output::Output;
 use request::{Before, ResponseRequest};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use serde_json::Value;
 use std::time::Duration;
 use stream::Events;
 use toolhold_agent::protocol::Role;
@@ -37,6 +40,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(create))
         .routes(routes!(show, delete))
         .routes(routes!(cancel))
+        .routes(routes!(input_items))
 }
 
 /// Asks an agent for a response.
@@ -65,9 +69,9 @@ async fn create(
         None => Before::default(),
     };
     let mut prepared = app.prepared(&client, &asked.model, None)?;
+    prepared.after = before.run;
+    prepared.behalf.elsewhere = asked.names();
     let mut kept = asked.put(before, &mut prepared.request)?;
-    let names = asked.names();
-    prepared.behalf.elsewhere.clone_from(&names);
     let is_streamed = asked.stream == Some(true);
     kept.is_streamed = is_streamed && prepared.agent.speaks();
     let contract = prepared.request.settings.contract;
@@ -75,7 +79,7 @@ async fn create(
 
     let watcher = app.begin(&headers, &raw, prepared, None).await?;
     let run = watcher.run;
-    let mut live = Live::new(watcher, app.dispatcher.clone(), names);
+    let mut live = Live::new(watcher);
     let text = serde_json::to_string(&kept).map_err(|error| ApiError::internal(&error))?;
     app.dispatcher.store().keep_response(run, &text).await?;
     let mut output = Output::new(run, spoken);
@@ -123,6 +127,23 @@ async fn show(
     }
     let recorded = app.recorded(app.dispatcher.recorded(row.id)).await?;
     Ok(Json(recorded.object(&row)))
+}
+
+/// What a response was made from: the items of its input, after those of the responses before.
+#[utoipa::path(
+    get, path = "/v1/responses/{response}/input_items", tag = "responses", security(("key" = [])),
+    params(("response" = String, Path), Page),
+    responses((status = 200, body = InputItems), (status = "4XX", body = ErrorBody)),
+)]
+async fn input_items(
+    State(app): State<App>,
+    client: Client,
+    Place(id): Place<String>,
+    Asked(page): Asked<Page>,
+) -> Result<Json<InputItems>, ApiError> {
+    let row = app.response(&client, &id).await?;
+    let recorded = app.recorded(app.dispatcher.recorded(row.id)).await?;
+    Ok(Json(page.of(recorded.input())?))
 }
 
 /// How long a run has to come to its end that was told to.
@@ -184,6 +205,12 @@ async fn delete(
         .store()
         .delete_run(&client.name, row.id)
         .await?;
+    let registry = app.dispatcher.agents().registry();
+    let session = row.id.to_string();
+    let removed = registry.remove_scratch(&row.owner, &session);
+    if let Err(error) = removed.await {
+        tracing::warn!(run = %row.id, %error, "scratch files stay behind until they are swept");
+    }
     Ok(Json(DeletedResponse {
         id,
         object: "response",
@@ -203,6 +230,13 @@ struct Recorded {
 impl Recorded {
     fn object(&self, row: &RunRow) -> ResponseObject {
         ResponseObject::new(&row.agent, &self.kept, &self.turn, &self.output)
+    }
+
+    fn input(&self) -> Vec<Value> {
+        match self.kept.input.as_slice() {
+            [] => input::of_context(self.turn.answer.id, &self.context),
+            items => items.to_vec(),
+        }
     }
 }
 
@@ -226,7 +260,7 @@ impl App {
             .unwrap_or_default();
         let mut recorded = Recorded {
             context: Vec::new(),
-            turn: Turn::new(run, BTreeSet::new()),
+            turn: Turn::new(run),
             output: Output::new(run, None),
             kept,
         };
@@ -235,13 +269,10 @@ impl App {
                 let contract = request.settings.contract;
                 let spoken = recorded.kept.is_streamed.then(|| Spoken::new(contract));
                 recorded.context.clone_from(&request.context);
-                recorded.turn = Turn::new(run, offered(&request.context));
                 recorded.output = Output::new(run, spoken);
             }
-            if recorded.turn.end() == End::Open {
-                recorded.turn.take(&event);
-                recorded.output.take(&event.kind);
-            }
+            recorded.turn.take(&event);
+            recorded.output.take(&event.kind);
         }
         if recorded.turn.end() != End::Open {
             recorded.output.end(&recorded.turn);
@@ -252,12 +283,16 @@ impl App {
     /// What the response that goes on from `id` begins with.
     async fn before(&self, client: &Client, id: &str) -> Result<Before, ApiError> {
         let row = self.response(client, id).await?;
+        let recorded = self.recorded(self.dispatcher.recorded(row.id)).await?;
+        let mut items = recorded.input();
+        let said = recorded.output.items.iter().map(serde_json::to_value);
+        items.extend(said.filter_map(Result::ok));
         let Recorded {
             mut context,
             kept,
             turn,
             ..
-        } = self.recorded(self.dispatcher.recorded(row.id)).await?;
+        } = recorded;
         withdraw(&mut context);
         match (turn.end(), turn.answer.reason) {
             (End::Open, _) => {
@@ -278,6 +313,9 @@ impl App {
             context,
             calls: turn.calls,
             system: kept.system,
+            items,
+            // The files of a session's turn are those of the session, whose next turn may be at work in them.
+            run: (row.turn.is_none() && row.owner == client.name).then_some(row.id),
         })
     }
 }

@@ -13,6 +13,8 @@ use uuid::Uuid;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Kept {
+    /// The items that it was made from.
+    pub input: Vec<Value>,
     pub previous_response_id: Option<String>,
     pub instructions: Option<String>,
     /// What system messages of the input said, and of those before.
@@ -67,23 +69,26 @@ pub struct ResponseObject {
 pub enum Status {
     InProgress,
     Completed,
-    /// A limit was reached, or a shield blocked it: `incomplete_details` and `toolhold` say which.
+    /// Tokens were used up, or a shield blocked it: `incomplete_details` and `toolhold` say which.
     Incomplete,
     Cancelled,
+    /// Another limit was reached, or the model failed: `error` says why.
     Failed,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ResponseFault)]
 struct Fault {
-    code: &'static str,
+    /// `server_error`; or the limit that was reached: `max_steps`, `max_tool_calls`, `max_cost` or `timeout`.
+    #[schema(value_type = String)]
+    code: Value,
     message: String,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ResponseIncomplete)]
 struct Incomplete {
-    /// `max_output_tokens` for every limit of the run, or `content_filter`.
+    /// `max_output_tokens`, of a reply or of the whole run; or `content_filter`.
     reason: &'static str,
 }
 
@@ -117,10 +122,10 @@ impl ResponseObject {
         let (status, incomplete) = match turn.end() {
             End::Open => (Status::InProgress, None),
             End::Answered | End::Called => (Status::Completed, None),
-            End::Limited => (Status::Incomplete, Some("max_output_tokens")),
+            End::OutOfTokens => (Status::Incomplete, Some("max_output_tokens")),
             End::Blocked => (Status::Incomplete, Some("content_filter")),
             End::Cancelled => (Status::Cancelled, None),
-            End::Failed => (Status::Failed, None),
+            End::Limited | End::Failed => (Status::Failed, None),
         };
         let or = |value: &Value, other: Value| match value {
             Value::Null => other,
@@ -131,10 +136,7 @@ impl ResponseObject {
             object: "response",
             created_at: run.get_timestamp().map_or(0, |at| at.to_unix().0),
             status,
-            error: (status == Status::Failed).then(|| Fault {
-                code: "server_error",
-                message: turn.failure(),
-            }),
+            error: (status == Status::Failed).then(|| Fault::of(turn)),
             incomplete_details: incomplete.map(|reason| Incomplete { reason }),
             instructions: kept.instructions.clone(),
             max_output_tokens: kept.max_output_tokens,
@@ -152,6 +154,18 @@ impl ResponseObject {
             top_p: None,
             usage: (status != Status::InProgress).then(|| ResponseUsage::of(turn)),
             toolhold: turn.extra(),
+        }
+    }
+}
+
+impl Fault {
+    fn of(turn: &Turn) -> Self {
+        Self {
+            code: match turn.end() {
+                End::Limited => json!(turn.answer.reason),
+                _ => "server_error".into(),
+            },
+            message: turn.failure(),
         }
     }
 }

@@ -135,7 +135,13 @@ impl Output {
         if end == End::Answered && content.is_empty() {
             self.begin();
         }
-        self.close(ItemStatus::Completed, None);
+        self.close(
+            match end {
+                End::Answered | End::Called => ItemStatus::Completed,
+                _ => ItemStatus::Incomplete,
+            },
+            None,
+        );
         for call in &turn.calls {
             self.call(call);
         }
@@ -263,7 +269,6 @@ impl Part {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
     use toolhold_agent::{Contract, Event, StopReason};
 
     fn event(run: Uuid, kind: EventKind) -> Event {
@@ -286,7 +291,7 @@ mod tests {
                 delta: Delta::Content((*piece).to_owned()),
             });
         }
-        let mut turn = Turn::new(run, BTreeSet::new());
+        let mut turn = Turn::new(run);
         turn.take(&event(
             run,
             EventKind::Done {

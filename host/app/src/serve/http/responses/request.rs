@@ -1,15 +1,19 @@
 //! What is asked for as a response, and what of it a run is made from.
 
+use super::input;
 use super::object::Kept;
 use crate::serve::http::agent::limit;
-use crate::serve::http::client_tools::{FunctionDefinition, offer, output_schema};
+use crate::serve::http::client_tools::{
+    FunctionDefinition, forbid, may_call, offer, output_schema,
+};
 use crate::serve::http::error::ApiError;
-use crate::serve::http::messages::{ChatMessage, ClientCall, ClientFunction, conversation, text};
+use crate::serve::http::messages::{ChatMessage, ClientCall, conversation};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use toolhold_agent::{Message, RunRequest};
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 /// As OpenAI's API has it. Fields that are not listed are accepted and have no effect; what is listed and
 /// cannot be had is refused.
@@ -92,20 +96,10 @@ pub struct Before {
     pub calls: Vec<ClientCall>,
     /// What system messages of its input said, and of the inputs before.
     pub system: Option<String>,
-}
-
-/// One item of an input, whichever it is.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Item {
-    #[serde(rename = "type")]
-    kind: Option<String>,
-    role: String,
-    content: Value,
-    call_id: String,
-    name: String,
-    arguments: String,
-    output: Value,
+    /// Its input and its output, after those before.
+    pub items: Vec<Value>,
+    /// The run whose scratch files go on.
+    pub run: Option<Uuid>,
 }
 
 /// Of metadata.
@@ -150,15 +144,11 @@ impl ResponseRequest {
                 !self.moderation.is_null(),
                 "moderation: shields screen what is said; the operator configures them",
             ),
-            (
-                !matches!(self.tool_choice.as_str(), Some("auto" | "none"))
-                    && !self.tool_choice.is_null(),
-                "tool_choice: expected auto or none; which tool is called, the agent decides",
-            ),
         ];
         if let Some((_, reason)) = refused.iter().find(|(is_asked, _)| *is_asked) {
             return Err(ApiError::invalid(*reason));
         }
+        may_call(&self.tool_choice)?;
         for tool in self.tools.iter().flatten() {
             if tool.kind == "function" && tool.name.is_empty() {
                 return Err(ApiError::invalid("tools: a function needs a name"));
@@ -207,7 +197,7 @@ impl ResponseRequest {
     /// # Errors
     /// Input that cannot be read, or a call whose result is missing.
     pub fn put(&self, before: Before, request: &mut RunRequest) -> Result<Kept, ApiError> {
-        let messages = self.messages()?;
+        let messages = input::messages(&self.input)?;
         has_all_results(&before.calls, &messages)?;
         let said = conversation("input", &before.calls, &messages)?;
         let system = joined([before.system, said.instructions]);
@@ -218,10 +208,7 @@ impl ResponseRequest {
         request.context.extend(before.context);
         request.context.extend(said.context);
         if self.forbids_tools() {
-            request.own_tools_only = true;
-            request
-                .context
-                .retain(|message| !matches!(message, Message::Tool(_)));
+            forbid(request);
         }
         let format = &self.text["format"];
         if !format.is_null() {
@@ -242,6 +229,7 @@ impl ResponseRequest {
             settings.max_tool_calls = Some(most.min(allowed));
         }
         Ok(Kept {
+            input: input::listed(request.id, before.items, &self.input),
             previous_response_id: self.previous_response_id.clone(),
             instructions: self.instructions.clone(),
             system,
@@ -254,66 +242,6 @@ impl ResponseRequest {
             metadata: self.metadata.clone().unwrap_or_default(),
             is_streamed: false,
         })
-    }
-
-    /// The input's items as the chat API has them, each in its place.
-    fn messages(&self) -> Result<Vec<ChatMessage>, ApiError> {
-        let items = match &self.input {
-            Value::String(text) => {
-                return Ok(vec![message("user", Value::String(text.clone()))]);
-            }
-            Value::Array(items) => items,
-            _ => {
-                return Err(ApiError::invalid(
-                    "input: expected a text or a list of items",
-                ));
-            }
-        };
-        let read = |(index, item): (usize, &Value)| {
-            let at = |error: String| ApiError::invalid(format!("input[{index}]: {error}"));
-            let item = Item::deserialize(item).map_err(|error| at(error.to_string()))?;
-            item.message().map_err(at)
-        };
-        items.iter().enumerate().map(read).collect()
-    }
-}
-
-impl Item {
-    fn message(self) -> Result<ChatMessage, String> {
-        Ok(match self.kind.as_deref() {
-            None | Some("message") => {
-                let said = text(&self.content, &["input_text", "output_text"])?;
-                message(&self.role, Value::String(said))
-            }
-            Some("function_call") => ChatMessage {
-                tool_calls: vec![ClientCall {
-                    id: self.call_id,
-                    function: ClientFunction {
-                        name: self.name,
-                        arguments: self.arguments,
-                    },
-                }],
-                ..message("assistant", Value::Null)
-            },
-            Some("function_call_output") => ChatMessage {
-                tool_call_id: Some(self.call_id),
-                ..message("tool", Value::String(text(&self.output, &["input_text"])?))
-            },
-            Some(other) => {
-                return Err(format!(
-                    "an item of the type {other:?} cannot be used; expected message, function_call or function_call_output"
-                ));
-            }
-        })
-    }
-}
-
-fn message(role: &str, content: Value) -> ChatMessage {
-    ChatMessage {
-        role: role.to_owned(),
-        content,
-        tool_calls: Vec::new(),
-        tool_call_id: None,
     }
 }
 
@@ -345,6 +273,7 @@ fn joined(parts: [Option<String>; 2]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::serve::http::messages::ClientFunction;
     use serde_json::json;
 
     fn read(body: Value) -> ResponseRequest {

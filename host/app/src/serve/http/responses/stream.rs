@@ -70,8 +70,8 @@ impl Events {
     fn end(&mut self) {
         let last = match self.live.turn.end() {
             End::Answered | End::Called => "response.completed",
-            End::Limited | End::Blocked | End::Cancelled => "response.incomplete",
-            End::Failed => "response.failed",
+            End::OutOfTokens | End::Blocked | End::Cancelled => "response.incomplete",
+            End::Limited | End::Failed => "response.failed",
             End::Open => {
                 if let Some(fault) = self.live.turn.fault() {
                     self.fail(&fault);

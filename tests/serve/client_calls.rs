@@ -1,0 +1,198 @@
+//! Calls of a client's own tools, in both of OpenAI's APIs: the turn ends with them, whatever else happens.
+
+use super::{answers, calls, host, scripted, serve};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+use support::endpoint::Reply;
+use support::server::Server;
+
+/// Much less than a call may take.
+const AT_ONCE: Duration = Duration::from_secs(15);
+
+const PATHS: [&str; 2] = ["/v1/chat/completions", "/v1/responses"];
+
+fn request(path: &str) -> Value {
+    let function = json!({"name": "weather", "description": "Today's weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}});
+    if path == PATHS[0] {
+        return json!({"model": "default", "messages": [{"role": "user", "content": "The weather?"}],
+            "tools": [{"type": "function", "function": function}]});
+    }
+    let mut tool = function;
+    tool["type"] = "function".into();
+    json!({"model": "default", "input": "The weather?", "tools": [tool]})
+}
+
+/// What the client is to call: names and arguments. And all that was answered.
+fn called(server: &Server, path: &str) -> (Vec<(String, Value)>, Value) {
+    let began = Instant::now();
+    let answer = server.post(path, &request(path)).good();
+    let took = began.elapsed();
+    assert!(took < AT_ONCE, "{took:?}: {answer}");
+    let made = if path == PATHS[0] {
+        assert_eq!(
+            answer["choices"][0]["finish_reason"], "tool_calls",
+            "{answer}"
+        );
+        let calls = answer["choices"][0]["message"]["tool_calls"].as_array();
+        let calls = calls.into_iter().flatten();
+        calls.map(|call| call["function"].clone()).collect()
+    } else {
+        assert_eq!(answer["status"], "completed", "{answer}");
+        let items = answer["output"].as_array().unwrap().iter();
+        let calls = items.filter(|item| item["type"] == "function_call");
+        calls.cloned().collect::<Vec<_>>()
+    };
+    let made = made.iter().map(|call| {
+        let arguments = call["arguments"].as_str().unwrap();
+        (
+            call["name"].as_str().unwrap().to_owned(),
+            serde_json::from_str(arguments).unwrap(),
+        )
+    });
+    (made.collect(), answer)
+}
+
+fn weather(city: &str) -> (&'static str, Value) {
+    ("weather", json!({"city": city}))
+}
+
+fn wanted(cities: &[&str]) -> Vec<(String, Value)> {
+    let made = cities.iter().map(|city| weather(city));
+    made.map(|(name, arguments)| (name.to_owned(), arguments))
+        .collect()
+}
+
+/// The client is told at once what was called before the reply broke off, and the model is not asked again.
+#[test]
+fn a_reply_that_breaks_off_after_a_clients_call_ends_the_turn() {
+    for path in PATHS {
+        for broken in [
+            calls([weather("Bern")]).cut(),
+            calls([
+                ("calculator.evaluate", json!({"expression": "2+2"})),
+                weather("Bern"),
+            ])
+            .cut(),
+        ] {
+            let (host, endpoint) = (host(""), scripted([broken]));
+            let server = serve(&host, &endpoint);
+            let (made, answer) = called(&server, path);
+            assert_eq!(made, wanted(&["Bern"]), "{path}");
+            assert_eq!(answer["toolhold"]["reason"], "tool_calls");
+            assert_eq!(endpoint.requests().len(), 1);
+            let run = answer["toolhold"]["run"].as_str().unwrap();
+            assert_eq!(host.run(&["replay", run]).code, Some(0));
+        }
+    }
+}
+
+/// However many there are: they take no place from each other, for nobody here makes them.
+#[test]
+fn a_client_may_be_asked_for_more_calls_than_run_at_the_same_time() {
+    let cities = ["Bern", "Basel", "Biel", "Brig", "Buchs", "Bulle"];
+    for path in PATHS {
+        let host = host("[run]\nparallel_calls = 2\n");
+        let endpoint = scripted([calls(cities.map(weather))]);
+        let server = serve(&host, &endpoint);
+        assert_eq!(called(&server, path).0, wanted(&cities), "{path}");
+    }
+}
+
+/// What needs the client's result cannot be called here.
+#[test]
+fn a_call_that_reads_what_the_clients_writes_is_not_waited_for() {
+    for path in PATHS {
+        let host = host("[run]\nwiring = \"always\"\n");
+        let endpoint = scripted([calls([
+            (
+                "weather",
+                json!({"city": "Bern", "_outputPath": "†state.w"}),
+            ),
+            ("text.count", json!({"text": "†state.w"})),
+        ])]);
+        let server = serve(&host, &endpoint);
+        let (made, answer) = called(&server, path);
+        assert_eq!(made, wanted(&["Bern"]), "{path}");
+        assert!(!answer.to_string().contains("text.count"), "{answer}");
+    }
+}
+
+/// A lost connection ends no run; what was asked twice under one key is told to whoever asks again.
+#[test]
+fn a_client_that_went_away_is_told_when_it_comes_back() {
+    let slow = calls([weather("Bern")]).delayed_ms(1_500, 0);
+    let (host, endpoint) = (host(""), scripted([slow, answers("sunny")]));
+    let server = serve(&host, &endpoint);
+    let mut asked = request(PATHS[1]);
+    asked["stream"] = true.into();
+    let begun = server.first_events(reqwest::Method::POST, PATHS[1], Some(&asked), 2);
+    let id = begun[0].json()["response"]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let path = format!("{}/{id}", PATHS[1]);
+    let ended = super::until("the end", || {
+        let response = server.get(&path).good();
+        (response["status"] != "in_progress").then_some(response)
+    });
+    assert_eq!(ended["status"], "completed", "{ended}");
+    let call = &ended["output"][0];
+    let result =
+        json!([{"type": "function_call_output", "call_id": call["call_id"], "output": "sun"}]);
+    let goes_on = json!({"model": "default", "input": result, "previous_response_id": id});
+    let last = server.post(PATHS[1], &goes_on).good();
+    assert_eq!(last["output"][0]["content"][0]["text"], "sunny");
+}
+
+/// What is not the client's to call any more is not offered to it: the run was over before.
+#[test]
+fn calls_of_a_run_that_ended_otherwise_are_not_the_clients() {
+    let host = host("[run]\ntimeout_ms = 1500\n");
+    // Slow: time is up after the call and before the end.
+    let slow = Reply {
+        piece: Some(12),
+        ..calls([weather("Bern")]).delayed_ms(0, 150)
+    };
+    let endpoint = scripted([slow]);
+    let server = serve(&host, &endpoint);
+    let response = server.post(PATHS[1], &request(PATHS[1])).good();
+    assert_eq!(response["status"], "failed", "{response}");
+    assert_eq!(response["error"]["code"], "timeout");
+    let items = response["output"].as_array().unwrap();
+    assert!(
+        items.iter().all(|item| item["type"] != "function_call"),
+        "{response}"
+    );
+}
+
+/// SDKs write null where nothing is said, and some clients forbid tools for one request.
+#[test]
+fn a_chat_request_is_read_as_sdks_write_it() {
+    let (host, endpoint) = (host(""), scripted([answers("one"), answers("two")]));
+    let server = serve(&host, &endpoint);
+    let mut asked = request(PATHS[0]);
+    let messages = asked["messages"].as_array_mut().unwrap();
+    messages.push(
+        json!({"role": "assistant", "content": "Hello", "tool_calls": null, "refusal": null}),
+    );
+    messages.push(json!({"role": "user", "content": "The weather?", "tool_call_id": null}));
+    for (name, value) in [("stream", Value::Null), ("stream_options", Value::Null)] {
+        asked[name] = value;
+    }
+    let offered = |n: usize| {
+        endpoint.requests()[n]
+            .to_string()
+            .contains("Today's weather")
+    };
+    let said = |answer: Value| answer["choices"][0]["message"]["content"].clone();
+    assert_eq!(said(server.post(PATHS[0], &asked).good()), "one");
+    asked["tool_choice"] = "none".into();
+    asked["messages"] = json!([{"role": "user", "content": "t"}]);
+    assert_eq!(said(server.post(PATHS[0], &asked).good()), "two");
+    assert_eq!((offered(0), offered(1)), (true, false));
+    asked["tool_choice"] = "required".into();
+    let refused = server.post(PATHS[0], &asked);
+    assert_eq!(refused.status, 400, "{refused:?}");
+    assert!(refused.text.contains("tool_choice:"), "{refused:?}");
+}
