@@ -31,12 +31,11 @@ pub enum Change {
         pending: Box<Pending>,
         at_ms: i64,
     },
-    /// It does no longer, for this reason.
+    /// It does no longer: its run took up what was decided, or ended.
     Settled {
         run: Uuid,
         within: Uuid,
         call: String,
-        because: Settled,
     },
     Ended {
         run: Uuid,
@@ -50,14 +49,6 @@ pub enum Change {
     Audit(Box<Draft>),
     /// The process stopped without ending it.
     Released { run: Uuid, holder: String },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Settled {
-    /// Its run took up what was decided, or ended.
-    Done,
-    /// Its run is taken up again, and will ask again; what was decided meanwhile holds.
-    AskedAgain,
 }
 
 impl Change {
@@ -131,21 +122,8 @@ impl Change {
                 .execute(connection)
                 .await?;
             }
-            Self::Settled {
-                run,
-                within,
-                call,
-                because,
-            } => {
-                let statement = match because {
-                    Settled::Done => {
-                        "DELETE FROM approvals WHERE run = $1 AND within = $2 AND call = $3"
-                    }
-                    Settled::AskedAgain => {
-                        "DELETE FROM approvals WHERE run = $1 AND within = $2 AND call = $3 AND decision IS NULL"
-                    }
-                };
-                sqlx::query(statement)
+            Self::Settled { run, within, call } => {
+                sqlx::query("DELETE FROM approvals WHERE run = $1 AND within = $2 AND call = $3")
                     .bind(run.to_string())
                     .bind(within.to_string())
                     .bind(call)

@@ -24,6 +24,8 @@ mod audit_tests;
 #[cfg(test)]
 mod prune_tests;
 #[cfg(test)]
+mod queries_tests;
+#[cfg(test)]
 mod tests;
 
 pub use approvals::Waiting;

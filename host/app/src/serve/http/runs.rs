@@ -16,6 +16,7 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolhold_agent::StopReason;
+use toolhold_agent::protocol::Annotations;
 use toolhold_agent::run::approval::{Decision, Verdict};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -175,9 +176,10 @@ async fn list(
 ) -> Result<Json<RunList>, ApiError> {
     client.may(Scope::Run)?;
     let page = page.checked()?;
-    let owner = (!client.is_admin()).then_some(client.name.as_str());
     let store = app.dispatcher.store();
-    let rows = store.runs_before(owner, page.before, page.limit).await?;
+    let rows = store
+        .runs_before(client.owner(), page.before, page.limit)
+        .await?;
     Ok(Json(RunList {
         runs: rows.into_iter().map(RunSummary::from).collect(),
     }))
@@ -310,6 +312,9 @@ struct WaitingCall {
     /// Exactly what would be run.
     #[schema(value_type = Object)]
     arguments: Value,
+    /// What the tool says of itself: whether it may destroy, or reaches outside.
+    #[schema(value_type = Object)]
+    annotations: Annotations,
     /// A decision is bound to it: give it back.
     digest: String,
     /// Somebody decided, and the run has not taken it up yet.
@@ -327,14 +332,14 @@ struct WaitingCalls {
     responses((status = 200, body = WaitingCalls), (status = "4XX", body = ErrorBody)),
 )]
 async fn waiting(State(app): State<App>, client: Client) -> Result<Json<WaitingCalls>, ApiError> {
-    let waiting = app.dispatcher.store().waiting().await?;
-    let seen = waiting.into_iter().filter(|it| client.sees(&it.owner));
-    let calls = seen.map(|it| WaitingCall {
+    let waiting = app.dispatcher.store().waiting(client.owner()).await?;
+    let calls = waiting.into_iter().map(|it| WaitingCall {
         run: it.run,
         call: it.pending.call.id,
         tool: it.pending.call.tool,
         instance: it.pending.call.instance,
         arguments: it.pending.arguments,
+        annotations: it.pending.annotations,
         digest: it.pending.digest,
         is_decided: it.is_decided,
     });
@@ -403,16 +408,18 @@ async fn decide(
 ) -> Result<StatusCode, ApiError> {
     client.may(Scope::Approve)?;
     let store = app.dispatcher.store();
-    let waiting = store.waiting().await?.into_iter();
-    let found = waiting
-        .filter(|it| client.sees(&it.owner))
-        .find(|it| it.run == run && it.pending.call.id == call);
-    let found = found.ok_or_else(|| ApiError::not_found("such call that waits"))?;
-    if found.pending.digest != decided.digest {
-        return Err(ApiError::conflict(
-            "the call is another than the one that was shown; look at it again",
-        ));
+    let mut waiting = store.waiting_as(&call, Some(run)).await?;
+    waiting.retain(|it| client.sees(&it.owner));
+    if waiting.is_empty() {
+        return Err(ApiError::not_found("such call that waits"));
     }
+    // A sub-agent's call may have the id of one of the run's own.
+    let shown = waiting
+        .into_iter()
+        .find(|it| it.pending.digest == decided.digest);
+    let shown = shown.ok_or_else(|| {
+        ApiError::conflict("the call is another than the one that was shown; look at it again")
+    })?;
     let by = match client.name.as_str() {
         "" => "api".to_owned(),
         name => format!("key {name}"),
@@ -422,7 +429,7 @@ async fn decide(
         verdict: decided.verdict()?,
         by: Some(by),
     };
-    if !store.decide(found.within, &call, &decision).await? {
+    if !store.decide(&shown, &decision).await? {
         return Err(ApiError::conflict("the call does not wait any longer"));
     }
     Ok(StatusCode::ACCEPTED)
