@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use support::endpoint::{Endpoint, Reply, Scenario};
 use support::host::Host;
+use support::records::Records;
 use support::sandbox::component;
 use toolhold_hostile::components as hostile;
 
@@ -347,6 +348,12 @@ fn a_run_that_waits_says_so_wherever_one_looks() {
     ] {
         assert!(listed.contains(part), "{part}: {listed}");
     }
+    let records = Records::of(&host);
+    let shown = records.digest(&call, "of another");
+    let vain = host.run(&["approvals", "refuse", &call, "no"]);
+    assert_eq!(vain.code, Some(1), "{vain:?}");
+    assert!(vain.stderr.contains("nothing was decided"), "{vain:?}");
+    records.digest(&call, &shown);
     let decided = host.run(&["approvals", "refuse", &call, "no"]);
     assert!(
         decided

@@ -1,7 +1,7 @@
 //! Whoever follows a run.
 
 use crate::serve::dispatcher::Inner;
-use crate::storage::RecordError;
+use crate::storage::{GoingOn, RecordError};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast;
@@ -99,9 +99,15 @@ impl Watcher {
                     }
                 },
                 Follow::Others(looks) => {
-                    *looks = match self.inner.store.is_held(self.run).await {
-                        Ok(true) => 0,
-                        Ok(false) => *looks + 1,
+                    *looks = match self.inner.store.going_on(self.run).await {
+                        Ok(GoingOn::Held) => 0,
+                        Ok(GoingOn::Left) => *looks + 1,
+                        // All of it is written, or was deleted.
+                        Ok(GoingOn::Over) => {
+                            self.follow = Follow::No;
+                            self.reads = true;
+                            continue;
+                        }
                         Err(error) if error.trouble().is_some() => *looks,
                         Err(error) => return Err(error.into()),
                     };

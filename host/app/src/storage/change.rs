@@ -67,6 +67,9 @@ impl Change {
                 at_ms,
                 holder,
             } => {
+                if let Some((session, _)) = label.turn {
+                    hold_session(connection, is_file, session).await?;
+                }
                 sqlx::query(
                     "INSERT INTO runs (id, owner, agent, origin, session, turn, task, model, began_ms, holder, trace) \
                      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (id) DO NOTHING",
@@ -167,6 +170,29 @@ impl Change {
         }
         Ok(())
     }
+}
+
+/// A session's turn begins only while the session is there, which on PostgreSQL cannot be deleted until the
+/// turn is: it is not deleted while one goes on.
+async fn hold_session(
+    connection: &mut AnyConnection,
+    is_file: bool,
+    session: Uuid,
+) -> Result<(), sqlx::Error> {
+    let statement = if is_file {
+        "SELECT created_ms FROM sessions WHERE id = $1"
+    } else {
+        "SELECT created_ms FROM sessions WHERE id = $1 FOR SHARE"
+    };
+    let held: Option<i64> = sqlx::query_scalar(statement)
+        .bind(session.to_string())
+        .fetch_optional(connection)
+        .await?;
+    held.map(drop).ok_or_else(|| {
+        sqlx::Error::Protocol(format!(
+            "there is no session {session} any more: a turn of it cannot begin"
+        ))
+    })
 }
 
 struct EventRow<'a> {

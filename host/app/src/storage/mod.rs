@@ -39,7 +39,7 @@ pub use journal::RunJournal;
 pub use keys::{Permits, Scope};
 pub use prune::{By, Over};
 pub use repeats::Repeat;
-pub use runs::{Label, Origin, RunRow, Source};
+pub use runs::{GoingOn, Label, Origin, RunRow, Source};
 pub use sessions::{Session, now_ms};
 
 use crate::redaction::Redaction;

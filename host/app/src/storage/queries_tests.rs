@@ -137,12 +137,10 @@ async fn a_call_waits_until_it_is_asked_again() {
                 journal.append(events.last().unwrap()).await.unwrap();
             }
         }
-        let mut reopened = store.reopen(run).await;
-        while matches!(reopened, Err(RecordError::Held)) {
+        while store.holder(run).await.unwrap().is_some() {
             tokio::task::yield_now().await;
-            reopened = store.reopen(run).await;
         }
-        let (mut journal, _) = reopened.unwrap();
+        let (mut journal, _) = store.reopen(run).await.unwrap();
         journal.append(&script.event(resumed)).await.unwrap();
         let waiting = store.waiting_as("deep", None).await.unwrap();
         let [waiting] = <[Waiting; 1]>::try_from(waiting).expect("it waits");
@@ -171,6 +169,36 @@ async fn a_call_waits_until_it_is_asked_again() {
         journal.append(&script.event(lost)).await.unwrap();
         assert!(store.waiting(None).await.unwrap().is_empty());
         assert!(!store.decide(&waiting, &decision).await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_turn_begins_in_a_session_that_is_there() {
+    for database in databases().await {
+        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let session = store.create_session("ann", "a", "").await.unwrap().id;
+        let turn = async |number| {
+            let mut script = Script::new();
+            let label = Label {
+                turn: Some((session, number)),
+                ..of("ann")
+            };
+            let mut journal = store.journal(script.run, label);
+            let begun = journal.append(&script.begin("t")).await;
+            begun.map(|()| (script, journal))
+        };
+        assert_eq!(store.next_turn(session).await.unwrap(), Some(0));
+        let (mut script, mut journal) = turn(0).await.unwrap();
+        assert_eq!(store.next_turn(session).await.unwrap(), Some(1));
+        assert!(turn(0).await.is_err(), "it is taken");
+        assert!(!store.delete_session("ann", session).await.unwrap());
+        journal.append(&script.done()).await.unwrap();
+        assert!(store.delete_session("ann", session).await.unwrap());
+        assert_eq!(store.next_turn(session).await.unwrap(), None);
+        let refused = turn(1).await.err().unwrap().to_string();
+        assert!(refused.contains("there is no session"), "{refused}");
+        let left = store.runs_since(0).await.unwrap();
+        assert!(left.is_empty(), "{left:?}");
     }
 }
 

@@ -72,6 +72,17 @@ pub struct Ended {
     pub tokens: u64,
 }
 
+/// Whether a run goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GoingOn {
+    /// In a process.
+    Held,
+    /// It is not over, and no process goes on with it.
+    Left,
+    /// It is over, or not there.
+    Over,
+}
+
 /// Where a record is read from.
 #[derive(Debug, Clone)]
 pub enum Source {
@@ -298,6 +309,33 @@ impl Store {
     pub async fn is_held(&self, run: Uuid) -> Result<bool, StoreError> {
         let holder = self.holder(run).await?;
         self.lives(run, holder).await
+    }
+
+    pub async fn going_on(&self, run: Uuid) -> Result<GoingOn, StoreError> {
+        let holder: Option<Option<String>> =
+            sqlx::query_scalar("SELECT holder FROM runs WHERE id = $1 AND ended_ms IS NULL")
+                .bind(run.to_string())
+                .fetch_optional(&self.pool)
+                .await?;
+        let Some(holder) = holder else {
+            return Ok(GoingOn::Over);
+        };
+        Ok(if self.lives(run, holder).await? {
+            GoingOn::Held
+        } else {
+            GoingOn::Left
+        })
+    }
+
+    /// Whether a run has an event of that number, or a later one.
+    pub async fn has_events(&self, run: Uuid, from: u64) -> Result<bool, StoreError> {
+        let some: Option<i64> =
+            sqlx::query_scalar("SELECT seq FROM events WHERE run = $1 AND seq >= $2 LIMIT 1")
+                .bind(run.to_string())
+                .bind(signed(from))
+                .fetch_optional(&self.pool)
+                .await?;
+        Ok(some.is_some())
     }
 
     async fn lives(&self, run: Uuid, holder: Option<String>) -> Result<bool, StoreError> {

@@ -12,7 +12,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::extract::ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection};
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolhold_agent::StopReason;
@@ -224,7 +224,11 @@ struct After {
 #[utoipa::path(
     get, path = "/v1/runs/{run}/events", tag = "runs", security(("key" = [])),
     params(("run" = Uuid, Path), After, ("Last-Event-ID" = Option<u64>, Header)),
-    responses((status = 200, content_type = "text/event-stream", body = String), (status = "4XX", body = ErrorBody)),
+    responses(
+        (status = 200, content_type = "text/event-stream", body = String),
+        (status = 204, description = "The run is over, and nothing came after that event"),
+        (status = "4XX", body = ErrorBody),
+    ),
 )]
 async fn watch(
     State(app): State<App>,
@@ -233,7 +237,7 @@ async fn watch(
     Place(run): Place<Uuid>,
     Asked(from): Asked<After>,
 ) -> Result<Response, ApiError> {
-    app.run(&client, run).await?;
+    let row = app.run(&client, run).await?;
     let last = match headers.get("last-event-id") {
         None => from.after,
         Some(id) => {
@@ -242,6 +246,11 @@ async fn watch(
         }
     };
     let next = last.map_or(0, |last| last.saturating_add(1));
+    let store = app.dispatcher.store();
+    if row.ended.is_some() && !store.has_events(run, next).await? {
+        // Whoever is told so does not ask again, as an EventSource does after an end without a word.
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
     Ok(events::stream(app.dispatcher.watch(run, next)))
 }
 
