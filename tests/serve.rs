@@ -631,7 +631,7 @@ fn keys_keep_clients_apart() {
     let told: Vec<_> = text.as_object().unwrap().keys().collect();
     assert_eq!(
         told,
-        ["name", "tools", "version"],
+        ["name", "version", "tools"],
         "nothing of how it is run"
     );
     assert_eq!(&server.get("/v1/modules/text").good(), text);
