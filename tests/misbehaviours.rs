@@ -21,6 +21,8 @@ use toolhold_agent::model::{
 const MOST_BYTES: usize = 100_000;
 /// Rows that are played at the same time: most of them wait.
 const AT_ONCE: usize = 12;
+/// When `@in_1h` is.
+const HOUR: Duration = Duration::from_hours(1);
 /// What is shown of a call that the calculator answered.
 const MADE: &str = "← calculator.evaluate {\"value\":\"42\"}";
 
@@ -328,9 +330,8 @@ impl Table {
         let mut head = format!("HTTP/1.1 {status} Whatever\r\n");
         let stream = BTreeMap::from([("content-type".to_owned(), "text/event-stream".to_owned())]);
         for (name, value) in headers.unwrap_or(&stream) {
-            let soon = SystemTime::now() + Duration::from_mins(1);
             let value = match value.as_str() {
-                "@in_60s" => httpdate::fmt_http_date(soon),
+                "@in_1h" => httpdate::fmt_http_date(SystemTime::now() + HOUR),
                 value => value.to_owned(),
             };
             let _ = write!(head, "{name}: {value}\r\n");
@@ -438,15 +439,18 @@ impl ExpectedError {
                 self.received
             ));
         }
-        let wait = error.retry_after().map(|wait| wait.as_millis());
-        let is_near = match (wait, self.retry_after_ms) {
-            // Dates have whole seconds, and some time has passed.
-            (Some(wait), Some(expected)) => wait.abs_diff(expected.into()) < 2_500,
+        let wait = error.retry_after();
+        let is_right = match (wait, self.retry_after_ms.map(Duration::from_millis)) {
+            // Until the date that a row was made with, some time has passed.
+            (Some(wait), Some(expected)) if expected == HOUR => {
+                wait <= HOUR && HOUR.saturating_sub(wait) < Duration::from_mins(1)
+            }
+            (Some(wait), Some(expected)) => wait == expected,
             (wait, expected) => wait.is_none() && expected.is_none(),
         };
-        if !is_near {
+        if !is_right {
             return Some(format!(
-                "a wait of {wait:?} ms; expected {:?}",
+                "a wait of {wait:?}; expected {:?} ms",
                 self.retry_after_ms
             ));
         }

@@ -760,6 +760,26 @@ fn a_key_asks_no_more_than_its_share() {
     assert!((1..=60).contains(&seconds), "{refused:?}");
 }
 
+/// Whoever tries keys keeps nobody out who has one.
+#[test]
+fn who_tries_keys_may_not_try_many() {
+    let host = host("[serve]\nkey_requests_per_minute = 0\n");
+    let endpoint = scripted([]);
+    let made = host.run(&["keys", "create", "ann"]);
+    let good = format!("Bearer {}", made.stdout.trim());
+    let server = serve(&host, &endpoint);
+    let with = |key: &str| server.ask(Method::GET, "/v1/runs", None, &[("authorization", key)]);
+    assert_eq!(with(&good).status, 200);
+    let wrong: Vec<u16> = (0..31)
+        .map(|number| with(&format!("Bearer th_{number}")).status)
+        .collect();
+    assert_eq!(wrong[..30], [401; 30]);
+    assert_eq!(wrong[30], 429);
+    assert_eq!(with(&good).status, 200);
+    let refused = with("Bearer th_wrong");
+    assert!(refused.headers.contains_key("retry-after"), "{refused:?}");
+}
+
 #[test]
 fn runs_wait_for_a_place_and_no_longer_than_they_may() {
     let host = host(
@@ -803,6 +823,28 @@ fn a_killed_server_goes_on_where_it_was() {
     let count = |kind: &str| events.iter().filter(|sent| sent.event == kind).count();
     assert_eq!((count("tool_start"), count("resumed")), (1, 1));
     assert_eq!(host.run(&["replay", &run]).code, Some(0));
+}
+
+/// Told to stop, it is reached until clients know that they should go elsewhere.
+#[test]
+fn a_server_that_stops_sends_its_clients_away() {
+    let host = host("[serve]\nlame_duck_ms = 60000\n");
+    let endpoint = scripted([]);
+    let mut server = serve(&host, &endpoint);
+    let answers = |server: &Server| server.get("/readyz").status;
+    assert_eq!(answers(&server), 200);
+    server.signal("TERM");
+    until("the wish", || (answers(&server) == 503).then_some(()));
+    let refused = server.post("/v1/agent", &ask("t"));
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert!(refused.headers.contains_key("retry-after"), "{refused:?}");
+    let served = server.get("/v1/runs");
+    assert_eq!(served.good(), json!({"runs": []}));
+    for answered in [&refused, &served] {
+        assert_eq!(answered.headers["connection"], "close", "{answered:?}");
+    }
+    // Told twice, it does not wait.
+    assert_eq!(server.terminate(), Some(0));
 }
 
 /// Told to stop, it lets runs end; what does not is parked and goes on at the next start.

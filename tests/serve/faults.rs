@@ -194,6 +194,34 @@ fn a_client_that_does_not_read_holds_up_nobody() {
     }
 }
 
+/// The same events over a WebSocket, which ends with the run.
+#[test]
+fn a_socket_tells_what_happens_and_closes() {
+    let host = host("");
+    let endpoint = scripted([answers("yes")]);
+    let server = serve(&host, &endpoint);
+    let answer = server.post("/v1/agent", &ask("t")).good();
+    let run = answer["id"].as_str().unwrap();
+    let mut socket = TcpStream::connect(server.address().trim_start_matches("http://")).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    write!(
+        socket,
+        "GET /v1/runs/{run}/socket HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
+    .unwrap();
+    let mut told = Vec::new();
+    socket.read_to_end(&mut told).unwrap();
+    let text = String::from_utf8_lossy(&told);
+    assert!(text.starts_with("HTTP/1.1 101"), "{text}");
+    for line in Records::of(&host).lines(run) {
+        assert!(text.contains(&line), "{line}: {text}");
+    }
+    assert_eq!(told[told.len() - 2..], [0x88, 0], "it says that it closes");
+}
+
 /// A connection that says half a request keeps nobody from being served.
 #[test]
 fn half_requests_keep_nobody_out() {
@@ -346,7 +374,10 @@ fn a_server_waits_for_the_endpoint_that_it_starts_without() {
     let (address, url) = (gone.address(), gone.base_url());
     drop(gone);
     let server = Server::start(&host, &["--base-url", &url]);
-    refused(&server.get("/readyz"), "default");
+    let not_yet = server.get("/readyz");
+    refused(&not_yet, "no agent can run");
+    // Nobody is named to whoever has no key.
+    assert!(!not_yet.text.contains("default"), "{not_yet:?}");
     refused(&server.post("/v1/agent", &ask("t")), "has not answered yet");
     assert_eq!(
         server

@@ -365,8 +365,9 @@ impl RunFailure {
 
 /// Where events are kept before anyone sees them.
 pub trait Journal: Send + Debug {
-    /// Appends one event. When this returns, the event survives the process.
-    fn append<'a>(&'a mut self, event: &'a Event) -> BoxFuture<'a, io::Result<()>>;
+    /// Appends events, each the next after the one before: all of them, or none. When this returns, they
+    /// survive the process.
+    fn append<'a>(&'a mut self, events: &'a [Event]) -> BoxFuture<'a, io::Result<()>>;
 }
 
 /// Keeps nothing: for embedding and tests.
@@ -374,7 +375,7 @@ pub trait Journal: Send + Debug {
 pub struct NoJournal;
 
 impl Journal for NoJournal {
-    fn append<'a>(&'a mut self, _: &'a Event) -> BoxFuture<'a, io::Result<()>> {
+    fn append<'a>(&'a mut self, _: &'a [Event]) -> BoxFuture<'a, io::Result<()>> {
         Box::pin(async { Ok(()) })
     }
 }

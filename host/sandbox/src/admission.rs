@@ -3,7 +3,9 @@
 //! The engine's pool has a fixed number of places, and an exhausted pool is an error, so every call
 //! takes a place here first. A first-come queue would let one module with a thousand waiting calls
 //! starve all others; so waiting calls stand in lanes, one for each module and tenant, and free places
-//! go round the lanes. No module holds more places than its own limit.
+//! go round the lanes. No module holds more places than its own limit. The queue is bounded, and shared in the
+//! same spirit: a lane may be as long as what it leaves free of it, so that there is always room for somebody
+//! else (the dynamic threshold of Choudhury and Hahne, 1998).
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +26,7 @@ pub struct Lane {
 pub enum Refusal {
     /// The deadline passed in the queue.
     Deadline,
-    /// The queue itself is full.
+    /// The queue is full, or has no more room for this lane.
     Full,
 }
 
@@ -40,6 +42,8 @@ pub struct Admission {
 struct State {
     free: usize,
     waiting: usize,
+    /// Of the next to wait.
+    number: u64,
     /// Calls of each module that run now.
     running: HashMap<u64, usize>,
     lanes: HashMap<Lane, VecDeque<Waiter>>,
@@ -49,6 +53,7 @@ struct State {
 
 #[derive(Debug)]
 struct Waiter {
+    number: u64,
     /// The module's own limit as the call knew it.
     most: usize,
     place: oneshot::Sender<Place>,
@@ -56,7 +61,15 @@ struct Waiter {
 
 enum Asked {
     Given(Place),
-    Waits(oneshot::Receiver<Place>),
+    Waits(Waiting),
+}
+
+/// Somebody in the queue, who is out of it when this is dropped.
+struct Waiting {
+    admission: Arc<Admission>,
+    lane: Lane,
+    number: u64,
+    place: oneshot::Receiver<Place>,
 }
 
 /// The right to run one call; given back when dropped.
@@ -101,10 +114,12 @@ impl Admission {
     ) -> Result<Place, Refusal> {
         match self.ask(lane, most, self.most_waiting)? {
             Asked::Given(place) => Ok(place),
-            Asked::Waits(receiver) => match timeout_at(deadline.into(), receiver).await {
-                Ok(Ok(place)) => Ok(place),
-                Ok(Err(_)) | Err(_) => Err(Refusal::Deadline),
-            },
+            Asked::Waits(mut waiting) => {
+                match timeout_at(deadline.into(), &mut waiting.place).await {
+                    Ok(Ok(place)) => Ok(place),
+                    Ok(Err(_)) | Err(_) => Err(Refusal::Deadline),
+                }
+            }
         }
     }
 
@@ -114,8 +129,8 @@ impl Admission {
         loop {
             match self.ask(lane, most, usize::MAX) {
                 Ok(Asked::Given(place)) => return place,
-                Ok(Asked::Waits(receiver)) => {
-                    if let Ok(place) = receiver.await {
+                Ok(Asked::Waits(mut waiting)) => {
+                    if let Ok(place) = (&mut waiting.place).await {
                         return place;
                     }
                 }
@@ -140,18 +155,29 @@ impl Admission {
             state.take(lane.module);
             return Ok(Asked::Given(self.place(lane.module)));
         }
-        if state.waiting >= most_waiting {
+        let length = state.lanes.get(&lane).map_or(0, VecDeque::len);
+        if length >= most_waiting.saturating_sub(state.waiting) {
             return Err(Refusal::Full);
         }
         let (place, receiver) = oneshot::channel();
+        let number = state.number;
+        state.number += 1;
         state.waiting += 1;
         let queue = state.lanes.entry(lane).or_default();
-        let first = queue.is_empty();
-        queue.push_back(Waiter { most, place });
-        if first {
+        queue.push_back(Waiter {
+            number,
+            most,
+            place,
+        });
+        if length == 0 {
             state.round.push_back(lane);
         }
-        Ok(Asked::Waits(receiver))
+        Ok(Asked::Waits(Waiting {
+            admission: self.clone(),
+            lane,
+            number,
+            place: receiver,
+        }))
     }
 
     fn place(self: &Arc<Self>, module: u64) -> Place {
@@ -162,9 +188,7 @@ impl Admission {
     }
 
     fn leave(self: &Arc<Self>, module: u64) {
-        let mut served = Vec::new();
-        {
-            let mut state = self.lock();
+        self.changed(|state| {
             state.free += 1;
             if let Some(count) = state.running.get_mut(&module) {
                 *count -= 1;
@@ -172,6 +196,15 @@ impl Admission {
                     state.running.remove(&module);
                 }
             }
+        });
+    }
+
+    /// Hands out what places there are after a change.
+    fn changed(self: &Arc<Self>, change: impl FnOnce(&mut State)) {
+        let mut served = Vec::new();
+        {
+            let mut state = self.lock();
+            change(&mut state);
             while let Some((module, waiter)) = state.next() {
                 if waiter.place.is_closed() {
                     continue;
@@ -219,6 +252,30 @@ impl State {
             }
         }
         None
+    }
+
+    /// Takes out who waits no longer, if that one was not served meanwhile.
+    fn forget(&mut self, lane: Lane, number: u64) {
+        let Some(queue) = self.lanes.get_mut(&lane) else {
+            return;
+        };
+        let Some(at) = queue.iter().position(|waiter| waiter.number == number) else {
+            return;
+        };
+        queue.remove(at);
+        self.waiting -= 1;
+        if queue.is_empty() {
+            self.lanes.remove(&lane);
+            self.round.retain(|other| *other != lane);
+        }
+    }
+}
+
+impl Drop for Waiting {
+    /// Whoever stood behind may be let in now, whose own limit is another.
+    fn drop(&mut self) {
+        let (lane, number) = (self.lane, self.number);
+        self.admission.changed(|state| state.forget(lane, number));
     }
 }
 
@@ -297,6 +354,72 @@ mod tests {
         drop(held);
         assert_eq!((admission.free(), admission.waiting()), (1, 0));
         drop(admission.enter(lane(2), 9, soon()).await.unwrap());
+    }
+
+    /// Waits in the lane, and leaves as soon as it has a place.
+    async fn waits(
+        admission: &Arc<Admission>,
+        lane: Lane,
+    ) -> tokio::task::JoinHandle<Result<(), Refusal>> {
+        let admission = admission.clone();
+        let waiting = tokio::spawn(async move { admission.enter(lane, 1, soon()).await.map(drop) });
+        tokio::task::yield_now().await;
+        waiting
+    }
+
+    #[tokio::test]
+    async fn who_waits_no_longer_is_in_nobodys_way() {
+        let admission = Admission::new(4, 2);
+        // Nobody leaves: its module is at its limit.
+        let _held = admission.enter(lane(1), 1, soon()).await.unwrap();
+        let early = Instant::now() + Duration::from_millis(10);
+        let late = admission.enter(lane(1), 1, early).await;
+        assert_eq!(late.unwrap_err(), Refusal::Deadline);
+        assert_eq!(admission.waiting(), 0);
+        let gone = waits(&admission, lane(1)).await;
+        assert_eq!(admission.waiting(), 1);
+        gone.abort();
+        assert!(gone.await.is_err());
+        assert_eq!(admission.waiting(), 0);
+        drop(waits(&admission, lane(1)).await);
+        assert_eq!(admission.waiting(), 1);
+        drop(admission.enter(lane(2), 1, soon()).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn who_stood_behind_one_that_left_is_let_in() {
+        let admission = Admission::new(2, 9);
+        let _held = admission.enter(lane(1), 1, soon()).await.unwrap();
+        let first = waits(&admission, lane(1)).await;
+        let wider = tokio::spawn({
+            let admission = admission.clone();
+            async move { admission.enter(lane(1), 2, soon()).await }
+        });
+        tokio::task::yield_now().await;
+        first.abort();
+        assert!(wider.await.unwrap().is_ok());
+    }
+
+    #[tokio::test]
+    async fn no_lane_fills_the_queue() {
+        let admission = Admission::new(1, 8);
+        let held = admission.enter(lane(0), 9, soon()).await.unwrap();
+        let mut waiting = Vec::new();
+        for (number, room) in [(1, 4), (2, 2), (3, 1)] {
+            for _ in 0..room {
+                waiting.push(waits(&admission, lane(number)).await);
+            }
+            let refused = admission.enter(lane(number), 9, soon()).await;
+            assert_eq!(refused.unwrap_err(), Refusal::Full, "lane {number}");
+        }
+        assert_eq!(admission.waiting(), 7);
+        waiting.push(waits(&admission, lane(4)).await);
+        assert_eq!(admission.waiting(), 8);
+        drop(held);
+        for waiting in waiting {
+            waiting.await.unwrap().unwrap();
+        }
+        assert_eq!((admission.free(), admission.waiting()), (1, 0));
     }
 
     #[tokio::test]

@@ -124,14 +124,19 @@ pub async fn serve(config: &Config) -> Result<Exit> {
             serve.drain().as_secs()
         ))
     );
-    stop.cancel();
+    let drained = async {
+        let lame_duck = tokio::time::sleep(serve.lame_duck());
+        tokio::join!(dispatcher.close(serve.drain()), lame_duck)
+    };
     tokio::select! {
-        () = dispatcher.close(serve.drain()) => {}
+        _ = drained => {}
         again = stopped() => {
             again?;
             dispatcher.close(Duration::ZERO).await;
         }
     }
+    // Only now: whoever came until here was told to go to another server.
+    stop.cancel();
     // Connections end with their runs; one that does not is not waited for.
     let _ = tokio::time::timeout(LINGER, served).await;
     telemetry.close().await;

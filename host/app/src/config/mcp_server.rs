@@ -1,5 +1,6 @@
 //! `[mcp_server]`: how the modules are served as MCP tools.
 
+use crate::config::origin;
 use crate::mcp_server::Settings;
 use serde::Deserialize;
 use std::time::Duration;
@@ -42,6 +43,12 @@ impl McpServerTable {
             ("mcp_server.session_idle_ms", self.session_idle_ms == 0),
         ];
         zeros.iter().find(|(_, is)| *is).map(|(key, _)| *key)
+    }
+
+    /// The first key with a value that has no meaning, and why.
+    pub fn fault(&self) -> Option<(&'static str, String)> {
+        let reason = origin::fault(&self.origins)?;
+        Some(("mcp_server.origins", reason))
     }
 
     pub fn settings(&self) -> Settings {

@@ -9,6 +9,7 @@ mod layers;
 mod mcp;
 mod mcp_server;
 mod modules;
+mod origin;
 mod pool;
 mod price;
 mod router;

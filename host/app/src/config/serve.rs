@@ -1,6 +1,7 @@
 //! `[serve]` and `[agents.NAME]`: the server, and what it offers.
 
 use crate::config::layers::{ConfigError, Flags};
+use crate::config::origin;
 use crate::config::shields::{ShieldSettings, ShieldTable};
 use crate::config::types::Config;
 use serde::Deserialize;
@@ -48,6 +49,7 @@ pub struct ServeTable {
     pub connections: usize,
     pub body_bytes: usize,
     pub drain_ms: u64,
+    pub lame_duck_ms: u64,
     pub origins: Vec<String>,
     pub module_upload: bool,
 }
@@ -77,6 +79,10 @@ impl ServeTable {
         Duration::from_millis(self.drain_ms)
     }
 
+    pub fn lame_duck(&self) -> Duration {
+        Duration::from_millis(self.lame_duck_ms)
+    }
+
     /// # Errors
     /// The key and what is wrong with it.
     pub(super) fn fault(&self) -> Option<(&'static str, String)> {
@@ -91,13 +97,7 @@ impl ServeTable {
                 return Some((key, "must be at least 1".into()));
             }
         }
-        let wrong = |origin: &&String| {
-            let url = url::Url::parse(origin).ok();
-            url.is_none_or(|url| url.origin().ascii_serialization() != **origin)
-        };
-        if let Some(origin) = self.origins.iter().find(wrong) {
-            let reason =
-                format!("{origin:?} is no origin, such as \"https://console.example.com\"");
+        if let Some(reason) = origin::fault(&self.origins) {
             return Some(("origins", reason));
         }
         if self.keys == Keys::Never && !self.listen.ip().is_loopback() {

@@ -197,6 +197,9 @@ pub fn validate(merged: &Merged) -> Result<Config, ConfigError> {
     if let Some(key) = config.mcp_server.zero() {
         return Err(value(key, "must be at least 1".into()));
     }
+    if let Some((key, reason)) = config.mcp_server.fault() {
+        return Err(value(key, reason));
+    }
     if let Some((key, reason)) = config.time_fault() {
         return Err(value(&key, reason));
     }

@@ -164,6 +164,11 @@ impl Dispatcher {
         self.inner.load()
     }
 
+    /// Whether the server is about to stop, and begins nothing more.
+    pub fn is_closing(&self) -> bool {
+        self.inner.closing.is_cancelled()
+    }
+
     /// Begins a run as soon as there is a place for it. When this returns, its first event is on the disk.
     pub async fn start(
         &self,

@@ -72,6 +72,7 @@ impl Clock {
 mod tests {
     use super::*;
     use crate::storage::{Label, Location};
+    use std::slice::from_ref;
     use toolhold_agent::event::Seal;
     use toolhold_agent::{Event, EventKind, Journal as _, RunRequest, StopReason};
     use uuid::Uuid;
@@ -157,7 +158,7 @@ mod tests {
             };
             let event = event.sealed(&seal).unwrap();
             seal = event.seal.clone();
-            journal.append(&event).await.unwrap();
+            journal.append(from_ref(&event)).await.unwrap();
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::redaction::Redaction;
 use crate::storage::audit::{Entry, Fault, Filter, Order};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::slice::from_ref;
 use toolhold_agent::event::ToolOutcome;
 use toolhold_agent::run::approval::{Decision, Verdict};
 use toolhold_agent::run::sub_run;
@@ -59,7 +60,7 @@ async fn one_call(store: &Store, owner: &str) -> (Script, RunJournal, Vec<Event>
         script.event(ended("c1", ToolOutcome::Output(json!({"from": EMAIL})))),
     ];
     for event in &events {
-        journal.append(event).await.unwrap();
+        journal.append(from_ref(event)).await.unwrap();
     }
     (script, journal, events)
 }
@@ -85,7 +86,10 @@ async fn a_call_is_told_once_and_without_what_is_nobodys_business() {
         let store = store.redacting(redaction);
         let (mut script, mut journal, events) = one_call(&store, "alice").await;
         // The answer to the last commit was lost on the way.
-        journal.append(events.last().unwrap()).await.unwrap();
+        journal
+            .append(from_ref(events.last().unwrap()))
+            .await
+            .unwrap();
         let told = all(&store).await;
         assert_eq!(told.len(), 1, "{told:?}");
         let digest =
@@ -101,16 +105,16 @@ async fn a_call_is_told_once_and_without_what_is_nobodys_business() {
         );
 
         let refused = script.event(started("c2", json!({})));
-        journal.append(&refused).await.unwrap();
+        journal.append(from_ref(&refused)).await.unwrap();
         let failure = ToolFailure::correctable("refused", format!("no {EMAIL}"));
         let failed = script.event(ended("c2", ToolOutcome::Error(failure)));
-        journal.append(&failed).await.unwrap();
+        journal.append(from_ref(&failed)).await.unwrap();
         let waits = pending("c3", json!({"mail": EMAIL}));
         let asked = EventKind::Approval {
             step: 1,
             pending: waits.clone(),
         };
-        journal.append(&script.event(asked)).await.unwrap();
+        journal.append(&[script.event(asked)]).await.unwrap();
         let decided = EventKind::Decided {
             step: 1,
             id: "c3".into(),
@@ -120,7 +124,7 @@ async fn a_call_is_told_once_and_without_what_is_nobodys_business() {
                 by: Some("key bob".into()),
             },
         };
-        journal.append(&script.event(decided)).await.unwrap();
+        journal.append(&[script.event(decided)]).await.unwrap();
         // Another process goes on with the run, under another policy, with what a sub-agent began.
         drop(journal);
         let (mut journal, _) = loop {
@@ -131,7 +135,7 @@ async fn a_call_is_told_once_and_without_what_is_nobodys_business() {
         };
         journal.under("p2");
         journal
-            .append(&script.event(ended("c3", ToolOutcome::Output(json!(1)))))
+            .append(&[script.event(ended("c3", ToolOutcome::Output(json!(1))))])
             .await
             .unwrap();
         let deep = |what| EventKind::Sub {
@@ -142,7 +146,7 @@ async fn a_call_is_told_once_and_without_what_is_nobodys_business() {
             started("d", json!([EMAIL])),
             ended("d", ToolOutcome::Output(json!(2))),
         ] {
-            journal.append(&script.event(deep(kind))).await.unwrap();
+            journal.append(&[script.event(deep(kind))]).await.unwrap();
         }
         let told = all(&store).await;
         let seen: Vec<_> = told

@@ -1,5 +1,6 @@
 //! What a run changes in the database, and the statements that do.
 
+use crate::storage::Hold;
 use crate::storage::audit::Draft;
 use crate::storage::runs::Label;
 use sqlx::AnyConnection;
@@ -17,11 +18,12 @@ pub enum Change {
         at_ms: i64,
         holder: String,
     },
-    /// Written only while the run is this process' own.
-    Event {
+    /// Events that follow each other, written only while the run is this process' own.
+    Events {
         run: Uuid,
+        /// Of the first.
         seq: i64,
-        line: String,
+        lines: Vec<String>,
         holder: String,
     },
     /// A call waits for a person.
@@ -47,8 +49,8 @@ pub enum Change {
     },
     /// Goes into the audit log.
     Audit(Box<Draft>),
-    /// The process stopped without ending it.
-    Released { run: Uuid, holder: String },
+    /// The process stopped without ending it. Until that is written nobody else in the process takes it.
+    Released { run: Hold, holder: String },
 }
 
 impl Change {
@@ -88,19 +90,19 @@ impl Change {
                 .execute(connection)
                 .await?;
             }
-            Self::Event {
+            Self::Events {
                 run,
                 seq,
-                line,
+                lines,
                 holder,
             } => {
-                let row = EventRow {
+                let events = Events {
                     run: run.to_string(),
                     seq: *seq,
-                    line,
+                    lines,
                     holder,
                 };
-                row.write(connection, is_file).await?;
+                events.write(connection, is_file).await?;
             }
             Self::Waits {
                 run,
@@ -162,7 +164,7 @@ impl Change {
             Self::Audit(_) => {}
             Self::Released { run, holder } => {
                 sqlx::query("UPDATE runs SET holder = NULL WHERE id = $1 AND holder = $2")
-                    .bind(run.to_string())
+                    .bind(run.id().to_string())
                     .bind(holder)
                     .execute(connection)
                     .await?;
@@ -195,58 +197,63 @@ async fn hold_session(
     })
 }
 
-struct EventRow<'a> {
+struct Events<'a> {
     run: String,
     seq: i64,
-    line: &'a str,
+    lines: &'a [String],
     holder: &'a str,
 }
 
 /// Only after the event before, and for a run that is held. On PostgreSQL whoever takes the run over waits for
 /// us, or we for them.
 const ADD: [&str; 2] = [
-    "INSERT INTO events (run, seq, line) SELECT $1, $2, $3 \
+    "INSERT INTO events (run, seq, line) \
+     SELECT $1, $2 + place - 1, line FROM json_array_elements_text($3::json) WITH ORDINALITY AS added (line, place) \
      WHERE ($2 = 0 OR EXISTS (SELECT 1 FROM events WHERE run = $1 AND seq = $2 - 1)) \
      AND EXISTS (SELECT 1 FROM runs WHERE id = $1 AND holder = $4 FOR SHARE) ON CONFLICT (run, seq) DO NOTHING",
-    "INSERT INTO events (run, seq, line) SELECT $1, $2, $3 \
+    "INSERT INTO events (run, seq, line) SELECT $1, $2 + key, value FROM json_each($3) \
      WHERE ($2 = 0 OR EXISTS (SELECT 1 FROM events WHERE run = $1 AND seq = $2 - 1)) \
      AND EXISTS (SELECT 1 FROM runs WHERE id = $1 AND holder = $4) ON CONFLICT (run, seq) DO NOTHING",
 ];
 
-impl EventRow<'_> {
+impl Events<'_> {
     async fn write(
         &self,
         connection: &mut AnyConnection,
         is_file: bool,
     ) -> Result<(), sqlx::Error> {
         let [on_server, in_file] = ADD;
+        let lines = serde_json::to_string(self.lines).map_err(|e| sqlx::Error::Encode(e.into()))?;
         let written = sqlx::query(if is_file { in_file } else { on_server })
             .bind(&self.run)
             .bind(self.seq)
-            .bind(self.line)
+            .bind(lines)
             .bind(self.holder)
             .execute(&mut *connection)
             .await?;
-        if written.rows_affected() == 1 || self.is_written(connection).await? {
+        let are_all = usize::try_from(written.rows_affected()) == Ok(self.lines.len());
+        if are_all || self.are_written(connection).await? {
             return Ok(());
         }
         Err(sqlx::Error::Protocol(format!(
-            "another process goes on with run {}, or some of it is gone: its event {} cannot be written here",
+            "another process goes on with run {}, or some of it is gone: what comes from its event {} on cannot \
+             be written here",
             self.run, self.seq
         )))
     }
 
-    /// Of a commit whose answer was lost, the same event comes again.
-    async fn is_written(&self, connection: &mut AnyConnection) -> Result<bool, sqlx::Error> {
-        let known: Option<String> = sqlx::query_scalar(
-            "SELECT line FROM events JOIN runs ON runs.id = events.run WHERE run = $1 AND seq = $2 \
-             AND (holder = $3 OR ended_ms IS NOT NULL)",
+    /// Of a commit whose answer was lost, the same events come again.
+    async fn are_written(&self, connection: &mut AnyConnection) -> Result<bool, sqlx::Error> {
+        let known: Vec<String> = sqlx::query_scalar(
+            "SELECT line FROM events JOIN runs ON runs.id = events.run \
+             WHERE run = $1 AND seq >= $2 AND seq < $2 + $3 AND (holder = $4 OR ended_ms IS NOT NULL) ORDER BY seq",
         )
         .bind(&self.run)
         .bind(self.seq)
+        .bind(i64::try_from(self.lines.len()).unwrap_or(i64::MAX))
         .bind(self.holder)
-        .fetch_optional(connection)
+        .fetch_all(connection)
         .await?;
-        Ok(known.is_some_and(|known| known == self.line))
+        Ok(known == self.lines)
     }
 }

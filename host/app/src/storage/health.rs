@@ -117,7 +117,7 @@ impl Trouble {
 }
 
 /// SQLSTATEs have five characters, and SQLite's codes, which are numbers, at most four.
-const FIRST_SQLSTATE: u32 = 10_000;
+pub(super) const FIRST_SQLSTATE: u32 = 10_000;
 
 impl std::fmt::Display for Trouble {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -1,7 +1,7 @@
 //! A run's journal in the database.
 
 use crate::redaction::Redaction;
-use crate::storage::Mine;
+use crate::storage::Hold;
 use crate::storage::audit::Drafts;
 use crate::storage::change::Change;
 use crate::storage::runs::Label;
@@ -25,7 +25,7 @@ pub struct RunJournal {
     open: Open,
     audit: Drafts,
     is_over: bool,
-    mine: Mine,
+    hold: Option<Hold>,
 }
 
 impl RunJournal {
@@ -34,11 +34,11 @@ impl RunJournal {
         label: Label,
         writer: Writer,
         holder: &str,
-        mine: &Mine,
+        hold: Option<Hold>,
         redaction: Redaction,
     ) -> Self {
         let audit = Drafts::new(run, &label.owner, redaction);
-        let mut journal = Self::after(run, &[], writer, holder, mine, audit);
+        let mut journal = Self::after(run, &[], writer, holder, hold, audit);
         journal.label = Some(label);
         journal
     }
@@ -49,7 +49,7 @@ impl RunJournal {
         events: &[Event],
         writer: Writer,
         holder: &str,
-        mine: &Mine,
+        hold: Option<Hold>,
         mut audit: Drafts,
     ) -> Self {
         let mut open = Open::default();
@@ -57,11 +57,10 @@ impl RunJournal {
             open.note(run, &event.kind);
             audit.take(event);
         }
-        mine.runs().insert(run);
         Self {
             run,
             writer,
-            mine: mine.clone(),
+            hold,
             holder: holder.to_owned(),
             label: None,
             open,
@@ -75,9 +74,32 @@ impl RunJournal {
         self.audit.under(policy);
     }
 
-    fn changes(&mut self, event: &Event) -> Result<Vec<Change>, serde_json::Error> {
+    fn changes(&mut self, events: &[Event]) -> Result<Vec<Change>, serde_json::Error> {
+        let Some(first) = events.first() else {
+            return Ok(Vec::new());
+        };
+        let mut changes = vec![Change::Events {
+            run: self.run,
+            seq: signed(first.seq),
+            lines: events
+                .iter()
+                .map(serde_json::to_string)
+                .collect::<Result<_, _>>()?,
+            holder: self.holder.clone(),
+        }];
+        for event in events {
+            self.follow(event, &mut changes)?;
+        }
+        Ok(changes)
+    }
+
+    /// What follows from an event.
+    fn follow(
+        &mut self,
+        event: &Event,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), serde_json::Error> {
         let (run, at_ms) = (self.run, signed(event.at_ms));
-        let mut changes = Vec::new();
         if let EventKind::Run {
             task,
             model,
@@ -86,21 +108,17 @@ impl RunJournal {
         } = &event.kind
             && let Some(label) = self.label.take()
         {
-            changes.push(Change::Began {
+            let began = Change::Began {
                 run,
                 label: Box::new(label),
                 task: headline(said_last(request).unwrap_or(task)),
                 model: model.replace('\0', ""),
                 at_ms,
                 holder: self.holder.clone(),
-            });
+            };
+            // Its events are those of a run that is there.
+            changes.insert(0, began);
         }
-        changes.push(Change::Event {
-            run,
-            seq: signed(event.seq),
-            line: serde_json::to_string(event)?,
-            holder: self.holder.clone(),
-        });
         changes.extend(
             self.audit
                 .take(event)
@@ -137,15 +155,16 @@ impl RunJournal {
                 tokens: signed(*tokens),
             });
         }
-        Ok(changes)
+        Ok(())
     }
 }
 
 impl Journal for RunJournal {
-    fn append<'a>(&'a mut self, event: &'a Event) -> BoxFuture<'a, io::Result<()>> {
+    fn append<'a>(&'a mut self, events: &'a [Event]) -> BoxFuture<'a, io::Result<()>> {
         Box::pin(async move {
-            let changes = self.changes(event)?;
-            let lasts = !matches!(event.kind, EventKind::Delta { .. });
+            let changes = self.changes(events)?;
+            let is_piece = |event: &Event| matches!(event.kind, EventKind::Delta { .. });
+            let lasts = !events.iter().all(is_piece);
             self.writer.write(changes, lasts).await
         })
     }
@@ -154,12 +173,12 @@ impl Journal for RunJournal {
 impl Drop for RunJournal {
     /// Whoever goes on with the run need not wait for the end of this process.
     fn drop(&mut self) {
-        self.mine.runs().remove(&self.run);
-        if !self.is_over && self.label.is_none() {
-            self.writer.note(Change::Released {
-                run: self.run,
-                holder: self.holder.clone(),
-            });
+        if !self.is_over
+            && self.label.is_none()
+            && let Some(run) = self.hold.take()
+        {
+            let holder = self.holder.clone();
+            self.writer.note(Change::Released { run, holder });
         }
     }
 }

@@ -3,6 +3,7 @@
 mod approvals;
 mod audit;
 mod change;
+mod database;
 mod dialects;
 mod error;
 mod exported;
@@ -32,6 +33,7 @@ pub use approvals::Waiting;
 pub use audit::{
     CallRecord, Draft, Entry as AuditEntry, Filter as AuditFilter, Order as AuditOrder,
 };
+pub use database::Location;
 pub use dialects::{Dialects, Probed};
 pub use error::{RecordError, StoreError};
 pub use health::{Health, Trouble};
@@ -43,31 +45,19 @@ pub use runs::{GoingOn, Label, Origin, RunRow, Source};
 pub use sessions::{Session, now_ms};
 
 use crate::redaction::Redaction;
+use crate::storage::database::Database;
 use crate::storage::process::Process;
 use crate::storage::writer::Writer;
-use secrecy::{ExposeSecret as _, SecretString};
-use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::migrate::MigrateError;
-use sqlx::{AnyConnection, AnyPool, ConnectOptions as _, Connection as _};
+use sqlx::{AnyConnection, AnyPool, Connection as _};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
-use tracing::log::LevelFilter;
-use url::Url;
 use uuid::Uuid;
-
-/// Which database.
-#[derive(Debug, Clone)]
-pub enum Location {
-    /// A SQLite file, made when there is none.
-    File(PathBuf),
-    /// `postgres://…`, with a password in it as like as not.
-    Postgres(SecretString),
-}
 
 /// The database. Clones are the same one.
 #[derive(Debug, Clone)]
@@ -95,21 +85,41 @@ impl Mine {
         self.runs().contains(&run)
     }
 
+    /// Unless somebody in this process has it.
+    fn hold(&self, run: Uuid) -> Option<Hold> {
+        let is_free = self.runs().insert(run);
+        is_free.then(|| Hold {
+            mine: self.clone(),
+            run,
+        })
+    }
+
     fn runs(&self) -> std::sync::MutexGuard<'_, HashSet<Uuid>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// A run of this process, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    mine: Mine,
+    run: Uuid,
+}
+
+impl Hold {
+    fn id(&self) -> Uuid {
+        self.run
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.mine.runs().remove(&self.run);
+    }
+}
+
 /// Readers at the same time.
 const CONNECTIONS: u32 = 8;
-const ACQUIRE: Duration = Duration::from_secs(10);
-
-/// Write-ahead logging lets readers read while one writes, in other processes, too.
-const PRAGMAS: &str = "PRAGMA busy_timeout = 10000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
-     PRAGMA foreign_keys = ON;";
-
-/// What a process holds that hangs is free again after a while.
-const SESSION: &str = "SET idle_in_transaction_session_timeout = 60000";
 
 impl Store {
     /// Opens the database, and brings its tables up to date. A run whose events cannot be written for
@@ -118,52 +128,29 @@ impl Store {
     /// # Errors
     /// There is no way to it, or another version of Toolhold wrote it.
     pub async fn open(location: &Location, patience: Duration) -> Result<Self, StoreError> {
-        sqlx::any::install_default_drivers();
         let what = location.to_string();
         let failed = |source| StoreError::Open {
             what: what.clone(),
             source,
         };
-        let is_file = matches!(location, Location::File(_));
-        let options = location.options().map_err(failed)?;
-        let pool = |connections| {
-            AnyPoolOptions::new()
-                .max_connections(connections)
-                .acquire_timeout(ACQUIRE)
-                .after_connect(move |connection, _| {
-                    Box::pin(async move {
-                        let settings = if is_file { PRAGMAS } else { SESSION };
-                        sqlx::raw_sql(settings).execute(connection).await?;
-                        Ok(())
-                    })
-                })
-                .connect_lazy_with(options.clone())
-        };
-        let (readers, writing) = (pool(CONNECTIONS), pool(1));
+        let database = Database::of(location).map_err(failed)?;
+        let readers = database.pool(CONNECTIONS);
         let health = Health::default();
-        // A pool would try again and again what cannot succeed.
-        let first = async || -> Result<_, sqlx::Error> {
-            let mut connection = AnyConnection::connect_with(&options).await?;
-            if is_file {
-                sqlx::raw_sql(PRAGMAS).execute(&mut connection).await?;
-            }
-            Ok(connection)
-        };
         let process = match location {
             Location::File(path) => {
                 let lock = prepare(path).await?;
-                migrate(first().await.map_err(failed)?, &what).await?;
+                migrate(database.connect().await.map_err(failed)?, &what).await?;
                 drop(lock);
                 Process::of_file(path.with_extension("processes"))?
             }
             Location::Postgres(_) => {
-                migrate(first().await.map_err(failed)?, &what).await?;
+                migrate(database.connect().await.map_err(failed)?, &what).await?;
                 Process::of_server(&readers, health.clone()).await?
             }
         };
         Ok(Self {
             pool: readers,
-            writer: Writer::start(writing, is_file, patience, health.clone()),
+            writer: Writer::start(database, patience, health.clone()),
             process: Arc::new(process),
             health,
             mine: Mine::default(),
@@ -247,46 +234,4 @@ async fn migrate(mut connection: AnyConnection, what: &str) -> Result<(), StoreE
                 source,
             },
         })
-}
-
-impl Location {
-    fn options(&self) -> Result<AnyConnectOptions, sqlx::Error> {
-        let wrong = |why: &str| sqlx::Error::Configuration(why.into());
-        let url: Url = match self {
-            Self::File(path) => {
-                let path = std::path::absolute(path)?;
-                let path = Url::from_file_path(path).map_err(|()| wrong("it is no path"))?;
-                format!("sqlite://{}", path.path()).parse()
-            }
-            Self::Postgres(url) => {
-                let url = url.expose_secret();
-                if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
-                    return Err(wrong("it is no postgres:// URL"));
-                }
-                url.parse()
-            }
-        }
-        .map_err(|error: url::ParseError| sqlx::Error::Configuration(error.into()))?;
-        // Statements hold what was said; nobody wants that in a log.
-        Ok(AnyConnectOptions::from_url(&url)?
-            .log_statements(LevelFilter::Off)
-            .log_slow_statements(LevelFilter::Off, Duration::MAX))
-    }
-}
-
-impl std::fmt::Display for Location {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::File(path) => write!(f, "the database {}", path.display()),
-            Self::Postgres(url) => match Url::parse(url.expose_secret()) {
-                Ok(url) => write!(
-                    f,
-                    "the database {} at {}",
-                    url.path().trim_start_matches('/'),
-                    url.host_str().unwrap_or("this machine")
-                ),
-                Err(_) => f.write_str("the database"),
-            },
-        }
-    }
 }

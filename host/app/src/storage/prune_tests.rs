@@ -4,6 +4,7 @@ use super::tests::{PATIENCE, Script, databases};
 use super::*;
 use crate::storage::audit::{Filter, Order};
 use serde_json::Value;
+use std::slice::from_ref;
 use toolhold_agent::{Event, Journal as _};
 
 /// A run that began, and ended then if it did.
@@ -14,13 +15,13 @@ async fn run(store: &Store, turn: Option<(Uuid, u32)>, ended_ms: Option<u64>) ->
         ..Label::default()
     };
     let mut journal = store.journal(script.run, label);
-    journal.append(&script.begin("t")).await.unwrap();
+    journal.append(&[script.begin("t")]).await.unwrap();
     if let Some(at_ms) = ended_ms {
         let done = Event {
             at_ms,
             ..script.done()
         };
-        journal.append(&done).await.unwrap();
+        journal.append(from_ref(&done)).await.unwrap();
     } else {
         // It goes on.
         std::mem::forget(journal);

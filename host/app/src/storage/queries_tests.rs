@@ -46,7 +46,7 @@ async fn runs_are_listed_by_owner() {
         for owner in ["ann", "bob", "ann"] {
             let mut script = Script::new();
             let mut journal = store.journal(script.run, of(owner));
-            journal.append(&script.begin("t")).await.unwrap();
+            journal.append(&[script.begin("t")]).await.unwrap();
             runs.insert(0, script.run);
         }
         for (owner, before, most, expected) in [
@@ -77,9 +77,9 @@ async fn calls_that_wait_are_found_by_owner_by_run_and_by_id() {
         for owner in ["ann", "bob"] {
             let mut script = Script::new();
             let mut journal = store.journal(script.run, of(owner));
-            journal.append(&script.begin("t")).await.unwrap();
+            journal.append(&[script.begin("t")]).await.unwrap();
             for call in ["same", owner] {
-                journal.append(&asks(&mut script, call)).await.unwrap();
+                journal.append(&[asks(&mut script, call)]).await.unwrap();
             }
             runs.push(script.run);
             journals.push(journal);
@@ -130,18 +130,18 @@ async fn a_call_waits_until_it_is_asked_again() {
         {
             let mut journal = store.journal(run, Label::default());
             for event in &events {
-                journal.append(event).await.unwrap();
+                journal.append(std::slice::from_ref(event)).await.unwrap();
             }
             for kind in [resumed.clone(), within(resumed.clone())] {
                 events.push(script.event(kind));
-                journal.append(events.last().unwrap()).await.unwrap();
+                journal.append(&events[events.len() - 1..]).await.unwrap();
             }
         }
         while store.holder(run).await.unwrap().is_some() {
             tokio::task::yield_now().await;
         }
         let (mut journal, _) = store.reopen(run).await.unwrap();
-        journal.append(&script.event(resumed)).await.unwrap();
+        journal.append(&[script.event(resumed)]).await.unwrap();
         let waiting = store.waiting_as("deep", None).await.unwrap();
         let [waiting] = <[Waiting; 1]>::try_from(waiting).expect("it waits");
         assert_eq!(waiting.within, inner);
@@ -151,7 +151,7 @@ async fn a_call_waits_until_it_is_asked_again() {
             by: None,
         };
         assert!(store.decide(&waiting, &decision).await.unwrap());
-        journal.append(&script.event(asked)).await.unwrap();
+        journal.append(&[script.event(asked)]).await.unwrap();
         let found = store.decision(inner, "deep").await.unwrap();
         assert_eq!(found.as_ref(), Some(&decision));
         // The call of the sub-agent was not gone on with.
@@ -166,7 +166,7 @@ async fn a_call_waits_until_it_is_asked_again() {
             module: None,
             by_host: true,
         };
-        journal.append(&script.event(lost)).await.unwrap();
+        journal.append(&[script.event(lost)]).await.unwrap();
         assert!(store.waiting(None).await.unwrap().is_empty());
         assert!(!store.decide(&waiting, &decision).await.unwrap());
     }
@@ -184,7 +184,7 @@ async fn a_turn_begins_in_a_session_that_is_there() {
                 ..of("ann")
             };
             let mut journal = store.journal(script.run, label);
-            let begun = journal.append(&script.begin("t")).await;
+            let begun = journal.append(&[script.begin("t")]).await;
             begun.map(|()| (script, journal))
         };
         assert_eq!(store.next_turn(session).await.unwrap(), Some(0));
@@ -192,7 +192,7 @@ async fn a_turn_begins_in_a_session_that_is_there() {
         assert_eq!(store.next_turn(session).await.unwrap(), Some(1));
         assert!(turn(0).await.is_err(), "it is taken");
         assert!(!store.delete_session("ann", session).await.unwrap());
-        journal.append(&script.done()).await.unwrap();
+        journal.append(&[script.done()]).await.unwrap();
         assert!(store.delete_session("ann", session).await.unwrap());
         assert_eq!(store.next_turn(session).await.unwrap(), None);
         let refused = turn(1).await.err().unwrap().to_string();
@@ -218,7 +218,7 @@ async fn a_page_of_a_record_has_a_size() {
             }));
         }
         for event in &events {
-            journal.append(event).await.unwrap();
+            journal.append(std::slice::from_ref(event)).await.unwrap();
         }
         let (mut next, mut pages) = (0, Vec::new());
         loop {

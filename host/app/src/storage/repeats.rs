@@ -118,6 +118,17 @@ impl Store {
             return Ok(false);
         }
         // It may have begun, and even ended, since somebody looked.
+        self.forget_unbegun(owner, key, run).await
+    }
+
+    /// Forgets that the request was to begin `run`, so that it may come again; unless the run is there all the
+    /// same, or the key means another one by now. Returns whether it was so.
+    pub async fn forget_unbegun(
+        &self,
+        owner: &str,
+        key: &str,
+        run: Uuid,
+    ) -> Result<bool, StoreError> {
         let gone = sqlx::query(
             "DELETE FROM idempotency WHERE owner = $1 AND key = $2 AND run = $3 \
              AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = $3)",
@@ -128,15 +139,5 @@ impl Store {
         .execute(&self.pool)
         .await?;
         Ok(gone.rows_affected() > 0)
-    }
-
-    /// The run could not be begun: the request may come again.
-    pub async fn forget_request(&self, owner: &str, key: &str) -> Result<(), StoreError> {
-        sqlx::query("DELETE FROM idempotency WHERE owner = $1 AND key = $2")
-            .bind(owner)
-            .bind(key)
-            .execute(&self.pool)
-            .await?;
-        Ok(())
     }
 }

@@ -116,7 +116,7 @@ impl Store {
             label,
             self.writer.clone(),
             self.process.name(),
-            &self.mine,
+            self.mine.hold(run),
             self.redaction.clone(),
         )
     }
@@ -307,8 +307,10 @@ impl Store {
 
     /// Whether a process goes on with this run just now.
     pub async fn is_held(&self, run: Uuid) -> Result<bool, StoreError> {
-        let holder = self.holder(run).await?;
-        self.lives(run, holder).await
+        match self.holder(run).await?.as_deref() {
+            Some(name) if name == self.process.name() => Ok(self.mine.has(run)),
+            holder => self.lives_elsewhere(holder).await,
+        }
     }
 
     pub async fn going_on(&self, run: Uuid) -> Result<GoingOn, StoreError> {
@@ -320,7 +322,11 @@ impl Store {
         let Some(holder) = holder else {
             return Ok(GoingOn::Over);
         };
-        Ok(if self.lives(run, holder).await? {
+        let is_held = match holder.as_deref() {
+            Some(name) if name == self.process.name() => self.mine.has(run),
+            holder => self.lives_elsewhere(holder).await?,
+        };
+        Ok(if is_held {
             GoingOn::Held
         } else {
             GoingOn::Left
@@ -338,11 +344,12 @@ impl Store {
         Ok(some.is_some())
     }
 
-    async fn lives(&self, run: Uuid, holder: Option<String>) -> Result<bool, StoreError> {
+    async fn lives_elsewhere(&self, holder: Option<&str>) -> Result<bool, StoreError> {
         match holder {
-            Some(name) if name == self.process.name() => Ok(self.mine.has(run)),
-            Some(name) => self.process.is_alive(&name, &self.pool).await,
-            None => Ok(false),
+            Some(name) if name != self.process.name() => {
+                self.process.is_alive(name, &self.pool).await
+            }
+            _ => Ok(false),
         }
     }
 
@@ -360,8 +367,11 @@ impl Store {
     /// # Errors
     /// [`RecordError::Held`] if somebody does, [`RecordError::Over`] if there is nothing to go on with.
     pub async fn reopen(&self, run: Uuid) -> Result<(RunJournal, Vec<Event>), RecordError> {
+        let Some(hold) = self.mine.hold(run) else {
+            return Err(RecordError::Held);
+        };
         let before = self.holder(run).await?;
-        if self.lives(run, before.clone()).await? {
+        if self.lives_elsewhere(before.as_deref()).await? {
             return Err(RecordError::Held);
         }
         // Only if it is still so: another process may take it at the same time.
@@ -390,7 +400,7 @@ impl Store {
             known,
             self.writer.clone(),
             self.process.name(),
-            &self.mine,
+            Some(hold),
             audit,
         );
         Ok((journal, events?))

@@ -4,11 +4,13 @@
 use super::*;
 use serde_json::json;
 use sqlx::Connection as _;
+use std::slice::from_ref;
 use toolhold_agent::event::Seal;
 use toolhold_agent::protocol::Annotations;
 use toolhold_agent::run::approval::{Decision, Pending, Verdict};
 use toolhold_agent::run::sub_run;
 use toolhold_agent::{Event, EventKind, Journal as _, RunRequest, StopReason};
+use url::Url;
 use uuid::Uuid;
 
 /// For a database that cannot be used.
@@ -132,7 +134,7 @@ async fn what_was_appended_is_read_again() {
         events.extend((0..1_200).map(|_| script.notice()));
         events.push(script.done());
         for event in &events {
-            journal.append(event).await.unwrap();
+            journal.append(from_ref(event)).await.unwrap();
         }
         let id = script.run.to_string();
         for name in ["last", &id, &id[..20], &id.to_uppercase()] {
@@ -165,7 +167,7 @@ async fn a_run_is_of_one_process_and_free_when_that_is_gone() {
         let mut script = Script::new();
         let mut journal = first.journal(script.run, Label::default());
         let began = script.begin("t");
-        journal.append(&began).await.unwrap();
+        journal.append(from_ref(&began)).await.unwrap();
         assert!(second.is_held(script.run).await.unwrap());
         let refused = second.reopen(script.run).await;
         assert!(matches!(refused, Err(RecordError::Held)));
@@ -175,7 +177,7 @@ async fn a_run_is_of_one_process_and_free_when_that_is_gone() {
         let reopened = until(async || second.reopen(script.run).await.ok()).await;
         let (mut journal, events) = reopened;
         assert_eq!(json!(events), json!([began]));
-        journal.append(&script.notice()).await.unwrap();
+        journal.append(&[script.notice()]).await.unwrap();
         assert!(second.is_held(script.run).await.unwrap());
         drop(journal);
         until(async || (!second.is_held(script.run).await.unwrap()).then_some(())).await;
@@ -200,7 +202,7 @@ async fn what_was_asked_for_is_kept_as_long_as_the_run() {
         let run = script.run;
         assert!(store.keep_response(run, "{}").await.is_err(), "no such run");
         let mut journal = store.journal(run, Label::default());
-        journal.append(&script.begin("t")).await.unwrap();
+        journal.append(&[script.begin("t")]).await.unwrap();
         assert_eq!(store.response(run).await.unwrap(), None);
         for asked in ["first", "second"] {
             store.keep_response(run, asked).await.unwrap();
@@ -211,7 +213,7 @@ async fn what_was_asked_for_is_kept_as_long_as_the_run() {
             !store.delete_run("ann", run).await.unwrap(),
             "it is not over"
         );
-        journal.append(&script.done()).await.unwrap();
+        journal.append(&[script.done()]).await.unwrap();
         assert!(store.delete_run("ann", run).await.unwrap());
         assert_eq!(store.response(run).await.unwrap(), None);
         assert!(store.run(run).await.unwrap().is_none());
@@ -225,19 +227,77 @@ async fn one_event_has_one_place() {
         let store = Store::open(&database.location, PATIENCE).await.unwrap();
         let mut script = Script::new();
         let mut journal = store.journal(script.run, Label::default());
-        journal.append(&script.begin("t")).await.unwrap();
+        journal.append(&[script.begin("t")]).await.unwrap();
         let event = script.notice();
-        journal.append(&event).await.unwrap();
+        journal.append(from_ref(&event)).await.unwrap();
         // The answer to the first was lost on the way.
-        journal.append(&event).await.unwrap();
+        journal.append(from_ref(&event)).await.unwrap();
         let other = Event {
             at_ms: 7,
             ..event.clone()
         };
-        let refused = journal.append(&other).await.unwrap_err().to_string();
+        let refused = journal
+            .append(from_ref(&other))
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(refused.contains("another process goes on"), "{refused}");
         let source = Source::Run(script.run);
         assert_eq!(store.read(&source).await.unwrap().len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn events_that_came_together_are_written_together() {
+    for database in databases().await {
+        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let mut script = Script::new();
+        let mut journal = store.journal(script.run, Label::default());
+        let first = [script.begin("t"), script.notice(), script.notice()];
+        journal.append(&first).await.unwrap();
+        let next = [script.notice(), script.notice()];
+        journal.append(&next).await.unwrap();
+        // The answer to the last was lost on the way.
+        journal.append(&next).await.unwrap();
+        let mut changed = next.clone();
+        changed[1].at_ms = 7;
+        let refused = journal.append(&changed).await.unwrap_err().to_string();
+        assert!(refused.contains("another process goes on"), "{refused}");
+        let over = [script.notice(), script.done()];
+        journal.append(&over).await.unwrap();
+        let kept = store.read(&Source::Run(script.run)).await.unwrap();
+        let all = [&first[..], &next, &over].concat();
+        assert_eq!(json!(kept), json!(all));
+        let row = store.run(script.run).await.unwrap().unwrap();
+        assert!(row.ended.is_some());
+    }
+}
+
+/// Within one process, too.
+#[tokio::test]
+async fn a_run_is_taken_once() {
+    for database in databases().await {
+        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        for _ in 0..20 {
+            let mut script = Script::new();
+            let mut journal = store.journal(script.run, Label::default());
+            journal.append(&[script.begin("t")]).await.unwrap();
+            drop(journal);
+            // What lets go of it may come after whoever takes it.
+            let mut journal = until(async || {
+                let (one, other) = tokio::join!(store.reopen(script.run), store.reopen(script.run));
+                match (one, other) {
+                    (Ok((journal, _)), Err(RecordError::Held))
+                    | (Err(RecordError::Held), Ok((journal, _))) => Some(journal),
+                    (Err(RecordError::Held), Err(RecordError::Held)) => None,
+                    other => panic!("{other:?}"),
+                }
+            })
+            .await;
+            journal.append(&[script.notice()]).await.unwrap();
+            assert!(store.is_held(script.run).await.unwrap());
+            journal.append(&[script.done()]).await.unwrap();
+        }
     }
 }
 
@@ -248,13 +308,17 @@ async fn a_run_that_was_taken_over_is_not_written_to() {
         let store = Store::open(&database.location, PATIENCE).await.unwrap();
         let mut script = Script::new();
         let mut journal = store.journal(script.run, Label::default());
-        journal.append(&script.begin("t")).await.unwrap();
+        journal.append(&[script.begin("t")]).await.unwrap();
         sqlx::query("UPDATE runs SET holder = 'another'")
             .execute(&store.pool)
             .await
             .unwrap();
         for event in [script.notice(), script.done()] {
-            let refused = journal.append(&event).await.unwrap_err().to_string();
+            let refused = journal
+                .append(from_ref(&event))
+                .await
+                .unwrap_err()
+                .to_string();
             assert!(refused.contains("another process goes on"), "{refused}");
         }
         drop(journal);
@@ -273,9 +337,9 @@ async fn no_event_comes_after_one_that_is_missing() {
         let store = Store::open(&database.location, PATIENCE).await.unwrap();
         let mut script = Script::new();
         let mut journal = store.journal(script.run, Label::default());
-        journal.append(&script.begin("t")).await.unwrap();
+        journal.append(&[script.begin("t")]).await.unwrap();
         script.notice();
-        let refused = journal.append(&script.notice()).await.unwrap_err();
+        let refused = journal.append(&[script.notice()]).await.unwrap_err();
         assert!(refused.to_string().contains("is gone"), "{refused}");
     }
 }
@@ -312,6 +376,27 @@ async fn a_request_is_forgotten_when_nobody_begins_its_run() {
     }
 }
 
+/// A request is refused, and by then its key means another run, or its run is there in spite of it.
+#[tokio::test]
+async fn a_request_is_not_forgotten_that_began_a_run() {
+    for database in databases().await {
+        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let (refused, mut script) = (Uuid::now_v7(), Script::new());
+        let began = script.run;
+        let asked = async |run| store.first_or_repeat("ann", "key", "d", run).await.unwrap();
+        let forgotten = async |run| store.forget_unbegun("ann", "key", run).await.unwrap();
+        assert_eq!(asked(refused).await, Repeat::First);
+        assert!(forgotten(refused).await);
+        assert_eq!(asked(began).await, Repeat::First);
+        assert!(!forgotten(refused).await, "the key is another run's");
+        assert_eq!(asked(refused).await, Repeat::Same(began));
+        let mut journal = store.journal(began, Label::default());
+        journal.append(&[script.begin("t")]).await.unwrap();
+        assert!(!forgotten(began).await, "the run is there");
+        assert_eq!(asked(refused).await, Repeat::Same(began));
+    }
+}
+
 #[tokio::test]
 async fn a_decision_is_there_until_the_run_has_it() {
     for database in databases().await {
@@ -320,13 +405,16 @@ async fn a_decision_is_there_until_the_run_has_it() {
         let run = script.run;
         let inner = sub_run(run, "outer");
         let mut journal = store.journal(run, Label::default());
-        journal.append(&script.begin("t")).await.unwrap();
+        journal.append(&[script.begin("t")]).await.unwrap();
         let own = pending("own", json!({"a": 1}));
         let asked = EventKind::Approval {
             step: 1,
             pending: own.clone(),
         };
-        journal.append(&script.event(asked.clone())).await.unwrap();
+        journal
+            .append(&[script.event(asked.clone())])
+            .await
+            .unwrap();
         let deep = EventKind::Sub {
             call: "outer".into(),
             what: Box::new(EventKind::Approval {
@@ -334,7 +422,7 @@ async fn a_decision_is_there_until_the_run_has_it() {
                 pending: pending("deep", json!({})),
             }),
         };
-        journal.append(&script.event(deep.clone())).await.unwrap();
+        journal.append(&[script.event(deep.clone())]).await.unwrap();
         let waiting = store.waiting(None).await.unwrap();
         let seen: Vec<_> = waiting
             .iter()
@@ -372,15 +460,15 @@ async fn a_decision_is_there_until_the_run_has_it() {
             step: 1,
             active_ms: 1,
         };
-        journal.append(&script.event(resumed)).await.unwrap();
-        journal.append(&script.event(deep)).await.unwrap();
+        journal.append(&[script.event(resumed)]).await.unwrap();
+        journal.append(&[script.event(deep)]).await.unwrap();
         assert!(store.decision(inner, "deep").await.unwrap().is_some());
         // With other arguments it is another call.
         let other = EventKind::Approval {
             step: 1,
             pending: pending("own", json!({"a": 2})),
         };
-        journal.append(&script.event(other)).await.unwrap();
+        journal.append(&[script.event(other)]).await.unwrap();
         assert_eq!(store.decision(run, "own").await.unwrap(), None);
 
         let decided = EventKind::Decided {
@@ -388,11 +476,11 @@ async fn a_decision_is_there_until_the_run_has_it() {
             id: "own".into(),
             decision,
         };
-        journal.append(&script.event(decided)).await.unwrap();
+        journal.append(&[script.event(decided)]).await.unwrap();
         let left = store.waiting(None).await.unwrap();
         assert_eq!(left.len(), 1);
         assert!(left[0].is_decided);
-        journal.append(&script.done()).await.unwrap();
+        journal.append(&[script.done()]).await.unwrap();
         assert!(store.waiting(None).await.unwrap().is_empty());
     }
 }
@@ -407,12 +495,12 @@ async fn many_runs_write_at_the_same_time() {
             tokio::spawn(async move {
                 let mut script = Script::new();
                 let mut journal = store.journal(script.run, Label::default());
-                journal.append(&script.begin("t")).await.unwrap();
+                journal.append(&[script.begin("t")]).await.unwrap();
                 for _ in 0..number {
-                    journal.append(&script.notice()).await.unwrap();
+                    journal.append(&[script.notice()]).await.unwrap();
                 }
                 if number % 2 == 0 {
-                    journal.append(&script.done()).await.unwrap();
+                    journal.append(&[script.done()]).await.unwrap();
                 }
                 (script.run, script.next)
             })
@@ -477,7 +565,7 @@ async fn a_run_keeps_the_trace_that_it_began_in() {
             let mut script = Script::new();
             let expected = label.trace.clone();
             let mut journal = store.journal(script.run, label);
-            journal.append(&script.begin("t")).await.unwrap();
+            journal.append(&[script.begin("t")]).await.unwrap();
             assert_eq!(store.trace(script.run).await.unwrap(), expected);
         }
         assert_eq!(store.trace(Uuid::now_v7()).await.unwrap(), None);

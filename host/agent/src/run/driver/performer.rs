@@ -17,11 +17,15 @@ use crate::run::{RunRequest, Runner, Spent};
 use crate::toolbox::{ToolFailure, ToolResult};
 use futures_util::future::BoxFuture;
 use std::collections::{BTreeMap, HashMap};
+use std::mem;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
+
+/// Events that are recorded in one go, and a few more.
+const TOGETHER: usize = 64;
 
 pub(super) struct Performer {
     pub(super) driver: Driver,
@@ -64,61 +68,58 @@ impl Performer {
         let (heard, mut hearing) = mpsc::unbounded_channel();
         let elapsed = || begin.elapsed + started.elapsed();
         self.subs = begin.subs;
-        for kind in begin.unsaid {
-            let ended = Ended::of(&kind, machine.spent());
-            self.sink.publish(kind).await?;
-            if let Some(ended) = ended {
-                return Ok(ended);
-            }
+        let unsaid = Effects {
+            events: begin.unsaid,
+            actions: Vec::new(),
+        };
+        if let Some(ended) = self.carry_out(unsaid, machine.spent(), &heard).await? {
+            return Ok(ended);
         }
         let mut effects = machine.handle(begin.input, elapsed());
         loop {
             if let Some(ended) = self.carry_out(effects, machine.spent(), &heard).await? {
                 return Ok(ended);
             }
-            let input = tokio::select! {
+            let (mut told, input) = tokio::select! {
                 biased;
-                () = cancel.cancelled() => Input::Cancelled,
-                () = tokio::time::sleep_until(deadline) => Input::TimedOut,
-                Some(event) = call_events.recv() => match self.happened(event).await? {
-                    Some(input) => input,
-                    None => {
-                        effects = Effects::default();
-                        continue;
-                    }
-                },
+                () = cancel.cancelled() => (None, Some(Input::Cancelled)),
+                () = tokio::time::sleep_until(deadline) => (None, Some(Input::TimedOut)),
+                Some(event) = call_events.recv() => (Some(Told::Event(Box::new(event))), None),
                 // Before the work: a reply is complete only after its last piece.
-                Some(heard) = hearing.recv() => match self.wrote(heard).await? {
-                    Some(input) => input,
-                    None => {
-                        effects = Effects::default();
-                        continue;
-                    }
-                },
-                Some(done) = self.work.join_next_with_id() => self.input(done),
+                Some(heard) = hearing.recv() => (Some(heard), None),
+                Some(done) = self.work.join_next_with_id() => (None, Some(self.input(done))),
             };
-            // Before the result of a call, all that happened in it.
-            while let Ok(event) = call_events.try_recv() {
-                let Some(told) = self.happened(event).await? else {
-                    continue;
-                };
-                let effects = machine.handle(told, elapsed());
-                if let Some(ended) = self.carry_out(effects, machine.spent(), &heard).await? {
-                    return Ok(ended);
+            let is_reply = matches!(input, Some(Input::Replied(_) | Input::ModelFailed(_)));
+            effects = Effects::default();
+            // What was told meanwhile is recorded in one go; recording is what takes long.
+            loop {
+                if let Some(told) = told.take() {
+                    effects.add(told.to(&mut machine, elapsed()));
                 }
-            }
-            if matches!(input, Input::Replied(_) | Input::ModelFailed(_)) {
-                while let Ok(heard_last) = hearing.try_recv() {
-                    let Some(told) = self.wrote(heard_last).await? else {
-                        continue;
-                    };
-                    let effects = machine.handle(told, elapsed());
-                    if let Some(ended) = self.carry_out(effects, machine.spent(), &heard).await? {
+                if !effects.actions.is_empty() || effects.events.len() >= TOGETHER {
+                    if input.is_none() {
+                        break;
+                    }
+                    let due = mem::take(&mut effects);
+                    if let Some(ended) = self.carry_out(due, machine.spent(), &heard).await? {
                         return Ok(ended);
                     }
                 }
+                // Before the result of a call, all that happened in it; before a reply, all of its pieces.
+                told = call_events
+                    .try_recv()
+                    .ok()
+                    .map(|event| Told::Event(Box::new(event)));
+                if told.is_none() && (input.is_none() || is_reply) {
+                    told = hearing.try_recv().ok();
+                }
+                if told.is_none() {
+                    break;
+                }
             }
-            effects = machine.handle(input, elapsed());
+            if let Some(input) = input {
+                effects.add(machine.handle(input, elapsed()));
+            }
         }
     }
 
@@ -164,30 +165,6 @@ impl Performer {
         }
     }
 
-    /// What the model wrote; what was decided on the way to it is told as it is, for it changes
-    /// nothing.
-    async fn wrote(&mut self, heard: Heard) -> Result<Option<Input>, RunError> {
-        match heard {
-            Heard::Delta(delta) => Ok(Some(Input::Wrote(delta))),
-            Heard::SideRequest(request) => Ok(Some(Input::SideRequest(request))),
-            Heard::Routing(routing) => {
-                self.sink.publish(EventKind::Routing(routing)).await?;
-                Ok(None)
-            }
-        }
-    }
-
-    /// What happened in a call or with a shield: told as it is, unless the machine counts it.
-    async fn happened(&mut self, event: EventKind) -> Result<Option<Input>, RunError> {
-        match event {
-            EventKind::SideRequest(request) => Ok(Some(Input::SideRequest(request))),
-            event => {
-                self.sink.publish(event).await?;
-                Ok(None)
-            }
-        }
-    }
-
     /// Decided with the first Request, and then kept.
     fn model(&mut self, task: &str) -> Arc<dyn Model> {
         let (model, class) = (&self.driver.model, self.class.as_deref());
@@ -208,15 +185,18 @@ impl Performer {
         &mut self,
         effects: Effects,
         spent: Spent,
-        heard: &mpsc::UnboundedSender<Heard>,
+        heard: &mpsc::UnboundedSender<Told>,
     ) -> Result<Option<Ended>, RunError> {
-        for kind in effects.events {
-            self.purse.note(&kind);
-            let ended = Ended::of(&kind, spent);
-            self.sink.publish(kind).await?;
-            if ended.is_some() {
-                return Ok(ended);
-            }
+        let mut ended = None;
+        for kind in &effects.events {
+            self.purse.note(kind);
+            ended = ended.or_else(|| Ended::of(kind, spent));
+        }
+        if !effects.events.is_empty() {
+            self.sink.publish(effects.events).await?;
+        }
+        if ended.is_some() {
+            return Ok(ended);
         }
         for action in effects.actions {
             match action {
@@ -329,24 +309,51 @@ impl Performer {
     }
 }
 
-enum Heard {
-    Delta(Delta),
-    Routing(Routing),
-    SideRequest(SideRequest),
+/// What a task tells while it works.
+enum Told {
+    /// By the model.
+    Wrote(Delta),
+    /// Of something else that happened, which may change nothing of the run.
+    Event(Box<EventKind>),
 }
 
-struct Listener(mpsc::UnboundedSender<Heard>);
+impl Told {
+    fn to(self, machine: &mut Machine, elapsed: Duration) -> Effects {
+        let input = match self {
+            Self::Wrote(delta) => Input::Wrote(delta),
+            Self::Event(event) => match *event {
+                EventKind::SideRequest(request) => Input::SideRequest(request),
+                event => {
+                    return Effects {
+                        events: vec![event],
+                        actions: Vec::new(),
+                    };
+                }
+            },
+        };
+        machine.handle(input, elapsed)
+    }
+}
+
+struct Listener(mpsc::UnboundedSender<Told>);
+
+impl Listener {
+    fn tell(&self, told: Told) {
+        // A run that is over listens to nobody.
+        let _ = self.0.send(told);
+    }
+}
 
 impl Watch for Listener {
     fn delta(&mut self, delta: Delta) {
-        let _ = self.0.send(Heard::Delta(delta));
+        self.tell(Told::Wrote(delta));
     }
 
     fn routing(&mut self, routing: Routing) {
-        let _ = self.0.send(Heard::Routing(routing));
+        self.tell(Told::Event(Box::new(EventKind::Routing(routing))));
     }
 
     fn side_request(&mut self, request: SideRequest) {
-        let _ = self.0.send(Heard::SideRequest(request));
+        self.tell(Told::Event(Box::new(EventKind::SideRequest(request))));
     }
 }

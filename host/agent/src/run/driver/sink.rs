@@ -17,13 +17,16 @@ pub(in crate::run) enum Sink {
 }
 
 impl Sink {
-    pub(super) async fn publish(&mut self, kind: EventKind) -> Result<(), RunError> {
+    /// What happened together is recorded together.
+    pub(super) async fn publish(&mut self, kinds: Vec<EventKind>) -> Result<(), RunError> {
         match self {
-            Self::Journal(publisher) => publisher.publish(kind).await,
+            Self::Journal(publisher) => publisher.publish(kinds).await,
             Self::Parent { call, events } => {
-                // A parent that is gone drops this run as well.
-                let (call, what) = (call.clone(), Box::new(kind));
-                let _ = events.send(EventKind::Sub { call, what }).await;
+                for kind in kinds {
+                    // A parent that is gone drops this run as well.
+                    let (call, what) = (call.clone(), Box::new(kind));
+                    let _ = events.send(EventKind::Sub { call, what }).await;
+                }
                 Ok(())
             }
         }
@@ -41,31 +44,38 @@ pub(in crate::run) struct Publisher {
 }
 
 impl Publisher {
-    async fn publish(&mut self, kind: EventKind) -> Result<(), RunError> {
+    async fn publish(&mut self, kinds: Vec<EventKind>) -> Result<(), RunError> {
         let at_ms = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default()
             .as_millis();
-        let event = Event {
-            run: self.run,
-            seq: self.seq,
-            at_ms: u64::try_from(at_ms).unwrap_or(u64::MAX),
-            kind,
-            seal: Seal::default(),
-        };
-        let event = event
-            .sealed(&self.seal)
-            .map_err(|error| RunError::Journal {
-                source: error.into(),
-            })?;
-        self.seal = event.seal.clone();
-        self.seq += 1;
+        let at_ms = u64::try_from(at_ms).unwrap_or(u64::MAX);
+        let mut events = Vec::with_capacity(kinds.len());
+        for kind in kinds {
+            let event = Event {
+                run: self.run,
+                seq: self.seq,
+                at_ms,
+                kind,
+                seal: Seal::default(),
+            };
+            let event = event
+                .sealed(&self.seal)
+                .map_err(|error| RunError::Journal {
+                    source: error.into(),
+                })?;
+            self.seal = event.seal.clone();
+            self.seq += 1;
+            events.push(event);
+        }
         self.journal
-            .append(&event)
+            .append(&events)
             .await
             .map_err(|source| RunError::Journal { source })?;
-        // A reader that went away does not end the run; its journal is still being written.
-        let _ = self.sender.send(event).await;
+        for event in events {
+            // A reader that went away does not end the run; its journal is still being written.
+            let _ = self.sender.send(event).await;
+        }
         Ok(())
     }
 }

@@ -94,3 +94,11 @@ pub struct Effects {
     pub events: Vec<EventKind>,
     pub actions: Vec<Action>,
 }
+
+impl Effects {
+    /// What came of the next input, too.
+    pub fn add(&mut self, mut next: Self) {
+        self.events.append(&mut next.events);
+        self.actions.append(&mut next.actions);
+    }
+}

@@ -16,6 +16,7 @@ pub use connections::{Bound, serve};
 use super::revision::Terms;
 use super::rpc::{self, Error, INVALID_REQUEST};
 use super::service::Service;
+use crate::connections::is_too_slow;
 use crate::telemetry;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
@@ -28,14 +29,11 @@ use guard::Guard;
 use opentelemetry::trace::TraceContextExt as _;
 use sessions::Sessions;
 use std::sync::Arc;
-use std::time::Duration;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// Whose calls are made that come over HTTP: whoever may reach us. Keys' names have no colon.
 const OWNER: &str = "mcp:http";
-/// For a body to come in.
-const BODY: Duration = Duration::from_secs(30);
 
 /// What all connections share.
 #[derive(Debug)]
@@ -97,15 +95,14 @@ async fn read(endpoint: &Endpoint, headers: &HeaderMap, body: Body) -> Result<By
     if body.size_hint().lower() > u64::try_from(most).unwrap_or(u64::MAX) {
         return Err(too_long());
     }
-    match tokio::time::timeout(BODY, to_bytes(body, most)).await {
-        Ok(Ok(body)) => Ok(body),
+    to_bytes(body, most).await.map_err(|error| {
+        if is_too_slow(&error) {
+            let reason = "the message came too slowly";
+            return Refused::new(StatusCode::REQUEST_TIMEOUT, reason);
+        }
         // Too long, or broken off, which nobody is there to be told of.
-        Ok(Err(_)) => Err(too_long()),
-        Err(_) => Err(Refused::new(
-            StatusCode::REQUEST_TIMEOUT,
-            "the message did not come in time",
-        )),
-    }
+        too_long()
+    })
 }
 
 /// Which era a message is of is seen in its header or in itself.

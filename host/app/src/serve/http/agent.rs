@@ -174,10 +174,11 @@ impl App {
                 }
                 Repeat::First => {
                     let begun = self.begun(prepared, turn).await;
-                    drop(promise);
                     if begun.is_err() {
-                        store.forget_request(owner, key).await?;
+                        store.forget_unbegun(owner, key, run).await?;
                     }
+                    // Only now may others find that the key's run is not there.
+                    drop(promise);
                     return begun;
                 }
             }

@@ -1,16 +1,17 @@
 //! Who asks, and what that one may do.
 
 use crate::config::Keys;
-use crate::connections::is_loopback;
+use crate::connections::{Connection, bearer};
 use crate::serve::http::App;
 use crate::serve::http::error::ApiError;
 use crate::storage::{Permits, Scope};
 use crate::telemetry;
 use axum::extract::FromRequestParts;
+use axum::http::HeaderMap;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, header};
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv4Addr};
 use toolhold_sandbox::Permit;
 
 /// Whoever sent a request. Extracting one is what requires a key.
@@ -87,14 +88,16 @@ impl FromRequestParts<App> for Client {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        let mut client = client(&parts.headers, app).await?;
+        let connection = parts.extensions.get::<Connection>();
+        let peer = connection.map_or(Ipv4Addr::UNSPECIFIED.into(), |it| it.peer);
+        let mut client = client(&parts.headers, peer, app).await?;
         client.trace = telemetry::remote(&parts.headers);
         app.limiter.admit(&client.name)?;
         Ok(client)
     }
 }
 
-async fn client(headers: &HeaderMap, app: &App) -> Result<Client, ApiError> {
+async fn client(headers: &HeaderMap, peer: IpAddr, app: &App) -> Result<Client, ApiError> {
     let store = app.dispatcher.store();
     store.readable()?;
     let is_open = match app.keys {
@@ -104,7 +107,8 @@ async fn client(headers: &HeaderMap, app: &App) -> Result<Client, ApiError> {
         Keys::Auto => app.is_local && !store.has_keys().await?,
     };
     if is_open {
-        if !is_from_here(headers, &app.origins) {
+        // Whoever is the operator without a key must not be a page of elsewhere.
+        if app.guard.check(headers).is_err() {
             return Err(ApiError::forbidden(
                 "without keys this server answers only to this machine's own names, such as 127.0.0.1, and to pages of \
                  serve.origins; `toolhold keys create` makes a key",
@@ -117,36 +121,20 @@ async fn client(headers: &HeaderMap, app: &App) -> Result<Client, ApiError> {
             "this server needs a key: Authorization: Bearer KEY; `toolhold keys create` makes one",
         ));
     };
-    match store.key(&digest(key.as_bytes())).await? {
-        Some(key) => Ok(Client {
-            name: key.name,
-            permits: key.permits,
-            trace: opentelemetry::Context::default(),
-        }),
-        None => Err(ApiError::unauthenticated(
+    let digest = digest(key.as_bytes());
+    app.strangers.admit(peer, &digest)?;
+    let Some(key) = store.key(&digest).await? else {
+        app.strangers.is_unknown(peer, &digest);
+        return Err(ApiError::unauthenticated(
             "this key is unknown here, or was revoked, or is too old",
-        )),
-    }
-}
-
-/// Whoever is the operator without a key must not be a page of elsewhere.
-fn is_from_here(headers: &HeaderMap, origins: &[String]) -> bool {
-    let text = |value: &HeaderValue| value.to_str().unwrap_or_default().to_owned();
-    let is_own = |origin: &HeaderValue| {
-        let origin = text(origin);
-        let host = origin.split_once("://").map(|(_, host)| host);
-        origins.contains(&origin) || host.is_some_and(is_loopback)
+        ));
     };
-    headers
-        .get(header::HOST)
-        .is_some_and(|host| is_loopback(&text(host)))
-        && headers.get_all(header::ORIGIN).iter().all(is_own)
-}
-
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, key) = value.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
+    app.strangers.is_known(&digest);
+    Ok(Client {
+        name: key.name,
+        permits: key.permits,
+        trace: opentelemetry::Context::default(),
+    })
 }
 
 /// SHA-256 in hex.

@@ -1,5 +1,6 @@
 //! What a client is told when something is wrong: the shape that OpenAI's API has and its SDKs read.
 
+use crate::connections::is_too_slow;
 use crate::serve::Refused;
 use crate::storage::{RecordError, StoreError};
 use axum::Json;
@@ -84,6 +85,15 @@ impl ApiError {
             StatusCode::PAYLOAD_TOO_LARGE,
             "invalid_request_error",
             message,
+        )
+    }
+
+    /// The body of the request did not come in time.
+    pub fn too_slow() -> Self {
+        Self::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "invalid_request_error",
+            "the body of the request came too slowly; send it again",
         )
     }
 
@@ -215,6 +225,9 @@ impl From<StoreError> for ApiError {
 
 impl From<JsonRejection> for ApiError {
     fn from(rejection: JsonRejection) -> Self {
+        if is_too_slow(&rejection) {
+            return Self::too_slow();
+        }
         Self {
             status: rejection.status(),
             ..Self::invalid(rejection.body_text())

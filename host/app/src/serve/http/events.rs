@@ -1,11 +1,13 @@
 //! A run's events as they happen: server-sent events, and the same over a WebSocket.
 
+use crate::connections::{Connection, socket};
 use crate::serve::Watcher;
 use crate::serve::http::error::ApiError;
-use axum::extract::ws::{Message, WebSocket};
+use axum::extract::ws::WebSocketUpgrade;
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream, StreamExt as _};
+use serde::Serialize;
 use std::convert::Infallible;
 use std::time::Duration;
 use toolhold_agent::Event;
@@ -39,44 +41,32 @@ pub fn respond(events: impl Stream<Item = sse::Event> + Send + 'static) -> Respo
 }
 
 fn sse_event(event: &Event) -> sse::Event {
-    let data = serde_json::to_string(event).unwrap_or_default();
     sse::Event::default()
         .event(event.kind.name())
         .id(event.seq.to_string())
-        .data(data)
+        .data(text(event))
 }
 
 /// The last event of a stream that cannot go on.
 fn failed(error: &ApiError) -> sse::Event {
-    let data = serde_json::to_string(&error.body()).unwrap_or_default();
-    sse::Event::default().event("error").data(data)
+    sse::Event::default()
+        .event("error")
+        .data(text(&error.body()))
 }
 
 /// An event a message, until the run is over or the client is gone.
-pub async fn socket(mut socket: WebSocket, mut watcher: Watcher) {
-    loop {
-        tokio::select! {
-            event = watcher.next() => {
-                let text = match event {
-                    Ok(Some(event)) => serde_json::to_string(event.as_ref()).unwrap_or_default(),
-                    Ok(None) => break,
-                    Err(error) => {
-                        let body = ApiError::from(error).body();
-                        let text = serde_json::to_string(&body).unwrap_or_default();
-                        let _ = socket.send(Message::text(text)).await;
-                        break;
-                    }
-                };
-                if socket.send(Message::text(text)).await.is_err() {
-                    return;
-                }
-            }
-            // Pings are answered on the way; nothing that a client says has a meaning.
-            said = socket.recv() => match said {
-                Some(Ok(Message::Close(_)) | Err(_)) | None => return,
-                Some(Ok(_)) => {}
-            }
+pub fn socket(upgrade: WebSocketUpgrade, connection: Connection, watcher: Watcher) -> Response {
+    let texts = stream::unfold(Some(watcher), async |watcher| {
+        let mut watcher = watcher?;
+        match watcher.next().await {
+            Ok(Some(event)) => Some((text(event.as_ref()), Some(watcher))),
+            Ok(None) => None,
+            Err(error) => Some((text(&ApiError::from(error).body()), None)),
         }
-    }
-    let _ = socket.send(Message::Close(None)).await;
+    });
+    socket::send(upgrade, connection, texts)
+}
+
+fn text(said: &impl Serialize) -> String {
+    serde_json::to_string(said).unwrap_or_default()
 }

@@ -1,5 +1,6 @@
 //! Whether the server is there, and whether it can work.
 
+use crate::serve::Refused;
 use crate::serve::http::App;
 use crate::serve::http::error::ApiError;
 use axum::Json;
@@ -29,28 +30,30 @@ struct Ready {
     waiting: usize,
     /// Modules that may run.
     modules: usize,
-    /// Agents whose endpoint has not answered yet.
-    waiting_agents: Vec<String>,
+    /// Agents whose endpoint has not answered yet; `/v1/models` names them.
+    waiting_agents: usize,
 }
 
-/// The database can be written and an agent can run, so that runs can be begun. Otherwise the error says why
-/// not.
+/// Runs can be begun: the database can be written, an agent can run, and the server is not about to stop.
+/// Otherwise the error says why not.
 #[utoipa::path(
     get, path = "/readyz", tag = "health",
     responses((status = 200, body = Ready), (status = 503, body = crate::serve::http::error::ErrorBody)),
 )]
 async fn ready(State(app): State<App>) -> Result<Json<Ready>, ApiError> {
+    if app.dispatcher.is_closing() {
+        return Err(Refused::Closing.into());
+    }
     let store = app.dispatcher.store();
     store.writable()?;
     store.has_keys().await?;
     let agents = app.dispatcher.agents();
     let offered = agents.all();
-    let waiting_agents: Vec<String> = offered.waiting.keys().cloned().collect();
+    let waiting_agents = offered.waiting.len();
     if offered.ready.is_empty() {
-        return Err(ApiError::unavailable(format!(
-            "no agent can run: the endpoints of these have not answered yet: {}",
-            waiting_agents.join(", ")
-        )));
+        return Err(ApiError::unavailable(
+            "no agent can run: none of their endpoints has answered yet; the server's log names them",
+        ));
     }
     let (active, waiting) = app.dispatcher.load();
     let modules = agents.registry().modules();

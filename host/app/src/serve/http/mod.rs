@@ -19,6 +19,7 @@ mod requests;
 mod responses;
 mod runs;
 mod sessions;
+mod strangers;
 mod tools;
 mod turn;
 mod upload;
@@ -26,13 +27,17 @@ mod upload;
 pub use auth::digest;
 
 use crate::config::{Config, Keys, ServeTable};
+use crate::connections::Guard;
 use crate::serve::Dispatcher;
-use axum::Router;
-use axum::extract::DefaultBodyLimit;
-use axum::http::{HeaderName, HeaderValue, Method, header};
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use axum::{Router, middleware};
 use error::ApiError;
 use limiter::Limiter;
 use std::sync::Arc;
+use strangers::Strangers;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use tower_http::set_header::SetResponseHeaderLayer;
@@ -49,8 +54,9 @@ pub struct App {
     pub keys: Keys,
     /// Only this machine can reach us.
     pub is_local: bool,
-    /// Other pages that may use the API.
-    pub origins: Arc<[String]>,
+    pub strangers: Arc<Strangers>,
+    /// Who is the operator where nobody needs a key.
+    pub guard: Arc<Guard>,
     /// Absent where modules cannot be brought.
     pub uploads: Option<Arc<Uploads>>,
 }
@@ -65,10 +71,18 @@ impl App {
             limiter: Arc::new(Limiter::per_minute(serve.key_requests_per_minute)),
             keys: serve.keys,
             is_local: serve.listen.ip().is_loopback(),
-            origins: serve.origins.clone().into(),
+            strangers: Arc::new(Strangers::new()),
+            guard: Arc::new(Guard {
+                is_local: true,
+                hosts: Vec::new(),
+                origins: serve.origins.clone(),
+            }),
         }
     }
 }
+
+/// What is committed is what is served; a test holds it to the routes.
+const DESCRIPTION: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json"));
 
 #[derive(OpenApi)]
 #[openapi(info(
@@ -117,8 +131,8 @@ pub fn router(app: App, serve: &ServeTable) -> Router {
             HeaderName::from_static("idempotency-key"),
             HeaderName::from_static("last-event-id"),
         ]);
-    let (router, api) = routes();
-    let description = Arc::new(api);
+    let (router, _) = routes();
+    let dispatcher = app.dispatcher.clone();
     let own = |name: HeaderName, value| {
         SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value))
     };
@@ -126,9 +140,8 @@ pub fn router(app: App, serve: &ServeTable) -> Router {
         .merge(page::routes())
         .route(
             "/openapi.json",
-            axum::routing::get(move || {
-                let description = description.clone();
-                async move { axum::Json(description.as_ref().clone()) }
+            axum::routing::get(async || {
+                ([(header::CONTENT_TYPE, "application/json")], DESCRIPTION)
             }),
         )
         .fallback(async || ApiError::not_found("such path; /openapi.json lists them"))
@@ -136,6 +149,7 @@ pub fn router(app: App, serve: &ServeTable) -> Router {
             ApiError::method("this path has other methods; /openapi.json lists them")
         })
         .with_state(app)
+        .layer(middleware::from_fn_with_state(dispatcher, leaving))
         .layer(cors)
         .layer(DefaultBodyLimit::max(body_bytes))
         .layer(own(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
@@ -147,6 +161,16 @@ pub fn router(app: App, serve: &ServeTable) -> Router {
                 ApiError::internal(&"a handler panicked").into_response()
             },
         ))
+}
+
+/// Sends clients of a server that is about to stop elsewhere with their next request.
+async fn leaving(State(dispatcher): State<Dispatcher>, request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    if dispatcher.is_closing() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        let headers = response.headers_mut();
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Runs that were begun: what came of them, what happens in them, who decides about their calls.
 
+use crate::connections::Connection;
 use crate::serve::answer::Answer;
 use crate::serve::http::App;
 use crate::serve::http::agent::so_far;
@@ -8,11 +9,11 @@ use crate::serve::http::body::{Asked, Body, Place};
 use crate::serve::http::error::{ApiError, ErrorBody};
 use crate::serve::http::events;
 use crate::storage::{RunRow, Scope};
-use axum::Json;
 use axum::extract::State;
 use axum::extract::ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolhold_agent::StopReason;
@@ -265,13 +266,14 @@ async fn socket(
     client: Client,
     Place(run): Place<Uuid>,
     Asked(from): Asked<After>,
+    Extension(connection): Extension<Connection>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, ApiError> {
     app.run(&client, run).await?;
     let upgrade = upgrade.map_err(|rejection| ApiError::invalid(rejection.body_text()))?;
     let next = from.after.map_or(0, |last| last.saturating_add(1));
     let watcher = app.dispatcher.watch(run, next);
-    Ok(upgrade.on_upgrade(|socket| events::socket(socket, watcher)))
+    Ok(events::socket(upgrade, connection, watcher))
 }
 
 /// Stops a run. It still ends with its `done`.

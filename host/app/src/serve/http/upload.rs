@@ -1,6 +1,7 @@
 //! Components that a client brings: looked at as if they were loaded, then put into the modules folder and
 //! loaded from there, as if somebody had dropped them.
 
+use crate::connections::is_too_slow;
 use crate::install::{self, Place};
 use crate::serve::http::App;
 use crate::serve::http::auth::Client;
@@ -68,8 +69,13 @@ pub async fn read(
     let mut component = Vec::new();
     let mut pieces = body.into_data_stream();
     while let Some(piece) = pieces.next().await {
-        let piece =
-            piece.map_err(|error| ApiError::invalid(format!("the body broke off: {error}")))?;
+        let piece = piece.map_err(|error| {
+            if is_too_slow(&error) {
+                ApiError::too_slow()
+            } else {
+                ApiError::invalid(format!("the body broke off: {error}"))
+            }
+        })?;
         if (component.len() + piece.len()) as u64 > most {
             return Err(too_large());
         }
@@ -134,10 +140,10 @@ impl Uploads {
             replaces,
         } = upload;
         let _turn = self.turn.lock().await;
-        let (folder, name) = (self.folder.clone(), slot.clone());
-        let found = tokio::task::spawn_blocking(move || found(&folder, &name)).await;
-        let (place, there) = found.map_err(|error| ApiError::internal(&error))??;
-        may_take(there.as_ref(), replaces.as_deref())?;
+        let (folder, name, named) = (self.folder.clone(), slot.clone(), replaces.clone());
+        let found =
+            tokio::task::spawn_blocking(move || free(&folder, &name, named.as_deref())).await;
+        found.map_err(|error| ApiError::internal(&error))??;
 
         let registry = app.dispatcher.agents().registry();
         let log = |event: LoadEvent| tracing::info!(?event, "modules");
@@ -146,15 +152,13 @@ impl Uploads {
         let draft = Draft::module_uploaded(owner, &slot, &digest.to_string(), replaces.as_deref());
         // First: nothing comes here that the log does not have.
         app.dispatcher.store().audit(draft).await?;
+        let (folder, name, named) = (self.folder.clone(), slot.clone(), replaces.clone());
+        // What is there may be another one by now: to compile it took a while.
         let written =
-            tokio::task::spawn_blocking(move || install::put(&place, &component, there.is_some()));
-        let written = written.await.map_err(|error| ApiError::internal(&error))?;
-        written.map_err(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => {
-                ApiError::conflict("a component of that name came meanwhile; look at it again")
-            }
-            _ => ApiError::internal(&error),
-        })?;
+            tokio::task::spawn_blocking(move || put(&folder, &name, named.as_deref(), &component));
+        written
+            .await
+            .map_err(|error| ApiError::internal(&error))??;
 
         let only = [slot.split('@').next().unwrap_or_default().to_owned()];
         let loaded = registry.load_folder(&self.folder, Some(&only), &log).await;
@@ -168,6 +172,29 @@ impl Uploads {
         })?;
         Ok((module, replaces.is_none()))
     }
+}
+
+/// Writes the component if it may take the place that it goes to.
+fn put(
+    folder: &Path,
+    slot: &str,
+    replaces: Option<&str>,
+    component: &[u8],
+) -> Result<(), ApiError> {
+    let place = free(folder, slot, replaces)?;
+    install::put(&place, component, replaces.is_some()).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            ApiError::conflict("a component of that name came meanwhile; look at it again")
+        }
+        _ => ApiError::internal(&error),
+    })
+}
+
+/// Where the component goes, if it may.
+fn free(folder: &Path, slot: &str, replaces: Option<&str>) -> Result<PathBuf, ApiError> {
+    let (place, there) = found(folder, slot)?;
+    may_take(there.as_ref(), replaces)?;
+    Ok(place)
 }
 
 /// Where the component goes, and the digest of the one that is there.
@@ -258,5 +285,21 @@ mod tests {
         ] {
             assert_eq!(may_take(there, replaces).is_ok(), may, "{replaces:?}");
         }
+    }
+
+    #[test]
+    fn what_came_while_it_was_compiled_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        put(folder, "a", None, b"first").unwrap();
+        let seen = Digest::of(b"first").to_string();
+        assert!(free(folder, "a", Some(&seen)).is_ok());
+        std::fs::write(folder.join("a.wasm"), b"unseen").unwrap();
+        assert!(put(folder, "a", Some(&seen), b"second").is_err());
+        assert!(put(folder, "a", None, b"second").is_err());
+        assert_eq!(std::fs::read(folder.join("a.wasm")).unwrap(), b"unseen");
+        let seen = Digest::of(b"unseen").to_string();
+        put(folder, "a", Some(&seen), b"second").unwrap();
+        assert_eq!(std::fs::read(folder.join("a.wasm")).unwrap(), b"second");
     }
 }

@@ -1,0 +1,139 @@
+//! Which database, and connections to it.
+
+use secrecy::{ExposeSecret as _, SecretString};
+use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
+use sqlx::{AnyConnection, AnyPool, ConnectOptions as _, Connection as _};
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+use tracing::log::LevelFilter;
+use url::Url;
+
+const ACQUIRE: Duration = Duration::from_secs(10);
+/// For an answer of PostgreSQL. A connection whose other end is gone without a word says nothing at all.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// Write-ahead logging lets readers read while one writes, in other processes, too.
+const PRAGMAS: &str = "PRAGMA busy_timeout = 10000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
+     PRAGMA foreign_keys = ON;";
+
+/// What a process holds that hangs, or whose machine is gone without a word, is free again after a while.
+const SESSION: &str = "SET idle_in_transaction_session_timeout = 60000; SET tcp_keepalives_idle = 10; \
+     SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3; SET tcp_user_timeout = 30000;";
+
+/// Which database.
+#[derive(Debug, Clone)]
+pub enum Location {
+    /// A SQLite file, made when there is none.
+    File(PathBuf),
+    /// `postgres://…`, with a password in it as like as not.
+    Postgres(SecretString),
+}
+
+/// How it is reached.
+#[derive(Debug, Clone)]
+pub struct Database {
+    options: AnyConnectOptions,
+    is_file: bool,
+}
+
+impl Database {
+    pub fn of(location: &Location) -> Result<Self, sqlx::Error> {
+        sqlx::any::install_default_drivers();
+        Ok(Self {
+            options: location.options()?,
+            is_file: matches!(location, Location::File(_)),
+        })
+    }
+
+    /// One of SQLite.
+    pub fn is_file(&self) -> bool {
+        self.is_file
+    }
+
+    /// Connections for many, made when they are needed.
+    pub fn pool(&self, most: u32) -> AnyPool {
+        let settings = self.settings();
+        AnyPoolOptions::new()
+            .max_connections(most)
+            .acquire_timeout(ACQUIRE)
+            .after_connect(move |connection, _| {
+                Box::pin(async move {
+                    sqlx::raw_sql(settings).execute(connection).await?;
+                    Ok(())
+                })
+            })
+            .connect_lazy_with(self.options.clone())
+    }
+
+    /// A connection for one. A pool would ask it before each use whether it works, and try again and again
+    /// what cannot succeed.
+    pub async fn connect(&self) -> Result<AnyConnection, sqlx::Error> {
+        let connecting = async {
+            let mut connection = AnyConnection::connect_with(&self.options).await?;
+            sqlx::raw_sql(self.settings())
+                .execute(&mut connection)
+                .await?;
+            Ok(connection)
+        };
+        self.within(connecting).await
+    }
+
+    /// SQLite's file may be slow, and never without an answer.
+    pub async fn within<T>(
+        &self,
+        work: impl Future<Output = Result<T, sqlx::Error>>,
+    ) -> Result<T, sqlx::Error> {
+        if self.is_file {
+            return work.await;
+        }
+        let done = tokio::time::timeout(ANSWER, work).await;
+        done.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))
+    }
+
+    fn settings(&self) -> &'static str {
+        if self.is_file { PRAGMAS } else { SESSION }
+    }
+}
+
+impl Location {
+    fn options(&self) -> Result<AnyConnectOptions, sqlx::Error> {
+        let wrong = |why: &str| sqlx::Error::Configuration(why.into());
+        let url: Url = match self {
+            Self::File(path) => {
+                let path = std::path::absolute(path)?;
+                let path = Url::from_file_path(path).map_err(|()| wrong("it is no path"))?;
+                format!("sqlite://{}", path.path()).parse()
+            }
+            Self::Postgres(url) => {
+                let url = url.expose_secret();
+                if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+                    return Err(wrong("it is no postgres:// URL"));
+                }
+                url.parse()
+            }
+        }
+        .map_err(|error: url::ParseError| sqlx::Error::Configuration(error.into()))?;
+        // Statements hold what was said; nobody wants that in a log.
+        Ok(AnyConnectOptions::from_url(&url)?
+            .log_statements(LevelFilter::Off)
+            .log_slow_statements(LevelFilter::Off, Duration::MAX))
+    }
+}
+
+impl std::fmt::Display for Location {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "the database {}", path.display()),
+            Self::Postgres(url) => match Url::parse(url.expose_secret()) {
+                Ok(url) => write!(
+                    f,
+                    "the database {} at {}",
+                    url.path().trim_start_matches('/'),
+                    url.host_str().unwrap_or("this machine")
+                ),
+                Err(_) => f.write_str("the database"),
+            },
+        }
+    }
+}
