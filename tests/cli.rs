@@ -371,6 +371,12 @@ fn a_run_that_waits_says_so_wherever_one_looks() {
     ] {
         assert!(listed.contains(part), "{part}: {listed}");
     }
+    let records = Records::of(&host);
+    let shown = records.digest(&call, "of another");
+    let vain = host.run(&["approvals", "refuse", &call, "no"]);
+    assert_eq!(vain.code, Some(1), "{vain:?}");
+    assert!(vain.stderr.contains("nothing was decided"), "{vain:?}");
+    records.digest(&call, &shown);
     let decided = host.run(&["approvals", "refuse", &call, "no"]);
     assert!(
         decided

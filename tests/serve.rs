@@ -124,6 +124,11 @@ fn events_come_as_they_happen_and_a_lost_connection_loses_none() {
         .get(&format!("{path}?after={}", all.len() - 2))
         .events();
     assert_eq!(again, all[all.len() - 1..]);
+    // An EventSource that is told so does not come again.
+    let started = Instant::now();
+    let nothing = server.get(&format!("{path}?after={}", all.len() - 1));
+    assert_eq!((nothing.status, nothing.text.as_str()), (204, ""));
+    assert!(started.elapsed() < Duration::from_secs(2), "at once");
 }
 
 #[test]
@@ -290,6 +295,25 @@ fn what_is_repeated_under_a_key_is_done_once() {
     assert_eq!(other.status, 409, "{other:?}");
 }
 
+/// Several at the same moment: one begins, and the others are told so.
+#[test]
+fn one_of_the_turns_that_come_together_is_taken() {
+    let host = host("");
+    let endpoint = scripted([answers("first").delayed_ms(3_000, 0), answers("second")]);
+    let server = serve(&host, &endpoint);
+    let session = server.post("/v1/sessions", &json!({})).good();
+    let turns = format!("/v1/sessions/{}/turns", session["id"].as_str().unwrap());
+    let answered: Vec<_> = std::thread::scope(|scope| {
+        let asked = (0..6).map(|_| scope.spawn(|| server.post(&turns, &ask("t"))));
+        let asked: Vec<_> = asked.collect();
+        asked.into_iter().map(|it| it.join().unwrap()).collect()
+    });
+    let of = |status| answered.iter().filter(|it| it.status == status).count();
+    assert_eq!((of(200), of(409)), (1, 5), "{answered:?}");
+    assert!(!server.said().contains("ERROR"), "{}", server.said());
+    assert_eq!(server.post(&turns, &ask("t")).good()["output"], "second");
+}
+
 #[test]
 fn a_call_waits_until_somebody_decides() {
     let host = host("[approval]\nalways = [\"calculator\"]\n");
@@ -304,6 +328,7 @@ fn a_call_waits_until_somebody_decides() {
         calls["calls"].as_array()?.first().cloned()
     });
     assert_eq!(call["arguments"], json!({"expression": "2+2"}));
+    assert_eq!(call["annotations"]["read_only"], true, "{call}");
     assert_eq!(
         server.get(&format!("/v1/runs/{run}")).good()["state"],
         "waiting"
@@ -608,6 +633,18 @@ fn keys_keep_clients_apart() {
         tools.contains("text.count") && !tools.contains("calculator"),
         "{tools}"
     );
+    let modules = server.get("/v1/modules").good();
+    let text = &modules["modules"][0];
+    assert_eq!(modules["modules"].as_array().unwrap().len(), 1, "{modules}");
+    assert_eq!(text["name"], "text");
+    let told: Vec<_> = text.as_object().unwrap().keys().collect();
+    assert_eq!(
+        told,
+        ["name", "version", "tools"],
+        "nothing of how it is run"
+    );
+    assert_eq!(&server.get("/v1/modules/text").good(), text);
+    assert_eq!(server.get("/v1/modules/calculator").status, 404);
     let call = json!({"arguments": {"expression": "1"}});
     assert_eq!(
         server.post("/v1/tools/calculator.evaluate", &call).status,
@@ -622,6 +659,7 @@ fn keys_keep_clients_apart() {
     assert_eq!(server.post("/v1/agent", &ask("t")).status, 403);
     server.use_key(&admin);
     assert_eq!(server.get(&format!("/v1/runs/{run}")).status, 200);
+    assert!(server.get("/v1/modules/calculator").good()["limits"].is_object());
 
     server.use_key(&bob);
     assert_eq!(host.run(&["keys", "revoke", "bob"]).code, Some(0));

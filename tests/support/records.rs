@@ -112,6 +112,24 @@ impl Records {
         });
     }
 
+    /// Has another call wait in the place of one, as far as its digest says. Returns the one that it had.
+    pub fn digest(&self, call: &str, digest: &str) -> String {
+        let before = self.with(async |connection| {
+            sqlx::query_scalar("SELECT digest FROM approvals WHERE call = $1")
+                .bind(call)
+                .fetch_one(&mut *connection)
+                .await
+        });
+        self.with(async |connection| {
+            sqlx::query("UPDATE approvals SET digest = $2 WHERE call = $1")
+                .bind(call)
+                .bind(digest)
+                .execute(connection)
+                .await
+        });
+        before
+    }
+
     /// Leaves a decision about a call that waits.
     pub fn decide(&self, call: &str, decision: &str) {
         self.with(async |connection| {

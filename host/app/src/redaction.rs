@@ -16,18 +16,33 @@ pub struct Redaction {
 /// As deep as JSON text can be read.
 const MAX_DEPTH: usize = 128;
 
-/// Members whose value is a secret whatever it looks like: the end of their name, without `_`, `-` and case.
-const SECRET_NAMES: [&str; 9] = [
+/// Members whose value is a secret whatever it looks like: the end of their name, in the singular, without `_`,
+/// `-`, `.`, spaces and case.
+const SECRET_NAMES: [&str; 20] = [
     "password",
     "passwd",
     "passphrase",
+    "passcode",
+    "pwd",
     "secret",
     "token",
+    "jwt",
     "apikey",
+    "secretkey",
+    "accesskey",
     "privatekey",
+    "signingkey",
+    "encryptionkey",
+    "sessionkey",
+    "sharedkey",
     "credential",
     "authorization",
+    "cookie",
+    "connectionstring",
 ];
+
+/// How many of them there are, where that is a number, is no secret: `max_tokens`.
+const COUNTED: &str = "tokens";
 
 const SECRET: &str = "<secret>";
 
@@ -100,7 +115,7 @@ impl Redaction {
             Value::Array(items) => items.iter().map(|item| self.at(item, depth + 1)).collect(),
             Value::Object(members) => {
                 let masked = members.iter().map(|(name, value)| {
-                    let value = if is_secret(name) && !value.is_null() {
+                    let value = if is_secret(name, value) {
                         Value::String(SECRET.into())
                     } else {
                         self.at(value, depth + 1)
@@ -122,14 +137,17 @@ impl std::fmt::Debug for Redaction {
 /// A shorter secret would be found in half of all texts.
 const MIN_BYTES: usize = 8;
 
-fn is_secret(name: &str) -> bool {
+fn is_secret(name: &str, value: &Value) -> bool {
     let plain: String = name
         .chars()
-        .filter(|c| !matches!(c, '_' | '-'))
+        .filter(|c| !matches!(c, '_' | '-' | '.' | ' '))
         .flat_map(char::to_lowercase)
         .collect();
-    let plain = plain.strip_suffix('s').unwrap_or(&plain);
-    SECRET_NAMES.iter().any(|secret| plain.ends_with(secret))
+    if value.is_null() || value.is_number() && plain.ends_with(COUNTED) {
+        return false;
+    }
+    let one = plain.strip_suffix('s').unwrap_or(&plain);
+    SECRET_NAMES.iter().any(|secret| one.ends_with(secret))
 }
 
 #[cfg(test)]
@@ -165,6 +183,51 @@ mod tests {
         ] {
             assert_eq!(redaction.value(&before), after);
         }
+    }
+
+    #[test]
+    fn names_say_what_is_a_secret() {
+        let redaction = Redaction::default();
+        let is_masked = |name: &str, value: Value| {
+            let before = json!({ name: value });
+            let after = redaction.value(&before);
+            assert!(
+                after == before || after == json!({ name: SECRET }),
+                "{after}"
+            );
+            after != before
+        };
+        for name in [
+            "secret_access_key",
+            "secretKey",
+            "access_key",
+            "AWS_ACCESS_KEYS",
+            "signing_key",
+            "encryptionKey",
+            "db.pwd",
+            "Cookie",
+            "Set-Cookie",
+            "cookies",
+            "Proxy-Authorization",
+            "connection string",
+            "tokens",
+        ] {
+            assert!(is_masked(name, json!("x")), "{name}");
+        }
+        for name in [
+            "key",
+            "primary_key",
+            "keyboard",
+            "max_tokens_note",
+            "author",
+        ] {
+            assert!(!is_masked(name, json!("x")), "{name}");
+        }
+        for name in ["tokens", "max_tokens", "completionTokens"] {
+            assert!(!is_masked(name, json!(100)), "{name}");
+            assert!(is_masked(name, json!(["x"])), "{name}");
+        }
+        assert!(is_masked("token", json!(100)));
     }
 
     #[test]

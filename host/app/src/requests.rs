@@ -1,6 +1,7 @@
 //! The requests folder: saved Requests, by name or by path (PROTOCOL.md, 6).
 //!
-//! It is read once, as a whole: a run sees the Requests that were there when it began.
+//! It is read as a whole: a run sees the Requests that were there when it began. Whoever begins many runs keeps a
+//! [`RequestsFolder`], which reads it again only when something in it is another.
 
 use crate::components::ends_in;
 use cap_std::ambient_authority;
@@ -8,17 +9,22 @@ use cap_std::fs::Dir;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::sync::Mutex;
 use toolhold_agent::protocol::Saved;
 
 /// The saved Requests of a folder, as they were when it was read. Nothing outside of it is ever read.
-/// The default is no folder, and so no Requests.
+/// The default is no folder, and so no Requests. Clones share what was read.
 #[derive(Debug, Clone, Default)]
 pub struct Requests {
     folder: PathBuf,
     /// By path, with `/` between folders: the text, or why it could not be had.
-    files: BTreeMap<String, Result<String, String>>,
+    files: Arc<Files>,
 }
+
+type Files = BTreeMap<String, Result<String, String>>;
 
 /// A Request that a person wrote has a few kilobytes; data belongs into its input.
 const MAX_BYTES: u64 = 4 << 20;
@@ -31,15 +37,17 @@ const MAX_DEPTH: usize = 8;
 impl Requests {
     /// Reads the folder. If there is none, there are no Requests.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
-        let mut requests = Self {
-            folder: folder.into(),
-            ..Self::default()
-        };
-        if let Ok(folder) = Dir::open_ambient_dir(&requests.folder, ambient_authority()) {
-            let mut room = MAX_TOTAL;
-            requests.read(&folder, "", 0, &mut room);
+        let folder = folder.into();
+        let (mut files, mut room) = (Files::new(), MAX_TOTAL);
+        visit_all(&folder, &mut |folder, name, path| {
+            let text = text(folder, name, &mut room)
+                .map_err(|error| format!("{path} in the requests folder cannot be read: {error}"));
+            files.insert(path, text);
+        });
+        Self {
+            folder,
+            files: Arc::new(files),
         }
-        requests
     }
 
     /// Names that can be called, in order: `name`, or `./folder/name.json` for one further down.
@@ -81,35 +89,125 @@ impl Requests {
             names.join(", ")
         )
     }
+}
 
-    fn read(&mut self, folder: &Dir, prefix: &str, depth: usize, room: &mut u64) {
-        let Ok(entries) = folder.entries() else {
-            return;
-        };
-        let names = entries.flatten().take(MAX_FILES);
-        let mut names: Vec<_> = names.map(|entry| entry.file_name()).collect();
-        names.sort();
-        for name in names {
-            let Some(name) = name.to_str() else {
-                continue;
-            };
-            let path = format!("{prefix}{name}");
-            if self.files.len() >= MAX_FILES {
-                return;
-            }
-            if ends_in(name, "json") {
-                let text = text(folder, name, room).map_err(|error| {
-                    format!("{path} in the requests folder cannot be read: {error}")
-                });
-                self.files.insert(path, text);
-            } else if depth < MAX_DEPTH
-                && folder
-                    .symlink_metadata(name)
-                    .is_ok_and(|entry| entry.is_dir())
-                && let Ok(inner) = folder.open_dir(name)
+/// A requests folder that is read when somebody wants what is in it, and again when that is another. Clones are
+/// the same one.
+#[derive(Debug, Clone)]
+pub struct RequestsFolder {
+    path: PathBuf,
+    read: Arc<Mutex<Option<(Stamp, Requests)>>>,
+}
+
+impl RequestsFolder {
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            read: Arc::default(),
+        }
+    }
+
+    /// The Requests as they are now. The disk is waited for by a thread of its own.
+    pub async fn now(&self) -> Requests {
+        let mut read = self.read.clone().lock_owned().await;
+        let path = self.path.clone();
+        let found = tokio::task::spawn_blocking(move || {
+            let stamp = Stamp::of(&path);
+            if let Some((seen, requests)) = &*read
+                && *seen == stamp
+                && stamp.is_settled()
             {
-                self.read(&inner, &format!("{path}/"), depth + 1, room);
+                return requests.clone();
             }
+            let requests = Requests::new(path);
+            *read = Some((stamp, requests.clone()));
+            requests
+        });
+        found.await.unwrap_or_else(|error| {
+            tracing::error!(%error, "the requests folder cannot be read");
+            Requests {
+                folder: self.path.clone(),
+                ..Requests::default()
+            }
+        })
+    }
+}
+
+/// In what form a folder's files were seen, and when.
+#[derive(Debug)]
+struct Stamp {
+    files: Vec<(String, Option<(SystemTime, u64)>)>,
+    seen: SystemTime,
+}
+
+impl PartialEq for Stamp {
+    fn eq(&self, other: &Self) -> bool {
+        self.files == other.files
+    }
+}
+
+/// What a file system takes for the same time.
+const TICK: Duration = Duration::from_secs(2);
+
+impl Stamp {
+    fn of(folder: &Path) -> Self {
+        let seen = SystemTime::now();
+        let mut files = Vec::new();
+        visit_all(folder, &mut |folder, name, path| {
+            let found = folder.metadata(name).ok();
+            let form = found.and_then(|it| Some((it.modified().ok()?.into_std(), it.len())));
+            files.push((path, form));
+        });
+        Self { files, seen }
+    }
+
+    /// A file that was written just now may be written again at what its file system takes for the same time.
+    fn is_settled(&self) -> bool {
+        let mut times = self.files.iter().filter_map(|(_, form)| *form);
+        times.all(|(modified, _)| {
+            self.seen
+                .duration_since(modified)
+                .is_ok_and(|age| age > TICK)
+        })
+    }
+}
+
+type Visit<'a> = dyn FnMut(&Dir, &str, String) + 'a;
+
+/// Every file that may be a Request: its folder, its name there, and its path with `/` between folders. None, if
+/// there is no such folder.
+fn visit_all(folder: &Path, each: &mut Visit<'_>) {
+    if let Ok(folder) = Dir::open_ambient_dir(folder, ambient_authority()) {
+        let mut left = MAX_FILES;
+        visit(&folder, "", 0, &mut left, each);
+    }
+}
+
+fn visit(folder: &Dir, prefix: &str, depth: usize, left: &mut usize, each: &mut Visit<'_>) {
+    let Ok(entries) = folder.entries() else {
+        return;
+    };
+    let names = entries.flatten().take(MAX_FILES);
+    let mut names: Vec<_> = names.map(|entry| entry.file_name()).collect();
+    names.sort();
+    for name in names {
+        let Some(name) = name.to_str() else {
+            continue;
+        };
+        let path = format!("{prefix}{name}");
+        if *left == 0 {
+            return;
+        }
+        if ends_in(name, "json") {
+            *left -= 1;
+            each(folder, name, path);
+        } else if depth < MAX_DEPTH
+            && folder
+                .symlink_metadata(name)
+                .is_ok_and(|entry| entry.is_dir())
+            && let Ok(inner) = folder.open_dir(name)
+        {
+            visit(&inner, &format!("{path}/"), depth + 1, left, each);
         }
     }
 }
@@ -152,6 +250,42 @@ pub fn parse(text: &str) -> Result<Saved, String> {
 mod tests {
     use super::*;
     use std::fs;
+
+    #[tokio::test]
+    async fn a_folder_is_read_again_when_it_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let write = |name: &str, text: &str, age: u64| {
+            fs::write(path.join(name), text).unwrap();
+            let file = fs::File::options().append(true).open(path.join(name));
+            let then = SystemTime::now() - Duration::from_secs(age);
+            file.unwrap().set_modified(then).unwrap();
+        };
+        let requests = RequestsFolder::new(path);
+        assert_eq!(requests.now().await.names().count(), 0);
+        fs::create_dir(path.join("sub")).unwrap();
+        write("a.json", r#"{"context": []}"#, 60);
+        write("sub/b.json", r#"{"context": []}"#, 60);
+        let first = requests.now().await;
+        assert_eq!(first.names().collect::<Vec<_>>(), ["a", "sub/b.json"]);
+        let again = requests.clone().now().await;
+        assert!(
+            Arc::ptr_eq(&first.files, &again.files),
+            "nothing is another"
+        );
+        write("sub/b.json", r#"{"context": 12}"#, 59);
+        let other = requests.now().await;
+        assert!(other.find("./sub/b.json").unwrap().is_err());
+        assert!(first.find("./sub/b.json").unwrap().is_ok());
+        fs::remove_file(path.join("a.json")).unwrap();
+        let fewer = requests.now().await;
+        assert!(fewer.find("a").is_none());
+        // As long, and of the same time as far as anybody can see.
+        write("sub/b.json", r#"{"context": []}"#, 0);
+        assert!(requests.now().await.find("./sub/b.json").unwrap().is_ok());
+        write("sub/b.json", r#"{"context": 12}"#, 0);
+        assert!(requests.now().await.find("./sub/b.json").unwrap().is_err());
+    }
 
     #[test]
     fn names_and_paths_lead_to_files_of_the_folder_and_nowhere_else() {

@@ -60,30 +60,23 @@ pub async fn approvals(config: &Config, command: ApprovalsCommand) -> Result<Exi
         ),
         ApprovalsCommand::Refuse { call, reason } => (call, Verdict::Refuse { reason }),
     };
-    let mut fitting: Vec<_> = store
-        .waiting()
-        .await?
-        .into_iter()
-        .filter(|waiting| waiting.pending.call.id == call)
-        .collect();
-    let Some(Waiting {
-        run,
-        within,
-        pending,
-        ..
-    }) = fitting.pop().filter(|_| fitting.is_empty())
-    else {
+    let mut fitting = store.waiting_as(&call, None).await?;
+    let Some(waiting) = fitting.pop().filter(|_| fitting.is_empty()) else {
         bail!("no call {call:?} waits; `toolhold approvals list` shows those that do");
     };
     let decision = Decision {
-        digest: pending.digest,
+        digest: waiting.pending.digest.clone(),
         verdict,
         by: Some("toolhold approvals".into()),
     };
-    store
-        .decide(within, &call, &decision)
-        .await
-        .context("the decision cannot be kept")?;
+    let is_kept = store.decide(&waiting, &decision).await;
+    if !is_kept.context("the decision cannot be kept")? {
+        bail!(
+            "nothing was decided: the call {call:?} does not wait any longer as it did; `toolhold approvals list` \
+             shows those that wait"
+        );
+    }
+    let run = waiting.run;
     if store.is_held(run).await? {
         println!("decided; the run goes on");
     } else {
@@ -93,7 +86,7 @@ pub async fn approvals(config: &Config, command: ApprovalsCommand) -> Result<Exi
 }
 
 async fn list(store: &Store) -> Result<()> {
-    let waiting = store.waiting().await?;
+    let waiting = store.waiting(None).await?;
     let mut is_open = false;
     for Waiting {
         run,

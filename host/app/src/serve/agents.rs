@@ -7,13 +7,14 @@ use crate::host;
 use crate::mcp::{Servers, WithServers};
 use crate::models::{Models, Spared};
 use crate::names;
-use crate::requests::Requests;
+use crate::requests::{Requests, RequestsFolder};
 use crate::shields::shields;
 use crate::storage::Store;
 use crate::tools::{LiveBounds, Narrowing, SandboxTools};
 use anyhow::{Result, anyhow};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use toolhold_agent::guard::shield::{Place, Shields};
 use toolhold_agent::model::{Model, ModelError};
@@ -35,6 +36,7 @@ pub struct Agent {
     known: Known,
     shields: Shields,
     servers: Servers,
+    requests: RequestsFolder,
     registry: Registry,
     /// What it leaves of the grants of modules, for calls of its runs that begin now, whenever the run did.
     live: LiveBounds,
@@ -98,6 +100,7 @@ impl Agent {
             known: selected.known,
             shields,
             servers: Servers::new(config.servers(), &config.pins(), tools),
+            requests: kept.requests(config.requests_folder()),
             registry: registry.clone(),
             live: kept.live(name),
             config,
@@ -151,6 +154,11 @@ impl Agent {
         screened.next().is_none() && self.config.privacy().is_off()
     }
 
+    /// The saved Requests as they are now.
+    pub async fn requests(&self) -> Requests {
+        self.requests.now().await
+    }
+
     /// The tools that `behalf` may call.
     pub async fn tools(&self, behalf: &OnBehalf) -> Vec<toolhold_agent::protocol::Tool> {
         self.toolbox(behalf).await.0.tools()
@@ -160,7 +168,7 @@ impl Agent {
         let mut toolbox = SandboxTools::new(self.registry.clone())
             // What a client names is not fetched: it would be there for all others.
             .with_sources(host::sources(&self.config).without_fetching())
-            .with_requests(Requests::new(self.config.requests_folder()))
+            .with_requests(self.requests().await)
             .on_behalf_of(&behalf.owner, &behalf.session)
             .narrowed(Narrowing {
                 live: self.live.clone(),
@@ -266,11 +274,19 @@ pub struct Waiting {
 struct Kept {
     /// Endpoints that several agents ask have their limits together.
     spared: Spared,
+    /// By path: agents that have the same folder read it together.
+    requests: Mutex<BTreeMap<PathBuf, RequestsFolder>>,
     /// By agent.
     live: Mutex<BTreeMap<String, LiveBounds>>,
 }
 
 impl Kept {
+    fn requests(&self, folder: &Path) -> RequestsFolder {
+        let mut all = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = all.entry(folder.to_owned());
+        known.or_insert_with(|| RequestsFolder::new(folder)).clone()
+    }
+
     fn live(&self, agent: &str) -> LiveBounds {
         let mut all = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(agent.to_owned()).or_default().clone()

@@ -6,7 +6,7 @@ use crate::serve::seat::{Desk, Seat};
 use crate::serve::watcher::{Follow, Watcher};
 use crate::storage::{Label, Origin, RecordError, RunRow, Store, StoreError};
 use crate::telemetry::{self, Observer, Subject, Telemetry};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -57,6 +57,10 @@ pub enum Refused {
     Request(#[from] RunError),
     #[error("the run could not be recorded, and was not begun; the server's log says why")]
     NotRecorded,
+    #[error("another turn of this session began meanwhile; a session takes one at a time")]
+    TurnTaken,
+    #[error("session {session}")]
+    NoSession { session: Uuid },
     #[error("there is no agent {name:?} any more, which began this run")]
     NoAgent { name: String },
     #[error("the endpoint of the agent {name:?} has not answered yet; try again in a while")]
@@ -84,6 +88,8 @@ pub(super) struct Inner {
     away: Arc<Semaphore>,
     limits: Limits,
     active: Mutex<HashMap<Uuid, Active>>,
+    /// Sessions of which a turn is about to begin here.
+    turning: Mutex<HashSet<Uuid>>,
     pub(super) closing: CancellationToken,
     /// Told to runs that have not ended when the time to drain is over.
     parking: CancellationToken,
@@ -100,6 +106,19 @@ struct Active {
     live: broadcast::Sender<Arc<Event>>,
 }
 
+/// A session of which a turn is about to begin here; until it is dropped.
+#[derive(Debug)]
+struct Turning {
+    inner: Arc<Inner>,
+    session: Uuid,
+}
+
+impl Drop for Turning {
+    fn drop(&mut self) {
+        self.inner.turning().remove(&self.session);
+    }
+}
+
 impl Dispatcher {
     pub fn new(store: Store, agents: Arc<Agents>, limits: Limits, telemetry: Telemetry) -> Self {
         let admission = Admission::new(limits.places, limits.waiting);
@@ -112,6 +131,7 @@ impl Dispatcher {
                 away,
                 limits,
                 active: Mutex::default(),
+                turning: Mutex::default(),
                 closing: CancellationToken::new(),
                 parking: CancellationToken::new(),
                 tasks: TaskTracker::new(),
@@ -158,6 +178,14 @@ impl Dispatcher {
         request: RunRequest,
     ) -> Result<Watcher, Refused> {
         self.inner.store.writable()?;
+        let _turning = match turn {
+            Some((session, number)) => {
+                let turning = self.turning(session)?;
+                self.is_next(session, number).await?;
+                Some(turning)
+            }
+            None => None,
+        };
         let seat = self.seat(&behalf.owner).await?;
         let observer = self.telemetry().observe(Subject {
             run: request.id,
@@ -187,9 +215,31 @@ impl Dispatcher {
         };
         let mut watcher = self.go_on(run, seat, observer);
         if watcher.has_begun().await {
-            Ok(watcher)
-        } else {
-            Err(Refused::NotRecorded)
+            return Ok(watcher);
+        }
+        if let Some((session, number)) = turn {
+            // Another process may have been faster.
+            self.is_next(session, number).await?;
+        }
+        Err(Refused::NotRecorded)
+    }
+
+    /// Has no other turn of the session begin in this process.
+    fn turning(&self, session: Uuid) -> Result<Turning, Refused> {
+        if !self.inner.turning().insert(session) {
+            return Err(Refused::TurnTaken);
+        }
+        Ok(Turning {
+            inner: self.inner.clone(),
+            session,
+        })
+    }
+
+    async fn is_next(&self, session: Uuid, number: u32) -> Result<(), Refused> {
+        match self.inner.store.next_turn(session).await? {
+            Some(next) if next == number => Ok(()),
+            Some(_) => Err(Refused::TurnTaken),
+            None => Err(Refused::NoSession { session }),
         }
     }
 
@@ -488,6 +538,10 @@ impl Inner {
         {
             active.remove(&run);
         }
+    }
+
+    fn turning(&self) -> MutexGuard<'_, HashSet<Uuid>> {
+        self.turning.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, Active>> {

@@ -1,6 +1,6 @@
 //! What a turn of a session leaves for the next.
 
-use crate::storage::{RecordError, Source, Store};
+use crate::storage::{RecordError, Store};
 use serde_json::Value;
 use toolhold_agent::protocol::Role;
 use toolhold_agent::{EventKind, Message, StopReason};
@@ -8,13 +8,14 @@ use uuid::Uuid;
 
 /// The context with which the turn after `run` begins: that of `run`, and what it answered.
 pub async fn left_by(store: &Store, run: Uuid) -> Result<Vec<Message>, RecordError> {
-    let mut context = Vec::new();
-    let take = |event: toolhold_agent::Event| match event.kind {
-        EventKind::Run { request, .. } => context = request.context,
-        EventKind::Done { output, reason, .. } => context.push(answered(&output, reason)),
-        _ => {}
+    let (first, last) = store.ends(run).await?;
+    let mut context = match first.kind {
+        EventKind::Run { request, .. } => request.context,
+        _ => Vec::new(),
     };
-    store.scan(&Source::Run(run), take).await?;
+    if let EventKind::Done { output, reason, .. } = last.kind {
+        context.push(answered(&output, reason));
+    }
     Ok(context)
 }
 

@@ -2,7 +2,7 @@
 
 use crate::serve::dispatcher::Inner;
 use crate::serve::takeover;
-use crate::storage::RecordError;
+use crate::storage::{GoingOn, RecordError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
@@ -101,9 +101,15 @@ impl Watcher {
                 },
                 Follow::Others(alone) => {
                     let now = Instant::now();
-                    match self.inner.store.is_held(self.run).await {
-                        Ok(true) => *alone = None,
-                        Ok(false) => _ = alone.get_or_insert(now),
+                    match self.inner.store.going_on(self.run).await {
+                        Ok(GoingOn::Held) => *alone = None,
+                        Ok(GoingOn::Left) => _ = alone.get_or_insert(now),
+                        // All of it is written, or was deleted.
+                        Ok(GoingOn::Over) => {
+                            self.follow = Follow::No;
+                            self.reads = true;
+                            continue;
+                        }
                         // It may have been held all that time.
                         Err(error) if error.trouble().is_some() => *alone = None,
                         Err(error) => return Err(error.into()),

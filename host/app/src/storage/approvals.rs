@@ -4,6 +4,7 @@
 use crate::storage::error::StoreError;
 use crate::storage::{Store, runs};
 use sqlx::Row as _;
+use sqlx::any::AnyRow;
 use tokio::sync::futures::Notified;
 use toolhold_agent::run::approval::{Decision, Pending};
 use uuid::Uuid;
@@ -21,47 +22,68 @@ pub struct Waiting {
     pub is_decided: bool,
 }
 
+/// What is known of calls that wait. They are few, and an owner's runs may be many: `CROSS JOIN` has SQLite
+/// begin with the calls.
+pub(super) const WAITING: &str = "SELECT approvals.run AS run, runs.owner AS owner, within, pending, \
+     CAST(CASE WHEN decision IS NULL THEN 0 ELSE 1 END AS BIGINT) AS decided \
+     FROM approvals CROSS JOIN runs WHERE runs.id = approvals.run";
+
 impl Store {
-    /// Every call that waits, of all runs, the oldest first.
-    pub async fn waiting(&self) -> Result<Vec<Waiting>, StoreError> {
-        let rows = sqlx::query(
-            "SELECT approvals.run AS run, runs.owner AS owner, within, pending, CAST(CASE WHEN decision IS NULL THEN 0 ELSE 1 END AS BIGINT) AS decided \
-             FROM approvals JOIN runs ON runs.id = approvals.run ORDER BY asked_ms, call",
-        )
-        .fetch_all(&self.pool)
-        .await?;
-        rows.iter()
-            .map(|row| {
-                let pending: String = row.try_get("pending")?;
-                Ok(Waiting {
-                    run: runs::id(row, "run")?,
-                    owner: row.try_get("owner")?,
-                    within: runs::id(row, "within")?,
-                    pending: serde_json::from_str(&pending)
-                        .map_err(|error| sqlx::Error::Decode(error.into()))?,
-                    is_decided: row.try_get::<i64, _>("decided")? != 0,
-                })
-            })
-            .collect()
+    /// Every call that waits, of all runs or those of one owner, the oldest first.
+    pub async fn waiting(&self, owner: Option<&str>) -> Result<Vec<Waiting>, StoreError> {
+        match owner {
+            None => self.those_waiting("", &[]).await,
+            Some(owner) => self.those_waiting("AND runs.owner = $1", &[owner]).await,
+        }
+    }
+
+    /// The calls of that id that wait: of a run and its sub-agents, or of all.
+    pub async fn waiting_as(
+        &self,
+        call: &str,
+        run: Option<Uuid>,
+    ) -> Result<Vec<Waiting>, StoreError> {
+        let which = "AND approvals.call = $1";
+        match run {
+            None => self.those_waiting(which, &[call]).await,
+            Some(run) => {
+                let which = format!("{which} AND approvals.run = $2");
+                self.those_waiting(&which, &[call, &run.to_string()]).await
+            }
+        }
+    }
+
+    /// `which` is made of what is in this program only.
+    async fn those_waiting(
+        &self,
+        which: &str,
+        values: &[&str],
+    ) -> Result<Vec<Waiting>, StoreError> {
+        let statement = format!("{WAITING} {which} ORDER BY asked_ms, call");
+        let query = sqlx::query(sqlx::AssertSqlSafe(statement));
+        let query = values
+            .iter()
+            .fold(query, |query, value| query.bind((*value).to_owned()));
+        let rows = query.fetch_all(&self.pool).await?;
+        let waiting: Result<_, sqlx::Error> = rows.iter().map(waiting).collect();
+        Ok(waiting?)
     }
 
     /// Leaves a decision for whoever runs the call. The last one before it is taken up counts. Returns
-    /// whether the call waits at all.
-    pub async fn decide(
-        &self,
-        within: Uuid,
-        call: &str,
-        decision: &Decision,
-    ) -> Result<bool, StoreError> {
+    /// whether the call still waits, and is the one that was decided about.
+    pub async fn decide(&self, waiting: &Waiting, decision: &Decision) -> Result<bool, StoreError> {
         let text =
             serde_json::to_string(decision).map_err(|error| sqlx::Error::Encode(error.into()))?;
-        let result =
-            sqlx::query("UPDATE approvals SET decision = $3 WHERE within = $1 AND call = $2")
-                .bind(within.to_string())
-                .bind(call)
-                .bind(text)
-                .execute(&self.pool)
-                .await?;
+        let result = sqlx::query(
+            "UPDATE approvals SET decision = $5 WHERE run = $1 AND within = $2 AND call = $3 AND digest = $4",
+        )
+        .bind(waiting.run.to_string())
+        .bind(waiting.within.to_string())
+        .bind(&waiting.pending.call.id)
+        .bind(&decision.digest)
+        .bind(text)
+        .execute(&self.pool)
+        .await?;
         self.decided.notify_waiters();
         Ok(result.rows_affected() > 0)
     }
@@ -83,4 +105,16 @@ impl Store {
             .flatten()
             .and_then(|text| serde_json::from_str(&text).ok()))
     }
+}
+
+fn waiting(row: &AnyRow) -> Result<Waiting, sqlx::Error> {
+    let pending: String = row.try_get("pending")?;
+    Ok(Waiting {
+        run: runs::id(row, "run")?,
+        owner: row.try_get("owner")?,
+        within: runs::id(row, "within")?,
+        pending: serde_json::from_str(&pending)
+            .map_err(|error| sqlx::Error::Decode(error.into()))?,
+        is_decided: row.try_get::<i64, _>("decided")? != 0,
+    })
 }

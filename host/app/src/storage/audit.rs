@@ -9,6 +9,8 @@ mod search;
 mod verify;
 
 pub use drafts::{CallRecord, Draft, Drafts};
+#[cfg(test)]
+pub(super) use search::statement;
 pub use search::{Entry, Filter, Order};
 #[cfg(test)]
 pub use verify::Fault;

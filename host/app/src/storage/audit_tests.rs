@@ -395,12 +395,16 @@ async fn entries_are_found() {
             .audit(Draft::module_approved("ada", "100%_odd\"!", "ab"))
             .await
             .unwrap();
+        store
+            .audit(Draft::module_approved("ada", "\u{c4}RGER", "ab"))
+            .await
+            .unwrap();
         let text = |text: &str| Filter {
             text: Some(text.into()),
             ..Filter::default()
         };
         for (filter, expected) in [
-            (Filter::default(), vec![1, 2, 3]),
+            (Filter::default(), vec![1, 2, 3, 4]),
             (
                 Filter {
                     owner: Some("bob".into()),
@@ -428,9 +432,10 @@ async fn entries_are_found() {
                     since_ms: Some(1_003),
                     ..Filter::default()
                 },
-                vec![3],
+                vec![3, 4],
             ),
-            (text("MODULE_approved"), vec![3]),
+            (text("MODULE_approved"), vec![3, 4]),
+            (text("\u{c4}rger"), vec![4]),
             (text("100%_odd\"!"), vec![3]),
             (text("module%approved"), vec![]),
         ] {

@@ -33,12 +33,11 @@ pub enum Change {
         pending: Box<Pending>,
         at_ms: i64,
     },
-    /// It does no longer, for this reason.
+    /// It does no longer: its run took up what was decided, or ended.
     Settled {
         run: Uuid,
         within: Uuid,
         call: String,
-        because: Settled,
     },
     Ended {
         run: Uuid,
@@ -52,14 +51,6 @@ pub enum Change {
     Audit(Box<Draft>),
     /// The process stopped without ending it. Until that is written nobody else in the process takes it.
     Released { run: Hold, holder: String },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Settled {
-    /// Its run took up what was decided, or ended.
-    Done,
-    /// Its run is taken up again, and will ask again; what was decided meanwhile holds.
-    AskedAgain,
 }
 
 impl Change {
@@ -78,6 +69,9 @@ impl Change {
                 at_ms,
                 holder,
             } => {
+                if let Some((session, _)) = label.turn {
+                    hold_session(connection, is_file, session).await?;
+                }
                 sqlx::query(
                     "INSERT INTO runs (id, owner, agent, origin, session, turn, task, model, began_ms, holder, trace) \
                      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (id) DO NOTHING",
@@ -133,21 +127,8 @@ impl Change {
                 .execute(connection)
                 .await?;
             }
-            Self::Settled {
-                run,
-                within,
-                call,
-                because,
-            } => {
-                let statement = match because {
-                    Settled::Done => {
-                        "DELETE FROM approvals WHERE run = $1 AND within = $2 AND call = $3"
-                    }
-                    Settled::AskedAgain => {
-                        "DELETE FROM approvals WHERE run = $1 AND within = $2 AND call = $3 AND decision IS NULL"
-                    }
-                };
-                sqlx::query(statement)
+            Self::Settled { run, within, call } => {
+                sqlx::query("DELETE FROM approvals WHERE run = $1 AND within = $2 AND call = $3")
                     .bind(run.to_string())
                     .bind(within.to_string())
                     .bind(call)
@@ -191,6 +172,29 @@ impl Change {
         }
         Ok(())
     }
+}
+
+/// A session's turn begins only while the session is there, which on PostgreSQL cannot be deleted until the
+/// turn is: it is not deleted while one goes on.
+async fn hold_session(
+    connection: &mut AnyConnection,
+    is_file: bool,
+    session: Uuid,
+) -> Result<(), sqlx::Error> {
+    let statement = if is_file {
+        "SELECT created_ms FROM sessions WHERE id = $1"
+    } else {
+        "SELECT created_ms FROM sessions WHERE id = $1 FOR SHARE"
+    };
+    let held: Option<i64> = sqlx::query_scalar(statement)
+        .bind(session.to_string())
+        .fetch_optional(connection)
+        .await?;
+    held.map(drop).ok_or_else(|| {
+        sqlx::Error::Protocol(format!(
+            "there is no session {session} any more: a turn of it cannot begin"
+        ))
+    })
 }
 
 struct Events<'a> {

@@ -3,7 +3,7 @@
 use crate::redaction::Redaction;
 use crate::storage::Hold;
 use crate::storage::audit::Drafts;
-use crate::storage::change::{Change, Settled};
+use crate::storage::change::Change;
 use crate::storage::runs::Label;
 use crate::storage::waiting::{Moved, Open};
 use crate::storage::writer::Writer;
@@ -124,10 +124,6 @@ impl RunJournal {
                 .take(event)
                 .map(|draft| Change::Audit(Box::new(draft))),
         );
-        let because = match event.kind {
-            EventKind::Resumed { .. } => Settled::AskedAgain,
-            _ => Settled::Done,
-        };
         let moved = self.open.note(run, &event.kind);
         changes.extend(moved.into_iter().map(|moved| match moved {
             Moved::Waits(within, pending) => Change::Waits {
@@ -136,12 +132,7 @@ impl RunJournal {
                 pending,
                 at_ms,
             },
-            Moved::Settled(within, call) => Change::Settled {
-                run,
-                within,
-                call,
-                because,
-            },
+            Moved::Settled(within, call) => Change::Settled { run, within, call },
         }));
         if let EventKind::Done {
             reason,

@@ -26,6 +26,8 @@ mod audit_tests;
 #[cfg(test)]
 mod prune_tests;
 #[cfg(test)]
+mod queries_tests;
+#[cfg(test)]
 mod tests;
 
 pub use approvals::Waiting;
@@ -41,7 +43,7 @@ pub use keys::{Permits, Scope};
 pub use orphans::Orphan;
 pub use prune::{By, Over};
 pub use repeats::Repeat;
-pub use runs::{Label, Origin, RunRow, Source};
+pub use runs::{GoingOn, Label, Origin, RunRow, Source};
 pub use sessions::{Session, now_ms};
 
 use crate::redaction::Redaction;

@@ -79,8 +79,14 @@ async fn what_is_over_for_long_goes_and_nothing_else() {
             run(&store, Some((open, 1)), None).await,
         ];
         let new = session(&store, 5_000).await;
-        // Its session was deleted while it began.
-        gone.push(run(&store, Some((Uuid::now_v7(), 0)), Some(1_000)).await);
+        // An earlier version let a session be deleted while a turn of it began.
+        let lost = session(&store, 100).await;
+        gone.push(run(&store, Some((lost, 0)), Some(1_000)).await);
+        sqlx::query("DELETE FROM sessions WHERE id = $1")
+            .bind(lost.to_string())
+            .execute(&store.pool)
+            .await
+            .unwrap();
 
         let over = Over {
             runs: 48,

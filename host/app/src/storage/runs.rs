@@ -72,6 +72,17 @@ pub struct Ended {
     pub tokens: u64,
 }
 
+/// Whether a run goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GoingOn {
+    /// In a process.
+    Held,
+    /// It is not over, and no process goes on with it.
+    Left,
+    /// It is over, or not there.
+    Over,
+}
+
 /// Where a record is read from.
 #[derive(Debug, Clone)]
 pub enum Source {
@@ -94,6 +105,8 @@ const LISTED: &str = "SELECT id, owner, agent, session, turn, task, model, began
 
 /// Events that are read at once.
 const PAGE: i64 = 512;
+/// Of their lines. One that is longer is read alone.
+const PAGE_BYTES: i64 = 4 << 20;
 
 impl Store {
     /// A new run's journal.
@@ -173,16 +186,16 @@ impl Store {
         before: Option<Uuid>,
         most: u32,
     ) -> Result<Vec<RunRow>, StoreError> {
-        let before = before.unwrap_or(Uuid::max()).to_string();
-        let statement =
-            format!("{LISTED} WHERE id < $1 AND (owner = $2 OR $3 = 1) ORDER BY id DESC LIMIT $4");
-        let rows = sqlx::query(sqlx::AssertSqlSafe(statement))
-            .bind(before)
-            .bind(owner.unwrap_or_default())
-            .bind(i64::from(owner.is_none()))
-            .bind(i64::from(most))
-            .fetch_all(&self.pool)
-            .await?;
+        // Two statements: of one for both, neither database would use its index.
+        let statement = sqlx::AssertSqlSafe(before_statement(owner.is_some()));
+        let query = sqlx::query(statement)
+            .bind(before.unwrap_or(Uuid::max()).to_string())
+            .bind(i64::from(most));
+        let query = match owner {
+            Some(owner) => query.bind(owner),
+            None => query,
+        };
+        let rows = query.fetch_all(&self.pool).await?;
         self.listed(&rows).await
     }
 
@@ -300,6 +313,37 @@ impl Store {
         }
     }
 
+    pub async fn going_on(&self, run: Uuid) -> Result<GoingOn, StoreError> {
+        let holder: Option<Option<String>> =
+            sqlx::query_scalar("SELECT holder FROM runs WHERE id = $1 AND ended_ms IS NULL")
+                .bind(run.to_string())
+                .fetch_optional(&self.pool)
+                .await?;
+        let Some(holder) = holder else {
+            return Ok(GoingOn::Over);
+        };
+        let is_held = match holder.as_deref() {
+            Some(name) if name == self.process.name() => self.mine.has(run),
+            holder => self.lives_elsewhere(holder).await?,
+        };
+        Ok(if is_held {
+            GoingOn::Held
+        } else {
+            GoingOn::Left
+        })
+    }
+
+    /// Whether a run has an event of that number, or a later one.
+    pub async fn has_events(&self, run: Uuid, from: u64) -> Result<bool, StoreError> {
+        let some: Option<i64> =
+            sqlx::query_scalar("SELECT seq FROM events WHERE run = $1 AND seq >= $2 LIMIT 1")
+                .bind(run.to_string())
+                .bind(signed(from))
+                .fetch_optional(&self.pool)
+                .await?;
+        Ok(some.is_some())
+    }
+
     async fn lives_elsewhere(&self, holder: Option<&str>) -> Result<bool, StoreError> {
         match holder {
             Some(name) if name != self.process.name() => {
@@ -399,7 +443,7 @@ impl Store {
                 each(lines.event(line)?);
                 next = seq + 1;
             }
-            if page.len() < PAGE as usize {
+            if page.is_empty() {
                 return Ok(lines.changed);
             }
         }
@@ -409,14 +453,7 @@ impl Store {
     pub async fn events(&self, run: Uuid, from: u64) -> Result<Vec<Event>, RecordError> {
         let from = i64::try_from(from).unwrap_or(i64::MAX);
         let page = self.lines(run, from).await?;
-        let event = |(seq, line): &(i64, String)| {
-            serde_json::from_str(line).map_err(|source| RecordError::Line {
-                what: Source::Run(run).to_string(),
-                line: *seq as usize + 1,
-                source,
-            })
-        };
-        page.iter().map(event).collect()
+        page.iter().map(|line| event(run, line)).collect()
     }
 
     /// Some lines of a run's record with their numbers, from that one on; none if there are no more.
@@ -424,16 +461,56 @@ impl Store {
         Ok(self.lines(run, from).await?)
     }
 
-    async fn lines(&self, run: Uuid, from: i64) -> Result<Vec<(i64, String)>, sqlx::Error> {
-        sqlx::query_as(
-            "SELECT seq, line FROM events WHERE run = $1 AND seq >= $2 ORDER BY seq LIMIT $3",
+    /// The first event of a run, and the last so far; they may be the same.
+    ///
+    /// # Errors
+    /// They cannot be read, or there are none.
+    pub async fn ends(&self, run: Uuid) -> Result<(Event, Event), RecordError> {
+        let rows: Vec<(i64, String)> = sqlx::query_as(
+            "SELECT seq, line FROM events WHERE run = $1 AND seq IN \
+             (SELECT MIN(seq) FROM events WHERE run = $1 UNION SELECT MAX(seq) FROM events WHERE run = $1) \
+             ORDER BY seq",
         )
         .bind(run.to_string())
-        .bind(from)
-        .bind(PAGE)
         .fetch_all(&self.pool)
-        .await
+        .await?;
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
+            return Err(RecordError::Unknown {
+                name: run.to_string(),
+            });
+        };
+        Ok((event(run, first)?, event(run, last)?))
     }
+
+    async fn lines(&self, run: Uuid, from: i64) -> Result<Vec<(i64, String)>, sqlx::Error> {
+        sqlx::query_as(LINES)
+            .bind(run.to_string())
+            .bind(from)
+            .bind(PAGE)
+            .bind(PAGE_BYTES)
+            .fetch_all(&self.pool)
+            .await
+    }
+}
+
+/// At most $3 lines of the run $1 from $2 on, and none after $4 bytes of them. A line's length is known without
+/// reading it, where nothing else of it is asked for.
+const LINES: &str = "SELECT seq, line FROM events WHERE run = $1 AND seq >= $2 AND seq <= (SELECT MAX(seq) FROM \
+     (SELECT seq, SUM(bytes) OVER (ORDER BY seq) - bytes AS sooner FROM \
+     (SELECT seq, OCTET_LENGTH(line) AS bytes FROM events WHERE run = $1 AND seq >= $2 ORDER BY seq LIMIT $3) AS sized) \
+     AS summed WHERE sooner < $4) ORDER BY seq";
+
+pub(super) fn before_statement(is_of_one: bool) -> String {
+    let whose = if is_of_one { "AND owner = $3 " } else { "" };
+    format!("{LISTED} WHERE id < $1 {whose}ORDER BY id DESC LIMIT $2")
+}
+
+fn event(run: Uuid, (seq, line): &(i64, String)) -> Result<Event, RecordError> {
+    serde_json::from_str(line).map_err(|source| RecordError::Line {
+        what: Source::Run(run).to_string(),
+        line: *seq as usize + 1,
+        source,
+    })
 }
 
 /// A record's lines, one after the other: what was sealed when, and where that does not fit.

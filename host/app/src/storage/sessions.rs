@@ -80,6 +80,12 @@ impl Store {
     /// Its runs must be over: what a process still writes would have no place.
     pub async fn delete_session(&self, owner: &str, id: Uuid) -> Result<bool, StoreError> {
         let mut transaction = self.pool.begin().await?;
+        // Changing nothing takes the row: a turn that begins at this moment is seen by what comes after.
+        sqlx::query("UPDATE sessions SET title = title WHERE owner = $1 AND id = $2")
+            .bind(owner)
+            .bind(id.to_string())
+            .execute(&mut *transaction)
+            .await?;
         let gone = sqlx::query(
             "DELETE FROM sessions WHERE owner = $1 AND id = $2 AND NOT EXISTS \
              (SELECT 1 FROM runs WHERE session = $2 AND ended_ms IS NULL)",
@@ -96,6 +102,18 @@ impl Store {
         }
         transaction.commit().await?;
         Ok(is_gone)
+    }
+
+    /// The number that the session's next turn has; none if there is no such session.
+    pub async fn next_turn(&self, session: Uuid) -> Result<Option<u32>, StoreError> {
+        let next: Option<i64> = sqlx::query_scalar(
+            "SELECT CAST(COALESCE((SELECT MAX(turn) + 1 FROM runs WHERE session = $1), 0) AS BIGINT) \
+             FROM sessions WHERE id = $1",
+        )
+        .bind(session.to_string())
+        .fetch_optional(&self.pool)
+        .await?;
+        Ok(next.map(|next| u32::try_from(next).unwrap_or(u32::MAX)))
     }
 
     /// The turns of a session, in their order.

@@ -93,7 +93,7 @@ impl Script {
         })
     }
 
-    fn notice(&mut self) -> Event {
+    pub fn notice(&mut self) -> Event {
         let message = format!("number {} \0 \u{1F980}", self.next);
         self.event(EventKind::Notice { step: 1, message })
     }
@@ -391,7 +391,7 @@ async fn a_request_is_not_forgotten_that_began_a_run() {
         assert!(!forgotten(refused).await, "the key is another run's");
         assert_eq!(asked(refused).await, Repeat::Same(began));
         let mut journal = store.journal(began, Label::default());
-        journal.append(&script.begin("t")).await.unwrap();
+        journal.append(&[script.begin("t")]).await.unwrap();
         assert!(!forgotten(began).await, "the run is there");
         assert_eq!(asked(refused).await, Repeat::Same(began));
     }
@@ -423,7 +423,7 @@ async fn a_decision_is_there_until_the_run_has_it() {
             }),
         };
         journal.append(&[script.event(deep.clone())]).await.unwrap();
-        let waiting = store.waiting().await.unwrap();
+        let waiting = store.waiting(None).await.unwrap();
         let seen: Vec<_> = waiting
             .iter()
             .map(|it| (it.run, it.within, &*it.pending.call.id, it.is_decided))
@@ -439,9 +439,17 @@ async fn a_decision_is_there_until_the_run_has_it() {
             verdict: Verdict::Approve,
             by: Some("test".into()),
         };
-        assert!(!store.decide(run, "deep", &decision).await.unwrap());
-        assert!(store.decide(run, "own", &decision).await.unwrap());
-        assert!(store.decide(inner, "deep", &decision).await.unwrap());
+        let [own_waits, deep_waits] = <[Waiting; 2]>::try_from(waiting).unwrap();
+        assert!(
+            !store.decide(&deep_waits, &decision).await.unwrap(),
+            "it is about another call"
+        );
+        assert!(store.decide(&own_waits, &decision).await.unwrap());
+        let deep_decision = Decision {
+            digest: deep_waits.pending.digest.clone(),
+            ..decision.clone()
+        };
+        assert!(store.decide(&deep_waits, &deep_decision).await.unwrap());
         assert_eq!(
             store.decision(run, "own").await.unwrap().as_ref(),
             Some(&decision)
@@ -469,11 +477,11 @@ async fn a_decision_is_there_until_the_run_has_it() {
             decision,
         };
         journal.append(&[script.event(decided)]).await.unwrap();
-        let left = store.waiting().await.unwrap();
+        let left = store.waiting(None).await.unwrap();
         assert_eq!(left.len(), 1);
         assert!(left[0].is_decided);
         journal.append(&[script.done()]).await.unwrap();
-        assert!(store.waiting().await.unwrap().is_empty());
+        assert!(store.waiting(None).await.unwrap().is_empty());
     }
 }
 

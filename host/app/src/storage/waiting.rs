@@ -64,10 +64,7 @@ impl Open {
                 self.end(&inner);
             }
             EventKind::Done { .. } => self.end(&runs),
-            // Every sub-agent ended with its process.
-            EventKind::Resumed { .. } => self
-                .calls
-                .retain(|(of, _)| of.len() <= runs.len() || !of.starts_with(&runs)),
+            // `Resumed` settles nothing: what waited waits again, and may be decided before it is asked again.
             _ => {}
         }
         false

@@ -14,7 +14,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
 use toolhold_agent::{Message, RunRequest};
@@ -115,7 +115,7 @@ impl App {
     pub async fn begin(
         &self,
         headers: &HeaderMap,
-        body: &impl Serialize,
+        body: &Value,
         prepared: Prepared,
         turn: Option<(Uuid, u32)>,
     ) -> Result<Watcher, ApiError> {

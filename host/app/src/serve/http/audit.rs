@@ -35,7 +35,7 @@ struct Which {
     /// A key's name, or a user of the server's machine, such as `uid:1000`.
     owner: Option<String>,
     run: Option<Uuid>,
-    /// Somewhere in the entry, whatever its case.
+    /// Somewhere in the entry, whatever the case of its ASCII letters.
     text: Option<String>,
 }
 

@@ -60,6 +60,11 @@ impl Client {
         self.name == owner || self.is_admin()
     }
 
+    /// Of whose runs lists are: the client's own, or everybody's.
+    pub fn owner(&self) -> Option<&str> {
+        (!self.is_admin()).then_some(self.name.as_str())
+    }
+
     pub fn may_use_agent(&self, agent: &str) -> bool {
         let agents = &self.permits.agents;
         agents

@@ -35,7 +35,7 @@ pub fn routes() -> OpenApiRouter<App> {
 }
 
 /// As OpenAI's API has it. Fields that are not listed are accepted and have no effect.
-#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default)]
 #[schema(example = json!({"model": "default", "messages": [{"role": "user", "content": "What is 2^61 - 1?"}]}))]
 struct ChatRequest {

@@ -198,7 +198,10 @@ impl From<Refused> for ApiError {
                 Self::unavailable(message)
             }
             Refused::Request(_) => Self::invalid(message),
-            Refused::NoAgent { .. } | Refused::Replay(_) => Self::conflict(message),
+            Refused::NoAgent { .. } | Refused::Replay(_) | Refused::TurnTaken => {
+                Self::conflict(message)
+            }
+            Refused::NoSession { .. } => Self::not_found(message),
             Refused::Record(error) => error.into(),
             Refused::Store(error) => error.into(),
         }

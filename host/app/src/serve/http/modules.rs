@@ -1,6 +1,7 @@
 //! Modules: what is loaded, what may run, and components that are brought here.
 
 use crate::cli::modules::describe;
+use crate::serve::OnBehalf;
 use crate::serve::http::App;
 use crate::serve::http::auth::Client;
 use crate::serve::http::body::{Body, Place};
@@ -26,6 +27,9 @@ pub fn routes() -> OpenApiRouter<App> {
 }
 
 /// The modules as they are loaded, and those that could not be.
+///
+/// A key without the scope `admin` is told of those that it may have an agent call: their name, version and
+/// tools.
 #[utoipa::path(
     get, path = "/v1/modules", tag = "modules", security(("key" = [])),
     responses((status = 200, body = Object), (status = "4XX", body = ErrorBody)),
@@ -33,6 +37,12 @@ pub fn routes() -> OpenApiRouter<App> {
 async fn modules(State(app): State<App>, client: Client) -> Result<Json<Value>, ApiError> {
     client.may(Scope::Run)?;
     let registry = app.dispatcher.agents().registry();
+    if !client.is_admin() {
+        let reach = Reach::of(&app, &client);
+        let modules = registry.modules();
+        let modules: Vec<Value> = modules.iter().filter_map(|it| reach.offer(it)).collect();
+        return Ok(Json(json!({"modules": modules, "failed": []})));
+    }
     let failed: Vec<Value> = registry
         .failures()
         .iter()
@@ -45,11 +55,56 @@ async fn modules(State(app): State<App>, client: Client) -> Result<Json<Value>, 
 impl App {
     fn module(&self, name: &str) -> Result<Arc<Module>, ApiError> {
         let module = self.dispatcher.agents().registry().module(name);
-        module.ok_or_else(|| ApiError::not_found(format_args!("module {name:?}")))
+        module.ok_or_else(|| no_module(name))
+    }
+}
+
+fn no_module(name: &str) -> ApiError {
+    ApiError::not_found(format_args!("module {name:?}"))
+}
+
+/// What a client may have called: by each of the agents that it may use, these tools and modules. Absent: all.
+#[derive(Debug)]
+struct Reach(Vec<Option<Vec<String>>>);
+
+impl Reach {
+    fn of(app: &App, client: &Client) -> Self {
+        let behalf = OnBehalf {
+            tools: client.tools().map(<[String]>::to_vec),
+            ..OnBehalf::default()
+        };
+        let offered = app.dispatcher.agents().all();
+        let agents = offered.ready.iter();
+        let agents = agents.filter(|(name, _)| client.may_use_agent(name));
+        Self(agents.map(|(_, agent)| agent.allowed(&behalf)).collect())
+    }
+
+    fn has(&self, module: &str, tool: &str) -> bool {
+        self.0.iter().any(|allowed| {
+            allowed
+                .as_ref()
+                .is_none_or(|names| names.iter().any(|name| name == module || name == tool))
+        })
+    }
+
+    /// What is needed to use the module, and nothing of how it is run. None, if nothing of it can be used.
+    fn offer(&self, module: &Module) -> Option<Value> {
+        if let Standing::Pending { .. } = module.standing() {
+            return None;
+        }
+        let tools = module.tools.iter();
+        let tools: Vec<_> = tools
+            .filter(|tool| self.has(&module.name, &tool.name))
+            .collect();
+        let version = module.version.as_ref().map(ToString::to_string);
+        (!tools.is_empty())
+            .then(|| json!({"name": module.name, "version": version, "tools": tools}))
     }
 }
 
 /// One module: its tools, limits, what it asks for and what it may do.
+///
+/// A key without the scope `admin` is told its name, version and tools.
 #[utoipa::path(
     get, path = "/v1/modules/{module}", tag = "modules", security(("key" = [])),
     params(("module" = String, Path, description = "NAME or NAME@VERSION")),
@@ -61,7 +116,12 @@ async fn module(
     Place(name): Place<String>,
 ) -> Result<Json<Value>, ApiError> {
     client.may(Scope::Run)?;
-    Ok(Json(describe(app.module(&name)?.as_ref())))
+    let module = app.module(&name)?;
+    if client.is_admin() {
+        return Ok(Json(describe(&module)));
+    }
+    let offered = Reach::of(&app, &client).offer(&module);
+    offered.map(Json).ok_or_else(|| no_module(&name))
 }
 
 /// Brings a component, which becomes the module of that name.

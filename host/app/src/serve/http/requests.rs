@@ -1,8 +1,6 @@
 //! Saved Requests of the requests folder: what each takes, and runs of them (PROTOCOL.md, 6).
 
 use crate::config::DEFAULT_AGENT;
-use crate::requests::Requests;
-use crate::serve::Agent;
 use crate::serve::answer::Answer;
 use crate::serve::http::App;
 use crate::serve::http::agent::{answer, limit};
@@ -85,12 +83,6 @@ impl RequestBody {
     }
 }
 
-async fn requests(agent: &Agent) -> Result<Requests, ApiError> {
-    let folder = agent.config.requests_folder().to_path_buf();
-    let read = tokio::task::spawn_blocking(move || Requests::new(folder));
-    read.await.map_err(|error| ApiError::internal(&error))
-}
-
 /// The saved Requests, with what each takes.
 #[utoipa::path(
     get, path = "/v1/requests", tag = "requests", security(("key" = [])), params(Whose),
@@ -103,7 +95,7 @@ async fn list(
 ) -> Result<Json<RequestList>, ApiError> {
     client.may(Scope::Run)?;
     let name = whose.agent.as_deref().unwrap_or(DEFAULT_AGENT);
-    let requests = requests(app.agent(&client, name)?.as_ref()).await?;
+    let requests = app.agent(&client, name)?.requests().await;
     let all = requests
         .all()
         .map(|(path, saved)| RequestBody::of(path, saved));
@@ -148,7 +140,7 @@ async fn run(
     client.may(Scope::Run)?;
     let agent = given.agent.as_deref().unwrap_or(DEFAULT_AGENT);
     let mut prepared = app.prepared(&client, agent, None)?;
-    let found = requests(&prepared.agent).await?.find(&name);
+    let found = prepared.agent.requests().await.find(&name);
     let saved = found.ok_or_else(|| {
         ApiError::not_found(format_args!("Request {name:?}; /v1/requests lists them"))
     })?;

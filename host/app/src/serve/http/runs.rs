@@ -12,11 +12,12 @@ use crate::storage::{RunRow, Scope};
 use axum::extract::State;
 use axum::extract::ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection};
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolhold_agent::StopReason;
+use toolhold_agent::protocol::Annotations;
 use toolhold_agent::run::approval::{Decision, Verdict};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -176,9 +177,10 @@ async fn list(
 ) -> Result<Json<RunList>, ApiError> {
     client.may(Scope::Run)?;
     let page = page.checked()?;
-    let owner = (!client.is_admin()).then_some(client.name.as_str());
     let store = app.dispatcher.store();
-    let rows = store.runs_before(owner, page.before, page.limit).await?;
+    let rows = store
+        .runs_before(client.owner(), page.before, page.limit)
+        .await?;
     Ok(Json(RunList {
         runs: rows.into_iter().map(RunSummary::from).collect(),
     }))
@@ -223,7 +225,11 @@ struct After {
 #[utoipa::path(
     get, path = "/v1/runs/{run}/events", tag = "runs", security(("key" = [])),
     params(("run" = Uuid, Path), After, ("Last-Event-ID" = Option<u64>, Header)),
-    responses((status = 200, content_type = "text/event-stream", body = String), (status = "4XX", body = ErrorBody)),
+    responses(
+        (status = 200, content_type = "text/event-stream", body = String),
+        (status = 204, description = "The run is over, and nothing came after that event"),
+        (status = "4XX", body = ErrorBody),
+    ),
 )]
 async fn watch(
     State(app): State<App>,
@@ -232,7 +238,7 @@ async fn watch(
     Place(run): Place<Uuid>,
     Asked(from): Asked<After>,
 ) -> Result<Response, ApiError> {
-    app.run(&client, run).await?;
+    let row = app.run(&client, run).await?;
     let last = match headers.get("last-event-id") {
         None => from.after,
         Some(id) => {
@@ -241,6 +247,11 @@ async fn watch(
         }
     };
     let next = last.map_or(0, |last| last.saturating_add(1));
+    let store = app.dispatcher.store();
+    if row.ended.is_some() && !store.has_events(run, next).await? {
+        // Whoever is told so does not ask again, as an EventSource does after an end without a word.
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
     Ok(events::stream(app.dispatcher.watch(run, next)))
 }
 
@@ -312,6 +323,9 @@ struct WaitingCall {
     /// Exactly what would be run.
     #[schema(value_type = Object)]
     arguments: Value,
+    /// What the tool says of itself: whether it may destroy, or reaches outside.
+    #[schema(value_type = Object)]
+    annotations: Annotations,
     /// A decision is bound to it: give it back.
     digest: String,
     /// Somebody decided, and the run has not taken it up yet.
@@ -329,14 +343,14 @@ struct WaitingCalls {
     responses((status = 200, body = WaitingCalls), (status = "4XX", body = ErrorBody)),
 )]
 async fn waiting(State(app): State<App>, client: Client) -> Result<Json<WaitingCalls>, ApiError> {
-    let waiting = app.dispatcher.store().waiting().await?;
-    let seen = waiting.into_iter().filter(|it| client.sees(&it.owner));
-    let calls = seen.map(|it| WaitingCall {
+    let waiting = app.dispatcher.store().waiting(client.owner()).await?;
+    let calls = waiting.into_iter().map(|it| WaitingCall {
         run: it.run,
         call: it.pending.call.id,
         tool: it.pending.call.tool,
         instance: it.pending.call.instance,
         arguments: it.pending.arguments,
+        annotations: it.pending.annotations,
         digest: it.pending.digest,
         is_decided: it.is_decided,
     });
@@ -405,16 +419,18 @@ async fn decide(
 ) -> Result<StatusCode, ApiError> {
     client.may(Scope::Approve)?;
     let store = app.dispatcher.store();
-    let waiting = store.waiting().await?.into_iter();
-    let found = waiting
-        .filter(|it| client.sees(&it.owner))
-        .find(|it| it.run == run && it.pending.call.id == call);
-    let found = found.ok_or_else(|| ApiError::not_found("such call that waits"))?;
-    if found.pending.digest != decided.digest {
-        return Err(ApiError::conflict(
-            "the call is another than the one that was shown; look at it again",
-        ));
+    let mut waiting = store.waiting_as(&call, Some(run)).await?;
+    waiting.retain(|it| client.sees(&it.owner));
+    if waiting.is_empty() {
+        return Err(ApiError::not_found("such call that waits"));
     }
+    // A sub-agent's call may have the id of one of the run's own.
+    let shown = waiting
+        .into_iter()
+        .find(|it| it.pending.digest == decided.digest);
+    let shown = shown.ok_or_else(|| {
+        ApiError::conflict("the call is another than the one that was shown; look at it again")
+    })?;
     let by = match client.name.as_str() {
         "" => "api".to_owned(),
         name => format!("key {name}"),
@@ -424,7 +440,7 @@ async fn decide(
         verdict: decided.verdict()?,
         by: Some(by),
     };
-    if !store.decide(found.within, &call, &decision).await? {
+    if !store.decide(&shown, &decision).await? {
         return Err(ApiError::conflict("the call does not wait any longer"));
     }
     Ok(StatusCode::ACCEPTED)

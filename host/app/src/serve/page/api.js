@@ -93,6 +93,7 @@ export async function* watch(run, signal, onState = () => {}) {
     try {
       const headers = { accept: "text/event-stream", ...(last === null ? {} : { "last-event-id": String(last) }) };
       const response = await request("GET", `/v1/runs/${run}/events`, undefined, { signal, headers });
+      if (response.status === 204) return;
       onState("live");
       for await (const event of events(response.body)) {
         if (event.event === "error") throw new ApiError(500, JSON.parse(event.data).error.message);

@@ -32,8 +32,8 @@ export function modulesPage({ parameters: [chosen], signal }) {
         fill(body, empty("No modules", "Components of the modules folder (modules.folder) appear here as soon as they are there."));
         return;
       }
-      const waiting = modules.filter((module) => module.standing.state === "pending");
-      const rest = modules.filter((module) => module.standing.state !== "pending");
+      const waiting = modules.filter((module) => module.standing?.state === "pending");
+      const rest = modules.filter((module) => module.standing?.state !== "pending");
       fill(body,
         [...waiting, ...rest].map((module) => card(module, chosen === slot(module), look)),
         broken.map((it) => h("div", { class: "panel card broken" }, h("div", { class: "card-head" },
@@ -50,12 +50,13 @@ function slot(module) {
   return module.version ? `${module.name}@${module.version}` : module.name;
 }
 
+/** A key without the scope `admin` is told a module's name, version and tools, and no more. */
 function card(module, isOpen, again) {
-  const { state } = module.standing;
-  const pill = { pending: ["warn", "waits for approval"], approved: ["good", "approved"], trusted: ["dim", "trusted"] }[state] ?? ["dim", state];
+  const state = module.standing?.state;
+  const pill = { pending: ["warn", "waits for approval"], approved: ["good", "approved"], trusted: ["dim", "trusted"] }[state] ?? ["dim", state ?? "ready"];
   const summary = [h("span", { class: "card-name" }, module.name), module.version ? h("span", { class: "dim" }, module.version) : null,
     h("span", { class: `pill ${pill[0]}` }, pill[1]),
-    h("span", { class: "card-brief" }, `${module.tools.length} ${module.tools.length === 1 ? "tool" : "tools"}${module.may.length ? ` · ${module.may.length} ${module.may.length === 1 ? "grant" : "grants"}` : " · computes only"}`)];
+    h("span", { class: "card-brief" }, `${module.tools.length} ${module.tools.length === 1 ? "tool" : "tools"}${grants(module)}`)];
   const details = fold(summary, () => content(module), { class: "panel card", open: isOpen });
   details.dataset.module = module.name;
   if (state !== "pending") return details;
@@ -66,6 +67,11 @@ function card(module, isOpen, again) {
       const now = await get(`/v1/modules/${encodeURIComponent(slot(module))}`);
       if (await dialog(`Approve ${slot(now)}?`, (close) => approval(now, close))) again();
     }, { class: "primary" })));
+}
+
+function grants({ may }) {
+  if (!may) return "";
+  return may.length ? ` · ${may.length} ${may.length === 1 ? "grant" : "grants"}` : " · computes only";
 }
 
 function changes(module) {
@@ -101,6 +107,7 @@ function content(module) {
   const limit = ([name, value]) => h("div", { class: "fact" }, h("dt", {}, words(name)),
     h("dd", {}, (UNITS[name] ?? (name.endsWith("_bytes") ? bytes : count))(value)));
   const wishes = Object.entries(module.asks_for ?? {}).filter(([, value]) => value && (Array.isArray(value) ? value.length : Object.keys(value).length));
+  if (!module.limits) return [h("section", {}, h("h3", {}, "Tools"), module.tools.map(tool))];
   return [
     h("section", {}, h("h3", {}, "What it may do"), may(module)),
     h("section", {}, h("h3", {}, "Tools"), module.tools.map(tool),

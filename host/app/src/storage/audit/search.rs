@@ -24,7 +24,7 @@ pub struct Filter {
     pub tool: Option<String>,
     pub owner: Option<String>,
     pub run: Option<Uuid>,
-    /// Somewhere in the entry, whatever its case.
+    /// Somewhere in the entry, whatever the case of its ASCII letters; on PostgreSQL, of all letters.
     pub text: Option<String>,
 }
 
@@ -37,10 +37,6 @@ pub enum Order {
     Before(i64),
 }
 
-const FROM: &str = "SELECT number, entry, hash FROM audit WHERE at_ms >= $1 AND at_ms <= $2 \
-     AND ($3 = '' OR tool = $3) AND ($4 = '' OR owner = $4) AND ($5 = '' OR run = $5) \
-     AND ($6 = '' OR LOWER(entry) LIKE $6 ESCAPE '!')";
-
 impl Store {
     /// At most so many entries.
     pub async fn audited(
@@ -49,29 +45,67 @@ impl Store {
         order: Order,
         most: u32,
     ) -> Result<Vec<Entry>, StoreError> {
-        let (which, number) = match order {
-            Order::After(number) => ("number > $7 ORDER BY number", number),
-            Order::Before(number) => ("number < $7 ORDER BY number DESC", number),
-        };
-        // Made of what is in this program only.
-        let statement = sqlx::AssertSqlSafe(format!("{FROM} AND {which} LIMIT $8"));
-        let time = |ms: Option<u64>, default| {
-            ms.map_or(default, |ms| i64::try_from(ms).unwrap_or(i64::MAX))
-        };
-        let rows = sqlx::query(statement)
-            .bind(time(filter.since_ms, 0))
-            .bind(time(filter.until_ms, i64::MAX))
-            .bind(filter.tool.clone().unwrap_or_default())
-            .bind(filter.owner.clone().unwrap_or_default())
-            .bind(filter.run.map_or(String::new(), |run| run.to_string()))
-            .bind(filter.text.as_deref().map_or(String::new(), pattern))
-            .bind(number)
-            .bind(i64::from(most))
-            .fetch_all(&self.pool)
-            .await?;
+        let (statement, values) = statement(filter, order);
+        let query = sqlx::query(sqlx::AssertSqlSafe(statement)).bind(i64::from(most));
+        let query = values.into_iter().fold(query, |query, value| match value {
+            Value::Number(number) => query.bind(number),
+            Value::Text(text) => query.bind(text),
+        });
+        let rows = query.fetch_all(&self.pool).await?;
         let entries: Result<_, sqlx::Error> = rows.iter().map(entry).collect();
         Ok(entries?)
     }
+}
+
+#[derive(Debug, Clone)]
+pub(in crate::storage) enum Value {
+    Number(i64),
+    Text(String),
+}
+
+/// With those conditions only that are given, so that the database can use its indexes; and the values from
+/// $2 on.
+pub(in crate::storage) fn statement(filter: &Filter, order: Order) -> (String, Vec<Value>) {
+    let time = |ms: &Option<u64>| ms.map(|ms| Value::Number(i64::try_from(ms).unwrap_or(i64::MAX)));
+    let text = |text: &Option<String>| text.clone().filter(|it| !it.is_empty()).map(Value::Text);
+    let (beyond, sorted, number) = match order {
+        Order::After(number) => ("number > ", "number", number),
+        Order::Before(number) => ("number < ", "number DESC", number),
+    };
+    let given = [
+        (beyond, Some(Value::Number(number)), ""),
+        ("at_ms >= ", time(&filter.since_ms), ""),
+        ("at_ms <= ", time(&filter.until_ms), ""),
+        ("tool = ", text(&filter.tool), ""),
+        ("owner = ", text(&filter.owner), ""),
+        (
+            "run = ",
+            filter.run.map(|run| Value::Text(run.to_string())),
+            "",
+        ),
+        // Both sides by the same function: SQLite's knows only ASCII.
+        (
+            "LOWER(entry) LIKE LOWER(",
+            filter
+                .text
+                .as_deref()
+                .map(|text| Value::Text(pattern(text))),
+            ") ESCAPE '!'",
+        ),
+    ];
+    let given = given
+        .into_iter()
+        .filter_map(|(before, value, after)| Some((before, value?, after)));
+    let (mut conditions, mut values) = (Vec::new(), Vec::new());
+    for (before, value, after) in given {
+        conditions.push(format!("{before}${}{after}", values.len() + 2));
+        values.push(value);
+    }
+    let statement = format!(
+        "SELECT number, entry, hash FROM audit WHERE {} ORDER BY {sorted} LIMIT $1",
+        conditions.join(" AND ")
+    );
+    (statement, values)
 }
 
 fn entry(row: &AnyRow) -> Result<Entry, sqlx::Error> {
@@ -84,7 +118,7 @@ fn entry(row: &AnyRow) -> Result<Entry, sqlx::Error> {
 
 /// For LIKE: the text as JSON writes it, anywhere.
 fn pattern(text: &str) -> String {
-    let written = serde_json::Value::from(text.to_lowercase()).to_string();
+    let written = serde_json::Value::from(text).to_string();
     let inner = written.get(1..written.len() - 1).unwrap_or_default();
     let mut pattern = String::from("%");
     for c in inner.chars() {
