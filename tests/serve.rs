@@ -14,6 +14,7 @@ mod upload;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::time::Duration;
+use std::time::Instant;
 use support::endpoint::{Endpoint, Order, Reply, Scenario};
 use support::host::Host;
 use support::records::Records;
