@@ -18,7 +18,7 @@ pub enum Audit {
 
 #[derive(Debug, Clone, Deserialize)]
 pub struct McpServerTable {
-    token_env: String,
+    pub(super) token_env: String,
     hosts: Vec<String>,
     origins: Vec<String>,
     ask: bool,

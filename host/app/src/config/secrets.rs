@@ -10,6 +10,7 @@ impl Config {
         let own = [
             self.storage.url_env.as_str(),
             self.telemetry.headers_env.as_str(),
+            self.mcp_server.token_env.as_str(),
             "TOOLHOLD_OCI_PASSWORD",
         ];
         let variables = endpoints.chain(servers).chain(own);

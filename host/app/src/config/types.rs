@@ -53,7 +53,7 @@ pub struct Config {
     pub(super) module: BTreeMap<String, ModuleTable>,
     #[serde(default)]
     pub(super) mcp: BTreeMap<String, McpTable>,
-    mcp_server: McpServerTable,
+    pub(super) mcp_server: McpServerTable,
     #[serde(default)]
     shields: BTreeMap<String, ShieldTable>,
     pub(super) compiler: CompilerTable,

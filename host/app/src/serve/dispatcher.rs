@@ -73,6 +73,19 @@ pub enum Refused {
     Store(#[from] StoreError),
 }
 
+impl Refused {
+    /// There are more runs than places, or it is not the run that something is wrong with.
+    fn may_pass(&self) -> bool {
+        match self {
+            Self::Full | Self::Late | Self::AgentWaits { .. } => true,
+            Self::Store(error) | Self::Record(RecordError::Store(error)) => {
+                error.trouble().is_some()
+            }
+            _ => false,
+        }
+    }
+}
+
 /// All runs of this process. Clones are the same one.
 #[derive(Debug, Clone)]
 pub struct Dispatcher {
@@ -318,13 +331,7 @@ impl Dispatcher {
             loop {
                 match this.resume(&row).await {
                     Ok(_) => tracing::info!(run = %row.id, "goes on"),
-                    // There are more of them than places; or it is not the run that something is wrong with.
-                    Err(
-                        Refused::Full
-                        | Refused::Late
-                        | Refused::AgentWaits { .. }
-                        | Refused::Store(StoreError::Trouble(_)),
-                    ) => {
+                    Err(refused) if refused.may_pass() => {
                         tokio::select! {
                             () = tokio::time::sleep(HEED) => continue,
                             () = this.inner.closing.cancelled() => {}

@@ -5,6 +5,7 @@ use crate::storage::Hold;
 use crate::storage::audit::Drafts;
 use crate::storage::change::Change;
 use crate::storage::runs::Label;
+use crate::storage::sessions::signed;
 use crate::storage::waiting::{Moved, Open};
 use crate::storage::writer::Writer;
 use futures_util::future::BoxFuture;
@@ -88,17 +89,13 @@ impl RunJournal {
             holder: self.holder.clone(),
         }];
         for event in events {
-            self.follow(event, &mut changes)?;
+            self.follow(event, &mut changes);
         }
         Ok(changes)
     }
 
     /// What follows from an event.
-    fn follow(
-        &mut self,
-        event: &Event,
-        changes: &mut Vec<Change>,
-    ) -> Result<(), serde_json::Error> {
+    fn follow(&mut self, event: &Event, changes: &mut Vec<Change>) {
         let (run, at_ms) = (self.run, signed(event.at_ms));
         if let EventKind::Run {
             task,
@@ -146,16 +143,12 @@ impl RunJournal {
             changes.push(Change::Ended {
                 run,
                 at_ms,
-                reason: serde_json::to_value(reason)?
-                    .as_str()
-                    .unwrap_or_default()
-                    .to_owned(),
+                reason: reason.name().to_owned(),
                 steps: i64::from(*steps),
                 calls: i64::from(*calls),
                 tokens: signed(*tokens),
             });
         }
-        Ok(())
     }
 }
 
@@ -199,8 +192,4 @@ fn said_last(request: &RunRequest) -> Option<&str> {
 /// PostgreSQL's text has no zeros.
 fn headline(task: &str) -> String {
     task.chars().filter(|c| *c != '\0').take(HEADLINE).collect()
-}
-
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -43,11 +43,14 @@ struct ChatRequest {
     model: String,
     messages: Vec<ChatMessage>,
     #[serde(deserialize_with = "null_as_default")]
+    #[schema(value_type = Option<bool>)]
     stream: bool,
     #[serde(deserialize_with = "null_as_default")]
+    #[schema(value_type = Option<StreamOptions>)]
     stream_options: StreamOptions,
     /// The client's own tools.
     #[serde(deserialize_with = "null_as_default")]
+    #[schema(value_type = Option<Vec<ClientTool>>)]
     tools: Vec<ClientTool>,
     /// `auto`; or `none`: no tool at all is called, of the agent's neither.
     #[schema(value_type = Option<Value>)]
@@ -66,6 +69,7 @@ struct ChatRequest {
 #[serde(default)]
 struct StreamOptions {
     #[serde(deserialize_with = "null_as_default")]
+    #[schema(value_type = Option<bool>)]
     include_usage: bool,
 }
 
