@@ -1,5 +1,6 @@
 //! Who decides what a module may do: grants, approvals and their diffs from the command line.
 
+use serde_json::Value;
 use support::host::Host;
 use support::sandbox::component;
 
@@ -89,6 +90,17 @@ fn a_grant_is_given_in_words_approved_with_it_and_taken_back() {
         refused.stderr.contains("its approval was revoked"),
         "{refused:?}"
     );
+    let log = host.run(&["audit", "search", "--json"]).stdout;
+    let entries = log
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let of_module: Vec<Value> = entries.filter(|entry| entry["module"] == "files").collect();
+    let actions: Vec<&Value> = of_module.iter().map(|entry| &entry["action"]).collect();
+    assert_eq!(
+        actions,
+        ["module_granted", "module_approved", "module_revoked"]
+    );
+    assert!(of_module[0]["may"].to_string().contains("/data"), "{log}");
 }
 
 #[test]

@@ -107,6 +107,11 @@ fn a_component_is_pulled_by_tag_and_called() {
     );
     assert_eq!(whole["pinned"], json!(format!("{reference}@{pushed}")));
     assert_eq!(files(&host.path().join("modules")), ["my_counter.wasm"]);
+    let log = host.run(&["audit", "search", "--json"]).stdout;
+    assert!(
+        log.contains("\"module_uploaded\"") && log.contains(&digest(&bytes)["sha256:".len()..]),
+        "{log}"
+    );
     let called = run_with(&host, &["modules", "call", "my_counter.count"], &[]);
     assert_eq!(
         (called.code, called.stdout.trim()),

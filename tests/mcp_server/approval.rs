@@ -1,6 +1,7 @@
 //! Calls that wait for a person: the client's user is asked, or they are refused.
 
-use super::{Stdio, call, host, modern, text};
+use super::wire::events;
+use super::{Stdio, Web, call, host, initialize, modern, text};
 use serde_json::{Value, json};
 use std::time::Duration;
 use support::host::Host;
@@ -129,6 +130,40 @@ fn a_cancelled_call_takes_its_question_back() {
     let cancelled = client.hear("notifications/cancelled");
     assert_eq!(cancelled["params"]["requestId"], question["id"]);
     assert!(client.is_silent(Duration::from_millis(300)));
+}
+
+/// Clients that share a server, each with as many questions as it may leave open, all in one batch.
+#[test]
+fn whoever_never_answers_is_not_in_the_way_of_those_who_ask_nobody() {
+    const EACH: i64 = 32;
+    let host = guarded("");
+    let web = Web::start(&host, &FLAGS, &[]);
+    let begun = || {
+        let welcome = web.post(&[], &initialize("2025-03-26", forms()));
+        welcome.header("mcp-session-id").expect("an id").to_owned()
+    };
+    let asking = || {
+        let calls: Vec<Value> = (0..EACH)
+            .map(|id| call(id, "probe.answer", json!({})))
+            .collect();
+        let id = begun();
+        let session = [("mcp-session-id", id.as_str())];
+        let batch = json!(calls).to_string();
+        let mut stream = events(web.open("POST", &session, batch.as_bytes()));
+        for _ in 0..EACH {
+            let question = stream.next().expect("a question");
+            assert_eq!(question["method"], "elicitation/create", "{question}");
+        }
+        stream
+    };
+    let _open: Vec<_> = (0..1_024 / EACH).map(|_| asking()).collect();
+    let id = begun();
+    let session = [("mcp-session-id", id.as_str())];
+    let one_more = call(1, "probe.answer", json!({}));
+    let refused = web.post(&session, &one_more).json();
+    assert!(text(&refused).contains("too many calls wait"), "{refused}");
+    let free = call(2, "calculator.evaluate", json!({"expression": "1"}));
+    assert_eq!(web.post(&session, &free).json()["result"]["isError"], false);
 }
 
 #[test]

@@ -6,7 +6,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use support::collector::Collector;
 use support::host::Host;
+use support::records::Records;
 use support::sandbox::repository;
+use support::server::limit_files;
+use support::until;
 
 const MAIL: &str = "ada@example.org";
 
@@ -74,6 +77,64 @@ fn calls_are_in_the_audit_log_before_anybody_has_their_result() {
         );
     }
     assert!(entry["duration_us"].as_u64() > Some(0), "{entry}");
+}
+
+#[test]
+fn results_that_do_not_wait_for_the_log_are_in_it_when_the_server_has_ended() {
+    const CALLS: i64 = 20;
+    let host = host();
+    host.ship("text");
+    host.write("toolhold.toml", "[mcp_server]\naudit = \"behind\"\n");
+    let mut client = Stdio::session(&host, &[], json!({}));
+    client.ask(count(0, "so that there is a log"));
+    Records::of(&host).kept_busy(|| {
+        for id in 1..=CALLS {
+            let reply = client.ask(count(id, "a b"));
+            assert_eq!(reply["result"]["structuredContent"]["words"], 2, "{reply}");
+        }
+    });
+    assert_eq!(client.close(), Some(0));
+    assert_eq!(audited(&host, 0).len(), CALLS as usize + 1);
+}
+
+/// The disk is full: nothing is called any more that would be in no log, and what was answered is in it when
+/// there is room again.
+#[test]
+fn calls_that_cannot_be_recorded_are_not_made() {
+    for mode in ["behind", "durable"] {
+        let host = host();
+        host.ship("text");
+        let settings = format!("[mcp_server]\naudit = {mode:?}\n[storage]\npatience_ms = 300\n");
+        host.write("toolhold.toml", settings);
+        let mut client = Stdio::session(&host, &[], json!({}));
+        let mut answered = 0;
+        let mut id = 0;
+        let mut asked = |client: &mut Stdio| {
+            id += 1;
+            let reply = client.ask(count(id, "a b"));
+            answered += usize::from(reply.get("result").is_some());
+            reply["error"]["message"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        assert_eq!(asked(&mut client), "");
+        let log = host.path().join(".state/toolhold.db-wal");
+        until("its row", || {
+            log.metadata().is_ok_and(|it| it.len() > 0).then_some(())
+        });
+        limit_files(&client.child, Some(log.metadata().unwrap().len()));
+        let refused = until("a refusal", || {
+            let message = asked(&mut client);
+            message.contains("nothing was called").then_some(message)
+        });
+        assert!(refused.contains("audit log"), "{refused}");
+        limit_files(&client.child, None);
+        until("a call", || asked(&mut client).is_empty().then_some(()));
+        assert_eq!(client.close(), Some(0));
+        let entries = audited(&host, answered);
+        assert!(entries.len() >= answered, "{mode}: {}", entries.len());
+    }
 }
 
 #[test]

@@ -5,12 +5,17 @@ use super::support::{
     Echo, Gate, Reply, Script, driver, end, holds, lines, place, plain_tools, request, rest,
     results, tools, watch, watched,
 };
+use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use toolhold_agent::event::{Bodies, NoJournal, Seal};
+use toolhold_agent::model::{ChatRequest, Completion, Model, ModelError, Watch};
 use toolhold_agent::run::replay::{ReplayError, replay};
-use toolhold_agent::{Activities, Contract, Driver, Event, EventKind, Message, RunRequest};
+use toolhold_agent::{
+    Activities, Contract, Driver, Event, EventKind, Journal, Message, RunRequest,
+};
 
 /// A run with a bit of everything: calls in parallel, in the background, in order, in an instance,
 /// that fail, that are latent, of a clean room; two Requests and an output.
@@ -384,4 +389,77 @@ async fn a_record_can_be_made_whole() {
     let mut bodies = Bodies::default();
     let again = whole.iter().map(|event| bodies.whole(event).unwrap());
     assert_eq!(lines(&again.collect::<Vec<_>>()), lines(&whole));
+}
+
+/// A journal that takes its time.
+#[derive(Debug, Clone, Default)]
+struct Slow(Arc<Mutex<Vec<Event>>>);
+
+impl Journal for Slow {
+    fn append<'a>(&'a mut self, events: &'a [Event]) -> BoxFuture<'a, io::Result<()>> {
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            self.0.lock().unwrap().extend_from_slice(events);
+            Ok(())
+        })
+    }
+}
+
+/// Says what a script says, and looks each time how many Requests are recorded.
+#[derive(Debug)]
+struct Witness {
+    script: Arc<Script>,
+    record: Slow,
+    seen: Mutex<Vec<usize>>,
+}
+
+impl Model for Witness {
+    fn name(&self) -> &str {
+        self.script.name()
+    }
+
+    fn complete<'a>(
+        &'a self,
+        request: &'a ChatRequest,
+        watch: &'a mut dyn Watch,
+    ) -> BoxFuture<'a, Result<Completion, ModelError>> {
+        let recorded = self.record.0.lock().unwrap();
+        let requests = recorded.iter().filter(|event| {
+            let mut kind = &event.kind;
+            while let EventKind::Sub { what, .. } = kind {
+                kind = what;
+            }
+            matches!(kind, EventKind::Request { .. })
+        });
+        self.seen.lock().unwrap().push(requests.count());
+        self.script.complete(request, watch)
+    }
+}
+
+/// Nothing follows from what is not recorded, nor in a run within a run.
+#[tokio::test]
+async fn a_sub_agent_asks_only_what_is_recorded() {
+    let context = Message::parse_all(&json!([{"type": "tool", "tool": {
+        "room": {"type": "object", "description": "Thinks alone.", "properties": {"_module": {"const": "anonymous"}}},
+    }}]));
+    let script = Script::new([
+        Reply::calls(&[json!({"_tool": "room"})]),
+        Reply::output("alone"),
+        Reply::output("together"),
+    ]);
+    let record = Slow::default();
+    let witness = Arc::new(Witness {
+        script: script.clone(),
+        record: record.clone(),
+        seen: Mutex::default(),
+    });
+    let driver = Driver {
+        model: witness.clone(),
+        ..driver(&script, Activities::default())
+    };
+    let request = request(context.unwrap());
+    let run = driver.start(request, Box::new(record)).await.unwrap();
+    let events = rest(run).await;
+    assert_eq!(end(&events).0, "output", "{}", lines(&events));
+    assert_eq!(*witness.seen.lock().unwrap(), [1, 2, 3]);
 }

@@ -1,6 +1,7 @@
 //! What happens to a server's runs when the PostgreSQL that they are kept in fails.
 
 use super::{ask, host, scripted, streamed, until};
+use reqwest::Method;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use support::endpoint::{Endpoint, Reply};
@@ -103,6 +104,85 @@ fn runs_that_stopped_for_want_of_a_database_go_on_when_it_is_back() {
     assert_eq!(done["output"], "later", "{done} {}", server.said());
     assert_eq!(count(&events, "resumed"), 1);
     replays(&host, &cluster, &run);
+}
+
+/// The first looks at what stopped fail, and a later one does not.
+#[test]
+fn runs_that_cannot_be_found_at_once_go_on_all_the_same() {
+    let Some(cluster) = Cluster::start() else {
+        return;
+    };
+    let host = host("[storage]\npatience_ms = 500\n");
+    let endpoint = scripted([Reply::endless().delayed_ms(0, 50), answers("later")]);
+    let server = serve(&host, &endpoint, &cluster);
+    let run = streamed(&server, "t", 20);
+    // Nothing can be listed without it.
+    cluster.execute("ALTER TABLE approvals RENAME TO aside");
+    cluster.stop();
+    until("its end", || {
+        server.said().contains("can be resumed").then_some(())
+    });
+    cluster.go_on();
+    until("a look", || {
+        server.said().contains("cannot be found yet").then_some(())
+    });
+    cluster.execute("ALTER TABLE aside RENAME TO approvals");
+    let events = server.get(&format!("/v1/runs/{run}/events")).events();
+    let done = events.last().unwrap().json();
+    assert_eq!(done["output"], "later", "{done} {}", server.said());
+    assert_eq!(count(&events, "resumed"), 1);
+}
+
+/// A run that a living server has by name only, because what took it broke off.
+#[test]
+fn a_run_that_goes_on_nowhere_is_ended_when_it_is_to_stop() {
+    let Some(cluster) = Cluster::start() else {
+        return;
+    };
+    let hosts = [(); 2].map(|()| host("[serve]\nkey_requests_per_minute = 0\n"));
+    let endpoint = scripted([(); 3].map(|()| Reply::endless().delayed_ms(0, 50)));
+    let server = serve(&hosts[0], &endpoint, &cluster);
+    let mut gone = serve(&hosts[1], &endpoint, &cluster);
+    let goes_on = streamed(&server, "first", 4);
+    let left = streamed(&gone, "second", 4);
+    gone.kill();
+    cluster.execute(&format!(
+        "UPDATE runs SET cancel_ms = 1, holder = (SELECT holder FROM runs WHERE id = '{goes_on}') \
+         WHERE id = '{left}'"
+    ));
+    let ended = until("its end", || {
+        let shown: Value = server.get(&format!("/v1/runs/{left}")).good();
+        (shown["state"] == "done").then_some(shown)
+    });
+    assert_eq!(ended["reason"], "cancelled", "{ended} {}", server.said());
+    let other = server.get(&format!("/v1/runs/{goes_on}")).good();
+    assert_eq!(other["state"], "running");
+}
+
+/// A turn that never came to be, because its server crashed, is asked for again while another goes on.
+#[test]
+fn no_turn_that_is_asked_for_again_begins_beside_another() {
+    let Some(cluster) = Cluster::start() else {
+        return;
+    };
+    let host = host("");
+    let endpoint = scripted([Reply::endless().delayed_ms(0, 50), answers("too early")]);
+    let server = serve(&host, &endpoint, &cluster);
+    let session = server.post("/v1/sessions", &json!({})).good();
+    let session = format!("/v1/sessions/{}", session["id"].as_str().unwrap());
+    let turns = format!("{session}/turns");
+    let mut task = ask("t");
+    task["stream"] = true.into();
+    let key = [("idempotency-key", "one")];
+    server.first_events_with(Method::POST, &turns, Some(&task), &key, 2);
+    cluster.execute(
+        "UPDATE idempotency SET run = '00000000-0000-0000-0000-000000000001', holder = NULL",
+    );
+    let refused = server.ask(Method::POST, &turns, Some(&task), &key);
+    assert_eq!(refused.status, 409, "{refused:?}");
+    let shown: Value = server.get(&session).good();
+    assert_eq!(shown["turns"].as_array().unwrap().len(), 1, "{shown}");
+    assert_eq!(endpoint.requests().len(), 1);
 }
 
 /// A server that others took for dead, because its connection to the database was gone, writes nothing more to

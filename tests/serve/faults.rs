@@ -1,6 +1,7 @@
 //! What happens to a server's runs when processes, the database and clients fail.
 
 use super::{ask, host, scripted, serve, streamed, two_plus_two, until};
+use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -39,10 +40,10 @@ fn steady() -> Endpoint {
     Endpoint::start(Scenario::new(replies).in_order(Order::FirstMatch))
 }
 
-/// How often the server is killed; `TOOLHOLD_TEST_KILLS=100` takes less than a minute.
+/// How often the server is killed; `TOOLHOLD_TEST_KILLS` is another number.
 fn kills() -> usize {
     let wanted = std::env::var("TOOLHOLD_TEST_KILLS").ok();
-    wanted.and_then(|text| text.parse().ok()).unwrap_or(25)
+    wanted.and_then(|text| text.parse().ok()).unwrap_or(100)
 }
 
 /// Killed after whichever event: no turn that was acknowledged is lost, and no call that was completed is
@@ -431,4 +432,37 @@ fn runs_that_wait_for_a_person_hold_up_no_others() {
         assert_eq!(events.last().unwrap().json()["output"], "done");
     }
     assert_eq!(server.post("/v1/agent", &ask("be quick")).status, 200);
+}
+
+/// A run whose agent was taken out of the configuration waits for it.
+#[test]
+fn a_run_whose_agent_is_gone_goes_on_when_there_is_one_again() {
+    let approval = "[approval]\nalways = [\"calculator\"]\n";
+    let counting = format!("{approval}[agents.counter]\ndescription = \"Counts\"\n");
+    let host = host(&counting);
+    let call = calls([("calculator.evaluate", json!({"expression": expression(1)}))]);
+    let done = answers("done").expecting(Expect::text(result(1)));
+    let endpoint = Endpoint::start(Scenario::new([done, call]).in_order(Order::FirstMatch));
+    let mut server = serve(&host, &endpoint);
+    let mut task = ask("count");
+    task["agent"] = "counter".into();
+    task["stream"] = true.into();
+    let begun = server.first_events(Method::POST, "/v1/agent", Some(&task), 1);
+    let path = format!("/v1/runs/{}", begun[0].json()["run"].as_str().unwrap());
+    let waiting = calls_that_wait(&server, 1);
+    server.kill();
+
+    host.write("toolhold.toml", approval);
+    let server = serve(&host, &endpoint);
+    until("why it waits", || {
+        server.said().contains("cannot go on yet").then_some(())
+    });
+    approve(&server, &waiting[0]);
+    assert_eq!(server.get(&path).good()["state"], "parked");
+    host.write("toolhold.toml", &counting);
+    let ended = until("its end", || {
+        let run = server.get(&path).good();
+        (run["state"] == "done").then_some(run)
+    });
+    assert_eq!(ended["reason"], "output", "{ended}");
 }

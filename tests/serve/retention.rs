@@ -37,7 +37,9 @@ impl Kept {
         let variables = [self.clock.variables(), self.database()].concat();
         let variables: Vec<_> = variables.iter().map(|(k, v)| (*k, v.as_str())).collect();
         let arguments = ["--base-url", url, "--model", "m"];
-        Server::start_with(&self.host, &arguments, &variables)
+        let mut server = Server::start_with(&self.host, &arguments, &variables);
+        server.connect_anew();
+        server
     }
 
     fn database(&self) -> Vec<(&'static str, String)> {

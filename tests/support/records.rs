@@ -47,6 +47,15 @@ impl Records {
         })
     }
 
+    /// Nobody writes to the database meanwhile.
+    pub fn kept_busy(&self, work: impl FnOnce()) {
+        self.with(async |connection| {
+            let transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+            work();
+            transaction.rollback().await
+        });
+    }
+
     /// The runs' ids, the oldest first; none while there is no database.
     pub fn runs(&self) -> Vec<String> {
         self.try_with(async |connection| {

@@ -153,6 +153,16 @@ impl Server {
     }
 
     /// From now on, requests are made with this key.
+    /// Each request has a connection of its own: of one that was used before, a server whose clock jumps may take
+    /// leave at the very moment of the next request.
+    ///
+    /// # Panics
+    /// If there can be no client.
+    pub fn connect_anew(&mut self) {
+        let client = Client::builder().no_proxy().pool_max_idle_per_host(0);
+        self.client = client.build().expect("a client");
+    }
+
     pub fn use_key(&mut self, key: &str) {
         self.key = Some(key.trim().to_owned());
     }
@@ -281,18 +291,9 @@ impl Server {
         self.child.wait().expect("it ends");
     }
 
-    /// No file that it writes gets larger than so many bytes, as if the disk were full; none: there is room
-    /// again.
-    ///
-    /// # Panics
-    /// If the system does not do that.
+    /// As [`limit_files`].
     pub fn limit_files(&self, bytes: Option<u64>) {
-        let most = bytes.map_or_else(|| "unlimited".to_owned(), |bytes| bytes.to_string());
-        let pid = self.child.id().to_string();
-        let limited = std::process::Command::new("prlimit")
-            .args(["--pid", &pid, &format!("--fsize={most}:unlimited")])
-            .status();
-        assert!(limited.expect("prlimit").success());
+        limit_files(&self.child, bytes);
     }
 
     /// Sends it a signal, such as `STOP`.
@@ -333,4 +334,18 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// No file that a process writes gets larger than so many bytes, as if the disk were full; none: there is room
+/// again.
+///
+/// # Panics
+/// If the system does not do that.
+pub fn limit_files(process: &Child, bytes: Option<u64>) {
+    let most = bytes.map_or_else(|| "unlimited".to_owned(), |bytes| bytes.to_string());
+    let limited = std::process::Command::new("prlimit")
+        .args(["--pid", &process.id().to_string()])
+        .arg(format!("--fsize={most}:unlimited"))
+        .status();
+    assert!(limited.expect("prlimit").success());
 }

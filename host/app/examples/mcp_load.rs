@@ -1,156 +1,230 @@
-//! How fast `toolhold mcp` answers over stdio: `cargo run --release -p toolhold --example mcp_load --
-//! target/release/toolhold`, from the repository's root.
+//! How fast MCP servers answer over stdio, side by side in one run:
+//! `cargo run --release -p toolhold --example mcp_load -- COMMAND…`, from the repository's root.
 //!
-//! The floor is `ping`, which goes the same way and calls nothing. Then a tool, one call after the other
-//! and sixteen at a time, and one after the other again while a second tool computes without end.
+//! Each COMMAND, split at its blanks, is a server; without one, `target/release/toolhold mcp` is. The floor is
+//! `ping`, which goes the same way and calls nothing. Then a tool, one call after the other and sixteen at a
+//! time, and one after the other again while a second tool computes without end.
 #![expect(
     clippy::print_stdout,
     reason = "this is a program for a person at a terminal"
 )]
 
 use anyhow::{Context as _, Result};
+use clap::Parser;
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-const CALLS: usize = 5_000;
 const IN_FLIGHT: usize = 16;
+/// For calls beside an endless one. Whoever serves one call after the other answers none of them.
+const PATIENCE: Duration = Duration::from_secs(10);
+const TOOLHOLD: &str = "env TOOLHOLD_LIMITS__CALLS_PER_MINUTE=0 target/release/toolhold mcp --trust-all \
+                        --modules modules --tools calculator,javascript";
+
+#[derive(Parser)]
+struct Flags {
+    /// Command lines of the servers.
+    #[arg(default_value = TOOLHOLD)]
+    commands: Vec<String>,
+    /// The tool to call, by the end of its name, with its arguments.
+    #[arg(long, default_value = r#"evaluate={"expression":"1+1"}"#, value_parser = tool)]
+    call: (String, Value),
+    /// A tool that never ends. The first that a server has is called; several can be named.
+    #[arg(long, default_values = [r#"javascript.run={"code":"for (;;) {}"}"#, "spin={}"], value_parser = tool)]
+    endless: Vec<(String, Value)>,
+    /// Calls one by one in a round; four times as many at once.
+    #[arg(long, default_value_t = 5_000)]
+    calls: usize,
+    #[arg(long, default_value_t = 2)]
+    rounds: usize,
+}
+
+fn tool(text: &str) -> Result<(String, Value)> {
+    let (name, arguments) = text.split_once('=').context("it is NAME=ARGUMENTS")?;
+    Ok((name.to_owned(), serde_json::from_str(arguments)?))
+}
+
+fn main() -> Result<()> {
+    let flags = Flags::parse();
+    let mut servers = Vec::new();
+    for command in &flags.commands {
+        let (server, mut client) = start(command).with_context(|| command.clone())?;
+        let call = client.offered(&flags.call)?;
+        let call = call.with_context(|| format!("{command} has no tool {}", flags.call.0))?;
+        client.one_by_one("tools/call", &call, flags.calls / 10)?;
+        servers.push((server, client, call));
+    }
+    for round in 1..=flags.rounds {
+        for (number, (_, client, call)) in servers.iter_mut().enumerate() {
+            let at = format!("server {}, round {round}", number + 1);
+            let ping = client.one_by_one("ping", &json!({}), flags.calls)?;
+            println!("{at}: ping {ping}");
+            let one_by_one = client.one_by_one("tools/call", call, flags.calls)?;
+            println!("{at}: call {one_by_one}");
+            let rate = client.together("tools/call", call, 4 * flags.calls)?;
+            println!("{at}: {IN_FLIGHT} calls at a time: {rate:.0}/s");
+        }
+    }
+    for (number, (_server, mut client, call)) in servers.into_iter().enumerate() {
+        let at = format!("server {}", number + 1);
+        let mut endless = None;
+        for one in &flags.endless {
+            endless = endless.or(client.offered(one)?);
+        }
+        match endless {
+            None => println!("{at}: has no endless tool"),
+            Some(endless) => match client.beside(&endless, call, flags.calls)? {
+                None => println!("{at}: no call answered in {PATIENCE:?} beside an endless one"),
+                Some(times) => println!("{at}: call beside an endless one {times}"),
+            },
+        }
+    }
+    Ok(())
+}
+
+/// How long each of some requests took, sorted.
+struct Times(Vec<Duration>);
+
+impl std::fmt::Display for Times {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let at = |part: usize| {
+            let time = self.0.get(self.0.len() * part / 100);
+            time.copied().unwrap_or_default()
+        };
+        write!(f, "p50 {:?}, p99 {:?}", at(50), at(99))
+    }
+}
+
+/// A server's process, until this is dropped.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 struct Client {
-    child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     next: u64,
     line: String,
 }
 
-fn main() -> Result<()> {
-    let mut arguments = std::env::args().skip(1);
-    let binary = arguments.next().unwrap_or_else(|| "toolhold".into());
-    let modules = arguments.next().unwrap_or_else(|| "modules".into());
-    let mut client = Client::start(&binary, &modules)?;
-    let sum = || json!({"name": "calculator.evaluate", "arguments": {"expression": "1+1"}});
-    client.one_by_one("tools/call", CALLS / 10, sum)?;
-    let floor = client.one_by_one("ping", CALLS, || json!({}))?;
-    show("ping, one by one", &floor);
-    show(
-        "call, one by one",
-        &client.one_by_one("tools/call", CALLS, sum)?,
-    );
-    let rate = client.together("tools/call", 4 * CALLS, sum)?;
-    println!("call, {IN_FLIGHT} at a time: {rate:.0} calls/s");
-    client.send("tools/call", endless())?;
-    show(
-        "call beside an endless one",
-        &client.one_by_one("tools/call", CALLS, sum)?,
-    );
-    Ok(())
-}
-
-/// A call that computes until a limit ends it.
-fn endless() -> Value {
-    json!({"name": "javascript.run", "arguments": {"code": "for (;;) {}"}})
-}
-
-fn show(what: &str, times: &[Duration]) {
-    let at = |part: usize| {
-        times
-            .get(times.len() * part / 100)
-            .copied()
-            .unwrap_or_default()
+fn start(command: &str) -> Result<(Server, Client)> {
+    let mut words = command.split_whitespace();
+    let mut child = Command::new(words.next().context("no command")?)
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let input = child.stdin.take().context("a pipe")?;
+    let output = BufReader::new(child.stdout.take().context("a pipe")?);
+    let server = Server(child);
+    let mut client = Client {
+        input,
+        output,
+        next: 1,
+        line: String::new(),
     };
-    println!("{what}: p50 {:?}, p99 {:?}", at(50), at(99));
+    let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {},
+        "clientInfo": {"name": "load", "version": "1"}});
+    client.ask("initialize", &hello)?;
+    client.write(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))?;
+    Ok((server, client))
 }
 
 impl Client {
-    fn start(binary: &str, modules: &str) -> Result<Self> {
-        let mut child = Command::new(binary)
-            .args(["mcp", "--trust-all", "--modules", modules])
-            .args(["--tools", "calculator,javascript"])
-            .env("TOOLHOLD_LIMITS__CALLS_PER_MINUTE", "0")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("{binary} cannot be started"))?;
-        let input = child.stdin.take().context("a pipe")?;
-        let output = BufReader::new(child.stdout.take().context("a pipe")?);
-        let mut client = Self {
-            child,
-            input,
-            output,
-            next: 1,
-            line: String::new(),
-        };
-        let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {},
-            "clientInfo": {"name": "load", "version": "1"}});
-        let id = client.send("initialize", hello)?;
-        client.until(id)?;
-        Ok(client)
+    /// What calls the tool whose name ends so, if there is one.
+    fn offered(&mut self, (end, arguments): &(String, Value)) -> Result<Option<Value>> {
+        let listed = self.ask("tools/list", &json!({}))?;
+        let tools = listed["result"]["tools"].as_array();
+        let mut names = tools.into_iter().flatten().map(|tool| &tool["name"]);
+        let name = names.find(|name| name.as_str().is_some_and(|name| name.ends_with(end)));
+        Ok(name.map(|name| json!({"name": name, "arguments": arguments})))
     }
 
-    fn send(&mut self, method: &str, params: Value) -> Result<u64> {
+    fn write(&mut self, message: &Value) -> Result<()> {
+        Ok(self.input.write_all(format!("{message}\n").as_bytes())?)
+    }
+
+    fn send(&mut self, method: &str, params: &Value) -> Result<u64> {
         let id = self.next;
         self.next += 1;
-        let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-        self.input.write_all(format!("{message}\n").as_bytes())?;
+        self.write(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))?;
         Ok(id)
     }
 
-    /// The id of the next reply.
-    fn reply(&mut self) -> Result<u64> {
+    /// The next reply.
+    fn reply(&mut self) -> Result<Value> {
         loop {
             self.line.clear();
-            self.output.read_line(&mut self.line)?;
+            let length = self.output.read_line(&mut self.line)?;
+            anyhow::ensure!(length > 0, "the server is gone");
             let reply: Value = serde_json::from_str(&self.line).context(self.line.clone())?;
-            anyhow::ensure!(reply.get("error").is_none(), "{reply}");
-            if let Some(id) = reply["id"].as_u64() {
-                return Ok(id);
+            let failed = reply.get("error").is_some() || reply["result"]["isError"] == true;
+            anyhow::ensure!(!failed, "{reply}");
+            if reply["id"].is_u64() {
+                return Ok(reply);
             }
         }
     }
 
-    fn until(&mut self, id: u64) -> Result<()> {
-        while self.reply()? != id {}
-        Ok(())
-    }
-
-    /// How long each took, sorted.
-    fn one_by_one(
-        &mut self,
-        method: &str,
-        calls: usize,
-        params: impl Fn() -> Value,
-    ) -> Result<Vec<Duration>> {
-        let mut times = Vec::with_capacity(calls);
-        for _ in 0..calls {
-            let started = Instant::now();
-            let id = self.send(method, params())?;
-            self.until(id)?;
-            times.push(started.elapsed());
+    fn ask(&mut self, method: &str, params: &Value) -> Result<Value> {
+        let id = self.send(method, params)?;
+        loop {
+            let reply = self.reply()?;
+            if reply["id"] == id {
+                return Ok(reply);
+            }
         }
-        times.sort();
-        Ok(times)
     }
 
-    fn together(&mut self, method: &str, calls: usize, params: impl Fn() -> Value) -> Result<f64> {
+    fn one_by_one(&mut self, method: &str, params: &Value, times: usize) -> Result<Times> {
+        let mut took = Vec::with_capacity(times);
+        for _ in 0..times {
+            let started = Instant::now();
+            self.ask(method, params)?;
+            took.push(started.elapsed());
+        }
+        took.sort();
+        Ok(Times(took))
+    }
+
+    /// A second.
+    fn together(&mut self, method: &str, params: &Value, times: usize) -> Result<f64> {
         let started = Instant::now();
         for _ in 0..IN_FLIGHT {
-            self.send(method, params())?;
+            self.send(method, params)?;
         }
-        for sent in IN_FLIGHT..calls + IN_FLIGHT {
+        for sent in IN_FLIGHT..times + IN_FLIGHT {
             self.reply()?;
-            if sent < calls {
-                self.send(method, params())?;
+            if sent < times {
+                self.send(method, params)?;
             }
         }
-        Ok(calls as f64 / started.elapsed().as_secs_f64())
+        Ok(times as f64 / started.elapsed().as_secs_f64())
     }
-}
 
-impl Drop for Client {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    /// Calls while another one goes on; none if the first of them is not answered in time.
+    fn beside(mut self, endless: &Value, call: Value, times: usize) -> Result<Option<Times>> {
+        self.send("tools/call", endless)?;
+        let (answered, first) = channel();
+        let rest = std::thread::spawn(move || {
+            let _ = answered.send(self.ask("tools/call", &call).map(drop));
+            self.one_by_one("tools/call", &call, times)
+        });
+        match first.recv_timeout(PATIENCE) {
+            Err(RecvTimeoutError::Timeout) => return Ok(None),
+            Err(RecvTimeoutError::Disconnected) => anyhow::bail!("whoever called is gone"),
+            Ok(answer) => answer?,
+        }
+        match rest.join() {
+            Ok(times) => times.map(Some),
+            Err(_) => anyhow::bail!("whoever called is gone"),
+        }
     }
 }

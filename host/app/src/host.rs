@@ -5,7 +5,7 @@ use crate::config::{Audit, Config, Endpoint};
 use crate::fetch::{Credentials, FetchError, Fetched, Fetcher, Reference};
 use crate::recorded::Recorder;
 use crate::redaction::Redaction;
-use crate::storage::Store;
+use crate::storage::{Store, Until};
 use crate::telemetry::Telemetry;
 use anyhow::{Context as _, Result};
 use futures_util::stream::{self, StreamExt as _};
@@ -180,12 +180,17 @@ pub fn telemetry(config: &Config, is_scraped: bool) -> Result<Telemetry> {
 
 /// Where calls leave their records that belong to no run.
 pub async fn recorder(config: &Config, audit: Audit) -> Result<Recorder> {
-    let store = match audit {
+    let until = match audit {
         Audit::Off => None,
-        Audit::Written | Audit::Durable => Some(store(config).await?),
+        Audit::Behind => Some(Until::Queued),
+        Audit::Written => Some(Until::Written),
+        Audit::Durable => Some(Until::OnDisk),
     };
-    let telemetry = telemetry(config, false)?;
-    Ok(Recorder::new(store, audit == Audit::Durable, telemetry))
+    let log = match until {
+        Some(until) => Some((store(config).await?, until)),
+        None => None,
+    };
+    Ok(Recorder::new(log, telemetry(config, false)?))
 }
 
 /// Takes out what is to leave no record.

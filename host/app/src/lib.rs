@@ -47,6 +47,7 @@ mod eval;
 mod fetch;
 mod host;
 mod install;
+mod masking;
 mod mcp;
 mod mcp_server;
 mod models;

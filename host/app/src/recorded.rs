@@ -1,15 +1,18 @@
 //! Calls that belong to no run, an MCP client's or a person's: in the audit log and in traces as the calls
 //! of runs are.
 //!
-//! A call's row is in the log before anybody gets what the call came to. One that was cancelled has its row,
-//! too; one whose process is killed meanwhile has none, for nobody got anything of it.
+//! A call's row is in the log before anybody gets what the call came to, or follows at once where whoever
+//! serves wants it so ([`Until::Queued`]). One that was cancelled has its row, too; one whose process is killed
+//! meanwhile has none, for nobody got anything of it.
 
 use crate::redaction::Redaction;
-use crate::storage::{CallRecord, Draft, Store};
+use crate::storage::{CallRecord, Draft, Store, StoreError, Until};
 use crate::telemetry::{CallSpan, Telemetry};
 use serde_json::{Map, Value};
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use toolhold_agent::{ToolFailure, ToolResult, ToolUsage};
@@ -24,12 +27,18 @@ pub struct Recorder {
     open: TaskTracker,
 }
 
-/// The log, and what a row must survive before a result is given out.
+/// The log, and what a result waits for.
 #[derive(Debug, Clone)]
 struct Audit {
     store: Store,
-    is_durable: bool,
+    until: Until,
+    /// A permit for each call that is made, or whose row is still to be written.
+    room: Arc<Semaphore>,
 }
+
+/// More calls wait to begin, for the database alone: far fewer run (`mcp_server.calls`) or wait for a person.
+/// Rows stay behind whose caller is gone, and each holds its arguments.
+const ROOM: usize = 4_096;
 
 /// A call that is about to be made.
 #[derive(Debug)]
@@ -77,14 +86,17 @@ impl From<ToolResult> for Ended {
     }
 }
 
-/// How long the rows of cancelled calls are waited for when a process ends.
+/// How long rows are waited for when a process ends.
 const LINGER: Duration = Duration::from_secs(2);
 
 impl Recorder {
-    /// Without a store nothing is in the audit log. `is_durable`: rows survive the machine, and not only
-    /// this process, before a result is given out.
-    pub fn new(store: Option<Store>, is_durable: bool, telemetry: Telemetry) -> Self {
-        let audit = store.map(|store| Audit { store, is_durable });
+    /// `log`: where the audit log is, and what a result waits for; without one nothing is in it.
+    pub fn new(log: Option<(Store, Until)>, telemetry: Telemetry) -> Self {
+        let audit = log.map(|(store, until)| Audit {
+            store,
+            until,
+            room: Arc::new(Semaphore::new(ROOM)),
+        });
         Self {
             audit,
             telemetry,
@@ -119,7 +131,13 @@ impl Recorder {
         self.open.token()
     }
 
-    pub fn begin(&self, begun: Begun<'_>) -> Recording {
+    /// # Errors
+    /// What is called now would be in no log, as is known without trying.
+    pub fn writable(&self) -> Result<(), StoreError> {
+        self.store().map_or(Ok(()), Store::writable)
+    }
+
+    pub async fn begin(&self, begun: Begun<'_>) -> Recording {
         let Begun {
             id,
             tool,
@@ -137,23 +155,32 @@ impl Recorder {
             owner: owner.to_owned(),
             way,
         });
+        let room = match &self.audit {
+            // Nobody closes it.
+            Some(audit) => audit.room.clone().acquire_owned().await.ok(),
+            None => None,
+        };
         Recording {
             recorder: self.clone(),
             record,
             span: Some(self.telemetry.call(tool, id, trace, arguments)),
             began: Instant::now(),
-            _open: self.open.token(),
+            open: Some((self.open.token(), room)),
         }
     }
 
     /// Waits for what is still to be written, and sends what is still to be sent.
     pub async fn close(&self) {
         self.open.close();
-        if tokio::time::timeout(LINGER, self.open.wait())
-            .await
-            .is_err()
-        {
-            tracing::warn!("calls that were cancelled may be missing in the audit log");
+        let written = async {
+            self.open.wait().await;
+            match self.store() {
+                Some(store) => store.written().await,
+                None => Ok(()),
+            }
+        };
+        if !matches!(tokio::time::timeout(LINGER, written).await, Ok(Ok(()))) {
+            tracing::warn!("the last calls may be missing in the audit log");
         }
         self.telemetry.close().await;
     }
@@ -170,7 +197,8 @@ pub struct Recording {
     record: Option<CallRecord>,
     span: Option<CallSpan>,
     began: Instant,
-    _open: TaskTrackerToken,
+    /// Until its row is written.
+    open: Option<(TaskTrackerToken, Option<OwnedSemaphorePermit>)>,
 }
 
 impl Recording {
@@ -189,7 +217,7 @@ impl Recording {
         }
     }
 
-    /// When this returns, the call is in the log.
+    /// When this returns, the call is in the log, or will be.
     ///
     /// # Errors
     /// It is not, and nobody may be given what it came to.
@@ -197,18 +225,28 @@ impl Recording {
         if let Some(span) = self.span.take() {
             span.end(&ended.outcome, &ended.usage, ended.module.as_deref());
         }
-        match (self.record.take(), self.recorder.audit.clone()) {
-            (Some(record), Some(audit)) => {
-                audit
-                    .write(record.ended(
-                        &ended.outcome,
-                        ended.usage.duration_us,
-                        ended.module.as_deref(),
-                    ))
-                    .await
-            }
-            _ => Ok(()),
+        let draft = self.record.take().map(|record| {
+            let (took, module) = (ended.usage.duration_us, ended.module.as_deref());
+            record.ended(&ended.outcome, took, module)
+        });
+        match draft.and_then(|draft| self.writing(draft)) {
+            // A task of its own: a caller that goes away now was told nothing, and the call was made.
+            Some(writing) => tokio::spawn(writing).await.map_err(io::Error::other)?,
+            None => Ok(()),
         }
+    }
+
+    fn writing(
+        &mut self,
+        draft: Draft,
+    ) -> Option<impl Future<Output = io::Result<()>> + Send + use<>> {
+        let audit = self.recorder.audit.clone()?;
+        let open = self.open.take();
+        Some(async move {
+            let written = audit.store.audit_call(draft, audit.until).await;
+            drop(open);
+            written
+        })
     }
 }
 
@@ -228,24 +266,81 @@ impl Drop for Recording {
             };
             span.end(&outcome, &usage, None);
         }
-        let (Some(record), Some(audit)) = (self.record.take(), self.recorder.audit.clone()) else {
+        let Some(record) = self.record.take() else {
             return;
         };
         let draft = record.ended(&outcome, took, None);
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let open = self.recorder.open.token();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current()
+            && let Some(writing) = self.writing(draft)
+        {
             runtime.spawn(async move {
-                if let Err(error) = audit.write(draft).await {
+                if let Err(error) = writing.await {
                     tracing::error!(%error, "a cancelled call is not in the audit log");
                 }
-                drop(open);
             });
         }
     }
 }
 
-impl Audit {
-    async fn write(&self, draft: Draft) -> io::Result<()> {
-        self.store.audit_call(draft, self.is_durable).await
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::{AuditFilter, AuditOrder, Location};
+    use serde_json::json;
+    use sqlx::Connection as _;
+
+    /// More rows than fit into the queue wait for the database, and whoever made the call that comes after
+    /// them goes away.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_call_has_its_row_though_whoever_made_it_goes_away_while_the_queue_is_full() {
+        const CALLS: usize = 1_500;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("toolhold.db");
+        let patience = Duration::from_mins(1);
+        let store = Store::open(&Location::File(file.clone()), patience)
+            .await
+            .unwrap();
+        let recorder = Recorder::new(Some((store.clone(), Until::Written)), Telemetry::off());
+        let url = format!("sqlite://{}", file.display());
+        let mut busy = sqlx::AnyConnection::connect(&url).await.unwrap();
+        sqlx::query("BEGIN IMMEDIATE")
+            .execute(&mut busy)
+            .await
+            .unwrap();
+        let calls = (0..CALLS).map(|number| {
+            let recorder = recorder.clone();
+            tokio::spawn(async move {
+                let begun = Begun {
+                    id: &number.to_string(),
+                    tool: "m.f",
+                    arguments: &json!({}),
+                    policy: "p",
+                    owner: "ann",
+                    way: Map::new(),
+                    trace: &opentelemetry::Context::new(),
+                };
+                let recording = recorder.begin(begun).await;
+                let ended = Ended {
+                    outcome: Ok(json!(number)),
+                    usage: ToolUsage::default(),
+                    module: None,
+                };
+                recording.end(&ended).await
+            })
+        });
+        let calls: Vec<_> = calls.collect();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        for call in calls {
+            call.abort();
+        }
+        sqlx::query("ROLLBACK").execute(&mut busy).await.unwrap();
+        recorder.open.close();
+        recorder.open.wait().await;
+        let most = u32::try_from(CALLS).unwrap() + 1;
+        let entries = store
+            .audited(&AuditFilter::default(), AuditOrder::After(0), most)
+            .await
+            .unwrap();
+        assert_eq!(entries.len(), CALLS);
     }
 }

@@ -1,8 +1,9 @@
 //! What leaves the records of runs: without personal data, and without secrets.
 
-use serde_json::{Map, Value};
+use crate::masking::{self, Masking};
+use serde_json::Value;
+use std::borrow::Cow;
 use std::sync::{Arc, PoisonError, RwLock};
-use toolhold_agent::guard::pii::find;
 use toolhold_sandbox::Redactor;
 
 /// Takes out of texts and data what is nobody else's business: all that the detection of personal data
@@ -12,9 +13,6 @@ use toolhold_sandbox::Redactor;
 pub struct Redaction {
     known: Arc<RwLock<Redactor>>,
 }
-
-/// As deep as JSON text can be read.
-const MAX_DEPTH: usize = 128;
 
 /// Members whose value is a secret whatever it looks like: the end of their name, in the singular, without `_`,
 /// `-`, `.`, spaces and case.
@@ -71,60 +69,32 @@ impl Redaction {
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
     }
 
-    pub fn text(&self, text: &str) -> String {
+    pub fn value(&self, value: &Value) -> Value {
+        self.masked_value(value.clone())
+    }
+}
+
+impl Masking for Redaction {
+    /// As deep as JSON text can be read.
+    const DEEPEST: usize = 128;
+
+    fn masked<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let known = self
             .known
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        let cleaned = known.clean(text.as_bytes());
-        let cleaned = cleaned.map(|it| String::from_utf8_lossy(&it.bytes).into_owned());
-        let text = cleaned.as_deref().unwrap_or(text);
-        let mut masked = String::with_capacity(text.len());
-        let mut from = 0;
-        for finding in find(text, |_| true) {
-            masked.push_str(text.get(from..finding.start).unwrap_or_default());
-            masked.extend(["<", finding.kind.name(), ">"]);
-            from = finding.end;
-        }
-        masked.push_str(text.get(from..).unwrap_or_default());
-        masked
-    }
-
-    pub fn value(&self, value: &Value) -> Value {
-        self.at(value, 0)
-    }
-
-    fn at(&self, value: &Value, depth: usize) -> Value {
-        if depth > MAX_DEPTH {
-            return Value::String("<too deep>".into());
-        }
-        match value {
-            Value::Null | Value::Bool(_) => value.clone(),
-            // A card's number is one without quotes, too.
-            Value::Number(number) => {
-                let text = number.to_string();
-                let masked = self.text(&text);
-                if masked == text {
-                    value.clone()
-                } else {
-                    Value::String(masked)
-                }
-            }
-            Value::String(text) => Value::String(self.text(text)),
-            Value::Array(items) => items.iter().map(|item| self.at(item, depth + 1)).collect(),
-            Value::Object(members) => {
-                let masked = members.iter().map(|(name, value)| {
-                    let value = if is_secret(name, value) {
-                        Value::String(SECRET.into())
-                    } else {
-                        self.at(value, depth + 1)
-                    };
-                    (self.text(name), value)
-                });
-                Value::Object(masked.collect::<Map<_, _>>())
+        match known.clean(text.as_bytes()) {
+            None => masking::without(text, |_| true),
+            Some(cleaned) => {
+                let cleaned = String::from_utf8_lossy(&cleaned.bytes);
+                Cow::Owned(masking::without(&cleaned, |_| true).into_owned())
             }
         }
+    }
+
+    fn instead(&self, name: &str, value: &Value) -> Option<Value> {
+        is_secret(name, value).then(|| SECRET.into())
     }
 }
 
@@ -166,7 +136,10 @@ mod tests {
                 json!("mail ada@example.org, the end"),
                 json!("mail <email>, the end"),
             ),
-            (json!({"ada@example.org": 1}), json!({"<email>": 1})),
+            (
+                json!({"ada@example.org": 1, "bob@example.org": 2}),
+                json!({"<email>": 1, "<email> 2": 2}),
+            ),
             (json!(["key hunter2-hunter2"]), json!(["key [secret crm]"])),
             (
                 json!({"api_keys": ["a", "b"]}),

@@ -174,10 +174,20 @@ async fn forged_artefacts(lab: &Lab) -> Result<String, Fault> {
         })?;
     }
 
+    let before = host.entries()?;
     let compiled = host.start("another-key", Policy::default()).await?;
     ensure(compiled == 2, || {
         format!("with another key, {compiled} were compiled instead of 2")
     })?;
+    // Hosts that share a folder do not make each other compile.
+    host.compiles(0, "beside a host with another key").await?;
+    let foreign = host.entries()?;
+    let foreign = foreign
+        .iter()
+        .find(|entry| !before.contains(entry) && digest(entry) == digest(&entries[0]));
+    let foreign = foreign.ok_or_else(|| Fault::Broke("no entry of the other key".into()))?;
+    overwrite(&entries[0], &fs::read(foreign)?)?;
+    host.compiles(1, "another key's artefact").await?;
     Ok("another module's, engine's, key's: compiled again".into())
 }
 

@@ -19,6 +19,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use wasmtime::component::Component;
 
 const MAC_BYTES: usize = 32;
+/// What entries' names are derived from the key for.
+const NAMES: &str = "toolhold 2026 names of compiled cache entries";
 
 /// A folder of compiled components that this host made itself.
 #[derive(Debug, Clone)]
@@ -130,9 +132,13 @@ impl Cache {
         fs::rename(&temporary, &path)
     }
 
+    /// Hosts with keys of their own that share the folder leave each other's entries alone.
     fn path(&self, engine: &Engine, digest: &Digest) -> PathBuf {
+        let mut name = StableHasher(blake3::Hasher::new_derive_key(NAMES));
+        name.write(&self.key);
+        name.write(&compatibility(engine).to_le_bytes());
         self.folder
-            .join(format!("{digest}-{:016x}.cwasm", compatibility(engine)))
+            .join(format!("{digest}-{:016x}.cwasm", name.finish()))
     }
 
     fn mac(&self, engine: &Engine, digest: &Digest, artefact: &[u8]) -> blake3::Hash {

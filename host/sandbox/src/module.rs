@@ -58,7 +58,11 @@ impl Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or_default();
+        let digits = self.0.iter();
+        let digits = digits.flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]);
+        // At once: whoever is written to may take long for each piece.
+        f.write_str(&digits.collect::<String>())
     }
 }
 

@@ -7,22 +7,18 @@ use crate::event::EventKind;
 use crate::guard::Validator;
 use crate::guard::shield::{Place, Screened, Screening, Shields};
 use crate::model::{Delta, Routing, SideRequest, Watch};
+use crate::run::driver::Within;
 use crate::run::machine::Work;
 use crate::toolbox::{ToolFailure, ToolOutput};
-use tokio::sync::mpsc;
 
 /// What the shields say, each of them told, and what they took for it.
-pub(super) async fn screen(
-    shields: &Shields,
-    screening: Screening,
-    events: &mpsc::Sender<EventKind>,
-) -> Screened {
+pub(super) async fn screen(shields: &Shields, screening: Screening, events: &Within) -> Screened {
     let mut heard = Heard::default();
     let (screened, judgements) = shields.screen(screening, &mut heard).await;
     let judgements = judgements.into_iter().map(EventKind::Shield);
     for event in heard.0.into_iter().chain(judgements) {
         // A run that is gone asks for nothing any more.
-        let _ = events.send(event).await;
+        events.tell(event).await;
     }
     screened
 }
@@ -48,7 +44,7 @@ impl Watch for Heard {
 pub(super) async fn admit(
     shields: &Shields,
     work: &mut Work,
-    events: &mpsc::Sender<EventKind>,
+    events: &Within,
 ) -> Result<(), ToolFailure> {
     if !shields.stand_at(Place::ToolInput, Some(&work.call.tool)) {
         return Ok(());
@@ -86,7 +82,7 @@ pub(super) async fn released(
     shields: &Shields,
     work: &Work,
     outcome: Result<ToolOutput, ToolFailure>,
-    events: &mpsc::Sender<EventKind>,
+    events: &Within,
 ) -> Result<ToolOutput, ToolFailure> {
     let outcome = match outcome {
         Ok(output) => Ok(ToolOutput {

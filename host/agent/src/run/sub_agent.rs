@@ -12,7 +12,7 @@ use crate::guard::shield::Policy;
 use crate::protocol::Saved;
 use crate::protocol::context::{DataMessage, Hidden, Input, Message};
 use crate::protocol::reference::Path;
-use crate::run::driver::{Begin, Driver, Sink};
+use crate::run::driver::{Begin, Driver, Sink, Within};
 use crate::run::machine::Work;
 use crate::run::purse::{Purse, Spent};
 use crate::run::replay::Replayed;
@@ -22,7 +22,6 @@ use crate::toolbox::{ToolFailure, ToolOutput, ToolResult, ToolUsage};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -64,7 +63,7 @@ pub(super) async fn run(
     begun: Option<Replayed>,
     parent: &RunRequest,
     left: Left,
-    events: mpsc::Sender<EventKind>,
+    events: Within,
 ) -> ToolResult {
     let started = Instant::now();
     let before = begun

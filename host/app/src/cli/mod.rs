@@ -41,8 +41,10 @@ mod view;
 use crate::config::{COMPILER_COMMAND, Flags, LogFormat};
 use crate::scaffold::{self, Offers};
 use clap::{Args, Parser, Subcommand};
+use rustix::process::Signal;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tokio::signal::unix::{SignalKind, signal};
 use toml::Value;
 
 /// How a command ended, as a process says it.
@@ -328,6 +330,8 @@ fn exit_of(error: &anyhow::Error) -> Exit {
 }
 
 async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
+    // A file that may not grow (ulimit -f) is a disk that is full, and no reason to be killed.
+    let _too_large = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
     let mut flags = Flags::default();
     cli.modules.put(&mut flags)?;
     cli.command.put(&mut flags);

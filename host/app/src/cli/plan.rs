@@ -7,7 +7,7 @@ mod found;
 mod run;
 
 pub use dry_run::rehearsed;
-pub use run::{NoModel, driver};
+pub use run::driver;
 
 use crate::cli::style::plain;
 use crate::cli::{Exit, given};

@@ -7,12 +7,14 @@ use crate::config::Config;
 use crate::fetch::Fetched;
 use crate::host;
 use crate::install::{self, Place};
+use crate::storage::Draft;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde_json::json;
 use std::io;
 use std::path::{Path, PathBuf};
 use toolhold_sandbox::is_name;
+use toolhold_sandbox::module::Digest;
 
 #[derive(Debug, Args)]
 pub struct PullArgs {
@@ -45,7 +47,12 @@ pub async fn pull(config: &Config, args: PullArgs) -> Result<Exit> {
         let most = config.policy().component_bytes(&name);
         fetcher.resolve(&reference, most).await?
     };
+    let replaced = std::fs::read(&place).ok();
+    let replaced = replaced.map(|bytes| Digest::of(&bytes).to_string());
     put(&place, &fetched.bytes, args.force)?;
+    let digest = Digest::of(&fetched.bytes).to_string();
+    let draft = Draft::module_uploaded("", &name, &digest, replaced.as_deref());
+    host::store(config).await?.audit(draft).await?;
     if args.json {
         let whole = json!({
             "module": name,

@@ -9,11 +9,9 @@ use crate::serve::http::{App, router};
 use crate::serve::{Agents, Dispatcher, Limits, Offered, retention, takeover};
 use anyhow::{Context as _, Result};
 use clap::Args;
-use rustix::process::Signal;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 #[derive(Debug, Args)]
@@ -33,8 +31,6 @@ impl ServeArgs {
 }
 
 pub async fn serve(config: &Config) -> Result<Exit> {
-    // A file that may not grow (ulimit -f) is a disk that is full, and no reason to be killed.
-    let _too_large = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
     let serve = config.serve.clone();
     let (registry, watch) = serving::loaded(config).await?;
     let agents = Arc::new(Box::pin(Agents::eventually(config, registry)).await?);

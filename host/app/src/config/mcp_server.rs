@@ -5,7 +5,7 @@ use crate::mcp_server::{Offer, Settings};
 use serde::Deserialize;
 use std::time::Duration;
 
-/// Whether calls of MCP clients are in the audit log before their result is given out.
+/// Whether calls of MCP clients are in the audit log, and before their result is given out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Audit {
@@ -13,6 +13,8 @@ pub enum Audit {
     Durable,
     /// A process that is killed loses none; a machine that fails may lose the last.
     Written,
+    /// Soon after it: a process that is killed loses those that were still to be written.
+    Behind,
     Off,
 }
 

@@ -23,8 +23,9 @@ const SHOWN: usize = 16 << 10;
 const REASON: usize = 500;
 /// Under which a question stands in a result of the modern era.
 pub const QUESTION: &str = "approval";
-/// Questions that nobody has answered yet.
-const WAITING: usize = 1_024;
+/// Questions that nobody has answered yet, of all sessions and as many without one. More calls have room to
+/// be recorded, so that whoever never answers is not in the way of those who ask nobody.
+pub const WAITING: usize = 1_024;
 
 /// What a person said, or did not.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -152,6 +153,10 @@ pub fn judged(said: Said) -> Result<(), ToolFailure> {
 
 pub fn too_late(time: Duration) -> ToolFailure {
     refused(&format!("nobody decided within {} s", time.as_secs()))
+}
+
+pub fn too_many() -> ToolFailure {
+    refused("too many calls wait already")
 }
 
 /// Why the call is not made.

@@ -74,7 +74,7 @@ impl Service {
             rules: &rules,
             terms,
         };
-        let mut recording = self.recording(&call, &arguments);
+        let mut recording = self.recording(&call, &arguments).await;
         // For the model to correct, and so no error of the protocol.
         let unfit = offered.input.check(&arguments).err().map(|reason| {
             let message = format!("the arguments do not fit the tool's parameters: {reason}");
@@ -91,6 +91,13 @@ impl Service {
             Ok(Decided::Run { was_asked }) => {
                 if was_asked {
                     recording.approved_by("the client's user");
+                }
+                if let Err(error) = self.recorder.writable() {
+                    recording.forget();
+                    let message = format!(
+                        "nothing was called: the audit log cannot be written just now ({error}); try again later"
+                    );
+                    return Err(Error::new(INTERNAL_ERROR, message));
                 }
                 let Ok(_place) = self.calls.try_acquire() else {
                     recording.forget();
@@ -139,7 +146,7 @@ impl Service {
         Ok(result)
     }
 
-    fn recording(&self, call: &Call<'_>, arguments: &Value) -> Recording {
+    async fn recording(&self, call: &Call<'_>, arguments: &Value) -> Recording {
         let terms = call.terms;
         let mut way = Map::from_iter([
             ("via".to_owned(), "mcp".into()),
@@ -148,7 +155,7 @@ impl Service {
         if let Some(client) = &terms.client {
             way.insert("client".into(), client.clone());
         }
-        self.recorder.begin(Begun {
+        let begun = Begun {
             id: call.id,
             tool: &call.offered.name,
             arguments,
@@ -156,7 +163,8 @@ impl Service {
             owner: terms.owner,
             way,
             trace: &terms.trace,
-        })
+        };
+        self.recorder.begin(begun).await
     }
 
     fn unknown(&self, name: &str) -> String {
@@ -206,7 +214,10 @@ impl Service {
         let pending = approval::pending(offered, arguments);
         let time = self.settings.answer_timeout;
         let judged = match session {
-            Some(session) => approval::put(&pending, session, outlet, time).await,
+            Some(session) => match self.asking.try_acquire() {
+                Ok(_place) => approval::put(&pending, session, outlet, time).await,
+                Err(_) => Err(approval::too_many()),
+            },
             None => match self.questions.answered(&pending, params)? {
                 Some(said) => approval::judged(said),
                 None => {
@@ -216,7 +227,7 @@ impl Service {
                     };
                     return match self.questions.ask(&pending, form, time)? {
                         Some(question) => Ok(Decided::Ask(question)),
-                        None => no(approval::refused("too many calls wait already")),
+                        None => no(approval::too_many()),
                     };
                 }
             },

@@ -4,20 +4,18 @@
 //! common that could know it, and the same placeholder in two results would be taken for the same person. So
 //! what is hidden here is gone: an address is `<email>`, whosever it is.
 
-use serde_json::{Map, Value};
+use crate::masking::{self, Masking};
+use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use toolhold_agent::ToolFailure;
-use toolhold_agent::guard::pii::{Kind, Privacy, find};
+use toolhold_agent::guard::pii::{Kind, Privacy};
 
 /// Kinds of data that no client is told.
 #[derive(Debug, Clone, Default)]
 pub struct Mask {
     hide: BTreeSet<Kind>,
 }
-
-/// Deeper results are none: every module's `json_depth` is far below.
-const MAX_DEPTH: usize = 256;
 
 impl Mask {
     pub fn of(privacy: &Privacy) -> Self {
@@ -31,22 +29,7 @@ impl Mask {
     }
 
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        if self.is_off() {
-            return Cow::Borrowed(text);
-        }
-        let found = find(text, |kind| self.hide.contains(&kind));
-        if found.is_empty() {
-            return Cow::Borrowed(text);
-        }
-        let mut masked = String::with_capacity(text.len());
-        let mut from = 0;
-        for finding in found {
-            masked.push_str(text.get(from..finding.start).unwrap_or_default());
-            masked.extend(["<", finding.kind.name(), ">"]);
-            from = finding.end;
-        }
-        masked.push_str(text.get(from..).unwrap_or_default());
-        Cow::Owned(masked)
+        self.masked(text)
     }
 
     /// Whether anything of `text` is hidden.
@@ -55,7 +38,7 @@ impl Mask {
     }
 
     pub fn hides_in(&self, value: &Value) -> bool {
-        !self.is_off() && self.at(value.clone(), 0) != *value
+        !self.is_off() && self.masked_value(value.clone()) != *value
     }
 
     pub fn failure(&self, failure: ToolFailure) -> ToolFailure {
@@ -69,53 +52,21 @@ impl Mask {
         if self.is_off() {
             value
         } else {
-            self.at(value, 0)
-        }
-    }
-
-    fn at(&self, value: Value, depth: usize) -> Value {
-        if depth > MAX_DEPTH {
-            return Value::String("<too deep>".into());
-        }
-        match value {
-            Value::Null | Value::Bool(_) => value,
-            // A card's number is one without quotes, too.
-            Value::Number(number) => {
-                let text = number.to_string();
-                match self.text(&text) {
-                    Cow::Borrowed(_) => Value::Number(number),
-                    Cow::Owned(masked) => Value::String(masked),
-                }
-            }
-            Value::String(text) => match self.text(&text) {
-                Cow::Borrowed(_) => Value::String(text),
-                Cow::Owned(masked) => Value::String(masked),
-            },
-            Value::Array(items) => items
-                .into_iter()
-                .map(|item| self.at(item, depth + 1))
-                .collect(),
-            Value::Object(members) => {
-                let mut masked = Map::with_capacity(members.len());
-                for (name, value) in members {
-                    let value = self.at(value, depth + 1);
-                    let name = free(&masked, self.text(&name).into_owned());
-                    masked.insert(name, value);
-                }
-                Value::Object(masked)
-            }
+            self.masked_value(value)
         }
     }
 }
 
-/// Two names that were hidden are still two.
-fn free(members: &Map<String, Value>, name: String) -> String {
-    if !members.contains_key(&name) {
-        return name;
+impl Masking for Mask {
+    /// Deeper results are none: every module's `json_depth` is far below.
+    const DEEPEST: usize = 256;
+
+    fn masked<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        if self.is_off() {
+            return Cow::Borrowed(text);
+        }
+        masking::without(text, |kind| self.hide.contains(&kind))
     }
-    let numbered = (2..).map(|number: u64| format!("{name} {number}"));
-    let mut free = numbered.filter(|name| !members.contains_key(name));
-    free.next().unwrap_or(name)
 }
 
 #[cfg(test)]

@@ -123,8 +123,8 @@ impl Runs {
             owner: asked.terms.owner.to_owned(),
             agent: agent.name.clone(),
             origin: Origin::Cli,
-            turn: None,
             trace: observer.trace(),
+            ..Label::default()
         };
         let journal = store.journal(asked.id, label);
         let (mut driver, notes) = agent.driver(store, &behalf).await;

@@ -1,6 +1,6 @@
 //! What is served, and the methods by which: the same for every client and every way to it.
 
-use super::approval::Questions;
+use super::approval::{Questions, WAITING};
 use super::catalog::{Catalog, Found};
 use super::mask::Mask;
 use super::outlet::Outlet;
@@ -47,6 +47,8 @@ pub struct Service {
     rules: RwLock<Arc<Rules>>,
     pub(super) settings: Settings,
     pub(super) questions: Questions,
+    /// For calls that wait for a session's user.
+    pub(super) asking: Semaphore,
     pub(super) calls: Semaphore,
     allowed: Option<Vec<String>>,
     catalog: watch::Sender<Arc<Catalog>>,
@@ -69,6 +71,7 @@ impl Service {
             rules: RwLock::new(Arc::new(rules)),
             allowed,
             questions: Questions::default(),
+            asking: Semaphore::new(WAITING),
             calls: Semaphore::new(settings.calls),
             settings,
             catalog: watch::Sender::new(Arc::new(catalog)),

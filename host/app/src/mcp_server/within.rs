@@ -1,9 +1,9 @@
 //! Calls that wait for a person within a run: the run goes on meanwhile, and whoever decides first counts, the
 //! client's user or somebody with `toolhold approvals`.
 
-use super::approval::{put, too_late};
+use super::approval::{Said, form, judged, said, too_late};
 use super::outlet::Outlet;
-use super::session::Session;
+use super::session::{Answer, Session};
 use crate::approver::left;
 use crate::recorded::Ended;
 use crate::storage::Store;
@@ -64,11 +64,21 @@ fn ask<'a>(
         mut decided,
     } = question;
     Box::pin(async move {
-        let judged = tokio::select! {
-            judged = put(&pending, session, outlet, time) => judged,
+        // What cannot be put to the user is still for others to decide.
+        let Ok(form) = form(&pending) else {
+            return;
+        };
+        let answer = tokio::select! {
+            answer = session.ask(form, outlet, time) => answer,
             () = decided.closed() => return,
         };
-        let _ = decided.send(judged.map_or_else(refuse, |()| Verdict::Approve));
+        let Answer::Given(answer) = answer else {
+            return;
+        };
+        let said = said(&answer);
+        if said != Said::Nothing {
+            let _ = decided.send(judged(said).map_or_else(refuse, |()| Verdict::Approve));
+        }
     })
 }
 

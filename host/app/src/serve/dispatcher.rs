@@ -1,21 +1,20 @@
-//! Runs of the server: admitted in turn, watched by whoever asks, cancelled, and gone on with after a crash.
+//! Runs of the server: admitted in turn, watched by whoever asks, and cancelled.
 
-use crate::cli::plan::NoModel;
 use crate::serve::agents::{Agent, Agents, OnBehalf};
+use crate::serve::away::Away;
+use crate::serve::refused::Refused;
 use crate::serve::seat::{Desk, Seat};
 use crate::serve::watcher::{Follow, Watcher};
-use crate::storage::{Label, Origin, RecordError, RunRow, Store, StoreError};
-use crate::telemetry::{self, Observer, Subject, Telemetry};
+use crate::storage::{Label, Origin, Store};
+use crate::telemetry::{Observer, Subject, Telemetry};
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use thiserror::Error;
-use tokio::sync::{Semaphore, broadcast};
+use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolhold_agent::run::replay::{ReplayError, replay};
-use toolhold_agent::{Driver, Event, NoModules, Run, RunError, RunRequest};
+use toolhold_agent::{Event, Run, RunRequest};
 use toolhold_sandbox::admission::{Admission, Lane, Refusal};
 use uuid::Uuid;
 
@@ -23,7 +22,11 @@ use uuid::Uuid;
 const BEHIND: usize = 256;
 
 /// How often a wish of another process is looked for.
-const HEED: Duration = Duration::from_secs(1);
+pub(super) const HEED: Duration = Duration::from_secs(1);
+
+/// For runs to let go of their records when the time to drain is over. One that waits for a database without a
+/// word from it would have a server that was told to stop wait, too.
+const PARKED: Duration = Duration::from_secs(10);
 
 /// Limits of the server's runs.
 #[derive(Debug, Clone)]
@@ -32,73 +35,25 @@ pub struct Limits {
     pub places: usize,
     /// Of those of one owner.
     pub places_of_one: usize,
-    /// Runs that may wait for a place, and as many that may wait for a person without one.
+    /// Runs that may wait for a place, and as many that may wait for a person without one. In either case those
+    /// of one owner may be as many as they leave free for others.
     pub waiting: usize,
     /// How long each waits.
     pub patience: Duration,
 }
 
-impl Limits {
-    fn most_away(&self) -> usize {
-        self.waiting.min(Semaphore::MAX_PERMITS)
-    }
-}
-
-/// Why a run was not begun, or is not gone on with.
-#[derive(Debug, Error)]
-pub enum Refused {
-    #[error("too many runs wait already; try again in a while")]
-    Full,
-    #[error("no place for the run became free in time; try again in a while")]
-    Late,
-    #[error("the server is about to stop; try again when it is back")]
-    Closing,
-    #[error(transparent)]
-    Request(#[from] RunError),
-    #[error("the run could not be recorded, and was not begun; the server's log says why")]
-    NotRecorded,
-    #[error("another turn of this session began meanwhile; a session takes one at a time")]
-    TurnTaken,
-    #[error("session {session}")]
-    NoSession { session: Uuid },
-    #[error("there is no agent {name:?} any more, which began this run")]
-    NoAgent { name: String },
-    #[error("the endpoint of the agent {name:?} has not answered yet; try again in a while")]
-    AgentWaits { name: String },
-    #[error("its record does not fit together: {0}")]
-    Replay(#[from] ReplayError),
-    #[error(transparent)]
-    Record(#[from] RecordError),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-impl Refused {
-    /// There are more runs than places, or it is not the run that something is wrong with.
-    fn may_pass(&self) -> bool {
-        match self {
-            Self::Full | Self::Late | Self::AgentWaits { .. } => true,
-            Self::Store(error) | Self::Record(RecordError::Store(error)) => {
-                error.trouble().is_some()
-            }
-            _ => false,
-        }
-    }
-}
-
 /// All runs of this process. Clones are the same one.
 #[derive(Debug, Clone)]
 pub struct Dispatcher {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) store: Store,
-    agents: Arc<Agents>,
+    pub(super) agents: Arc<Agents>,
     admission: Arc<Admission>,
-    /// A permit for each run that may wait for a person without a place.
-    away: Arc<Semaphore>,
+    away: Arc<Away>,
     limits: Limits,
     active: Mutex<HashMap<Uuid, Active>>,
     /// Sessions of which a turn is about to begin here.
@@ -106,7 +61,7 @@ pub(super) struct Inner {
     pub(super) closing: CancellationToken,
     /// Told to runs that have not ended when the time to drain is over.
     parking: CancellationToken,
-    tasks: TaskTracker,
+    pub(super) tasks: TaskTracker,
     telemetry: Telemetry,
 }
 
@@ -135,7 +90,7 @@ impl Drop for Turning {
 impl Dispatcher {
     pub fn new(store: Store, agents: Arc<Agents>, limits: Limits, telemetry: Telemetry) -> Self {
         let admission = Admission::new(limits.places, limits.waiting);
-        let away = Arc::new(Semaphore::new(limits.most_away()));
+        let away = Away::new(limits.waiting);
         let this = Self {
             inner: Arc::new(Inner {
                 store,
@@ -182,12 +137,14 @@ impl Dispatcher {
         self.inner.closing.is_cancelled()
     }
 
-    /// Begins a run as soon as there is a place for it. When this returns, its first event is on the disk.
+    /// Begins a run as soon as there is a place for it: a turn of a session, or one that is `asked` for as a
+    /// response, or neither. When this returns, its first event is on the disk.
     pub async fn start(
         &self,
         agent: &Agent,
         behalf: &OnBehalf,
         turn: Option<(Uuid, u32)>,
+        asked: Option<String>,
         request: RunRequest,
     ) -> Result<Watcher, Refused> {
         self.inner.store.writable()?;
@@ -211,6 +168,7 @@ impl Dispatcher {
             agent: agent.name.clone(),
             origin: Origin::Serve,
             turn,
+            asked,
             trace: observer.trace(),
         };
         let journal = self.inner.store.journal(request.id, label);
@@ -249,104 +207,17 @@ impl Dispatcher {
     }
 
     async fn is_next(&self, session: Uuid, number: u32) -> Result<(), Refused> {
-        match self.inner.store.next_turn(session).await? {
-            Some(next) if next == number => Ok(()),
-            Some(_) => Err(Refused::TurnTaken),
-            None => Err(Refused::NoSession { session }),
-        }
-    }
-
-    /// Goes on with a run whose process is gone.
-    pub async fn resume(&self, row: &RunRow) -> Result<Watcher, Refused> {
-        self.inner.store.writable()?;
-        let agent = self.agent(&row.agent)?;
-        let seat = self.seat(&row.owner).await?;
-        let (mut journal, events) = self.inner.store.reopen(row.id).await?;
-        let replayed = replay(&events)?;
-        let behalf = OnBehalf {
-            owner: row.owner.clone(),
-            session: row.turn.map_or(row.id, |(session, _)| session).to_string(),
-            tools: replayed.machine.request().allowed.clone(),
-            // A key's do not change, and hold for its runs after it was revoked, too.
-            grants: self.inner.store.grants_of(&row.owner).await?,
-            ..OnBehalf::default()
-        };
-        let (driver, _) = agent.driver(&self.inner.store, &behalf).await;
-        let request = replayed.machine.request();
-        let policy = driver.shields.policy(&request.settings, request.depth);
-        journal.under(&policy.hash);
-        let observer = self.telemetry().observe(Subject {
-            run: row.id,
-            agent: agent.name.clone(),
-            conversation: row.turn.map(|(session, _)| session),
-            parent: telemetry::before(&self.inner.store, row.id).await,
-        });
-        let run = seat.take(driver).resume(replayed, Box::new(journal));
-        Ok(self.go_on(run, seat, observer))
-    }
-
-    fn agent(&self, name: &str) -> Result<Arc<Agent>, Refused> {
-        let offered = self.inner.agents.all();
-        let name = name.to_owned();
-        match offered.ready.get(&name) {
-            Some(agent) => Ok(agent.clone()),
-            None if offered.waiting.contains_key(&name) => Err(Refused::AgentWaits { name }),
-            None => Err(Refused::NoAgent { name }),
-        }
-    }
-
-    /// Goes on with everything that a process left behind which is gone.
-    pub async fn resume_all(&self) {
-        self.resume_each(self.inner.store.left_behind().await);
-    }
-
-    /// Goes on, whenever the database can be written again, with what stopped because it could not; for as
-    /// long as it is polled.
-    pub async fn outlast_the_database(&self) {
         let store = &self.inner.store;
-        loop {
-            store.health().breaks().await;
-            store.health().recovers().await;
-            self.resume_each(store.left_behind_here().await);
+        match store.next_turn(session).await? {
+            Some(next) if next == number => {}
+            Some(_) => return Err(Refused::TurnTaken),
+            None => return Err(Refused::NoSession { session }),
         }
-    }
-
-    fn resume_each(&self, left: Result<Vec<RunRow>, StoreError>) {
-        let left = match left {
-            Ok(left) => left,
-            Err(error) => {
-                tracing::error!(%error, "runs that were left behind cannot be found");
-                return;
-            }
-        };
-        for row in left {
-            self.go_on_with(row);
+        // Only after that: a turn that began between the two is not missed.
+        if store.has_open_turn(session).await? {
+            return Err(Refused::TurnTaken);
         }
-    }
-
-    /// Goes on with a run that nobody holds, as soon as there is a place for it.
-    pub(super) fn go_on_with(&self, row: RunRow) {
-        let this = self.clone();
-        self.inner.tasks.spawn(async move {
-            loop {
-                match this.resume(&row).await {
-                    Ok(_) => tracing::info!(run = %row.id, "goes on"),
-                    Err(refused) if refused.may_pass() => {
-                        tokio::select! {
-                            () = tokio::time::sleep(HEED) => continue,
-                            () = this.inner.closing.cancelled() => {}
-                        }
-                    }
-                    // Somebody was faster; or it stays where it is, for others.
-                    Err(
-                        Refused::Record(RecordError::Held | RecordError::Over { .. })
-                        | Refused::Closing,
-                    ) => {}
-                    Err(error) => tracing::error!(run = %row.id, %error, "cannot go on"),
-                }
-                return;
-            }
-        });
+        Ok(())
     }
 
     /// Whether there is more to do after so long: not if the server is to stop.
@@ -379,13 +250,8 @@ impl Dispatcher {
         active.is_some()
     }
 
-    /// Ends a run that no process goes on with.
-    pub async fn end(&self, run: Uuid) -> Result<(), Refused> {
-        end(&self.inner.store, run).await
-    }
-
     /// Stops runs of this process that another one was asked to stop, or goes on with, for as long as it is
-    /// polled.
+    /// polled. One that is to be stopped and does not go on here after all is ended.
     pub async fn heed_others(&self) {
         let store = &self.inner.store;
         loop {
@@ -396,7 +262,9 @@ impl Dispatcher {
             match store.to_cancel().await {
                 Ok(runs) => {
                     for run in runs {
-                        self.cancel(run);
+                        if !self.cancel(run) {
+                            self.end_if_left(run).await;
+                        }
                     }
                 }
                 Err(error) => tracing::warn!(%error, "nobody knows what is to be cancelled"),
@@ -429,11 +297,15 @@ impl Dispatcher {
             .is_err()
         {
             self.inner.parking.cancel();
-            self.inner.tasks.wait().await;
+            let parked = tokio::time::timeout(PARKED, self.inner.tasks.wait()).await;
+            if parked.is_err() {
+                let tasks = self.inner.tasks.len();
+                tracing::warn!(tasks, "not all runs stopped in time; they can be resumed");
+            }
         }
     }
 
-    async fn seat(&self, owner: &str) -> Result<Seat, Refused> {
+    pub(super) async fn seat(&self, owner: &str) -> Result<Seat, Refused> {
         let inner = &self.inner;
         let mut hasher = DefaultHasher::new();
         owner.hash(&mut hasher);
@@ -465,7 +337,7 @@ impl Dispatcher {
     }
 
     /// Passes on what happens in a run until it is over.
-    fn go_on(&self, mut run: Run, seat: Seat, mut observer: Observer) -> Watcher {
+    pub(super) fn go_on(&self, mut run: Run, seat: Seat, mut observer: Observer) -> Watcher {
         let (live, receiver) = broadcast::channel(BEHIND);
         let taken = CancellationToken::new();
         let active = Active {
@@ -510,17 +382,6 @@ impl Dispatcher {
     }
 }
 
-/// Ends a run that no process goes on with, as if it had been cancelled.
-pub async fn end(store: &Store, run: Uuid) -> Result<(), Refused> {
-    let (journal, events) = store.reopen(run).await?;
-    let replayed = replay(&events)?;
-    let driver = Driver::new(Arc::new(NoModel), Arc::new(NoModules));
-    let mut run = driver.resume(replayed, Box::new(journal));
-    run.cancel.cancel();
-    while run.events.recv().await.is_some() {}
-    Ok(run.finished().await?)
-}
-
 impl Inner {
     /// What happens in a run from now on, if it goes on in this process.
     pub(super) fn live(&self, run: Uuid) -> Option<broadcast::Receiver<Arc<Event>>> {
@@ -528,11 +389,7 @@ impl Inner {
     }
 
     fn load(&self) -> (usize, usize) {
-        let away = self
-            .limits
-            .most_away()
-            .saturating_sub(self.away.available_permits());
-        let working = self.lock().len().saturating_sub(away);
+        let working = self.lock().len().saturating_sub(self.away.count());
         (working, self.admission.waiting())
     }
 

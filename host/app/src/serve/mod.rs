@@ -2,8 +2,11 @@
 
 pub mod agents;
 pub mod answer;
+mod away;
 pub mod dispatcher;
 pub mod http;
+mod refused;
+mod resumption;
 pub mod retention;
 pub mod seat;
 pub mod session;
@@ -12,6 +15,8 @@ pub mod takeover;
 pub mod watcher;
 
 pub use agents::{Agent, Agents, Offered, OnBehalf};
-pub use dispatcher::{Dispatcher, Limits, Refused, end};
+pub use dispatcher::{Dispatcher, Limits};
+pub use refused::Refused;
+pub use resumption::end;
 pub use session::{answered, left_by};
 pub use watcher::Watcher;

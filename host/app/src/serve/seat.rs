@@ -1,9 +1,9 @@
 //! The place of one run: held while it works, and given back while all that it does is to wait for a person.
 
+use crate::serve::away::{Away, Leave};
 use futures_util::future::BoxFuture;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use toolhold_agent::model::{ChatRequest, Completion, Counter, Model, ModelError, Session, Watch};
 use toolhold_agent::run::approval::{Approver, Decision, Pending};
 use toolhold_agent::{Driver, Module, Tool, ToolCall, ToolResult, Toolbox};
@@ -17,8 +17,7 @@ pub struct Desk {
     pub lane: Lane,
     /// Places of that owner.
     pub most: usize,
-    /// A permit for each run that may be without a place.
-    pub away: Arc<Semaphore>,
+    pub away: Arc<Away>,
 }
 
 /// Clones are the same seat.
@@ -47,7 +46,7 @@ struct State {
 #[derive(Debug)]
 enum Has {
     Place(#[expect(dead_code, reason = "held until it is dropped")] Place),
-    Nothing(#[expect(dead_code, reason = "held until it is dropped")] OwnedSemaphorePermit),
+    Nothing(#[expect(dead_code, reason = "held until it is dropped")] Leave),
 }
 
 /// Something of the run that goes on; until it is dropped.
@@ -140,10 +139,11 @@ impl Seat {
         if !is_idle || matches!(state.has, Has::Nothing(_)) {
             return;
         }
-        let Ok(permit) = self.inner.desk.away.clone().try_acquire_owned() else {
+        let desk = &self.inner.desk;
+        let Some(leave) = desk.away.leave(desk.lane) else {
             return;
         };
-        let had = std::mem::replace(&mut state.has, Has::Nothing(permit));
+        let had = std::mem::replace(&mut state.has, Has::Nothing(leave));
         // Whoever is served next is told without our lock.
         drop(state);
         drop(had);
@@ -264,7 +264,7 @@ mod tests {
             admission: admission.clone(),
             lane: LANE,
             most: 9,
-            away: Arc::new(Semaphore::new(away)),
+            away: Away::new(away),
         };
         Seat::new(place, desk)
     }

@@ -95,12 +95,12 @@ impl Store {
 
     /// The decision about a call, if there is one. One that nobody can read is as good as none.
     pub async fn decision(&self, within: Uuid, call: &str) -> Result<Option<Decision>, StoreError> {
-        let text: Option<Option<String>> =
+        let read =
             sqlx::query_scalar("SELECT decision FROM approvals WHERE within = $1 AND call = $2")
                 .bind(within.to_string())
                 .bind(call)
-                .fetch_optional(&self.pool)
-                .await?;
+                .fetch_optional(&self.pool);
+        let text: Option<Option<String>> = self.database.within(read).await?;
         Ok(text
             .flatten()
             .and_then(|text| serde_json::from_str(&text).ok()))

@@ -18,7 +18,8 @@ pub use verify::Fault;
 use crate::storage::Store;
 use crate::storage::change::Change;
 use crate::storage::error::StoreError;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Value, json};
 use sqlx::{AnyConnection, Database as _, Sqlite};
 use std::collections::HashSet;
 use std::io;
@@ -32,21 +33,58 @@ impl Store {
         Ok(transaction.commit().await?)
     }
 
-    /// Writes a call that belongs to no run, with whatever else is written at this time. When this returns,
-    /// it survives the process; if it `lasts`, the machine, too.
+    /// Writes a call that belongs to no run, with whatever else is written at this time.
     ///
     /// # Errors
     /// The database cannot be written to.
-    pub async fn audit_call(&self, draft: Draft, lasts: bool) -> io::Result<()> {
+    pub async fn audit_call(&self, draft: Draft, until: Until) -> io::Result<()> {
         let change = Change::Audit(Box::new(draft));
-        self.writer.write(vec![change], lasts).await
+        match until {
+            Until::Queued => self.writer.queue(change).await,
+            Until::Written => self.writer.write(vec![change], false).await,
+            Until::OnDisk => self.writer.write(vec![change], true).await,
+        }
+    }
+
+    /// Waits until nothing is queued that was before.
+    pub async fn written(&self) -> io::Result<()> {
+        self.writer.catch_up().await
     }
 }
 
+/// What whoever writes waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// Room in the queue. What is there outlasts a database that is away, and not the process.
+    Queued,
+    /// It survives the process.
+    Written,
+    /// It survives the machine.
+    OnDisk,
+}
+
+/// Where the log ends: a row's number, and its hash, which covers all before.
+pub type Head = (i64, String);
+
+/// Whether the log has this row.
+pub async fn has(connection: &mut AnyConnection, head: &Head) -> Result<bool, sqlx::Error> {
+    let row: Option<i64> =
+        sqlx::query_scalar("SELECT number FROM audit WHERE number = $1 AND hash = $2")
+            .bind(head.0)
+            .bind(&head.1)
+            .fetch_optional(connection)
+            .await?;
+    Ok(row.is_some())
+}
+
 /// Adds to the log, after whatever any process added before. Nobody else can until the transaction ends.
-pub async fn append(connection: &mut AnyConnection, drafts: &[&Draft]) -> Result<(), sqlx::Error> {
+/// Returns where it ends then, if something was added.
+pub async fn append(
+    connection: &mut AnyConnection,
+    drafts: &[&Draft],
+) -> Result<Option<Head>, sqlx::Error> {
     if drafts.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     // Changing nothing takes the row.
     let (mut number, mut hash): (i64, String) =
@@ -62,19 +100,26 @@ pub async fn append(connection: &mut AnyConnection, drafts: &[&Draft]) -> Result
             continue;
         }
         number += 1;
-        let entry = draft.entry(number);
+        let entry = draft.entry(number).map_err(encoding)?;
         hash = link(&hash, &entry);
         let (run, seq) = source.unzip();
-        rows.push(json!({
-            "number": number, "at_ms": draft.at_ms, "owner": draft.owner, "action": draft.action, "run": run,
-            "seq": seq, "tool": draft.tool, "entry": entry, "hash": hash,
-        }));
+        rows.push(Row {
+            number,
+            at_ms: draft.at_ms,
+            owner: &draft.owner,
+            action: draft.action,
+            run,
+            seq,
+            tool: draft.tool.as_deref(),
+            entry,
+            hash: hash.clone(),
+        });
     }
     if rows.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     sqlx::query(if is_file { ADD_IN_FILE } else { ADD })
-        .bind(Value::from(rows).to_string())
+        .bind(serde_json::to_string(&rows).map_err(encoding)?)
         .execute(&mut *connection)
         .await?;
     sqlx::query("UPDATE audit_head SET number = $1, hash = $2")
@@ -82,16 +127,36 @@ pub async fn append(connection: &mut AnyConnection, drafts: &[&Draft]) -> Result
         .bind(&hash)
         .execute(connection)
         .await?;
-    Ok(())
+    Ok(Some((number, hash)))
+}
+
+fn encoding(error: serde_json::Error) -> sqlx::Error {
+    sqlx::Error::Encode(error.into())
+}
+
+/// What is added.
+#[derive(Serialize)]
+struct Row<'a> {
+    number: i64,
+    at_ms: i64,
+    owner: &'a str,
+    action: &'a str,
+    run: Option<String>,
+    seq: Option<i64>,
+    tool: Option<&'a str>,
+    entry: String,
+    hash: String,
 }
 
 /// All rows at once: a statement more takes longer than a row more.
 const ADD: &str = "INSERT INTO audit (number, at_ms, owner, action, run, seq, tool, entry, hash) \
      SELECT number, at_ms, owner, action, run, seq, tool, entry, hash FROM json_to_recordset($1::json) AS added \
      (number BIGINT, at_ms BIGINT, owner TEXT, action TEXT, run TEXT, seq BIGINT, tool TEXT, entry TEXT, hash TEXT)";
-const ADD_IN_FILE: &str = "INSERT INTO audit (number, at_ms, owner, action, run, seq, tool, entry, hash) \
-     SELECT value ->> 'number', value ->> 'at_ms', value ->> 'owner', value ->> 'action', value ->> 'run', \
-     value ->> 'seq', value ->> 'tool', value ->> 'entry', value ->> 'hash' FROM json_each($1)";
+/// Materialized: SQLite would write each row's JSON text anew for each of its columns.
+const ADD_IN_FILE: &str = "WITH added (row) AS MATERIALIZED (SELECT value FROM json_each($1)) \
+     INSERT INTO audit (number, at_ms, owner, action, run, seq, tool, entry, hash) \
+     SELECT row ->> 'number', row ->> 'at_ms', row ->> 'owner', row ->> 'action', row ->> 'run', row ->> 'seq', \
+     row ->> 'tool', row ->> 'entry', row ->> 'hash' FROM added";
 
 /// Those of the events that are in the log: of a commit whose answer was lost, the same come again.
 async fn told(
@@ -126,11 +191,4 @@ fn link(before: &str, entry: &str) -> String {
 /// SHA-256 in hex.
 fn digest(bytes: &[u8]) -> String {
     Digest::of(bytes).to_string()
-}
-
-/// The same text for the same data, whoever wrote it.
-fn canonical(members: Map<String, Value>) -> String {
-    let mut value = Value::Object(members);
-    value.sort_all_objects();
-    value.to_string()
 }

@@ -290,6 +290,7 @@ async fn calls_of_no_run_are_in_the_same_log() {
         let work = (0..50).map(|number: u64| {
             let store = store.clone();
             tokio::spawn(async move {
+                let waits = [Until::Queued, Until::Written, Until::OnDisk];
                 let record = CallRecord {
                     id: number.to_string(),
                     tool: "m.f".into(),
@@ -306,15 +307,14 @@ async fn calls_of_no_run_are_in_the_same_log() {
                 };
                 let module = is_good.then_some("ab12");
                 let draft = record.ended(&outcome, 7, module);
-                store
-                    .audit_call(draft, number.is_multiple_of(3))
-                    .await
-                    .unwrap();
+                let until = waits[number as usize % waits.len()];
+                store.audit_call(draft, until).await.unwrap();
             })
         });
         for done in futures_util::future::join_all(work).await {
             done.unwrap();
         }
+        store.written().await.unwrap();
         assert!(faults(&store).await.is_empty());
         let told = all(&store).await;
         assert_eq!(told.len(), 51);
@@ -329,6 +329,27 @@ async fn calls_of_no_run_are_in_the_same_log() {
             ),
             (&json!("cancelled"), &json!(true), &json!("mcp:http"), None)
         );
+    }
+}
+
+/// A model makes up whatever name it likes.
+#[tokio::test]
+async fn a_name_that_no_tool_has_is_in_the_log_as_far_as_it_can_be() {
+    for Database { location, .. } in databases().await {
+        let store = Store::open(&location, PATIENCE).await.unwrap();
+        let (mut script, mut journal, _) = one_call(&store, "alice").await;
+        // Nothing that could be compressed.
+        let name: String = (0..200_u32)
+            .map(|n| toolhold_agent::hex::sha256(n.to_string()))
+            .collect();
+        let mut kind = ended("c2", ToolOutcome::Output(json!(1)));
+        if let EventKind::ToolResult { tool, .. } = &mut kind {
+            tool.clone_from(&name);
+        }
+        journal.append(&[script.event(kind)]).await.unwrap();
+        let told = all(&store).await;
+        let tool = told.last().unwrap()["tool"].as_str().unwrap();
+        assert_eq!((tool.len(), name.starts_with(tool)), (128, true));
     }
 }
 

@@ -87,8 +87,17 @@ impl Change {
                 .bind(at_ms)
                 .bind(holder)
                 .bind(label.trace.as_deref())
-                .execute(connection)
+                .execute(&mut *connection)
                 .await?;
+                if let Some(asked) = &label.asked {
+                    sqlx::query(
+                        "INSERT INTO responses (run, asked) VALUES ($1, $2) ON CONFLICT (run) DO NOTHING",
+                    )
+                    .bind(run.to_string())
+                    .bind(asked)
+                    .execute(connection)
+                    .await?;
+                }
             }
             Self::Events {
                 run,

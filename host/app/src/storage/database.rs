@@ -31,7 +31,7 @@ pub enum Location {
 }
 
 /// How it is reached.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Database {
     options: AnyConnectOptions,
     is_file: bool,
@@ -74,25 +74,37 @@ impl Database {
             sqlx::raw_sql(self.settings())
                 .execute(&mut connection)
                 .await?;
-            Ok(connection)
+            Ok::<_, sqlx::Error>(connection)
         };
         self.within(connecting).await
     }
 
     /// SQLite's file may be slow, and never without an answer.
-    pub async fn within<T>(
+    pub async fn within<T, E: From<sqlx::Error>>(
         &self,
-        work: impl Future<Output = Result<T, sqlx::Error>>,
-    ) -> Result<T, sqlx::Error> {
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
         if self.is_file {
             return work.await;
         }
         let done = tokio::time::timeout(ANSWER, work).await;
-        done.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))
+        done.unwrap_or_else(|_| {
+            let late = io::Error::from(io::ErrorKind::TimedOut);
+            Err(sqlx::Error::Io(late).into())
+        })
     }
 
     fn settings(&self) -> &'static str {
         if self.is_file { PRAGMAS } else { SESSION }
+    }
+}
+
+impl std::fmt::Debug for Database {
+    /// Its options may hold a password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Database")
+            .field("is_file", &self.is_file)
+            .finish_non_exhaustive()
     }
 }
 
@@ -135,5 +147,26 @@ impl std::fmt::Display for Location {
                 Err(_) => f.write_str("the database"),
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_server_may_give_no_answer_at_all() {
+        let url = "postgres://u:secret@h/d".to_owned();
+        let server = Database::of(&Location::Postgres(url.into())).unwrap();
+        let silent = std::future::pending::<Result<(), sqlx::Error>>();
+        let late = server.within(silent).await.unwrap_err();
+        assert!(matches!(late, sqlx::Error::Io(_)), "{late}");
+        assert!(!format!("{server:?}").contains("secret"));
+        let file = Database::of(&Location::File("toolhold.db".into())).unwrap();
+        let slow = async {
+            tokio::time::sleep(ANSWER * 2).await;
+            Ok::<_, sqlx::Error>(())
+        };
+        assert!(file.within(slow).await.is_ok());
     }
 }

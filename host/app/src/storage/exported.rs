@@ -1,7 +1,7 @@
 //! A run's record as a file: one JSON object a line.
 
 use crate::storage::error::RecordError;
-use crate::storage::runs::Lines;
+use crate::storage::record::Lines;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use toolhold_agent::Event;

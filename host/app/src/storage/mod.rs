@@ -8,11 +8,13 @@ mod dialects;
 mod error;
 mod exported;
 mod health;
+mod holding;
 mod journal;
 mod keys;
 mod orphans;
 mod process;
 mod prune;
+mod record;
 mod repeats;
 mod responses;
 mod runs;
@@ -32,18 +34,20 @@ mod tests;
 
 pub use approvals::Waiting;
 pub use audit::{
-    CallRecord, Draft, Entry as AuditEntry, Filter as AuditFilter, Order as AuditOrder,
+    CallRecord, Draft, Entry as AuditEntry, Filter as AuditFilter, Order as AuditOrder, Until,
 };
 pub use database::Location;
 pub use dialects::{Dialects, Probed};
 pub use error::{RecordError, StoreError};
 pub use health::{Health, Trouble};
+pub use holding::GoingOn;
 pub use journal::RunJournal;
 pub use keys::{Permits, Scope};
 pub use orphans::Orphan;
 pub use prune::{By, Over};
+pub use record::Source;
 pub use repeats::Repeat;
-pub use runs::{GoingOn, Label, Origin, RunRow, Source};
+pub use runs::{Label, Origin, RunRow};
 pub use sessions::{Session, now_ms};
 
 use crate::redaction::Redaction;
@@ -64,6 +68,7 @@ use uuid::Uuid;
 /// The database. Clones are the same one.
 #[derive(Debug, Clone)]
 pub struct Store {
+    database: Database,
     pool: AnyPool,
     writer: Writer,
     process: Arc<Process>,
@@ -147,12 +152,13 @@ impl Store {
             }
             Location::Postgres(_) => {
                 migrate(database.connect().await.map_err(failed)?, &what).await?;
-                Process::of_server(&readers, health.clone()).await?
+                Process::of_server(&database, &readers, health.clone()).await?
             }
         };
         Ok(Self {
             pool: readers,
-            writer: Writer::start(database, patience, health.clone()),
+            writer: Writer::start(database.clone(), patience, health.clone()),
+            database,
             process: Arc::new(process),
             health,
             mine: Mine::default(),
@@ -180,6 +186,14 @@ impl Store {
     pub fn writable(&self) -> Result<(), StoreError> {
         let trouble = self.health.trouble();
         trouble.map_or(Ok(()), |trouble| Err(StoreError::Trouble(trouble)))
+    }
+
+    /// For whoever must not wait for good: an answer that does not come is an error after a while.
+    pub async fn in_time<T>(
+        &self,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        self.database.within(work).await
     }
 
     /// Nothing of what this takes out gets into the audit log.

@@ -1,6 +1,7 @@
 //! Which process goes on with a run, and whether it lives. What a process holds is free again as soon as
 //! it is gone, however it went: nothing has to time out.
 
+use crate::storage::database::Database;
 use crate::storage::error::StoreError;
 use crate::storage::health::{Health, Trouble};
 use sqlx::{AnyConnection, AnyPool, Connection as _};
@@ -35,6 +36,7 @@ enum Presence {
         _held: AbortOnDropHandle<()>,
         /// It was gone for a while, in which others may have taken this process for dead.
         was_lost: Arc<AtomicBool>,
+        database: Database,
     },
 }
 
@@ -64,11 +66,16 @@ impl Process {
         Ok(Self { name, presence })
     }
 
-    pub async fn of_server(pool: &AnyPool, health: Health) -> Result<Self, StoreError> {
+    pub async fn of_server(
+        database: &Database,
+        pool: &AnyPool,
+        health: Health,
+    ) -> Result<Self, StoreError> {
         let name = Uuid::now_v7().to_string();
         let (ready, is_ready) = oneshot::channel();
         let was_lost = Arc::<AtomicBool>::default();
         let lock = Lock {
+            database: database.clone(),
             pool: pool.clone(),
             key: key(&name),
             health,
@@ -82,6 +89,7 @@ impl Process {
                 presence: Presence::Advisory {
                     _held: held,
                     was_lost,
+                    database: database.clone(),
                 },
             }),
             Err(_) => Err(sqlx::Error::WorkerCrashed.into()),
@@ -107,14 +115,14 @@ impl Process {
         }
         match &self.presence {
             Presence::File { folder, .. } => Ok(is_locked(&lock_file(folder, name))),
-            Presence::Advisory { .. } => {
+            Presence::Advisory { database, .. } => {
                 // For the length of this statement only.
-                let free: i64 = sqlx::query_scalar(
+                let look = sqlx::query_scalar(
                     "SELECT CASE WHEN pg_try_advisory_xact_lock_shared($1) THEN CAST(1 AS BIGINT) ELSE CAST(0 AS BIGINT) END",
                 )
                 .bind(key(name))
-                .fetch_one(pool)
-                .await?;
+                .fetch_one(pool);
+                let free: i64 = database.within(look).await?;
                 Ok(free == 0)
             }
         }
@@ -171,6 +179,7 @@ const SOON: Duration = Duration::from_secs(1);
 
 /// Of the server, for as long as the connection that took it.
 struct Lock {
+    database: Database,
     pool: AnyPool,
     key: i64,
     health: Health,
@@ -207,14 +216,15 @@ impl Lock {
         }
     }
 
-    /// Waits for a connection of ours that the server takes for alive: until then others do so, too.
+    /// Waits for a connection of ours that the server takes for alive: until then others do so, too. The server
+    /// ends a session whose other end is gone before this gives up.
     async fn take(&self, patience: Duration) -> Result<AnyConnection, sqlx::Error> {
         let acquired = tokio::time::timeout(patience, self.pool.acquire()).await;
         let mut connection = acquired.unwrap_or(Err(sqlx::Error::PoolTimedOut))?.detach();
-        sqlx::query("SELECT CAST(1 AS BIGINT) FROM pg_advisory_lock($1)")
+        let locked = sqlx::query("SELECT CAST(1 AS BIGINT) FROM pg_advisory_lock($1)")
             .bind(self.key)
-            .fetch_one(&mut connection)
-            .await?;
+            .fetch_one(&mut connection);
+        self.database.within(locked).await?;
         Ok(connection)
     }
 }

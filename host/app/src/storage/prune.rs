@@ -86,12 +86,18 @@ impl Store {
             "DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE {RUNS} ORDER BY ended_ms LIMIT $2) RETURNING id"
         );
         let mut gone = some(&mut transaction, alone, ms).await?;
-        let sessions = format!(
-            "DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE {SESSIONS} ORDER BY id LIMIT $2) RETURNING id"
+        // Changing nothing takes them: whoever begins a turn waits, or we for the turn. Only another statement sees
+        // one that began meanwhile.
+        let idle = format!(
+            "UPDATE sessions SET created_ms = created_ms \
+             WHERE id IN (SELECT id FROM sessions WHERE {SESSIONS} ORDER BY id LIMIT $2) RETURNING id"
         );
-        let sessions = some(&mut transaction, sessions, ms).await?;
-        for session in &sessions {
-            gone.extend(delete_turns(&mut transaction, *session).await?);
+        let mut sessions = Vec::new();
+        for session in some(&mut transaction, idle, ms).await? {
+            if delete_idle(&mut transaction, session, ms).await? {
+                gone.extend(delete_turns(&mut transaction, session).await?);
+                sessions.push(session);
+            }
         }
         if !(gone.is_empty() && sessions.is_empty()) {
             let draft = Draft::pruned(by, ms, &gone, &sessions);
@@ -135,6 +141,22 @@ impl Store {
         transaction.commit().await?;
         Ok(is_gone)
     }
+}
+
+/// Deletes a session that is still over. Returns whether it was.
+async fn delete_idle(
+    connection: &mut AnyConnection,
+    session: Uuid,
+    ms: u64,
+) -> Result<bool, sqlx::Error> {
+    let statement = format!("DELETE FROM sessions WHERE id = $2 AND {SESSIONS}");
+    // Made of what is in this program only.
+    let gone = sqlx::query(sqlx::AssertSqlSafe(statement))
+        .bind(signed(ms))
+        .bind(session.to_string())
+        .execute(connection)
+        .await?;
+    Ok(gone.rows_affected() > 0)
 }
 
 /// The runs that were a session's.

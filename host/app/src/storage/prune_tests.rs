@@ -169,3 +169,45 @@ async fn a_deleted_session_is_in_the_log() {
         assert_eq!(entry["runs"], serde_json::json!([turn]));
     }
 }
+
+/// A turn that begins while sessions are looked through.
+#[tokio::test]
+async fn a_session_that_somebody_comes_back_to_is_kept() {
+    for database in databases().await {
+        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let (kept, gone) = (session(&store, 100).await, session(&store, 100).await);
+        for session in [kept, gone] {
+            run(&store, Some((session, 0)), Some(200)).await;
+        }
+        // As a turn begins: the session is held, and the run is there when that is committed.
+        let mut beginning = store.pool.begin().await.unwrap();
+        sqlx::query(
+            "INSERT INTO runs (id, owner, agent, origin, session, turn, task, model, began_ms, holder) \
+             VALUES ($2, '', '', 'serve', $1, 1, 't', 'm', 300, 'somebody')",
+        )
+        .bind(kept.to_string())
+        .bind(Uuid::now_v7().to_string())
+        .execute(&mut *beginning)
+        .await
+        .unwrap();
+        if matches!(database.location, Location::Postgres(_)) {
+            sqlx::query("SELECT id FROM sessions WHERE id = $1 FOR SHARE")
+                .bind(kept.to_string())
+                .execute(&mut *beginning)
+                .await
+                .unwrap();
+        }
+        let pruning = {
+            let store = store.clone();
+            tokio::spawn(async move { store.prune(1_000, By::Person).await })
+        };
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert!(!pruning.is_finished(), "it waits for the turn");
+        beginning.commit().await.unwrap();
+        let over = pruning.await.unwrap().unwrap();
+        assert_eq!((over.sessions, over.runs), (1, 1));
+        assert!(store.session("ann", kept).await.unwrap().is_some());
+        assert_eq!(store.turns(kept).await.unwrap().len(), 2);
+        assert!(store.session("ann", gone).await.unwrap().is_none());
+    }
+}

@@ -5,18 +5,6 @@ use crate::storage::error::StoreError;
 use uuid::Uuid;
 
 impl Store {
-    /// Keeps it as long as the run's record; of what comes twice, the first.
-    pub async fn keep_response(&self, run: Uuid, asked: &str) -> Result<(), StoreError> {
-        sqlx::query(
-            "INSERT INTO responses (run, asked) VALUES ($1, $2) ON CONFLICT (run) DO NOTHING",
-        )
-        .bind(run.to_string())
-        .bind(asked)
-        .execute(&self.pool)
-        .await?;
-        Ok(())
-    }
-
     /// None of a run that was not asked for as a response.
     pub async fn response(&self, run: Uuid) -> Result<Option<String>, StoreError> {
         let asked = sqlx::query_scalar("SELECT asked FROM responses WHERE run = $1")

@@ -116,6 +116,17 @@ impl Store {
         Ok(next.map(|next| u32::try_from(next).unwrap_or(u32::MAX)))
     }
 
+    /// Whether a turn of the session is not over.
+    pub async fn has_open_turn(&self, session: Uuid) -> Result<bool, StoreError> {
+        let open: Option<i64> = sqlx::query_scalar(
+            "SELECT CAST(1 AS BIGINT) FROM runs WHERE session = $1 AND ended_ms IS NULL LIMIT 1",
+        )
+        .bind(session.to_string())
+        .fetch_optional(&self.pool)
+        .await?;
+        Ok(open.is_some())
+    }
+
     /// The turns of a session, in their order.
     pub async fn turns(&self, session: Uuid) -> Result<Vec<RunRow>, StoreError> {
         self.rows("session = $1 ORDER BY turn", session.to_string())

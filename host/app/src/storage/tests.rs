@@ -200,15 +200,14 @@ async fn what_was_asked_for_is_kept_as_long_as_the_run() {
         let store = Store::open(&database.location, PATIENCE).await.unwrap();
         let mut script = Script::new();
         let run = script.run;
-        assert!(store.keep_response(run, "{}").await.is_err(), "no such run");
-        let mut journal = store.journal(run, Label::default());
+        let label = Label {
+            asked: Some("a response".into()),
+            ..Label::default()
+        };
+        let mut journal = store.journal(run, label);
         journal.append(&[script.begin("t")]).await.unwrap();
-        assert_eq!(store.response(run).await.unwrap(), None);
-        for asked in ["first", "second"] {
-            store.keep_response(run, asked).await.unwrap();
-            let kept = store.response(run).await.unwrap();
-            assert_eq!(kept.as_deref(), Some("first"));
-        }
+        let kept = store.response(run).await.unwrap();
+        assert_eq!(kept.as_deref(), Some("a response"));
         assert!(
             !store.delete_run("ann", run).await.unwrap(),
             "it is not over"
@@ -606,5 +605,62 @@ async fn what_cannot_be_a_database_is_said() {
         let text = error.to_string();
         assert!(text.contains(expect), "{text}");
         assert!(!text.contains("secret"), "{text}");
+    }
+}
+
+/// It was asked to take a run, and what was done about that broke off.
+#[tokio::test]
+async fn a_run_that_a_process_has_by_name_only_goes_on_nowhere() {
+    for database in databases().await {
+        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let other = Store::open(&database.location, PATIENCE).await.unwrap();
+        let mut script = Script::new();
+        let run = script.run;
+        let label = Label {
+            origin: Origin::Serve,
+            ..Label::default()
+        };
+        let mut journal = store.journal(run, label);
+        journal.append(&[script.begin("t")]).await.unwrap();
+        drop(journal);
+        until(async || store.holder(run).await.unwrap().is_none().then_some(())).await;
+        sqlx::query("UPDATE runs SET holder = $1")
+            .bind(store.process.name())
+            .execute(&store.pool)
+            .await
+            .unwrap();
+        until(async || (store.going_on(run).await.unwrap() == GoingOn::Left).then_some(())).await;
+        assert!(other.is_held(run).await.unwrap(), "as far as others know");
+        other.ask_to_cancel(run).await.unwrap();
+        assert_eq!(store.to_cancel().await.unwrap(), [run]);
+        assert!(other.to_cancel().await.unwrap().is_empty());
+        let here = store.left_behind_here().await.unwrap();
+        assert_eq!(here.iter().map(|row| row.id).collect::<Vec<_>>(), [run]);
+        assert!(other.left_behind_here().await.unwrap().is_empty());
+        let (journal, _) = store.reopen(run).await.unwrap();
+        assert_eq!(store.going_on(run).await.unwrap(), GoingOn::Held);
+        drop(journal);
+    }
+}
+
+#[tokio::test]
+async fn a_session_has_an_open_turn_until_that_is_over() {
+    for database in databases().await {
+        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let session = store.create_session("ann", "a", "").await.unwrap().id;
+        assert!(!store.has_open_turn(session).await.unwrap());
+        for number in 0..2 {
+            let mut script = Script::new();
+            let label = Label {
+                owner: "ann".into(),
+                turn: Some((session, number)),
+                ..Label::default()
+            };
+            let mut journal = store.journal(script.run, label);
+            journal.append(&[script.begin("t")]).await.unwrap();
+            assert!(store.has_open_turn(session).await.unwrap());
+            journal.append(&[script.done()]).await.unwrap();
+            assert!(!store.has_open_turn(session).await.unwrap());
+        }
     }
 }

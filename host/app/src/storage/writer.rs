@@ -1,7 +1,7 @@
 //! What is written to the database, by one task: events of many runs that come at the same time are one
 //! transaction, and so one wait for the disk.
 
-use crate::storage::audit;
+use crate::storage::audit::{self, Head};
 use crate::storage::change::Change;
 use crate::storage::database::Database;
 use crate::storage::health::{FIRST_SQLSTATE, Health, Trouble};
@@ -10,7 +10,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 /// Whoever has more to write waits.
 const QUEUE: usize = 1_024;
@@ -25,9 +25,14 @@ const BUSY: Duration = Duration::from_secs(30);
 /// Between two looks whether a database that failed works again, where nobody has anything to write.
 const LOOKS: Duration = Duration::from_secs(1);
 
+/// How long what nobody waits for waits for more of its kind.
+const GATHER: Duration = Duration::from_millis(10);
+
 #[derive(Debug, Clone)]
 pub struct Writer {
     queue: mpsc::Sender<Entry>,
+    /// Told when somebody waits.
+    urgent: Arc<Notify>,
 }
 
 /// One thing that a run has to say, with all that follows from it.
@@ -36,13 +41,28 @@ struct Entry {
     changes: Vec<Change>,
     /// Whether it must survive the machine, and not only the process.
     lasts: bool,
-    done: oneshot::Sender<Result<(), Arc<sqlx::Error>>>,
+    /// None: nobody waits.
+    done: Option<oneshot::Sender<Result<(), Arc<sqlx::Error>>>>,
 }
 
 impl Entry {
-    fn has_events(&self) -> bool {
+    fn unwaited(change: Change) -> Self {
+        Self {
+            changes: vec![change],
+            lasts: false,
+            done: None,
+        }
+    }
+
+    /// What always changes something in the database.
+    fn is_written(&self) -> bool {
         let mut changes = self.changes.iter();
-        changes.any(|change| matches!(change, Change::Events { .. }))
+        changes.any(|change| matches!(change, Change::Events { .. } | Change::Audit(_)))
+    }
+
+    /// A row of the audit log whose result was given out.
+    fn is_due(&self) -> bool {
+        self.done.is_none() && self.is_written()
     }
 }
 
@@ -51,15 +71,19 @@ impl Writer {
     /// and can be resumed.
     pub fn start(database: Database, patience: Duration, health: Health) -> Self {
         let (queue, entries) = mpsc::channel(QUEUE);
+        let urgent = Arc::<Notify>::default();
         let batches = Batches {
             database,
             line: None,
             patience,
             health,
             unflushed: Vec::new(),
+            due: Vec::new(),
+            urgent: urgent.clone(),
+            next_look: tokio::time::Instant::now(),
         };
         tokio::spawn(write(batches, entries));
-        Self { queue }
+        Self { queue, urgent }
     }
 
     /// When this returns, it is written.
@@ -68,10 +92,10 @@ impl Writer {
         let entry = Entry {
             changes,
             lasts,
-            done,
+            done: Some(done),
         };
-        let gone = || io::Error::other("the task that writes to the database is gone");
         self.queue.send(entry).await.map_err(|_| gone())?;
+        self.urgent.notify_one();
         match is_done.await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(io::Error::other(error)),
@@ -79,20 +103,27 @@ impl Writer {
         }
     }
 
-    /// When this returns, all that was written before is in the database, though that may have crashed since.
-    pub async fn catch_up(&self) -> io::Result<()> {
-        self.write(Vec::new(), true).await
+    /// When this returns, it is in the queue. What becomes of it there is told to nobody but the log.
+    pub async fn queue(&self, change: Change) -> io::Result<()> {
+        let entry = Entry::unwaited(change);
+        self.queue.send(entry).await.map_err(|_| gone())
     }
 
     /// For whoever cannot wait: it is lost if too much is being written.
     pub fn note(&self, change: Change) {
-        let entry = Entry {
-            changes: vec![change],
-            lasts: false,
-            done: oneshot::channel().0,
-        };
-        let _ = self.queue.try_send(entry);
+        if self.queue.try_send(Entry::unwaited(change)).is_ok() {
+            self.urgent.notify_one();
+        }
     }
+
+    /// When this returns, all that was written before is in the database, though that may have crashed since.
+    pub async fn catch_up(&self) -> io::Result<()> {
+        self.write(Vec::new(), true).await
+    }
+}
+
+fn gone() -> io::Error {
+    io::Error::other("the task that writes to the database is gone")
 }
 
 async fn write(mut batches: Batches, mut entries: mpsc::Receiver<Entry>) {
@@ -106,20 +137,20 @@ async fn write(mut batches: Batches, mut entries: mpsc::Receiver<Entry>) {
                     let mut one = vec![entry];
                     match batches.commit(&one).await {
                         Ok(lasts) => batches.answer(&mut one, lasts),
-                        Err(error) => refuse(&mut one, error),
+                        Err(error) => batches.refuse(&mut one, error),
                     }
                 }
             }
-            Err(error) => refuse(&mut batch, error),
+            Err(error) => batches.refuse(&mut batch, error),
         }
+    }
+    for entry in batches.due {
+        lost(&entry, &"the process ends");
     }
 }
 
-fn refuse(batch: &mut Vec<Entry>, error: sqlx::Error) {
-    let error = Arc::new(error);
-    for entry in batch.drain(..) {
-        let _ = entry.done.send(Err(error.clone()));
-    }
+fn lost(entry: &Entry, why: &dyn std::fmt::Display) {
+    tracing::error!(changes = ?entry.changes, "lost, for it was not written: {why}");
 }
 
 /// A connection.
@@ -163,6 +194,11 @@ struct Batches {
     health: Health,
     /// Events that PostgreSQL took and may lose if it crashes while this process goes on: written again then.
     unflushed: Vec<Change>,
+    /// Rows of the audit log whose results were given out, until the database is back.
+    due: Vec<Entry>,
+    urgent: Arc<Notify>,
+    /// When a database that failed is looked at again.
+    next_look: tokio::time::Instant,
 }
 
 impl Batches {
@@ -174,15 +210,38 @@ impl Batches {
     ) -> ControlFlow<()> {
         loop {
             let is_troubled = self.health.trouble().is_some();
+            if !is_troubled && !self.due.is_empty() {
+                batch.extend(self.due.drain(..self.due.len().min(BATCH)));
+                return ControlFlow::Continue(());
+            }
             tokio::select! {
                 biased;
-                received = entries.recv_many(batch, BATCH) => return match received {
-                    0 => ControlFlow::Break(()),
-                    _ => ControlFlow::Continue(()),
-                },
-                () = tokio::time::sleep(LOOKS), if is_troubled => self.probe().await,
+                () = tokio::time::sleep_until(self.next_look), if is_troubled => self.probe().await,
+                received = entries.recv_many(batch, BATCH) => {
+                    if received == 0 {
+                        return ControlFlow::Break(());
+                    }
+                    self.gather(entries, batch).await;
+                    return ControlFlow::Continue(());
+                }
                 () = self.health.breaks(), if !is_troubled => {}
             }
+        }
+    }
+
+    async fn gather(&mut self, entries: &mut mpsc::Receiver<Entry>, batch: &mut Vec<Entry>) {
+        let room = BATCH.saturating_sub(batch.len());
+        if batch.iter().any(|entry| entry.done.is_some()) || room == 0 {
+            return;
+        }
+        if entries.len() < room {
+            tokio::select! {
+                () = tokio::time::sleep(GATHER) => {}
+                () = self.urgent.notified() => {}
+            }
+        }
+        if !entries.is_empty() {
+            entries.recv_many(batch, room).await;
         }
     }
 
@@ -195,6 +254,7 @@ impl Batches {
                 }
             }
         }
+        self.next_look = tokio::time::Instant::now() + LOOKS;
     }
 
     /// Of a batch that was committed, and whether all that was committed survives the machine.
@@ -208,18 +268,36 @@ impl Batches {
                 let events = events.filter(|change| matches!(change, Change::Events { .. }));
                 self.unflushed.extend(events);
             }
-            let _ = entry.done.send(Ok(()));
+            if let Some(done) = entry.done {
+                let _ = done.send(Ok(()));
+            }
+        }
+    }
+
+    fn refuse(&mut self, batch: &mut Vec<Entry>, error: sqlx::Error) {
+        let may_pass = is_of_database(&error);
+        let error = Arc::new(error);
+        for mut entry in batch.drain(..) {
+            match entry.done.take() {
+                Some(done) => drop(done.send(Err(error.clone()))),
+                None if may_pass && entry.is_due() && self.due.len() < QUEUE + BATCH => {
+                    self.due.push(entry);
+                }
+                None => lost(&entry, &error),
+            }
         }
     }
 
     async fn commit(&mut self, entries: &[Entry]) -> Result<bool, sqlx::Error> {
         let (started, mut pause) = (Instant::now(), FIRST_PAUSE);
+        let mut tried = None;
         loop {
             let database = self.database.clone();
-            let error = match database.within(self.commit_once(entries)).await {
+            let once = self.commit_once(entries, &mut tried);
+            let error = match database.within(once).await {
                 Ok(lasts) => {
                     // What changed nothing was not written.
-                    if entries.iter().any(Entry::has_events) {
+                    if entries.iter().any(Entry::is_written) {
                         self.health.works();
                     }
                     return Ok(lasts);
@@ -248,7 +326,12 @@ impl Batches {
         }
     }
 
-    async fn commit_once(&mut self, entries: &[Entry]) -> Result<bool, sqlx::Error> {
+    /// `tried`: what the audit log would end with after an attempt that had no answer.
+    async fn commit_once(
+        &mut self,
+        entries: &[Entry],
+        tried: &mut Option<Head>,
+    ) -> Result<bool, sqlx::Error> {
         let mut line = match self.line.take() {
             Some(line) => line,
             None => Line::to(&self.database).await?,
@@ -256,7 +339,7 @@ impl Batches {
         // The server may have crashed since the connection before.
         let is_again = !line.works && !self.unflushed.is_empty();
         let lasts = self.database.is_file() || is_again || self.must_last(entries);
-        let written = self.write_all(&mut line, entries, is_again).await;
+        let written = self.write_all(&mut line, entries, is_again, tried).await;
         line.works |= written.is_ok();
         // SQLite ends a transaction by itself if something is wrong with the file.
         if !written.as_ref().is_err_and(is_of_database) {
@@ -274,7 +357,14 @@ impl Batches {
         line: &mut Line,
         entries: &[Entry],
         is_again: bool,
+        tried: &mut Option<Head>,
     ) -> Result<(), sqlx::Error> {
+        if let Some(head) = tried {
+            if audit::has(&mut line.connection, head).await? {
+                return Ok(());
+            }
+            *tried = None;
+        }
         let lasts = is_again || self.must_last(entries);
         let is_file = self.database.is_file();
         if is_file {
@@ -301,7 +391,7 @@ impl Batches {
             }
         }
         // Last: from here on nobody else can add to the log until this is committed.
-        audit::append(&mut transaction, &drafts).await?;
+        *tried = audit::append(&mut transaction, &drafts).await?;
         transaction.commit().await
     }
 }

@@ -4,8 +4,10 @@
 
 mod performer;
 mod sink;
+mod within;
 
 pub(in crate::run) use sink::Sink;
+pub(in crate::run) use within::Within;
 
 use crate::error::RunError;
 use crate::event::{Event, EventKind, Journal, Seal};
@@ -192,7 +194,7 @@ impl Driver {
         cancel: CancellationToken,
     ) -> BoxFuture<'static, Result<Ended, RunError>> {
         Box::pin(async move {
-            let (events, call_events) = mpsc::channel(EVENT_QUEUE);
+            let (events, call_events) = Within::channel(EVENT_QUEUE);
             let performer = Performer {
                 deadline: Instant::now() + begin.time_left,
                 purse,
@@ -205,6 +207,7 @@ impl Driver {
                 subs: BTreeMap::new(),
                 work: JoinSet::new(),
                 doing: HashMap::new(),
+                waiting: Vec::new(),
             };
             performer.perform(machine, begin, call_events, cancel).await
         })

@@ -1,6 +1,7 @@
 //! One run: tells the machine what happened, and does what it asks for.
 
-use super::{Begin, Driver, Sink};
+use super::within::Happened;
+use super::{Begin, Driver, Sink, Within};
 use crate::context::counts::Counted;
 use crate::error::{ErrorClass, RunError};
 use crate::event::{EventKind, RunFailure};
@@ -20,7 +21,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -37,12 +38,14 @@ pub(super) struct Performer {
     pub(super) purse: Arc<Purse>,
     pub(super) sink: Sink,
     /// For calls: what happens in them.
-    pub(super) events: mpsc::Sender<EventKind>,
+    pub(super) events: Within,
     pub(super) subs: BTreeMap<String, Replayed>,
     /// Each on its own task: a guest that computes holds up neither another guest nor the model's
     /// stream. Dropping the set stops them all.
     pub(super) work: JoinSet<Input>,
     pub(super) doing: HashMap<Id, Doing>,
+    /// Calls that go on when what they told is recorded.
+    pub(super) waiting: Vec<oneshot::Sender<()>>,
 }
 
 /// What a task does, in case that it panics.
@@ -59,7 +62,7 @@ impl Performer {
         mut self,
         mut machine: Machine,
         begin: Begin,
-        mut call_events: mpsc::Receiver<EventKind>,
+        mut call_events: mpsc::Receiver<Happened>,
         cancel: CancellationToken,
     ) -> Result<Ended, RunError> {
         let started = Instant::now();
@@ -84,7 +87,7 @@ impl Performer {
                 biased;
                 () = cancel.cancelled() => (None, Some(Input::Cancelled)),
                 () = tokio::time::sleep_until(deadline) => (None, Some(Input::TimedOut)),
-                Some(event) = call_events.recv() => (Some(Told::Event(Box::new(event))), None),
+                Some(happened) = call_events.recv() => (Some(self.told(happened)), None),
                 // Before the work: a reply is complete only after its last piece.
                 Some(heard) = hearing.recv() => (Some(heard), None),
                 Some(done) = self.work.join_next_with_id() => (None, Some(self.input(done))),
@@ -109,7 +112,7 @@ impl Performer {
                 told = call_events
                     .try_recv()
                     .ok()
-                    .map(|event| Told::Event(Box::new(event)));
+                    .map(|happened| self.told(happened));
                 if told.is_none() && (input.is_none() || is_reply) {
                     told = hearing.try_recv().ok();
                 }
@@ -121,6 +124,11 @@ impl Performer {
                 effects.add(machine.handle(input, elapsed()));
             }
         }
+    }
+
+    fn told(&mut self, happened: Happened) -> Told {
+        self.waiting.extend(happened.recorded);
+        Told::Event(Box::new(happened.kind))
     }
 
     /// What a task came to.
@@ -194,6 +202,9 @@ impl Performer {
         }
         if !effects.events.is_empty() {
             self.sink.publish(effects.events).await?;
+        }
+        for waiting in self.waiting.drain(..) {
+            let _ = waiting.send(());
         }
         if ended.is_some() {
             return Ok(ended);

@@ -1,5 +1,6 @@
 //! Where a run's events go: into its journal and then to its readers, or to the run that it is inside of.
 
+use super::Within;
 use crate::error::RunError;
 use crate::event::{Event, EventKind, Journal, Seal};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,21 +13,21 @@ pub(in crate::run) enum Sink {
     /// A sub-agent's are events of the run that called it.
     Parent {
         call: String,
-        events: mpsc::Sender<EventKind>,
+        events: Within,
     },
 }
 
 impl Sink {
-    /// What happened together is recorded together.
+    /// What happened together is recorded together. Only when this returns may anything follow from it.
     pub(super) async fn publish(&mut self, kinds: Vec<EventKind>) -> Result<(), RunError> {
         match self {
             Self::Journal(publisher) => publisher.publish(kinds).await,
             Self::Parent { call, events } => {
-                for kind in kinds {
-                    // A parent that is gone drops this run as well.
-                    let (call, what) = (call.clone(), Box::new(kind));
-                    let _ = events.send(EventKind::Sub { call, what }).await;
-                }
+                let kinds = kinds.into_iter().map(|kind| EventKind::Sub {
+                    call: call.clone(),
+                    what: Box::new(kind),
+                });
+                events.record(kinds.collect()).await;
                 Ok(())
             }
         }

@@ -1,22 +1,19 @@
 //! A step's calls, each from the model's words to being made (PROTOCOL.md, 5 and 7).
 
-use super::results::{Ending, list, some_of};
+use super::results::{Ending, some_of};
+use super::scopes::{consultation, scopes};
 use super::{Action, Effects, Machine, Work};
 use crate::error::ErrorClass;
 use crate::event::EventKind;
 use crate::guard::validate::cut;
-use crate::protocol::advisor::Advisor;
 use crate::protocol::data::Method;
 use crate::protocol::reference::{self, Path, Source, Target};
-use crate::protocol::tool::{self, Scopes};
-use crate::protocol::{Call, Message, Saved, Tool};
+use crate::protocol::tool::Scopes;
+use crate::protocol::{Call, Tool};
 use crate::run::approval::Pending;
-use crate::run::{Bound, Budgets, Runner};
+use crate::run::{Budgets, Runner};
 use crate::toolbox::{ToolCall, ToolFailure, ToolUsage};
 use serde_json::{Map, Value, json};
-
-/// Requests to an advisor that is consulted.
-const CONSULTATION: u32 = 3;
 
 /// A call of the step that is being made.
 #[derive(Debug)]
@@ -459,75 +456,6 @@ impl Machine {
         self.settle(index, Ending::refused(failure), effects);
         self.begin_unblocked(effects);
     }
-
-    /// The advisor that a consultation names.
-    fn advisor(&self, arguments: &Value) -> Result<&Advisor, ToolFailure> {
-        let id = arguments.get("id").and_then(Value::as_str);
-        let mut advisors = self.context.advisors.iter();
-        advisors
-            .find(|advisor| Some(advisor.id.as_str()) == id)
-            .ok_or_else(|| ToolFailure::correctable("arguments", "there is no such advisor"))
-    }
-
-    /// What the advisor should look at whom a call asks.
-    pub(super) fn guidance(&self, call: &Call) -> Vec<Path> {
-        let is_question = |bound: &&Bound| matches!(bound.runner, Runner::Advisor);
-        let asked = self.tool(&call.tool).filter(is_question);
-        let advisor = asked.and_then(|_| self.advisor(&call.arguments).ok());
-        advisor.map_or_else(Vec::new, scopes_of)
-    }
-
-    /// What there is of what an advisor should look at. Its scopes are guidance: one that names
-    /// nothing is no fault of the call (10).
-    fn looked_at(&self, advisor: &Advisor, instance: Option<&str>) -> Vec<(Path, Value)> {
-        let scope = self.context.data.scoped(&scopes_of(advisor), instance);
-        let values = scope.values.into_iter();
-        values
-            .map(|(path, value)| (path, value.into_owned()))
-            .collect()
-    }
-
-    /// The parts of the context that a call's scopes name, and nothing else.
-    fn scoped(
-        &self,
-        scopes: &[Path],
-        instance: Option<&str>,
-    ) -> Result<Vec<(Path, Value)>, ToolFailure> {
-        let scope = self.context.data.scoped(scopes, instance);
-        match scope.missing {
-            Some(missing) => {
-                let message = format!("its scope names nothing: {missing}");
-                Err(ToolFailure::correctable("scope", message))
-            }
-            None => Ok(scope
-                .values
-                .into_iter()
-                .map(|(path, value)| (path, value.into_owned()))
-                .collect()),
-        }
-    }
-}
-
-fn scopes_of(advisor: &Advisor) -> Vec<Path> {
-    let keys = advisor.scopes.iter();
-    keys.filter_map(|key| tool::scope(&json!(key)).ok())
-        .collect()
-}
-
-/// The Request that asks an advisor a question (10).
-fn consultation(advisor: &Advisor, arguments: &Value) -> Saved {
-    let question = arguments.get("question").and_then(Value::as_str);
-    Saved {
-        instructions: Some(format!(
-            "{}\nAnswer what you are asked, from where you stand.",
-            advisor.role
-        )),
-        context: vec![Message::user(question.unwrap_or_default())],
-        schema: Some(advisor.fields()),
-        // It has no tools: more than one Request are attempts at an answer of the right form.
-        max_steps: Some(CONSULTATION),
-        ..Saved::default()
-    }
 }
 
 /// A call's reserved properties, as they are in force.
@@ -540,36 +468,4 @@ fn reserved(tool: &Tool, call: &Call, wiring: &Wiring) -> Map<String, Value> {
         reserved.insert("_scopes".into(), json!(wiring.scopes));
     }
     reserved
-}
-
-/// What a call may see: as its author says, or what it asks for of what its author offers.
-pub(super) fn scopes(tool: &Tool, call: &Call) -> Result<Vec<Path>, ToolFailure> {
-    let failed = |message: String| ToolFailure::correctable("scope", message);
-    let offered = match &tool.scopes {
-        Scopes::Provisioned(paths) => return Ok(paths.clone()),
-        Scopes::Requested(offered) => offered.as_slice(),
-        Scopes::None => &[],
-    };
-    let asked = match &call.scopes {
-        None => return Ok(Vec::new()),
-        Some(Value::Array(asked)) => asked.as_slice(),
-        Some(one) => std::slice::from_ref(one),
-    };
-    let allowed = || match offered {
-        [] => "this tool sees nothing of the context; leave _scopes out".to_owned(),
-        offered => format!("it may see {}", list(offered)),
-    };
-    let keys = asked.iter().map(|key| {
-        let path = tool::scope(key)
-            .map_err(|reason| failed(format!("_scopes {reason}; {}", allowed())))?;
-        if offered.contains(&path) {
-            return Ok(path);
-        }
-        Err(failed(format!(
-            "_scopes asks for {path}, which {} is not offered; {}",
-            call.tool,
-            allowed()
-        )))
-    });
-    keys.collect()
 }

@@ -20,6 +20,7 @@ mod random_tests;
 mod reply;
 mod results;
 mod resume;
+mod scopes;
 mod screen;
 mod turns;
 mod window;

@@ -4,7 +4,7 @@
 //! In a plan a call without an instance is made for each of them, where there are any: one plan
 //! serves all, each at its own pace (9).
 
-use super::calls::scopes;
+use super::scopes::scopes;
 use super::{Effects, Machine, Step};
 use crate::error::{ErrorClass, RunError};
 use crate::event::{EventKind, RunFailure, StopReason};

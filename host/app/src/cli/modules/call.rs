@@ -66,7 +66,7 @@ pub async fn call(
         ..Shields::default()
     };
     let policy = policy.policy(&config.settings(), 0).hash;
-    let recording = recorder.begin(Begun {
+    let begun = Begun {
         id: &id,
         tool: &spec.name,
         arguments: &arguments,
@@ -74,7 +74,8 @@ pub async fn call(
         owner: "",
         way: Map::from_iter([("via".to_owned(), "cli".into())]),
         trace: &opentelemetry::Context::default(),
-    });
+    };
+    let recording = recorder.begin(begun).await;
     let report = match fits {
         Ok(()) => {
             registry

@@ -7,6 +7,8 @@ use super::{load, module};
 use crate::cli::style::{bold, good, plain, warn};
 use crate::cli::{Exit, directory};
 use crate::config::Config;
+use crate::host;
+use crate::storage::Draft;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use std::path::Path;
@@ -71,9 +73,14 @@ pub async fn grant(config: &Config, args: &GrantArgs) -> Result<Exit> {
             return Err(error);
         }
     };
+    let may = now.grant().sentences();
+    let (store, digest) = (host::store(config).await?, now.digest.to_string());
+    store
+        .audit(Draft::module_granted(&now.slot, &digest, &may))
+        .await?;
     println!("{} may", bold(&now.name));
-    for sentence in now.grant().sentences() {
-        println!("  {}", plain(&sentence));
+    for sentence in &may {
+        println!("  {}", plain(sentence));
     }
     match now.standing() {
         // The person who gives this has decided about it; about other changes nobody was asked.
@@ -83,6 +90,8 @@ pub async fn grant(config: &Config, args: &GrantArgs) -> Result<Exit> {
                 .approve(&now, &now.etag())
                 .await
                 .context("it was granted, and not approved")?;
+            let draft = Draft::module_approved("", &now.slot, &digest);
+            store.audit(draft).await?;
             let with = if fresh {
                 "approved as it is"
             } else {
@@ -133,6 +142,8 @@ pub async fn revoke(config: &Config, name: &str) -> Result<Exit> {
     approvals
         .put(&Approval::revoked(&module.slot))
         .context("the approval cannot be taken back")?;
+    let draft = Draft::module_revoked(&module.slot);
+    host::store(config).await?.audit(draft).await?;
     println!("{name} has nothing any more that `grant` gave it, and is disabled");
     let config = config.again()?;
     if !load(&config, Some(name))

@@ -21,7 +21,7 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use toolhold_agent::model::{ChatRequest, Completion, Model, ModelError, Watch};
+use toolhold_agent::model::NoModel;
 use toolhold_agent::protocol::Tool;
 use toolhold_agent::protocol::context::Context;
 use toolhold_agent::protocol::plan::{Place, Plan};
@@ -211,28 +211,5 @@ impl Toolbox for PlanTools {
 
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         self.modules.call(call)
-    }
-}
-
-/// Stands where a run has its model. A saved plan in which one would have to answer is refused before
-/// it runs, so it is never asked.
-#[derive(Debug)]
-pub struct NoModel;
-
-impl Model for NoModel {
-    fn name(&self) -> &'static str {
-        "no model"
-    }
-
-    fn complete<'a>(
-        &'a self,
-        _: &'a ChatRequest,
-        _: &'a mut dyn Watch,
-    ) -> BoxFuture<'a, Result<Completion, ModelError>> {
-        Box::pin(async {
-            Err(ModelError::Config {
-                message: "a saved plan is run without a model".into(),
-            })
-        })
     }
 }

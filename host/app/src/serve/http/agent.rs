@@ -61,6 +61,10 @@ pub struct Prepared {
     pub request: RunRequest,
     /// The run of the same owner with copies of whose scratch files it begins.
     pub after: Option<Uuid>,
+    /// The session of which it is a turn, and the how manieth.
+    pub turn: Option<(Uuid, u32)>,
+    /// What it is asked for as a response: JSON.
+    pub asked: Option<String>,
 }
 
 impl App {
@@ -107,6 +111,8 @@ impl App {
             behalf,
             request,
             after: None,
+            turn: None,
+            asked: None,
         })
     }
 
@@ -117,33 +123,30 @@ impl App {
         headers: &HeaderMap,
         body: &Value,
         prepared: Prepared,
-        turn: Option<(Uuid, u32)>,
     ) -> Result<Watcher, ApiError> {
         let key = idempotency_key(headers)?;
         // The same body means something else to another agent, and in another session.
-        let session = turn.map(|(session, _)| session);
+        let session = prepared.turn.map(|(session, _)| session);
         let request = serde_json::to_vec(&(&prepared.agent.name, session, body));
         let request = digest(&request.map_err(|error| ApiError::internal(&error))?);
         let app = self.clone();
         let begun = tokio::spawn(async move {
             match key {
-                None => app.begun(&prepared, turn).await,
-                Some(key) => app.begun_once(&key, &request, &prepared, turn).await,
+                None => app.begun(&prepared).await,
+                Some(key) => app.begun_once(&key, &request, &prepared).await,
             }
         });
         begun.await.map_err(|error| ApiError::internal(&error))?
     }
 
-    async fn begun(
-        &self,
-        prepared: &Prepared,
-        turn: Option<(Uuid, u32)>,
-    ) -> Result<Watcher, ApiError> {
+    async fn begun(&self, prepared: &Prepared) -> Result<Watcher, ApiError> {
         let Prepared {
             agent,
             behalf,
             request,
             after,
+            turn,
+            asked,
         } = prepared;
         let OnBehalf { owner, session, .. } = behalf;
         let registry = self.dispatcher.agents().registry();
@@ -152,8 +155,10 @@ impl App {
             let carried = registry.carry_scratch(owner, &after, session);
             carried.await.map_err(|error| ApiError::internal(&error))?;
         }
-        let begun = self.dispatcher.start(agent, behalf, turn, request.clone());
-        let begun = begun.await;
+        let (dispatcher, request) = (&self.dispatcher, request.clone());
+        let begun = dispatcher
+            .start(agent, behalf, *turn, asked.clone(), request)
+            .await;
         if begun.is_err() && after.is_some() {
             // Whatever stays is swept one day.
             let _ = registry.remove_scratch(owner, session).await;
@@ -166,7 +171,6 @@ impl App {
         key: &str,
         digest: &str,
         prepared: &Prepared,
-        turn: Option<(Uuid, u32)>,
     ) -> Result<Watcher, ApiError> {
         let store = self.dispatcher.store();
         let owner = &prepared.behalf.owner;
@@ -189,7 +193,7 @@ impl App {
                     ));
                 }
                 Repeat::First => {
-                    let begun = self.begun(prepared, turn).await;
+                    let begun = self.begun(prepared).await;
                     if begun.is_err() {
                         store.forget_unbegun(owner, key, run).await?;
                     }
@@ -309,7 +313,7 @@ async fn run(
     let name = task.agent.as_deref().unwrap_or(DEFAULT_AGENT);
     let mut prepared = app.prepared(&client, name, task.tools.clone())?;
     task.put(&mut prepared.request)?;
-    let watcher = app.begin(&headers, &raw, prepared, None).await?;
+    let watcher = app.begin(&headers, &raw, prepared).await?;
     if task.stream {
         return Ok(events::stream(watcher));
     }

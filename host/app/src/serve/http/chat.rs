@@ -129,7 +129,7 @@ async fn complete(
     prepared.behalf.elsewhere = names.collect();
     let speaks = prepared.agent.speaks();
     let contract = prepared.request.settings.contract;
-    let watcher = app.begin(&headers, &raw, prepared, None).await?;
+    let watcher = app.begin(&headers, &raw, prepared).await?;
     let reply = Reply {
         run: watcher.run.to_string(),
         model: asked.model,

@@ -202,6 +202,7 @@ impl From<Refused> for ApiError {
                 Self::conflict(message)
             }
             Refused::NoSession { .. } => Self::not_found(message),
+            Refused::Broken(error) => Self::internal(&error),
             Refused::Record(error) => error.into(),
             Refused::Store(error) => error.into(),
         }

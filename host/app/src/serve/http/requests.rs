@@ -147,7 +147,7 @@ async fn run(
     let saved = saved.map_err(ApiError::invalid)?;
     put(saved, given.input, &mut prepared.request)?;
     let named = json!([name, raw]);
-    let watcher = app.begin(&headers, &named, prepared, None).await?;
+    let watcher = app.begin(&headers, &named, prepared).await?;
     if given.stream {
         return Ok(events::stream(watcher));
     }

@@ -148,17 +148,13 @@ async fn delete(
     client.may(Scope::Run)?;
     app.session(&client, id).await?;
     let store = app.dispatcher.store();
-    if store
-        .turns(id)
-        .await?
-        .iter()
-        .any(|turn| turn.ended.is_none())
-    {
+    // Only the transaction that deletes it knows: a turn may begin at any time before.
+    let is_gone = store.delete_session(&client.name, id).await?;
+    if !is_gone && store.session(&client.name, id).await?.is_some() {
         return Err(ApiError::conflict(
             "a turn of this session is not over; cancel it first",
         ));
     }
-    store.delete_session(&client.name, id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -196,20 +192,24 @@ async fn turn(
     let mut prepared = app.prepared(&client, &session.agent, task.tools.clone())?;
     prepared.behalf.session = id.to_string();
     task.put(&mut prepared.request)?;
+    let goes_on = turns.last().filter(|last| last.ended.is_none());
+    if let Some(last) = goes_on
+        && !app.is_repeated(&client, &headers).await?
+    {
+        return Err(ApiError::conflict(format!(
+            "the turn before is not over; watch it at /v1/runs/{}/events, or cancel it",
+            last.id
+        )));
+    }
     if let Some(last) = turns.last() {
-        if last.ended.is_none() && !app.is_repeated(&client, &headers).await? {
-            return Err(ApiError::conflict(format!(
-                "the turn before is not over; watch it at /v1/runs/{}/events, or cancel it",
-                last.id
-            )));
-        }
         let before = left_by(app.dispatcher.store(), last.id).await?;
         prepared.request.context.splice(0..0, before);
     }
-    let number = u32::try_from(turns.len()).unwrap_or(u32::MAX);
-    let watcher = app
-        .begin(&headers, &raw, prepared, Some((id, number)))
-        .await?;
+    // Asked for again, it is the turn that goes on: what it would begin with otherwise has no answer yet.
+    let number = turns.len() - usize::from(goes_on.is_some());
+    let number = u32::try_from(number).unwrap_or(u32::MAX);
+    prepared.turn = Some((id, number));
+    let watcher = app.begin(&headers, &raw, prepared).await?;
     if task.stream {
         return Ok(events::stream(watcher));
     }

@@ -135,7 +135,7 @@ async fn call(
     prepared.request.plan = Some(vec![step.into()]);
     prepared.request.output_schema = None;
     let named = json!([prepared.request.plan, raw]);
-    let watcher = app.begin(&headers, &named, prepared, None).await?;
+    let watcher = app.begin(&headers, &named, prepared).await?;
     let run = watcher.run;
     let answer = answer(watcher).await?;
     let made = answer.steps.into_iter().flat_map(|step| step.calls).next();

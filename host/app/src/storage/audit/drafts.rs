@@ -4,8 +4,9 @@ use crate::redaction::Redaction;
 use crate::storage::audit::digest;
 use crate::storage::prune::By;
 use crate::storage::sessions::{now_ms, signed};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use toolhold_agent::event::ToolOutcome;
 use toolhold_agent::run::approval::Verdict;
 use toolhold_agent::run::sub_run;
@@ -21,8 +22,12 @@ pub struct Draft {
     /// The recorded run, and the event that it follows from.
     pub(super) source: Option<(Uuid, i64)>,
     pub(super) tool: Option<String>,
-    details: Map<String, Value>,
+    /// What else there is to say, each object's members in the order of their names.
+    details: BTreeMap<String, Value>,
 }
+
+/// Characters of a tool's name that are kept: twice those of any tool that there is.
+const MAX_NAME: usize = 128;
 
 /// Characters of arguments that are kept; what is longer is cut.
 const MAX_ARGUMENTS: usize = 16_384;
@@ -50,6 +55,20 @@ impl Draft {
             "module_uploaded",
             json!({"module": module, "digest": digest, "replaced": replaced}),
         )
+    }
+
+    /// A person gave a module what these sentences say, for good.
+    pub fn module_granted(module: &str, digest: &str, may: &[String]) -> Self {
+        Self::now(
+            "",
+            "module_granted",
+            json!({"module": module, "digest": digest, "may": may}),
+        )
+    }
+
+    /// A person took back what a module was given, and its approval.
+    pub fn module_revoked(module: &str) -> Self {
+        Self::now("", "module_revoked", json!({"module": module}))
     }
 
     /// An MCP server was allowed to be started and called as it is.
@@ -97,35 +116,56 @@ impl Draft {
     }
 
     fn now(owner: &str, action: &'static str, details: Value) -> Self {
+        let details = match details {
+            Value::Object(details) => details,
+            _ => Map::new(),
+        };
         Self {
             at_ms: signed(now_ms()),
             owner: who(owner),
             action,
             source: None,
             tool: None,
-            details: match details {
-                Value::Object(details) => details,
-                _ => Map::new(),
-            },
+            details: canonical(details),
         }
     }
 
-    /// The row's JSON text.
-    pub(super) fn entry(&self, number: i64) -> String {
-        let mut entry = self.details.clone();
-        entry.insert("number".into(), number.into());
-        entry.insert("at_ms".into(), self.at_ms.into());
-        entry.insert("owner".into(), self.owner.as_str().into());
-        entry.insert("action".into(), self.action.into());
+    /// The row's text as canonical JSON: no spaces, members in the order of their names.
+    pub(super) fn entry(&self, number: i64) -> Result<String, serde_json::Error> {
+        let details = self.details.iter();
+        let mut entry: BTreeMap<&str, Member<'_>> = details
+            .map(|(name, value)| (name.as_str(), Member::Value(value)))
+            .collect();
+        entry.insert("number", Member::Number(number));
+        entry.insert("at_ms", Member::Number(self.at_ms));
+        entry.insert("owner", Member::Text(&self.owner));
+        entry.insert("action", Member::Text(self.action));
         if let Some((run, seq)) = self.source {
-            entry.insert("run".into(), json!(run));
-            entry.insert("seq".into(), seq.into());
+            entry.insert("run", Member::Run(run));
+            entry.insert("seq", Member::Number(seq));
         }
         if let Some(tool) = &self.tool {
-            entry.insert("tool".into(), tool.as_str().into());
+            entry.insert("tool", Member::Text(tool));
         }
-        super::canonical(entry)
+        serde_json::to_string(&entry)
     }
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Member<'a> {
+    Number(i64),
+    Text(&'a str),
+    Run(Uuid),
+    Value(&'a Value),
+}
+
+fn canonical(members: Map<String, Value>) -> BTreeMap<String, Value> {
+    let members = members.into_iter().map(|(name, mut value)| {
+        value.sort_all_objects();
+        (name, value)
+    });
+    members.collect()
 }
 
 /// A key's name; or who has this machine's terminal. Keys' names have no colon.
@@ -135,6 +175,12 @@ fn who(owner: &str) -> String {
     } else {
         owner.to_owned()
     }
+}
+
+/// A tool's name as far as it can be one, whatever a model made up: PostgreSQL has texts without zeros, and
+/// indexes short ones.
+fn known(tool: &str) -> String {
+    tool.chars().filter(|c| *c != '\0').take(MAX_NAME).collect()
 }
 
 /// Follows a run, and says what of it is to be in the log.
@@ -215,7 +261,7 @@ impl Drafts {
                 if let Value::Object(details) = &mut details {
                     tell(details, told, module.as_deref());
                 }
-                ("call", Some(tool.replace('\0', "")), details)
+                ("call", Some(known(tool)), details)
             }
             EventKind::Decided { id, decision, .. } => {
                 let verdict = match &decision.verdict {
@@ -247,7 +293,7 @@ impl Drafts {
             action,
             source: Some((self.run, signed(event.seq))),
             tool,
-            details,
+            details: canonical(details),
         })
     }
 
@@ -313,8 +359,8 @@ impl CallRecord {
             owner: who(&self.owner),
             action: "call",
             source: None,
-            tool: Some(self.tool.replace('\0', "")),
-            details,
+            tool: Some(known(&self.tool)),
+            details: canonical(details),
         }
     }
 }
@@ -336,5 +382,31 @@ fn tell(
     details.insert("result_digest".into(), told.into());
     if let Some(module) = module {
         details.insert("module_digest".into(), module.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_the_same_text_for_the_same_data() {
+        let record = CallRecord {
+            id: "1".into(),
+            tool: "m.f".into(),
+            arguments: json!({"z": {"b": 1, "a": [{"d": 1, "c": 2}]}, "a": 0}),
+            policy: "p".into(),
+            owner: "key".into(),
+            way: Map::from_iter([("via".to_owned(), "mcp".into())]),
+        };
+        let entry = record.ended(&Ok(json!(1)), 7, None).entry(3).unwrap();
+        assert!(
+            entry.contains(r#""arguments":{"a":0,"z":{"a":[{"c":2,"d":1}],"b":1}},"at_ms":"#),
+            "{entry}"
+        );
+        let members: Map<String, Value> = serde_json::from_str(&entry).unwrap();
+        assert!(members.keys().is_sorted(), "{entry}");
+        assert_eq!(members["number"], 3);
+        assert!(!entry.contains(": ") && !entry.contains(", "), "{entry}");
     }
 }

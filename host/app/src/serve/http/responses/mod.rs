@@ -77,11 +77,12 @@ async fn create(
     let contract = prepared.request.settings.contract;
     let spoken = kept.is_streamed.then(|| Spoken::new(contract));
 
-    let watcher = app.begin(&headers, &raw, prepared, None).await?;
+    let text = serde_json::to_string(&kept).map_err(|error| ApiError::internal(&error))?;
+    prepared.asked = Some(text);
+
+    let watcher = app.begin(&headers, &raw, prepared).await?;
     let run = watcher.run;
     let mut live = Live::new(watcher);
-    let text = serde_json::to_string(&kept).map_err(|error| ApiError::internal(&error))?;
-    app.dispatcher.store().keep_response(run, &text).await?;
     let mut output = Output::new(run, spoken);
     if is_streamed {
         return Ok(Events::new(live, output, kept, asked.model).respond());
