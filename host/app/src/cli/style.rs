@@ -88,7 +88,7 @@ pub fn headline(text: &str, max: usize) -> String {
 pub fn duration(micros: u64) -> String {
     match micros {
         0..1_000 => format!("{micros} µs"),
-        1_000..1_000_000 => format!("{:.1} ms", micros as f64 / 1e3),
+        1_000..999_950 => format!("{:.1} ms", micros as f64 / 1e3),
         _ => format!("{:.1} s", micros as f64 / 1e6),
     }
 }
@@ -97,8 +97,8 @@ pub fn duration(micros: u64) -> String {
 pub fn count(n: u64) -> String {
     match n {
         0..1_000 => n.to_string(),
-        1_000..1_000_000 => format!("{:.1} k", n as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} M", n as f64 / 1e6),
+        1_000..999_950 => format!("{:.1} k", n as f64 / 1e3),
+        999_950..999_950_000 => format!("{:.1} M", n as f64 / 1e6),
         _ => format!("{:.1} G", n as f64 / 1e9),
     }
 }
@@ -121,12 +121,14 @@ pub fn ago(seconds: u64) -> String {
     }
 }
 
-/// 512 B, 1.1 MiB.
+/// 512 B, 1.1 MiB, 139.0 GiB.
 pub fn bytes(n: u64) -> String {
-    match n {
-        0..1_024 => format!("{n} B"),
-        1_024..1_048_576 => format!("{:.1} KiB", n as f64 / 1024.0),
-        _ => format!("{:.1} MiB", n as f64 / 1_048_576.0),
+    const KIB: f64 = 1_024.0;
+    match n as f64 {
+        b if b < KIB => format!("{n} B"),
+        b if b < 1_023.95 * KIB => format!("{:.1} KiB", b / KIB),
+        b if b < 1_023.95 * KIB * KIB => format!("{:.1} MiB", b / (KIB * KIB)),
+        b => format!("{:.1} GiB", b / (KIB * KIB * KIB)),
     }
 }
 
@@ -163,7 +165,20 @@ mod tests {
             (count(812), count(1_234_567)),
             ("812".into(), "1.2 M".into())
         );
-        assert_eq!(bytes(1_153_434), "1.1 MiB");
+        for (n, expect) in [
+            (1_023, "1023 B"),
+            (1_153_434, "1.1 MiB"),
+            (1_048_575, "1.0 MiB"),
+            (3 << 30, "3.0 GiB"),
+        ] {
+            assert_eq!(bytes(n), expect);
+        }
+        let rounded = (duration(999_950), count(999_950), count(999_950_000));
+        assert_eq!(
+            rounded,
+            ("1.0 s".into(), "1.0 M".into(), "1.0 G".into()),
+            "never 1000.0 of the smaller unit"
+        );
         assert_eq!(
             (plural(1_u64, "call"), plural(0_u64, "call")),
             ("1 call".into(), "0 calls".into())

@@ -5,9 +5,12 @@ use crate::cli::style::{self, bad, bold, dim, good, plain, warn};
 use std::io::{IsTerminal as _, Write as _};
 use toolhold_hostile::{Attack, Outcome, Verdict};
 
-/// Columns of "attack" and of "what happened"; the rest takes 27.
+/// Columns of each cell; with the mark, the row and what is between them: 100.
 const ATTACK: usize = 33;
-const HAPPENED: usize = 40;
+const HAPPENED: usize = 38;
+/// As wide as [`style::duration`] (of less than two hours) and [`style::bytes`] get.
+const TIME: usize = 8;
+const MEMORY: usize = 10;
 
 /// stdout is where the table goes, whatever stderr is.
 fn paint(colour: fn(&str) -> String, text: &str) -> String {
@@ -20,13 +23,21 @@ fn paint(colour: fn(&str) -> String, text: &str) -> String {
 
 pub fn head() {
     let line = format!(
-        "  row  {:ATTACK$}  {:HAPPENED$} {:>7} {:>8}",
+        "  row  {:ATTACK$}  {:HAPPENED$} {:>TIME$} {:>MEMORY$}",
         "attack", "what happened", "time", "memory"
     );
     println!("{}", paint(bold, line.trim_end()));
 }
 
 pub fn line(attack: &Attack, verdict: &Verdict) {
+    for line in lines(attack, verdict) {
+        println!("{line}");
+    }
+    // A pipe buffers; whoever reads it should see the attack that takes long begin.
+    let _ = std::io::stdout().flush();
+}
+
+fn lines(attack: &Attack, verdict: &Verdict) -> Vec<String> {
     let mark = match verdict.outcome {
         Outcome::Held => paint(good, "✓"),
         Outcome::Broke => paint(bad, "✗"),
@@ -45,7 +56,7 @@ pub fn line(attack: &Attack, verdict: &Verdict) {
         wrapped(&plain(&happened), HAPPENED),
     );
     let empty = String::new();
-    for at in 0..left.len().max(right.len()) {
+    let line = |at: usize| {
         let cell = |column: &[String]| column.get(at).unwrap_or(&empty).clone();
         let (mark, row, time, memory) = if at == 0 {
             let time = style::duration(micros);
@@ -54,14 +65,13 @@ pub fn line(attack: &Attack, verdict: &Verdict) {
             (" ", String::new(), String::new(), "")
         };
         let line = format!(
-            "{mark} {row:>3}  {:ATTACK$}  {:HAPPENED$} {time:>7} {memory:>8}",
+            "{mark} {row:>3}  {:ATTACK$}  {:HAPPENED$} {time:>TIME$} {memory:>MEMORY$}",
             cell(&left),
             cell(&right)
         );
-        println!("{}", line.trim_end());
-    }
-    // A pipe buffers; whoever reads it should see the attack that takes long begin.
-    let _ = std::io::stdout().flush();
+        line.trim_end().to_owned()
+    };
+    (0..left.len().max(right.len())).map(line).collect()
 }
 
 pub fn foot(report: &Report<'_>) {
@@ -109,7 +119,48 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::wrapped;
+    use super::{lines, wrapped};
+    use std::time::Duration;
+    use toolhold_hostile::{Attack, Outcome, Verdict, suite};
+
+    fn widest(attack: &Attack, micros: u64, memory_bytes: u64) -> usize {
+        let verdict = Verdict {
+            outcome: Outcome::Held,
+            observed: "x".repeat(200),
+            duration: Duration::from_micros(micros),
+            memory_bytes: Some(memory_bytes),
+        };
+        let widths = lines(attack, &verdict)
+            .into_iter()
+            .map(|line| line.chars().count());
+        widths.max().unwrap_or_default()
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_table() {
+        let attacks = suite();
+        let attack = &attacks[0];
+        let sizes = [
+            0,
+            1_023,
+            1_024,
+            1_000 << 10,
+            1_048_575,
+            (1 << 30) - 1,
+            1 << 39,
+        ];
+        for memory in sizes {
+            for micros in [0, 999, 238_900, 999_949, 999_950, 999_999, 7_199_999_999] {
+                let width = widest(attack, micros, memory);
+                assert!(width <= 100, "{micros} µs, {memory} B: {width}");
+            }
+        }
+        assert_eq!(
+            widest(attack, 1, 1_000 << 10),
+            100,
+            "and no column is wasted"
+        );
+    }
 
     #[test]
     fn cells_are_as_wide_as_they_may_be() {
