@@ -11,6 +11,9 @@ const MESSAGE: &str = "<|message|>";
 pub(super) const END: &str = "<|end|>";
 /// What the last one may end with, if the server left it.
 const ENDS: [&str; 3] = ["<|return|>", END, "<|call|>"];
+const UNMARKED_ROLE: &str = "assistant";
+const UNMARKED_CALL: &str = "commentary to=";
+const UNMARKED_NEXT: &str = "assistantcommentary to=";
 /// Tools have names of at most 64 characters; the rest is marks.
 const MAX_HEADER: usize = 256;
 /// White space behind the mark that ends a reply.
@@ -87,6 +90,31 @@ fn header<'t>(head: &'t str, content: &'t str) -> Option<Header<'t>> {
         recipient,
         content,
     })
+}
+
+/// Who is called, and with what, in a text that lost its marks on the way: servers that drop special tokens
+/// leave `analysisI look.assistantcommentary to=functions.NAME json{…}`. Empty where that is not all of it.
+pub(super) fn unmarked_calls(text: &str) -> Vec<(&str, &str)> {
+    let start = match text.strip_prefix("analysis") {
+        Some(thought) => thought.find(UNMARKED_NEXT).map(|at| &thought[at..]),
+        None => Some(text),
+    };
+    let Some(start) = start.map(|start| start.strip_prefix(UNMARKED_ROLE).unwrap_or(start)) else {
+        return Vec::new();
+    };
+    let Some(calls) = start.strip_prefix(UNMARKED_CALL) else {
+        return Vec::new();
+    };
+    let calls = calls.split(UNMARKED_NEXT).map(unmarked_call);
+    calls.collect::<Option<Vec<_>>>().unwrap_or_default()
+}
+
+fn unmarked_call(text: &str) -> Option<(&str, &str)> {
+    let (said, content) = text.split_at(text.find('{')?);
+    // The content's type may have grown onto the name.
+    let said = said.trim_end();
+    let name = said.strip_suffix("json").unwrap_or(said).trim_end();
+    (!name.contains(char::is_whitespace)).then_some((name, content.trim_end()))
 }
 
 /// Where the next message begins, from `from` on.

@@ -1,6 +1,6 @@
 //! What stands between the marks of a leaked call, or is all of an answer.
 
-use super::{Leak, Leaked, MAX_CALLS, pythonic, tags};
+use super::{Leak, Leaked, MAX_CALLS, gemma, pythonic, tags};
 use crate::contract::harmony::{self, Begins, Header};
 use crate::guard::mend::{End, Mended, mend};
 use crate::guard::repair::Kind;
@@ -68,6 +68,9 @@ pub(super) fn read(text: &str, offer: &Offer, end: End) -> Option<Leaked> {
     if tags::begin(text) {
         return tags::all(text, offer, end);
     }
+    if gemma::begin(text) {
+        return gemma::calls(text, offer);
+    }
     if let Begins::With(header) = harmony::begins(text) {
         return message(&header, offer, end);
     }
@@ -92,6 +95,14 @@ fn message(header: &Header<'_>, offer: &Offer, end: End) -> Option<Leaked> {
 /// The calls of an answer that is nothing else, in a form without a mark.
 pub(super) fn unmarked(answer: &str, offer: &Offer, end: End) -> Option<Leaked> {
     let text = answer.trim();
+    let unmarked = harmony::unmarked_calls(text);
+    if !unmarked.is_empty() {
+        let mut all = Leaked::default();
+        for (name, content) in unmarked {
+            all.take(named(name, content, offer, end)?);
+        }
+        return (all.calls.len() <= MAX_CALLS).then_some(all);
+    }
     let text = text.strip_prefix("functools").unwrap_or(text);
     let (inner, is_fenced) = match unfenced(text) {
         Some(inner) => (inner, true),

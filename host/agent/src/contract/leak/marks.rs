@@ -42,7 +42,7 @@ const fn named_token(open: &'static str, close: &'static str) -> Mark {
     }
 }
 
-pub(super) static MARKS: [Mark; 18] = [
+pub(super) static MARKS: [Mark; 20] = [
     tag("<tool_call>", "</tool_call>"),
     tag("<tools>", "</tools>"),
     tag("<function_call>", "</function_call>"),
@@ -54,6 +54,8 @@ pub(super) static MARKS: [Mark; 18] = [
     token("<|tool_call_begin|>", "<|tool_call_end|>"),
     token("<|python_tag|>", ""),
     token("<|tool_call|>", ""),
+    token("<start_function_call>", "<end_function_call>"),
+    token("<|tool_call>", "<tool_call|>"),
     token("<|START_ACTION|>", "<|END_ACTION|>"),
     token("<|plugin|>", "<|action_end|>"),
     named_token("<｜DSML｜invoke name=", "</｜DSML｜invoke>"),
@@ -64,7 +66,7 @@ pub(super) static MARKS: [Mark; 18] = [
 ];
 
 /// What stands around calls and means nothing by itself.
-const AROUND: [&str; 33] = [
+const AROUND: [&str; 39] = [
     "<｜tool▁calls▁begin｜>",
     "<｜tool▁calls▁end｜>",
     "<|tool▁calls▁begin|>",
@@ -97,6 +99,12 @@ const AROUND: [&str; 33] = [
     "<|end|>",
     "<|return|>",
     "</s>",
+    "<end_of_turn>",
+    "<turn|>",
+    "<start_function_response>",
+    "<|tool_response>",
+    "<channel|>",
+    "<eos>",
     "<｜end▁of▁sentence｜>",
 ];
 

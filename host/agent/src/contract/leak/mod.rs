@@ -15,9 +15,12 @@
 //! | <code>&lt;&#124;tool_call_begin&#124;&gt;functions.NAME:0&lt;&#124;tool_call_argument_begin&#124;&gt;{…}</code> | Kimi |
 //! | <code>&lt;&#124;python_tag&#124;&gt;</code> and JSON or `NAME(KEY=VALUE)` | Llama 3 |
 //! | <code>&lt;&#124;tool_call&#124;&gt;[…]</code>, <code>&lt;&#124;START_ACTION&#124;&gt;[…]</code>, <code>&lt;&#124;plugin&#124;&gt;{…}</code>, `functools[…]` | Granite, Command, InternLM, Phi |
+//! | `<start_function_call>call:NAME{KEY:<escape>VALUE<escape>}<end_function_call>` | FunctionGemma |
+//! | <code>&lt;&#124;tool_call>call:NAME{KEY:&lt;&#124;"&#124;>VALUE&lt;&#124;"&#124;>}&lt;tool_call&#124;></code> | Gemma 4 |
 //! | `` ```tool_code `` and `NAME(KEY=VALUE)` a line, each perhaps in a `print(…)` | Gemma |
 //! | `[NAME(KEY=VALUE)]` | Llama 3.2 and 4, Gemma 3 |
 //! | `{"name": …, "parameters": {…}}`, also fenced or a list; `NAME` and `{…}` on the next line | Llama 3, Qwen-Coder, GLM 4 |
+//! | `analysis…assistantcommentary to=functions.NAME json{…}` | gpt-oss, without its marks |
 //!
 //! # What is a call and what is quoted
 //!
@@ -26,7 +29,7 @@
 //!
 //! 1. It names a tool that is offered, its arguments have one reading, and nothing but arguments stands
 //!    beside them: the definition of a tool, repeated, is none.
-//! 2. Forms with a mark of their own (all but the last two rows) begin the answer, and on their line only
+//! 2. Forms with a mark of their own (all but the last three rows) begin the answer, and on their line only
 //!    further calls follow. Or they end it, with nothing but further calls behind the first: then what
 //!    stands before is what the model says about what it does. There they begin a line (marks that are
 //!    tokens of their own, such as `[TOOL_CALLS]`, may stand in it) and do not stand in code, neither in a
@@ -42,6 +45,7 @@
 //! of them are read then, because a native copy may follow until then (rule 5).
 
 mod body;
+mod gemma;
 mod marks;
 mod pythonic;
 mod reader;

@@ -211,14 +211,14 @@ pub(super) fn pairs(text: &str, offer: &Offer, end: End) -> Option<Leaked> {
     Some(one(tool, arguments))
 }
 
-fn one(tool: String, arguments: Map<String, Value>) -> Leaked {
+pub(super) fn one(tool: String, arguments: Map<String, Value>) -> Leaked {
     Leaked {
         calls: vec![Leak { tool, arguments }],
         repairs: Vec::new(),
     }
 }
 
-fn put(arguments: &mut Map<String, Value>, key: &str, value: Value) -> Option<()> {
+pub(super) fn put(arguments: &mut Map<String, Value>, key: &str, value: Value) -> Option<()> {
     // Of two values for one key neither is the right one.
     let is_one = arguments.get(key).is_none_or(|known| *known == value);
     arguments.insert(key.to_owned(), value);

@@ -200,6 +200,15 @@ fn every_form_is_read() {
             "I look.<|end|><|start|>assistant<|channel|>commentary to=functions.weather-now <|constrain|>json<|message|>{\"city\": \"Rome\"}<|call|>",
             one,
         ),
+        // The same from a server that drops its marks.
+        (
+            "commentary to=functions.weather-now json{\"city\": \"Rome\"}",
+            one,
+        ),
+        (
+            "analysisI look.assistantcommentary to=functions.weather-nowjson{\"city\": \"Rome\"}assistantcommentary to=functions.news json{}",
+            &both,
+        ),
         // Kimi.
         (
             "<|tool_calls_section_begin|><|tool_call_begin|>functions.weather-now:0<|tool_call_argument_begin|>{\"city\": \"Rome\"}<|tool_call_end|><|tool_call_begin|>functions.news:1<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>",
@@ -269,6 +278,22 @@ fn every_form_is_read() {
             one,
         ),
         ("```tool_code\nweather.now(city=\"Rome\")", one),
+        (
+            "<start_function_call>call:weather_now{city:<escape>Rome<escape>}<end_function_call><start_function_call>call:news{}<end_function_call><start_function_response>",
+            &both,
+        ),
+        (
+            "<start_function_call>call:weather.now{city:<escape>Rome<escape>}",
+            one,
+        ),
+        (
+            "I look.<|tool_call>call:weather_now{city:<|\"|>Rome<|\"|>}<tool_call|><|tool_call>call:news{}<tool_call|><turn|>",
+            &both,
+        ),
+        (
+            "<|tool_call>call:weather_now{\"city\": \"Rome\"}<tool_call|>",
+            one,
+        ),
         // Granite, Command, InternLM, Phi.
         (
             "<|tool_call|>[{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}]",
@@ -297,6 +322,14 @@ fn values_are_what_was_written() {
         (
             "<tool_call>{\"name\": \"news\", \"arguments\": {\"q\": \"a </tool_call> b\"}}</tool_call>",
             json!({"q": "a </tool_call> b"}),
+        ),
+        (
+            "<|tool_call>call:news{q:<|\"|>a}, <tool_call|> \"b\"<|\"|>,n:-1.5,all:true,none:null,days:[1,{from:2}],of:{},to:[]}<tool_call|>",
+            json!({"q": "a}, <tool_call|> \"b\"", "n": -1.5, "all": true, "none": null, "days": [1, {"from": 2}], "of": {}, "to": []}),
+        ),
+        (
+            "<start_function_call>call:news{ q : <escape>a,b:<escape> , <escape>r s<escape>:1 }<end_function_call>",
+            json!({"q": "a,b:", "r s": 1}),
         ),
         (
             "<function=news>{\"q\": \"</function>\"}</function>",
@@ -400,6 +433,11 @@ fn what_is_quoted_is_no_call() {
         "Write ```tool_code news()``` for the news.".to_owned(),
         "Write `<|channel|>commentary to=functions.news<|message|>{}<|call|>`".to_owned(),
         "gpt-oss writes <|channel|>commentary to=functions.news<|message|>{}<|call|> and waits.".to_owned(),
+        "Write `<|tool_call>call:news{}<tool_call|>`".to_owned(),
+        "call:news{}".to_owned(),
+        "commentary to=functions.news json{} reads the news.".to_owned(),
+        "I look. commentary to=functions.news json{}".to_owned(),
+        "analysis of the news: assistantcommentary to=functions.news json{}assistantfinal7".to_owned(),
         "It is `<｜DSML｜invoke name=\"news\"></｜DSML｜invoke>`".to_owned(),
         // More than one reading.
         "<｜DSML｜invoke name=\"news\"><｜DSML｜parameter name=\"q\" string=\"false\">Rome</｜DSML｜parameter></｜DSML｜invoke>".to_owned(),
@@ -414,6 +452,10 @@ fn what_is_quoted_is_no_call() {
         "<function=news><parameter=q>1</parameter><parameter=q>2</parameter></function>".to_owned(),
         "<function=news><parameter=q>cut".to_owned(),
         "<tool_call>news<arg_key>q</arg_key><arg_value>1</tool_call>".to_owned(),
+        "<|tool_call>call:news{q:Rome}<tool_call|>".to_owned(),
+        "<|tool_call>call:news{q:1,q:2}<tool_call|>".to_owned(),
+        "<|tool_call>call:news{q:<|\"|>cut".to_owned(),
+        format!("<|tool_call>call:news{{q:{}}}<tool_call|>", "[".repeat(99) + &"]".repeat(99)),
         "[news(1)]".to_owned(),
         "[news(q=x)]".to_owned(),
         "[news(q=1 + 1)]".to_owned(),
@@ -602,6 +644,10 @@ fn time_grows_with_the_text() {
         "```tool_code\n",
         "```tool_code\nnews()\n```\n",
         "news()\n",
+        "call:news{q:[",
+        "call:news{}",
+        "<|\"|>",
+        "assistantcommentary to=functions.news json{}",
     ] {
         for start in [
             "",
@@ -611,6 +657,8 @@ fn time_grows_with_the_text() {
             "[TOOL_CALLS]",
             "<|channel|>commentary to=functions.news<|message|>",
             "```tool_code\n",
+            "<|tool_call>",
+            "analysis",
         ] {
             let text = start.to_owned() + &part.repeat(10_000 / part.len());
             let begun = std::time::Instant::now();
@@ -633,6 +681,8 @@ proptest! {
             "<|python_tag|>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "`", "```", "text", "\"", "[", "]", "(", ")",
             "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "é", "<|im_end|>",
             "<tool_call>{\"name\": \"news\", \"arguments\": {}}</tool_call>",
+            "<|tool_call>", "call:news{", "q:", "<|\"|>", "<tool_call|>", "<start_function_call>", "<escape>",
+            "commentary to=functions.news", "analysis", "assistant",
         ]), 0..12),
         size in 1..9_usize,
     ) {

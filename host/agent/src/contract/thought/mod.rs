@@ -20,17 +20,19 @@ pub(super) use filter::{Filter, Part};
 use super::harmony::{self, Begins, Channel, Header};
 
 /// What begins a thought and what ends it.
-const MARKS: [(&str, &str); 7] = [
+const MARKS: [(&str, &str); 8] = [
     ("<think>", "</think>"),
     ("<thinking>", "</thinking>"),
     ("<thought>", "</thought>"),
     ("<reasoning>", "</reasoning>"),
     ("<seed:think>", "</seed:think>"),
+    // Gemma 4.
+    ("<|channel>thought", "<channel|>"),
     ("[THINK]", "[/THINK]"),
     ("◁think▷", "◁/think▷"),
 ];
 /// The longest of them.
-const MAX_MARK: usize = 16;
+const MAX_MARK: usize = 17;
 const FENCE: &str = "```";
 /// What begins like this is no thought whose opening mark is missing.
 const ANSWERS: [char; 4] = ['{', '[', '<', '`'];

@@ -14,6 +14,11 @@ fn thoughts_stand_apart() {
             "\n<think>\n2+5\n</think>",
             "\n\n7",
         ),
+        (
+            "<|channel>thought\n2+5<channel|>7",
+            "<|channel>thought\n2+5<channel|>",
+            "7",
+        ),
         ("<think></think>7", "<think></think>", "7"),
         (
             "<reasoning>2+5</reasoning>7",
@@ -120,7 +125,7 @@ proptest! {
     #[test]
     fn pieces_come_to_the_same(
         parts in proptest::collection::vec(select(vec![
-            "<think>", "</think>", "<think", ">", "</", "think>", "<reasoning>", "</reasoning>", "[THINK]", "[/THINK]",
+            "<think>", "</think>", "<|channel>thought", "<channel|>", "<think", ">", "</", "think>", "<reasoning>", "</reasoning>", "[THINK]", "[/THINK]",
             "◁think▷", "◁/think▷", "\n", " ", "a", "<|start|>assistant", "<|channel|>analysis", "<|channel|>final",
             "<|channel|>commentary", " to=functions.a", "<|message|>", "<|end|>", "<|return|>", "<|channel|>final<|message|>", "```", "`", "{", "[", "é", "◁",
         ]), 0..14),
