@@ -104,6 +104,48 @@ fn a_grant_is_given_in_words_approved_with_it_and_taken_back() {
 }
 
 #[test]
+fn the_log_names_the_variables_of_a_module_and_not_their_values() {
+    let host = Host::new();
+    host.ship("files");
+    let variable = ["--with-env", "CRM_TOKEN=tok-5ecre7"];
+    let granted = host.run(&[&["modules", "grant", "files"], &variable[..]].concat());
+    assert_eq!(granted.code, Some(0), "{granted:?}");
+    assert!(
+        granted.stdout.contains("CRM_TOKEN=tok-5ecre7"),
+        "{granted:?}"
+    );
+    let log = host.run(&["audit", "search", "--json"]).stdout;
+    assert!(log.contains("see the variable CRM_TOKEN"), "{log}");
+    assert!(!log.contains("5ecre7"), "{log}");
+}
+
+#[test]
+fn nobody_has_more_or_less_authority_than_the_log_says() {
+    let host = Host::new();
+    host.ship("files").write("notes/a.txt", "hello");
+    let given = ["modules", "grant", "files", "--with-dir", "notes:/data"];
+    let call = ["modules", "call", "files.read", r#"{"path":"a.txt"}"#];
+    let away = |arguments: &[&str]| {
+        let mut command = host.command(arguments);
+        // Nobody listens there.
+        command.env(
+            "TOOLHOLD_DATABASE_URL",
+            "postgres://ann@127.0.0.1:1/toolhold",
+        );
+        command.output().expect("the binary runs").status.code()
+    };
+    assert_eq!(away(&given), Some(1));
+    assert_eq!(host.run(&call).code, Some(5), "it was given nothing");
+    assert_eq!(host.run(&given).code, Some(0));
+    assert_eq!(away(&["modules", "revoke", "files"]), Some(1));
+    let done = host.run(&call);
+    assert!(
+        done.stdout.contains("hello"),
+        "it was not taken away: {done:?}"
+    );
+}
+
+#[test]
 fn what_the_configuration_grants_needs_approval_and_a_flag_is_one() {
     let host = Host::new();
     host.ship("files").write("notes/a.txt", "hello").write(

@@ -152,8 +152,7 @@ impl Server {
         self.said.lock().expect("no panic").clone()
     }
 
-    /// From now on, requests are made with this key.
-    /// Each request has a connection of its own: of one that was used before, a server whose clock jumps may take
+    /// From now on, each request has a connection of its own: of one that was used before, a server whose clock jumps may take
     /// leave at the very moment of the next request.
     ///
     /// # Panics
@@ -163,6 +162,7 @@ impl Server {
         self.client = client.build().expect("a client");
     }
 
+    /// From now on, requests are made with this key.
     pub fn use_key(&mut self, key: &str) {
         self.key = Some(key.trim().to_owned());
     }

@@ -3,7 +3,7 @@
 //!
 //! A call's row is in the log before anybody gets what the call came to, or follows at once where whoever
 //! serves wants it so ([`Until::Queued`]). One that was cancelled has its row, too; one whose process is killed
-//! meanwhile has none, for nobody got anything of it.
+//! meanwhile has none.
 
 use crate::redaction::Redaction;
 use crate::storage::{CallRecord, Draft, Store, StoreError, Until};
@@ -172,15 +172,13 @@ impl Recorder {
     /// Waits for what is still to be written, and sends what is still to be sent.
     pub async fn close(&self) {
         self.open.close();
-        let written = async {
-            self.open.wait().await;
-            match self.store() {
-                Some(store) => store.written().await,
-                None => Ok(()),
-            }
-        };
-        if !matches!(tokio::time::timeout(LINGER, written).await, Ok(Ok(()))) {
-            tracing::warn!("the last calls may be missing in the audit log");
+        let written = tokio::time::timeout(LINGER, self.open.wait()).await;
+        if written.is_err() {
+            let calls = self.open.len();
+            tracing::error!(
+                calls,
+                "the last calls are not in the audit log: it could not be written in time"
+            );
         }
         self.telemetry.close().await;
     }
@@ -243,8 +241,11 @@ impl Recording {
         let audit = self.recorder.audit.clone()?;
         let open = self.open.take();
         Some(async move {
-            let written = audit.store.audit_call(draft, audit.until).await;
-            drop(open);
+            let written = audit.store.audit_call(draft, audit.until, Box::new(open));
+            let written = written.await;
+            if let Err(error) = &written {
+                tracing::error!(%error, "a call is not in the audit log");
+            }
             written
         })
     }
@@ -273,11 +274,7 @@ impl Drop for Recording {
         if let Ok(runtime) = tokio::runtime::Handle::try_current()
             && let Some(writing) = self.writing(draft)
         {
-            runtime.spawn(async move {
-                if let Err(error) = writing.await {
-                    tracing::error!(%error, "a cancelled call is not in the audit log");
-                }
-            });
+            runtime.spawn(writing);
         }
     }
 }
@@ -329,7 +326,12 @@ mod tests {
             })
         });
         let calls: Vec<_> = calls.collect();
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        let begun = async {
+            while recorder.open.len() < CALLS {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(patience, begun).await.unwrap();
         for call in calls {
             call.abort();
         }

@@ -49,10 +49,11 @@ pub async fn pull(config: &Config, args: PullArgs) -> Result<Exit> {
     };
     let replaced = std::fs::read(&place).ok();
     let replaced = replaced.map(|bytes| Digest::of(&bytes).to_string());
-    put(&place, &fetched.bytes, args.force)?;
     let digest = Digest::of(&fetched.bytes).to_string();
     let draft = Draft::module_uploaded("", &name, &digest, replaced.as_deref());
+    // First: nothing is there that the log does not have.
     host::store(config).await?.audit(draft).await?;
+    put(&place, &fetched.bytes, args.force)?;
     if args.json {
         let whole = json!({
             "module": name,

@@ -74,6 +74,7 @@ impl Service {
             rules: &rules,
             terms,
         };
+        self.recordable()?;
         let mut recording = self.recording(&call, &arguments).await;
         // For the model to correct, and so no error of the protocol.
         let unfit = offered.input.check(&arguments).err().map(|reason| {
@@ -87,17 +88,16 @@ impl Service {
                     .await
             }
         };
+        let is_made = matches!(decided, Ok(Decided::Run { .. }));
         let ended = match decided {
             Ok(Decided::Run { was_asked }) => {
                 if was_asked {
                     recording.approved_by("the client's user");
                 }
-                if let Err(error) = self.recorder.writable() {
+                // A person may have taken long.
+                if let Err(error) = self.recordable() {
                     recording.forget();
-                    let message = format!(
-                        "nothing was called: the audit log cannot be written just now ({error}); try again later"
-                    );
-                    return Err(Error::new(INTERNAL_ERROR, message));
+                    return Err(error);
                 }
                 let Ok(_place) = self.calls.try_acquire() else {
                     recording.forget();
@@ -120,10 +120,14 @@ impl Service {
                 return Err(error);
             }
         };
-        if let Err(error) = recording.end(&ended).await {
-            tracing::error!(%error, tool = offered.name, "a call is not in the audit log");
-            let message = "the call was made, but it could not be written into the audit log, so its result is not given out; \
-                 whoever runs this server finds the reason in its log";
+        if recording.end(&ended).await.is_err() {
+            let message = if is_made {
+                "the call was made, but it could not be written into the audit log, so its result is not given out; \
+                 whoever runs this server finds the reason in its log"
+            } else {
+                "nothing was called, and that could not be written into the audit log; whoever runs this server finds \
+                 the reason in its log"
+            };
             return Err(Error::new(INTERNAL_ERROR, message));
         }
         let mut result = match ended.outcome {
@@ -144,6 +148,17 @@ impl Service {
             note_run(&mut result, &id);
         }
         Ok(result)
+    }
+
+    /// # Errors
+    /// What is called now would be in no log, and so nothing is.
+    fn recordable(&self) -> Result<(), Error> {
+        self.recorder.writable().map_err(|error| {
+            let message = format!(
+                "nothing was called: the audit log cannot be written just now ({error}); try again later"
+            );
+            Error::new(INTERNAL_ERROR, message)
+        })
     }
 
     async fn recording(&self, call: &Call<'_>, arguments: &Value) -> Recording {

@@ -105,9 +105,14 @@ impl Dispatcher {
                 match this.resume(&row).await {
                     Ok(_) => tracing::info!(run = %row.id, "goes on"),
                     Err(refused) if refused.may_pass() => {
-                        if matches!(refused, Refused::NoAgent { .. }) && !is_told {
-                            tracing::error!(run = %row.id, "cannot go on yet: {refused}");
-                            is_told = true;
+                        if matches!(refused, Refused::NoAgent { .. }) {
+                            if !this.is_left(row.id).await {
+                                return;
+                            }
+                            if !is_told {
+                                tracing::error!(run = %row.id, "cannot go on yet: {refused}");
+                                is_told = true;
+                            }
                         }
                         tokio::select! {
                             () = tokio::time::sleep(HEED) => continue,
@@ -124,6 +129,14 @@ impl Dispatcher {
                 return;
             }
         });
+    }
+
+    /// Whether nobody goes on with the run, nor ended it meanwhile. Where that cannot be known, it may be so.
+    async fn is_left(&self, run: Uuid) -> bool {
+        !matches!(
+            self.inner.store.going_on(run).await,
+            Ok(GoingOn::Held | GoingOn::Over)
+        )
     }
 
     /// Ends a run that no process goes on with, also if whoever asked for that goes away meanwhile.

@@ -18,6 +18,7 @@ pub use verify::Fault;
 use crate::storage::Store;
 use crate::storage::change::Change;
 use crate::storage::error::StoreError;
+use crate::storage::writer::Held;
 use serde::Serialize;
 use serde_json::{Value, json};
 use sqlx::{AnyConnection, Database as _, Sqlite};
@@ -33,22 +34,18 @@ impl Store {
         Ok(transaction.commit().await?)
     }
 
-    /// Writes a call that belongs to no run, with whatever else is written at this time.
+    /// Writes a call that belongs to no run, with whatever else is written at this time. What is `held` is
+    /// dropped when it is written, or lost.
     ///
     /// # Errors
     /// The database cannot be written to.
-    pub async fn audit_call(&self, draft: Draft, until: Until) -> io::Result<()> {
+    pub async fn audit_call(&self, draft: Draft, until: Until, held: Held) -> io::Result<()> {
         let change = Change::Audit(Box::new(draft));
         match until {
-            Until::Queued => self.writer.queue(change).await,
+            Until::Queued => self.writer.queue(change, held).await,
             Until::Written => self.writer.write(vec![change], false).await,
             Until::OnDisk => self.writer.write(vec![change], true).await,
         }
-    }
-
-    /// Waits until nothing is queued that was before.
-    pub async fn written(&self) -> io::Result<()> {
-        self.writer.catch_up().await
     }
 }
 
@@ -78,19 +75,26 @@ pub async fn has(connection: &mut AnyConnection, head: &Head) -> Result<bool, sq
 }
 
 /// Adds to the log, after whatever any process added before. Nobody else can until the transaction ends.
-/// Returns where it ends then, if something was added.
-pub async fn append(
+pub async fn append(connection: &mut AnyConnection, drafts: &[&Draft]) -> Result<(), sqlx::Error> {
+    let head = take(connection).await?;
+    add(connection, head, drafts).await?;
+    Ok(())
+}
+
+/// Where the log ends. Until the transaction ends, it ends there for all others.
+pub async fn take(connection: &mut AnyConnection) -> Result<Head, sqlx::Error> {
+    // Changing nothing takes the row.
+    sqlx::query_as("UPDATE audit_head SET number = number RETURNING number, hash")
+        .fetch_one(connection)
+        .await
+}
+
+/// Adds to the log, whose head was taken. Returns where it ends then, if something was added.
+pub async fn add(
     connection: &mut AnyConnection,
+    (mut number, mut hash): Head,
     drafts: &[&Draft],
 ) -> Result<Option<Head>, sqlx::Error> {
-    if drafts.is_empty() {
-        return Ok(None);
-    }
-    // Changing nothing takes the row.
-    let (mut number, mut hash): (i64, String) =
-        sqlx::query_as("UPDATE audit_head SET number = number RETURNING number, hash")
-            .fetch_one(&mut *connection)
-            .await?;
     let is_file = connection.backend_name() == Sqlite::NAME;
     let mut told = told(connection, drafts, is_file).await?;
     let mut rows = Vec::with_capacity(drafts.len());

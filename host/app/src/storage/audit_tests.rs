@@ -308,13 +308,13 @@ async fn calls_of_no_run_are_in_the_same_log() {
                 let module = is_good.then_some("ab12");
                 let draft = record.ended(&outcome, 7, module);
                 let until = waits[number as usize % waits.len()];
-                store.audit_call(draft, until).await.unwrap();
+                store.audit_call(draft, until, Box::new(())).await.unwrap();
             })
         });
         for done in futures_util::future::join_all(work).await {
             done.unwrap();
         }
-        store.written().await.unwrap();
+        store.writer.catch_up().await.unwrap();
         assert!(faults(&store).await.is_empty());
         let told = all(&store).await;
         assert_eq!(told.len(), 51);

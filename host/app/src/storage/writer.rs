@@ -1,11 +1,13 @@
 //! What is written to the database, by one task: events of many runs that come at the same time are one
 //! transaction, and so one wait for the disk.
 
-use crate::storage::audit::{self, Head};
+use crate::storage::audit::{self, Draft, Head};
 use crate::storage::change::Change;
 use crate::storage::database::Database;
 use crate::storage::health::{FIRST_SQLSTATE, Health, Trouble};
 use sqlx::AnyConnection;
+use std::any::Any;
+use std::collections::VecDeque;
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -22,7 +24,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(2);
 /// For how long another process may keep SQLite's file to itself.
 const BUSY: Duration = Duration::from_secs(30);
-/// Between two looks whether a database that failed works again, where nobody has anything to write.
+/// Between two looks whether a database that failed works again.
 const LOOKS: Duration = Duration::from_secs(1);
 
 /// How long what nobody waits for waits for more of its kind.
@@ -43,7 +45,14 @@ struct Entry {
     lasts: bool,
     /// None: nobody waits.
     done: Option<oneshot::Sender<Result<(), Arc<sqlx::Error>>>>,
+    #[expect(dead_code, reason = "dropped with it, when it is written or lost")]
+    held: Option<Held>,
+    /// Where the audit log ends if an attempt to write this succeeded whose answer was lost.
+    tried: Option<Head>,
 }
+
+/// What somebody keeps for as long as something is to be written.
+pub type Held = Box<dyn Any + Send + Sync>;
 
 impl Entry {
     fn unwaited(change: Change) -> Self {
@@ -51,7 +60,16 @@ impl Entry {
             changes: vec![change],
             lasts: false,
             done: None,
+            held: None,
+            tried: None,
         }
+    }
+
+    fn drafts(&self) -> impl Iterator<Item = &Draft> {
+        self.changes.iter().filter_map(|change| match change {
+            Change::Audit(draft) => Some(&**draft),
+            _ => None,
+        })
     }
 
     /// What always changes something in the database.
@@ -62,7 +80,7 @@ impl Entry {
 
     /// A row of the audit log whose result was given out.
     fn is_due(&self) -> bool {
-        self.done.is_none() && self.is_written()
+        self.done.is_none() && self.drafts().next().is_some()
     }
 }
 
@@ -72,16 +90,7 @@ impl Writer {
     pub fn start(database: Database, patience: Duration, health: Health) -> Self {
         let (queue, entries) = mpsc::channel(QUEUE);
         let urgent = Arc::<Notify>::default();
-        let batches = Batches {
-            database,
-            line: None,
-            patience,
-            health,
-            unflushed: Vec::new(),
-            due: Vec::new(),
-            urgent: urgent.clone(),
-            next_look: tokio::time::Instant::now(),
-        };
+        let batches = Batches::of(database, patience, health, urgent.clone());
         tokio::spawn(write(batches, entries));
         Self { queue, urgent }
     }
@@ -93,6 +102,8 @@ impl Writer {
             changes,
             lasts,
             done: Some(done),
+            held: None,
+            tried: None,
         };
         self.queue.send(entry).await.map_err(|_| gone())?;
         self.urgent.notify_one();
@@ -103,9 +114,13 @@ impl Writer {
         }
     }
 
-    /// When this returns, it is in the queue. What becomes of it there is told to nobody but the log.
-    pub async fn queue(&self, change: Change) -> io::Result<()> {
-        let entry = Entry::unwaited(change);
+    /// When this returns, it is in the queue. Of the audit log, what is there outlasts a database that cannot be
+    /// written, so whoever queues bounds how much it is by what is `held`.
+    pub async fn queue(&self, change: Change, held: Held) -> io::Result<()> {
+        let entry = Entry {
+            held: Some(held),
+            ..Entry::unwaited(change)
+        };
         self.queue.send(entry).await.map_err(|_| gone())
     }
 
@@ -129,13 +144,13 @@ fn gone() -> io::Error {
 async fn write(mut batches: Batches, mut entries: mpsc::Receiver<Entry>) {
     let mut batch = Vec::with_capacity(BATCH);
     while batches.next(&mut entries, &mut batch).await.is_continue() {
-        match batches.commit(&batch).await {
+        match batches.commit(&mut batch).await {
             Ok(lasts) => batches.answer(&mut batch, lasts),
             // One that cannot be written keeps no other from it.
             Err(error) if batch.len() > 1 && !is_of_database(&error) => {
                 for entry in batch.drain(..) {
                     let mut one = vec![entry];
-                    match batches.commit(&one).await {
+                    match batches.commit(&mut one).await {
                         Ok(lasts) => batches.answer(&mut one, lasts),
                         Err(error) => batches.refuse(&mut one, error),
                     }
@@ -150,7 +165,12 @@ async fn write(mut batches: Batches, mut entries: mpsc::Receiver<Entry>) {
 }
 
 fn lost(entry: &Entry, why: &dyn std::fmt::Display) {
-    tracing::error!(changes = ?entry.changes, "lost, for it was not written: {why}");
+    if entry.is_due() {
+        tracing::error!(changes = ?entry.changes, "is not in the audit log: {why}");
+    } else {
+        // Others do without it.
+        tracing::debug!(changes = ?entry.changes, "was not written: {why}");
+    }
 }
 
 /// A connection.
@@ -194,14 +214,31 @@ struct Batches {
     health: Health,
     /// Events that PostgreSQL took and may lose if it crashes while this process goes on: written again then.
     unflushed: Vec<Change>,
-    /// Rows of the audit log whose results were given out, until the database is back.
-    due: Vec<Entry>,
+    /// Rows of the audit log whose results were given out, until the database takes them. For as long as there
+    /// are some, it is in trouble.
+    due: VecDeque<Entry>,
+    /// How many are tried in one transaction: fewer where a disk is nearly full.
+    due_at_once: usize,
     urgent: Arc<Notify>,
     /// When a database that failed is looked at again.
     next_look: tokio::time::Instant,
 }
 
 impl Batches {
+    fn of(database: Database, patience: Duration, health: Health, urgent: Arc<Notify>) -> Self {
+        Self {
+            database,
+            line: None,
+            patience,
+            health,
+            unflushed: Vec::new(),
+            due: VecDeque::new(),
+            due_at_once: BATCH,
+            urgent,
+            next_look: tokio::time::Instant::now(),
+        }
+    }
+
     /// Waits for what is to be written, and meanwhile for the end of what keeps it from being written.
     async fn next(
         &mut self,
@@ -210,13 +247,8 @@ impl Batches {
     ) -> ControlFlow<()> {
         loop {
             let is_troubled = self.health.trouble().is_some();
-            if !is_troubled && !self.due.is_empty() {
-                batch.extend(self.due.drain(..self.due.len().min(BATCH)));
-                return ControlFlow::Continue(());
-            }
             tokio::select! {
                 biased;
-                () = tokio::time::sleep_until(self.next_look), if is_troubled => self.probe().await,
                 received = entries.recv_many(batch, BATCH) => {
                     if received == 0 {
                         return ControlFlow::Break(());
@@ -224,6 +256,7 @@ impl Batches {
                     self.gather(entries, batch).await;
                     return ControlFlow::Continue(());
                 }
+                () = tokio::time::sleep_until(self.next_look), if is_troubled => self.look().await,
                 () = self.health.breaks(), if !is_troubled => {}
             }
         }
@@ -245,8 +278,14 @@ impl Batches {
         }
     }
 
-    async fn probe(&mut self) {
-        match self.database.within(probe(&self.database)).await {
+    /// Whether the database can be written again; if so, what is due is.
+    async fn look(&mut self) {
+        let looked = if self.due.is_empty() {
+            self.database.within(probe(&self.database)).await
+        } else {
+            self.write_due().await
+        };
+        match looked {
             Ok(()) => self.health.works(),
             Err(error) => {
                 if let Some(trouble) = Trouble::of(&error) {
@@ -255,6 +294,30 @@ impl Batches {
             }
         }
         self.next_look = tokio::time::Instant::now() + LOOKS;
+    }
+
+    async fn write_due(&mut self) -> Result<(), sqlx::Error> {
+        while !self.due.is_empty() {
+            let many = self.due_at_once.min(self.due.len());
+            let mut batch: Vec<Entry> = self.due.drain(..many).collect();
+            match self.attempt(&mut batch).await {
+                Ok(lasts) => {
+                    self.answer(&mut batch, lasts);
+                    self.due_at_once = BATCH.min(many * 2);
+                }
+                Err(error) if many == 1 && !is_of_database(&error) => lost(&batch[0], &error),
+                Err(error) => {
+                    for entry in batch.into_iter().rev() {
+                        self.due.push_front(entry);
+                    }
+                    self.due_at_once = (many / 2).max(1);
+                    if is_of_database(&error) {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Of a batch that was committed, and whether all that was committed survives the machine.
@@ -280,24 +343,19 @@ impl Batches {
         for mut entry in batch.drain(..) {
             match entry.done.take() {
                 Some(done) => drop(done.send(Err(error.clone()))),
-                None if may_pass && entry.is_due() && self.due.len() < QUEUE + BATCH => {
-                    self.due.push(entry);
-                }
+                None if may_pass && entry.is_due() => self.due.push_back(entry),
                 None => lost(&entry, &error),
             }
         }
     }
 
-    async fn commit(&mut self, entries: &[Entry]) -> Result<bool, sqlx::Error> {
+    async fn commit(&mut self, entries: &mut [Entry]) -> Result<bool, sqlx::Error> {
         let (started, mut pause) = (Instant::now(), FIRST_PAUSE);
-        let mut tried = None;
         loop {
-            let database = self.database.clone();
-            let once = self.commit_once(entries, &mut tried);
-            let error = match database.within(once).await {
+            let error = match self.attempt(entries).await {
                 Ok(lasts) => {
                     // What changed nothing was not written.
-                    if entries.iter().any(Entry::is_written) {
+                    if self.due.is_empty() && entries.iter().any(Entry::is_written) {
                         self.health.works();
                     }
                     return Ok(lasts);
@@ -326,12 +384,14 @@ impl Batches {
         }
     }
 
-    /// `tried`: what the audit log would end with after an attempt that had no answer.
-    async fn commit_once(
-        &mut self,
-        entries: &[Entry],
-        tried: &mut Option<Head>,
-    ) -> Result<bool, sqlx::Error> {
+    /// Commits in one transaction, or not at all; or, where no answer comes, nobody knows which. Whether what was
+    /// committed survives the machine.
+    async fn attempt(&mut self, entries: &mut [Entry]) -> Result<bool, sqlx::Error> {
+        let database = self.database.clone();
+        database.within(self.commit_once(entries)).await
+    }
+
+    async fn commit_once(&mut self, entries: &mut [Entry]) -> Result<bool, sqlx::Error> {
         let mut line = match self.line.take() {
             Some(line) => line,
             None => Line::to(&self.database).await?,
@@ -339,7 +399,7 @@ impl Batches {
         // The server may have crashed since the connection before.
         let is_again = !line.works && !self.unflushed.is_empty();
         let lasts = self.database.is_file() || is_again || self.must_last(entries);
-        let written = self.write_all(&mut line, entries, is_again, tried).await;
+        let written = self.write_all(&mut line, entries, is_again).await;
         line.works |= written.is_ok();
         // SQLite ends a transaction by itself if something is wrong with the file.
         if !written.as_ref().is_err_and(is_of_database) {
@@ -355,16 +415,9 @@ impl Batches {
     async fn write_all(
         &mut self,
         line: &mut Line,
-        entries: &[Entry],
+        entries: &mut [Entry],
         is_again: bool,
-        tried: &mut Option<Head>,
     ) -> Result<(), sqlx::Error> {
-        if let Some(head) = tried {
-            if audit::has(&mut line.connection, head).await? {
-                return Ok(());
-            }
-            *tried = None;
-        }
         let lasts = is_again || self.must_last(entries);
         let is_file = self.database.is_file();
         if is_file {
@@ -383,17 +436,41 @@ impl Batches {
                 Err(error) => return Err(error),
             }
         }
-        let mut drafts = Vec::new();
-        for change in entries.iter().flat_map(|entry| &entry.changes) {
-            match change {
-                Change::Audit(draft) => drafts.push(draft.as_ref()),
-                change => change.write(&mut transaction, is_file).await?,
-            }
+        let changes = entries.iter().flat_map(|entry| &entry.changes);
+        for change in changes.filter(|change| !matches!(change, Change::Audit(_))) {
+            change.write(&mut transaction, is_file).await?;
         }
         // Last: from here on nobody else can add to the log until this is committed.
-        *tried = audit::append(&mut transaction, &drafts).await?;
+        audit_all(&mut transaction, entries).await?;
         transaction.commit().await
     }
+}
+
+/// Adds what is not in the audit log already, by an attempt whose answer was lost.
+async fn audit_all(
+    connection: &mut AnyConnection,
+    entries: &mut [Entry],
+) -> Result<(), sqlx::Error> {
+    if entries.iter().all(|entry| entry.drafts().next().is_none()) {
+        return Ok(());
+    }
+    // Whoever tried has succeeded or failed by now: until then he had the head of the log.
+    let head = audit::take(connection).await?;
+    let mut failed = None;
+    for entry in &mut *entries {
+        let Some(tried) = &entry.tried else { continue };
+        if failed.as_ref() == Some(tried) || !audit::has(connection, tried).await? {
+            failed = entry.tried.take();
+        }
+    }
+    let is_new = |entry: &&mut Entry| entry.tried.is_none();
+    let new: Vec<&mut Entry> = entries.iter_mut().filter(is_new).collect();
+    let drafts: Vec<&Draft> = new.iter().flat_map(|entry| entry.drafts()).collect();
+    let end = audit::add(connection, head, &drafts).await?;
+    for entry in new {
+        entry.tried.clone_from(&end);
+    }
+    Ok(())
 }
 
 /// Writes something that changes nothing.
@@ -429,5 +506,85 @@ fn is_passing(error: &sqlx::Error) -> bool {
         // SQLITE_BUSY, SQLITE_LOCKED and their extended codes.
         Ok(code) if code < FIRST_SQLSTATE => matches!(code & 0xff, 5 | 6),
         _ => matches!(&*code, "40001" | "40P01" | "55P03" | "57014") || code.starts_with("53"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::tests::{Database as Place, databases};
+    use crate::storage::{Location, Store};
+
+    fn rows(numbers: std::ops::Range<u32>) -> Vec<Entry> {
+        let row = |number| {
+            let draft = Draft::module_approved("ann", "m", &u32::to_string(&number));
+            Entry::unwaited(Change::Audit(Box::new(draft)))
+        };
+        numbers.map(row).collect()
+    }
+
+    async fn batches(location: &Location) -> (Store, Batches) {
+        let patience = Duration::from_millis(10);
+        let store = Store::open(location, patience).await.unwrap();
+        let database = Database::of(location).unwrap();
+        let batches = Batches::of(database, patience, Health::default(), Arc::default());
+        (store, batches)
+    }
+
+    async fn written(store: &Store) -> u64 {
+        let verified = store.verify_audit(None).await.unwrap();
+        assert_eq!(verified.faults, []);
+        verified.entries
+    }
+
+    #[tokio::test]
+    async fn what_was_written_though_nobody_heard_of_it_is_not_written_again() {
+        for Place { location, .. } in databases().await {
+            let (store, mut batches) = batches(&location).await;
+            let mut entries = rows(0..3);
+            batches.attempt(&mut entries).await.unwrap();
+            // As if no answer had come: at once, and among others; and later, as what is due.
+            entries.extend(rows(3..4));
+            batches.attempt(&mut entries).await.unwrap();
+            assert_eq!(written(&store).await, 4);
+            let late = io::Error::from(io::ErrorKind::TimedOut);
+            batches.refuse(&mut entries, sqlx::Error::Io(late));
+            assert_eq!(batches.due.len(), 4);
+            batches.look().await;
+            assert_eq!((batches.due.len(), written(&store).await), (0, 4));
+            // One that failed was not written.
+            let mut failed = rows(4..5);
+            failed[0].tried = Some((5, "a hash that nothing has".into()));
+            batches.attempt(&mut failed).await.unwrap();
+            assert_eq!(written(&store).await, 5);
+        }
+    }
+
+    /// What else is to be written does not wait for it.
+    #[tokio::test]
+    async fn what_is_due_waits_for_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::File(folder.path().join("toolhold.db"));
+        let (store, mut batches) = batches(&location).await;
+        let full = sqlx::Error::Io(io::Error::from(io::ErrorKind::StorageFull));
+        batches.refuse(&mut rows(0..600), full);
+        let mut line = Line::to(&batches.database).await.unwrap();
+        // Less than it is already: it cannot grow.
+        sqlx::query("PRAGMA max_page_count = 1")
+            .execute(&mut line.connection)
+            .await
+            .unwrap();
+        batches.line = Some(line);
+        batches.look().await;
+        assert_eq!(batches.health.trouble(), Some(Trouble::Full));
+        assert_eq!((batches.due.len(), batches.due_at_once), (600, BATCH / 2));
+        let mut other = rows(600..601);
+        batches.commit(&mut other).await.unwrap();
+        assert_eq!(written(&store).await, 1);
+        assert!(batches.health.trouble().is_some(), "rows are due");
+        batches.look().await;
+        assert_eq!((batches.due.len(), batches.due_at_once), (0, BATCH));
+        assert_eq!(batches.health.trouble(), None);
+        assert_eq!(written(&store).await, 601);
     }
 }

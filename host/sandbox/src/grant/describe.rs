@@ -4,6 +4,15 @@ use super::{Access, Grant, Keep, Randomness};
 use crate::secret::Place;
 
 impl Grant {
+    /// The same without the values of variables, for what is kept: one may be a secret after all.
+    pub fn without_values(&self) -> Vec<String> {
+        let mut named = self.clone();
+        for value in named.environment.values_mut() {
+            "…".clone_into(value);
+        }
+        named.sentences()
+    }
+
     /// One sentence for each thing the module may do, beginning with a verb.
     pub fn sentences(&self) -> Vec<String> {
         let mut lines = Vec::new();

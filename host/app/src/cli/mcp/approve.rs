@@ -53,10 +53,11 @@ pub async fn approve(config: &Config, server: &Server, yes: bool) -> Result<Exit
         println!("{name} stays as it was");
         return Ok(Exit::Ok);
     }
-    let approved = server.pins().approve(settings, &ready.offer).await;
-    approved.with_context(|| format!("the approval of {name} cannot be kept"))?;
+    // First: nothing is approved that the log does not have.
     let store = host::store(config).await?;
     store.audit(Draft::server_approved(name)).await?;
+    let approved = server.pins().approve(settings, &ready.offer).await;
+    approved.with_context(|| format!("the approval of {name} cannot be kept"))?;
     println!("{} {name}", good("approved:"));
     Ok(Exit::Ok)
 }
@@ -73,10 +74,10 @@ pub async fn revoke(config: &Config, servers: &Servers, name: &str) -> Result<Ex
         None if !pins.knows(name).await => drop(named(servers, name)?),
         _ => {}
     }
-    let revoked = pins.revoke(name).await;
-    revoked.with_context(|| format!("the approval of {name} cannot be taken back"))?;
     let store = host::store(config).await?;
     store.audit(Draft::server_revoked(name)).await?;
+    let revoked = pins.revoke(name).await;
+    revoked.with_context(|| format!("the approval of {name} cannot be taken back"))?;
     println!(
         "{} {name}; runs that begin from now on do not have its tools, until `toolhold mcp approve {name}`",
         warn("revoked:")

@@ -55,13 +55,14 @@ pub async fn approve(config: &Config, names: &[String], yes: bool) -> Result<Exi
             println!("{} stays disabled", module.slot);
             continue;
         }
+        let digest = module.digest.to_string();
+        let draft = Draft::module_approved("", &module.slot, &digest);
+        // First: nothing is approved that the log does not have.
+        host::store(config).await?.audit(draft).await?;
         registry
             .approve(module, &etag)
             .await
             .with_context(|| format!("{} was not approved", module.slot))?;
-        let digest = module.digest.to_string();
-        let draft = Draft::module_approved("", &module.slot, &digest);
-        host::store(config).await?.audit(draft).await?;
         println!("{} {}", good("approved:"), module.slot);
     }
     Ok(Exit::Ok)

@@ -60,38 +60,44 @@ pub async fn grant(config: &Config, args: &GrantArgs) -> Result<Exit> {
         );
     }
     let then = module(&load(config, Some(&args.name)).await?, &args.name)?;
+    let store = host::store(config).await?;
     let path = config.grants_file();
     let mut file = read(&path)?;
     let before = file.clone();
     put(entry(&mut file, &args.name)?, args, &then)?;
     write(&path, &file)?;
-    let (registry, now) = match again(config, &args.name).await {
-        Ok(loaded) => loaded,
+    let given = async {
+        let (registry, now) = again(config, &args.name).await?;
+        let may = store
+            .redaction()
+            .value(&now.grant().without_values().into());
+        let draft = Draft::module_granted(&now.slot, &now.digest.to_string(), may);
+        store.audit(draft).await?;
+        Ok((registry, now))
+    };
+    let (registry, now) = match given.await {
+        Ok(given) => given,
         Err(error) => {
-            // What cannot be given is not kept: the module would be gone until somebody mends it.
+            // What cannot be given is not kept: the module would be gone until somebody mends it. Nor is what
+            // would be in no log.
             write(&path, &before)?;
             return Err(error);
         }
     };
-    let may = now.grant().sentences();
-    let (store, digest) = (host::store(config).await?, now.digest.to_string());
-    store
-        .audit(Draft::module_granted(&now.slot, &digest, &may))
-        .await?;
     println!("{} may", bold(&now.name));
-    for sentence in &may {
-        println!("  {}", plain(sentence));
+    for sentence in now.grant().sentences() {
+        println!("  {}", plain(&sentence));
     }
     match now.standing() {
         // The person who gives this has decided about it; about other changes nobody was asked.
         Standing::Pending { changes } if changes.iter().all(|c| c.what.starts_with("grant: ")) => {
             let fresh = changes.is_empty();
+            let draft = Draft::module_approved("", &now.slot, &now.digest.to_string());
+            store.audit(draft).await?;
             registry
                 .approve(&now, &now.etag())
                 .await
                 .context("it was granted, and not approved")?;
-            let draft = Draft::module_approved("", &now.slot, &digest);
-            store.audit(draft).await?;
             let with = if fresh {
                 "approved as it is"
             } else {
@@ -133,17 +139,22 @@ pub async fn revoke(config: &Config, name: &str) -> Result<Exit> {
         .get_mut("module")
         .and_then(Value::as_table_mut)
         .and_then(|modules| modules.remove(name));
+    let registry = load(config, Some(name)).await?;
+    // What a module was given that is gone is still to be taken from the next one of its name.
+    let slot = match module(&registry, name) {
+        Ok(module) => module.slot.clone(),
+        Err(_) if given.is_some() => name.to_owned(),
+        Err(error) => return Err(error),
+    };
+    let draft = Draft::module_revoked(&slot);
+    host::store(config).await?.audit(draft).await?;
     if given.is_some() {
         write(&path, &file)?;
     }
-    let registry = load(config, Some(name)).await?;
-    let module = module(&registry, name)?;
-    let approvals = config.approvals();
-    approvals
-        .put(&Approval::revoked(&module.slot))
+    config
+        .approvals()
+        .put(&Approval::revoked(&slot))
         .context("the approval cannot be taken back")?;
-    let draft = Draft::module_revoked(&module.slot);
-    host::store(config).await?.audit(draft).await?;
     println!("{name} has nothing any more that `grant` gave it, and is disabled");
     let config = config.again()?;
     if !load(&config, Some(name))

@@ -8,6 +8,7 @@ use toolhold_hostile::{Attack, Outcome, Verdict};
 /// Columns of each cell; with the mark, the row and what is between them: 100.
 const ATTACK: usize = 33;
 const HAPPENED: usize = 38;
+const HELD: &str = "✓";
 /// As wide as [`style::duration`] (of less than two hours) and [`style::bytes`] get.
 const TIME: usize = 8;
 const MEMORY: usize = 10;
@@ -30,19 +31,19 @@ pub fn head() {
 }
 
 pub fn line(attack: &Attack, verdict: &Verdict) {
-    for line in lines(attack, verdict) {
+    let mark = match verdict.outcome {
+        Outcome::Held => paint(good, HELD),
+        Outcome::Broke => paint(bad, "✗"),
+        Outcome::NotRun => paint(warn, "–"),
+    };
+    for line in lines(&mark, attack, verdict) {
         println!("{line}");
     }
     // A pipe buffers; whoever reads it should see the attack that takes long begin.
     let _ = std::io::stdout().flush();
 }
 
-fn lines(attack: &Attack, verdict: &Verdict) -> Vec<String> {
-    let mark = match verdict.outcome {
-        Outcome::Held => paint(good, "✓"),
-        Outcome::Broke => paint(bad, "✗"),
-        Outcome::NotRun => paint(warn, "–"),
-    };
+fn lines(mark: &str, attack: &Attack, verdict: &Verdict) -> Vec<String> {
     let happened = match verdict.outcome {
         Outcome::Held => verdict.observed.clone(),
         Outcome::Broke => format!("{} (must: {})", verdict.observed, attack.must),
@@ -60,7 +61,7 @@ fn lines(attack: &Attack, verdict: &Verdict) -> Vec<String> {
         let cell = |column: &[String]| column.get(at).unwrap_or(&empty).clone();
         let (mark, row, time, memory) = if at == 0 {
             let time = style::duration(micros);
-            (&*mark, attack.row.to_string(), time, &*memory)
+            (mark, attack.row.to_string(), time, &*memory)
         } else {
             (" ", String::new(), String::new(), "")
         };
@@ -119,7 +120,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{lines, wrapped};
+    use super::{HELD, lines, wrapped};
     use std::time::Duration;
     use toolhold_hostile::{Attack, Outcome, Verdict, suite};
 
@@ -130,7 +131,7 @@ mod tests {
             duration: Duration::from_micros(micros),
             memory_bytes: Some(memory_bytes),
         };
-        let widths = lines(attack, &verdict)
+        let widths = lines(HELD, attack, &verdict)
             .into_iter()
             .map(|line| line.chars().count());
         widths.max().unwrap_or_default()

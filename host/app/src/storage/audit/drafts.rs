@@ -57,8 +57,8 @@ impl Draft {
         )
     }
 
-    /// A person gave a module what these sentences say, for good.
-    pub fn module_granted(module: &str, digest: &str, may: &[String]) -> Self {
+    /// A person gave a module what the sentences `may` say, for good.
+    pub fn module_granted(module: &str, digest: &str, may: Value) -> Self {
         Self::now(
             "",
             "module_granted",
