@@ -310,3 +310,38 @@ fn a_key_has_less_than_its_agent() {
     let shown = endpoint.requests()[1].to_string();
     assert!(shown.contains("not granted to this key"), "{shown}");
 }
+
+/// Pieces of an answer come before a shield has seen it, and the record of a run holds it whatever the shield
+/// says: that is for whoever runs the server.
+#[test]
+fn what_an_output_shield_takes_out_is_in_no_event_for_others() {
+    let shield = "[shields.cards]\nkind = \"pii\"\nblock = [\"card\"]\nplaces = [\"output\"]\n";
+    let host = host(shield);
+    let card = "4111 1111 1111 1111";
+    // A blocked answer goes back to the model once.
+    let calls = calls([("probe.answer", json!({}))]);
+    let endpoint = scripted([calls, answers(card), answers(card)]);
+    let key = |arguments: &[&str]| {
+        let made = host.run(&[&["keys", "create"], arguments].concat());
+        made.stdout.trim().to_owned()
+    };
+    let (ann, root) = (key(&["ann"]), key(&["root", "--scopes", "admin"]));
+    let mut server = serve(&host, &endpoint);
+    server.use_key(&ann);
+    let mut task = ask("t");
+    task["stream"] = true.into();
+    let live = server.post("/v1/agent", &task);
+    let run = live.events()[0].json()["run"].as_str().unwrap().to_owned();
+    let path = format!("/v1/runs/{run}/events");
+    let whole = server.get(&path);
+    let rest = server.get(&format!("{path}?after=2"));
+    for told in [&live, &whole, &rest] {
+        assert!(!told.text.contains(card), "{}", told.text);
+        let kinds: Vec<String> = told.events().into_iter().map(|sent| sent.event).collect();
+        assert!(!kinds.iter().any(|kind| kind == "delta"), "{kinds:?}");
+        assert!(kinds.iter().any(|kind| kind == "tool_result"), "{kinds:?}");
+        assert_eq!(told.events().last().unwrap().json()["reason"], "blocked");
+    }
+    server.use_key(&root);
+    assert!(server.get(&path).text.contains(card), "it is in the record");
+}

@@ -8,6 +8,7 @@ use crate::serve::http::body::Body;
 use crate::serve::http::error::{ApiError, ErrorBody};
 use crate::serve::http::events;
 use crate::serve::http::messages::{ChatMessage, conversation};
+use crate::serve::http::veil::Veil;
 use crate::serve::{Agent, OnBehalf, Watcher};
 use crate::storage::{Repeat, Scope};
 use axum::Json;
@@ -315,7 +316,7 @@ async fn run(
     task.put(&mut prepared.request)?;
     let watcher = app.begin(&headers, &raw, prepared).await?;
     if task.stream {
-        return Ok(events::stream(watcher));
+        return Ok(events::stream(watcher, Veil::of(&client)));
     }
     Ok(Json(answer(watcher).await?).into_response())
 }

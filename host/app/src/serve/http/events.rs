@@ -3,12 +3,15 @@
 use crate::connections::{Connection, socket};
 use crate::serve::Watcher;
 use crate::serve::http::error::ApiError;
+use crate::serve::http::veil::Veil;
+use crate::storage::RecordError;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream, StreamExt as _};
 use serde::Serialize;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 use toolhold_agent::Event;
 
@@ -16,16 +19,32 @@ use toolhold_agent::Event;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// `event:` is the event's kind, `id:` its number, `data:` the event as it is recorded.
-pub fn stream(watcher: Watcher) -> Response {
-    let events = stream::unfold(Some(watcher), async |watcher| {
-        let mut watcher = watcher?;
-        match watcher.next().await {
-            Ok(Some(event)) => Some((sse_event(&event), Some(watcher))),
-            Ok(None) => None,
-            Err(error) => Some((failed(&error.into()), None)),
+pub fn stream(watcher: Watcher, veil: Veil) -> Response {
+    respond(told(watcher, veil).map(|told| match told {
+        Ok(event) => sse_event(&event),
+        Err(error) => failed(&error.into()),
+    }))
+}
+
+/// What a client is told of a run, the last of which may be that the rest cannot be read.
+fn told(
+    watcher: Watcher,
+    veil: Veil,
+) -> impl Stream<Item = Result<Arc<Event>, RecordError>> + Send + 'static {
+    stream::unfold(Some((watcher, veil)), async |left| {
+        let (mut watcher, mut veil) = left?;
+        loop {
+            match watcher.next().await {
+                Ok(Some(event)) => {
+                    if let Some(event) = veil.over(event) {
+                        return Some((Ok(event), Some((watcher, veil))));
+                    }
+                }
+                Ok(None) => return None,
+                Err(error) => return Some((Err(error), None)),
+            }
         }
-    });
-    respond(events)
+    })
 }
 
 /// Whatever events, with what a proxy needs to let them pass at once.
@@ -55,14 +74,15 @@ fn failed(error: &ApiError) -> sse::Event {
 }
 
 /// An event a message, until the run is over or the client is gone.
-pub fn socket(upgrade: WebSocketUpgrade, connection: Connection, watcher: Watcher) -> Response {
-    let texts = stream::unfold(Some(watcher), async |watcher| {
-        let mut watcher = watcher?;
-        match watcher.next().await {
-            Ok(Some(event)) => Some((text(event.as_ref()), Some(watcher))),
-            Ok(None) => None,
-            Err(error) => Some((text(&ApiError::from(error).body()), None)),
-        }
+pub fn socket(
+    upgrade: WebSocketUpgrade,
+    connection: Connection,
+    watcher: Watcher,
+    veil: Veil,
+) -> Response {
+    let texts = told(watcher, veil).map(|told| match told {
+        Ok(event) => text(event.as_ref()),
+        Err(error) => text(&ApiError::from(error).body()),
     });
     socket::send(upgrade, connection, texts)
 }

@@ -23,6 +23,7 @@ mod strangers;
 mod tools;
 mod turn;
 mod upload;
+mod veil;
 
 pub use auth::digest;
 
