@@ -69,7 +69,7 @@ async fn places_go_round_the_modules() {
     let (engine, registry) = small(policy(|slow| slow.limits.timeout_ms = Some(20_000)));
     load(&registry, "slow", components::CLOCKS).await.unwrap();
     load(&registry, "quick", components::COMPUTE).await.unwrap();
-    let (_holders, _) = crowd(&registry, 8, Duration::from_secs(1));
+    let (_holders, _) = crowd(&registry, 8, Duration::from_secs(5));
     reached(|| engine.free_places() == 0).await;
     let (queue, over) = crowd(&registry, 56, Duration::from_secs(20));
     reached(|| engine.waiting_calls() == 56).await;
@@ -111,13 +111,10 @@ async fn calls_in_a_minute_are_counted() {
     }
     let report = call(&registry, "slow.count", json!({})).await;
     assert_eq!(kind(&report), "rate");
-    assert!(
-        report
-            .result
-            .unwrap_err()
-            .to_string()
-            .contains("try again in 20 s")
-    );
+    let refused = report.result.unwrap_err().to_string();
+    // Twenty seconds, less what the calls themselves took.
+    let is_near = |seconds: u32| refused.contains(&format!("try again in {seconds} s"));
+    assert!((15..=20).any(is_near), "{refused}");
     let module = registry.module("slow").unwrap();
     let counters = module.counters();
     assert_eq!(

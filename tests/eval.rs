@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 use support::endpoint::{Endpoint, Order, Reply, Scenario};
-use support::host::{Finished, Host, finish};
+use support::host::{Finished, Host, finish, signal};
 use support::sandbox::repository;
 
 /// The modules that the shipped tasks need; all of them are in the repository as components.
@@ -502,11 +502,7 @@ fn an_interrupt_prints_what_there_is() {
         endpoint.wait_until(std::time::Duration::from_secs(10), |own| own.open_streams()
             == 1)
     );
-    let killed = std::process::Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status()
-        .unwrap();
-    assert!(killed.success());
+    signal(child.id(), "INT");
     let rest = std::thread::spawn(move || lines.count());
     let done = finish(child.wait_with_output().unwrap());
     rest.join().unwrap();

@@ -1,9 +1,11 @@
 //! Many runs in one process, over real sockets: none fails, and what each takes is bounded.
 
 use serde_json::{Value, json};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 use support::endpoint::{Endpoint, Expect, Order, Reply, Scenario};
+use support::host::finish;
 use toolhold_agent::event::NoJournal;
 use toolhold_agent::model::route::{self, EndpointPolicy, Retry, RetryPolicy};
 use toolhold_agent::model::{HttpTransport, OpenAiModel, Timeouts};
@@ -14,6 +16,9 @@ const RUNS: usize = 200;
 /// Of the process, which is the scripted endpoint too and keeps what it was asked.
 const MOST_BYTES_PER_RUN: usize = 2 << 20;
 
+/// Set in the process that does nothing else.
+const ALONE: &str = "TOOLHOLD_TEST_ALONE";
+
 /// Bytes of this process in memory.
 fn resident() -> usize {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -22,8 +27,30 @@ fn resident() -> usize {
     kib.unwrap_or(0) * 1024
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_hundred_runs_at_once() {
+/// In a process of its own: what it takes of this one's memory cannot be told from what other tests take beside it.
+#[test]
+fn two_hundred_runs_at_once() {
+    if std::env::var_os(ALONE).is_some() {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build();
+        return runtime.unwrap().block_on(two_hundred_runs());
+    }
+    let mut alone = Command::new(std::env::current_exe().unwrap());
+    alone
+        .args(["many_runs::two_hundred_runs_at_once", "--exact"])
+        .arg("--nocapture")
+        .env(ALONE, "1");
+    let done = finish(alone.output().unwrap());
+    assert!(
+        done.code == Some(0) && done.stdout.contains("1 passed"),
+        "{done:?}"
+    );
+    eprint!("{}", done.stderr);
+}
+
+async fn two_hundred_runs() {
     let call = json!({"calls": [{"_tool": "echo", "_reasoningForCall": "r", "of": "told"}], "output": null});
     let endpoint = Endpoint::start(
         Scenario::new([

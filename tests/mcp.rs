@@ -397,7 +397,7 @@ fn a_call_that_may_write_waits_for_a_person() {
         calls("s.echo", json!({"text": "it only reads"})),
         calls("s.add", json!({"a": 1, "b": 2})),
     ]));
-    let done = bench.run(&endpoint, &["--timeout", "5", "--json"]);
+    let done = bench.run(&endpoint, &["--timeout", "12", "--json"]);
     assert_eq!(done.code, Some(4), "the run's time is over: {done:?}");
     assert!(
         done.stdout.contains("\"event\":\"approval\""),
@@ -431,9 +431,11 @@ fn a_rule_about_a_server_holds_for_its_tools_under_other_names() {
         let context = json!([{"type": "tool", "tool": {"harmless": tool}}]);
         bench.host.write("context.json", context.to_string());
         let endpoint = endpoint(calls("harmless", json!({"a": 1, "b": 2})));
+        // Whoever waits does so until the run's time is over.
+        let time = if waits { "12" } else { "60" };
         let done = bench.run(
             &endpoint,
-            &["--context", "context.json", "--timeout", "4", "--json"],
+            &["--context", "context.json", "--timeout", time, "--json"],
         );
         let is_asked = done.stdout.contains("\"event\":\"approval\"");
         assert_eq!(is_asked, waits, "{rule}: {done:?}");
@@ -443,17 +445,19 @@ fn a_rule_about_a_server_holds_for_its_tools_under_other_names() {
 
 #[test]
 fn a_server_that_is_no_use_costs_the_run_its_tools_and_nothing_else() {
-    for (flags, reason) in [
+    for (flags, more, reason) in [
         (
             ["--stillborn", "--garbage"],
+            "",
             "cannot find its configuration",
         ),
         (
             ["--silent", "--garbage"],
+            "timeout_ms = 1000",
             "it did not answer within 1000 ms",
         ),
     ] {
-        let bench = Bench::new(&flags, &format!("{OFFERS}\ntimeout_ms = 1000"));
+        let bench = Bench::new(&flags, &format!("{OFFERS}\n{more}"));
         let endpoint = endpoint(answers(json!("done")));
         let done = bench.run(&endpoint, &[]);
         assert_eq!(

@@ -48,7 +48,13 @@ fn browser() -> Option<(PathBuf, PathBuf)> {
     let names = ["chromium", "chromium-browser", "google-chrome"];
     let mut places = std::env::split_paths(&path)
         .flat_map(|folder| names.map(|name| folder.join(name)))
-        .filter(|place| place.is_file());
+        // Some systems have one that only tells how to install it.
+        .filter(|place| {
+            Command::new(place)
+                .arg("--version")
+                .output()
+                .is_ok_and(|it| it.status.success())
+        });
     let Some(chromium) = places.next() else {
         eprintln!("SKIPPED: there is no Chromium to click through the page with");
         return None;

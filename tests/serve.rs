@@ -300,7 +300,7 @@ fn what_is_repeated_under_a_key_is_done_once() {
 #[test]
 fn one_of_the_turns_that_come_together_is_taken() {
     let host = host("");
-    let endpoint = scripted([answers("first").delayed_ms(3_000, 0), answers("second")]);
+    let endpoint = scripted([answers("first").delayed_ms(15_000, 0), answers("second")]);
     let server = serve(&host, &endpoint);
     let session = server.post("/v1/sessions", &json!({})).good();
     let turns = format!("/v1/sessions/{}/turns", session["id"].as_str().unwrap());

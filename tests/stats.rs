@@ -430,9 +430,11 @@ fn an_endpoint_is_measured_at_several_requests_in_flight() {
         );
         assert_eq!(level["tokens_counted"], true);
     }
+    // How much faster that is depends on what else the machine does.
     let rate = |at: usize| levels[at]["requests_per_s"].as_f64().unwrap();
+    assert!(rate(2) > rate(0), "{plan}");
     assert!(
-        rate(2) > 2.0 * rate(0),
+        endpoint.most_open_streams() >= 4,
         "requests were in flight together: {plan}"
     );
     assert_eq!(plan["inputs"]["completion_tokens"]["p50"], 5.0);

@@ -352,6 +352,42 @@ fn a_server_is_scraped_audited_and_goes_on_with_its_clients_traces() {
 }
 
 /// A run that is gone on with after a crash is in the trace that it began in.
+/// The endpoint is busy at first, then writes JSON in a fence, and a call that another model has to make.
+#[test]
+fn what_is_retried_repaired_and_made_by_another_model_is_counted() {
+    let unreadable = json!({"calls": [{"_tool": "calculator.evaluate", "expression": "2 plus 2"}], "output": null});
+    let own = Endpoint::start(Scenario::new([
+        Reply::error(503, json!({"error": {"message": "busy"}})),
+        Reply::content(format!("```json\n{unreadable}\n```")),
+        answers("It is 4."),
+    ]));
+    let other = Endpoint::start(Scenario::new([calls([(
+        "calculator.evaluate",
+        json!({"expression": "2+2"}),
+    )])]));
+    let host = host(&format!(
+        "[run]\nreasons = false\n[endpoints.default]\nbase_url = \"{}\"\nmodel = \"m\"\nbackoff_ms = 1\n\
+         [endpoints.other]\nbase_url = \"{}\"\nmodel = \"big\"\n\
+         [fallback]\nmodels = [\"other\"]\nmax_tool_failures = 1\n",
+        own.base_url(),
+        other.base_url()
+    ));
+    let server = Server::start(&host, &[]);
+    let task = json!({"messages": [{"role": "user", "content": "What is 2+2?"}]});
+    let answer = server.post("/v1/agent", &task).good();
+    assert_eq!(answer["output"], "It is 4.", "{answer}");
+    let scraped = server.get("/metrics").text;
+    let metrics = samples(&scraped);
+    for (name, label) in [
+        ("toolhold_retries_total", ""),
+        ("toolhold_repairs_total", ""),
+        ("toolhold_fallbacks_total", "\"other\""),
+    ] {
+        let found = sum(&metrics, name, label);
+        assert!((found - 1.0).abs() < 0.01, "{name}: {found}\n{scraped}");
+    }
+}
+
 #[test]
 fn a_resumed_run_goes_on_with_its_trace() {
     let collector = Collector::start();

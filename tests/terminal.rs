@@ -5,6 +5,7 @@ use std::process::Command;
 use support::endpoint::{Endpoint, Reply, Scenario};
 use support::host::{Finished, Host, finish};
 use support::sandbox::repository;
+use support::until;
 
 const QUESTION: &str = "approve?";
 
@@ -145,7 +146,8 @@ fn at_the_end_of_input_the_decision_comes_from_elsewhere() {
             )
         });
         let call = host.waiting_call();
-        std::thread::sleep(std::time::Duration::from_secs(2));
+        let typed = host.path().join(".typed");
+        until("the end of the input", || typed.exists().then_some(()));
         assert!(!run.is_finished(), "it waits on");
         let refused = host.run(&["approvals", "refuse", &call, "from elsewhere"]);
         assert_eq!(refused.code, Some(0), "{refused:?}");

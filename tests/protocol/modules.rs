@@ -284,7 +284,7 @@ fn a_rule_of_approval_holds_whatever_the_tool_is_called() {
         "--model",
         "m",
         "--timeout",
-        "3",
+        "12",
         "--json",
     ];
     let done = host.run(&[&["run", "t", "--context", "context.json"], &options[..]].concat());

@@ -91,7 +91,7 @@ fn calls_run_while_the_endpoint_still_streams() {
         ),
     ] {
         let host = host("");
-        let endpoint = Endpoint::start(Scenario::new([reply.delayed_ms(0, 40), done]));
+        let endpoint = Endpoint::start(Scenario::new([reply.delayed_ms(0, 120), done]));
         let url = endpoint.base_url();
         let arguments = [
             "run",

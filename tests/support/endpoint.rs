@@ -113,6 +113,11 @@ impl Endpoint {
         self.shared.open_streams.count()
     }
 
+    /// The most answers that were ever given at the same time.
+    pub fn most_open_streams(&self) -> usize {
+        self.shared.open_streams.most()
+    }
+
     /// Answers that the client left before they ended.
     pub fn disconnects(&self) -> usize {
         self.shared.disconnects()

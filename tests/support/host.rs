@@ -119,6 +119,18 @@ impl Default for Host {
     }
 }
 
+/// Sends a process a signal, such as `INT`. A shell has `kill` of its own, which slim systems lack as a program.
+///
+/// # Panics
+/// If it cannot be sent.
+pub fn signal(process: u32, name: &str) {
+    let sent = Command::new("sh")
+        .args(["-c", "kill -s \"$1\" \"$2\"", "kill", name])
+        .arg(process.to_string())
+        .status();
+    assert!(sent.expect("a shell").success(), "{name} to {process}");
+}
+
 /// What `output` holds, as text.
 pub fn finish(output: Output) -> Finished {
     Finished {

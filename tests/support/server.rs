@@ -1,7 +1,7 @@
 //! `toolhold serve` as a client sees it.
 
 use crate::PATIENCE;
-use crate::host::Host;
+use crate::host::{self, Host};
 use futures_util::StreamExt as _;
 use reqwest::{Client, Method, RequestBuilder};
 use serde_json::Value;
@@ -301,11 +301,7 @@ impl Server {
     /// # Panics
     /// If it cannot be sent.
     pub fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        let sent = std::process::Command::new("kill")
-            .args([&format!("-{name}"), &pid])
-            .status();
-        assert!(sent.expect("kill").success());
+        host::signal(self.child.id(), name);
     }
 
     /// As a service manager stops it. Returns its exit code.

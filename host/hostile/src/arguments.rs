@@ -5,7 +5,7 @@ use crate::components;
 use crate::lab::Lab;
 use crate::liar::{self, Claim, Reply};
 use serde_json::{Value, json};
-use toolhold_sandbox::Grant;
+use toolhold_sandbox::{Grant, Limits};
 
 pub const ATTACKS: &[Attack] = &[
     Attack {
@@ -38,12 +38,9 @@ fn profile() -> Value {
 
 async fn arguments_too_large(lab: &Lab) -> Result<String, Fault> {
     // Time is not what is tried: an unoptimised host takes seconds to count and to drop them.
-    let guest = lab
-        .against_guest(Grant::default(), |l| l.timeout_ms = 20_000)
-        .await?;
-    let mut liar = lab
-        .against(components::COMPUTE, |l| l.timeout_ms = 20_000)
-        .await?;
+    let patient = |l: &mut Limits| l.timeout_ms = lab.times(60_000, 20_000);
+    let guest = lab.against_guest(Grant::default(), patient).await?;
+    let mut liar = lab.against(components::COMPUTE, patient).await?;
     let bytes = liar::component(&[Claim::named("tell")], &Reply::Value("1".into()))?;
     liar.load("liar", bytes).await?;
     let large = "x".repeat(50_000_000);

@@ -54,9 +54,6 @@ pub const ATTACKS: &[Attack] = &[
 ];
 
 const CAP: u64 = 64 << 20;
-/// What the host may need besides: THREATS.md, row 4.
-const BESIDES: u64 = 32 << 20;
-
 async fn memory_in_steps(lab: &Lab) -> Result<String, Fault> {
     let arena = lab
         .against(components::GROWTH, |l| l.memory_bytes = CAP)
@@ -87,6 +84,8 @@ async fn memory_at_start(lab: &Lab) -> Result<String, Fault> {
 }
 
 async fn memory_filled(lab: &Lab) -> Result<String, Fault> {
+    // What the host may need besides: THREATS.md, row 4.
+    let besides = lab.times(64_u64, 32) << 20;
     let arena = lab
         .against(components::FILL, |l| {
             (l.memory_bytes, l.timeout_ms, l.fuel) = (CAP, 300, u64::MAX);
@@ -113,7 +112,7 @@ async fn memory_filled(lab: &Lab) -> Result<String, Fault> {
         ));
     };
     let more = peak.saturating_sub(before);
-    ensure(more < CAP + BESIDES, || {
+    ensure(more < CAP + besides, || {
         format!("{} MiB more were resident, cap 64 MiB", more >> 20)
     })?;
     Ok(format!(

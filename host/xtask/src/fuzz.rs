@@ -20,7 +20,8 @@ use session::{Folders, Outcome};
 #[derive(Args, Debug)]
 #[command(
     after_help = "Inputs are kept in the target folder, under fuzz/corpus/TARGET, so that each run \
-    begins where the last one ended; what breaks a target, under fuzz/artifacts/TARGET.\n\n\
+    begins where the last one ended; what breaks a target, under fuzz/artifacts/TARGET. A run with a seed \
+    begins anew, under fuzz/seeded.\n\n\
     With a nightly toolchain the same targets run under cargo-fuzz, with AddressSanitizer:\n  \
     cargo +nightly fuzz run TARGET --fuzz-dir host/fuzz --features libfuzzer host/fuzz/seeds/TARGET"
 )]
@@ -33,6 +34,10 @@ pub struct Arguments {
     /// How many targets run at the same time (default: one a core)
     #[arg(long)]
     jobs: Option<usize>,
+    /// Try the same inputs in the same order every time, as far as the time goes (default: others each time)
+    // libFuzzer takes 0 for none.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    seed: Option<u32>,
 }
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -41,14 +46,23 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     narrate::line("building the fuzz targets");
     let target_folder = project::target_folder()?;
     instrument::build(&targets)?;
-    let folders = Folders {
+    let mut folders = Folders {
         binaries: target_folder.join("debug"),
         seeds: crate_folder.join("seeds"),
         work: target_folder.join("fuzz"),
     };
+    if arguments.seed.is_some() {
+        // What earlier runs found would lead this one elsewhere; theirs stays where it is.
+        folders.work.push("seeded");
+        let corpora = folders.work.join("corpus");
+        if corpora.exists() {
+            fs::remove_dir_all(&corpora)
+                .with_context(|| format!("could not remove {}", corpora.display()))?;
+        }
+    }
     let components = folders.corpus("load");
     if targets.iter().any(|target| target == "load") {
-        instrument::smith(&folders.binaries, &components)?;
+        instrument::smith(&folders.binaries, &components, arguments.seed)?;
     }
 
     let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -59,7 +73,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         arguments.seconds
     ));
     let time = Duration::from_secs(arguments.seconds);
-    let outcomes = run_all(&folders, &targets, time, jobs)?;
+    let outcomes = run_all(&folders, &targets, time, jobs, arguments.seed)?;
     let broken: Vec<_> = outcomes
         .iter()
         .filter(|outcome| outcome.is_broken)
@@ -88,6 +102,7 @@ fn run_all(
     targets: &[String],
     time: Duration,
     jobs: usize,
+    seed: Option<u32>,
 ) -> Result<Vec<Outcome>> {
     let queue = Mutex::new(targets.iter());
     let next = || queue.lock().ok().and_then(|mut queue| queue.next());
@@ -96,7 +111,7 @@ fn run_all(
         for _ in 0..jobs {
             scope.spawn(|| {
                 while let Some(target) = next() {
-                    let outcome = session::run(folders, target, time);
+                    let outcome = session::run(folders, target, time, seed);
                     match &outcome {
                         Ok(outcome) => narrate::line(&outcome.summary),
                         Err(error) => narrate::line(&format!("{target}: {error:#}")),

@@ -12,23 +12,35 @@ use axum::serve::Listener;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 
-/// How many of something are open, and how many ever were.
+/// How many of something are open, how many were at once, and how many ever.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Gauge(Arc<(AtomicUsize, AtomicUsize)>);
+pub(super) struct Gauge(Arc<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    open: AtomicUsize,
+    most: AtomicUsize,
+    ever: AtomicUsize,
+}
 
 impl Gauge {
     pub(super) fn enter(&self) -> Place {
-        self.0.0.fetch_add(1, Ordering::SeqCst);
-        self.0.1.fetch_add(1, Ordering::SeqCst);
+        let open = self.0.open.fetch_add(1, Ordering::SeqCst) + 1;
+        self.0.most.fetch_max(open, Ordering::SeqCst);
+        self.0.ever.fetch_add(1, Ordering::SeqCst);
         Place(self.clone())
     }
 
     pub(super) fn count(&self) -> usize {
-        self.0.0.load(Ordering::SeqCst)
+        self.0.open.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn most(&self) -> usize {
+        self.0.most.load(Ordering::SeqCst)
     }
 
     pub(super) fn total(&self) -> usize {
-        self.0.1.load(Ordering::SeqCst)
+        self.0.ever.load(Ordering::SeqCst)
     }
 }
 
@@ -38,7 +50,7 @@ pub(super) struct Place(Gauge);
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.0.0.fetch_sub(1, Ordering::SeqCst);
+        self.0.0.open.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

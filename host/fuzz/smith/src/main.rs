@@ -1,4 +1,5 @@
-//! `fuzz-smith FOLDER`: writes components that validate and mean nothing, other ones each time.
+//! `fuzz-smith FOLDER [SEED]`: writes components that validate and mean nothing, other ones each time
+//! unless there is a seed.
 //!
 //! One in three is wasm-smith's own component: types, imports, nested instances. The others wrap a
 //! core module of its making in exports that the host turns into tools, so that arbitrary code answers
@@ -7,7 +8,7 @@
 use arbitrary::Unstructured;
 use std::error::Error;
 use std::fs;
-use std::io::Read as _;
+use std::io::{self, Read};
 use std::path::PathBuf;
 use wasm_smith::{Component, Config, Module};
 
@@ -36,10 +37,13 @@ const TOOLS: &str = r#"(component
 fn main() -> Result<(), Box<dyn Error>> {
     let folder: PathBuf = std::env::args_os()
         .nth(1)
-        .ok_or("usage: fuzz-smith FOLDER")?
+        .ok_or("usage: fuzz-smith FOLDER [SEED]")?
         .into();
     fs::create_dir_all(&folder)?;
-    let mut random = fs::File::open("/dev/urandom")?;
+    let mut random: Box<dyn Read> = match std::env::args().nth(2) {
+        Some(seed) => Box::new(Sequence(seed.parse()?)),
+        None => Box::new(fs::File::open("/dev/urandom")?),
+    };
     let mut entropy = vec![0; ENTROPY];
     for i in 0..COMPONENTS {
         random.read_exact(&mut entropy)?;
@@ -52,6 +56,21 @@ fn main() -> Result<(), Box<dyn Error>> {
         fs::write(folder.join(format!("smith-{i}")), component)?;
     }
     Ok(())
+}
+
+/// SplitMix64: bytes without a pattern, the same ones for a seed.
+struct Sequence(u64);
+
+impl Read for Sequence {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        for byte in &mut *bytes {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            *byte = (mixed ^ (mixed >> 31)) as u8;
+        }
+        Ok(bytes.len())
+    }
 }
 
 /// A component with three tools, of arbitrary code.

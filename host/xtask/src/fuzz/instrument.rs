@@ -59,11 +59,11 @@ pub fn build(targets: &[String]) -> Result<()> {
     project::require(&mut build)
 }
 
-/// Fills `folder` with components of wasm-smith's, other ones each time.
+/// Fills `folder` with components of wasm-smith's, other ones each time unless there is a seed.
 ///
 /// A program of its own: wasm-smith turns on a feature of a crate deep in the compiler, and linked
 /// together the two would have the engine compiled a second time.
-pub fn smith(binaries: &Path, folder: &Path) -> Result<()> {
+pub fn smith(binaries: &Path, folder: &Path, seed: Option<u32>) -> Result<()> {
     let mut build = project::cargo();
     build.args([
         "build",
@@ -73,7 +73,9 @@ pub fn smith(binaries: &Path, folder: &Path) -> Result<()> {
         "smith",
     ]);
     project::require(&mut build)?;
-    project::require(Command::new(binaries.join("fuzz-smith")).arg(folder))
+    let mut smith = Command::new(binaries.join("fuzz-smith"));
+    smith.arg(folder).args(seed.map(|seed| seed.to_string()));
+    project::require(&mut smith)
 }
 
 /// Becomes rustc where cargo called us in its place; otherwise returns `None`. If rustc cannot be

@@ -40,7 +40,7 @@ pub struct Outcome {
     pub last_words: String,
 }
 
-pub fn run(folders: &Folders, target: &str, time: Duration) -> Result<Outcome> {
+pub fn run(folders: &Folders, target: &str, time: Duration, seed: Option<u32>) -> Result<Outcome> {
     let corpus = folders.corpus(target);
     let artifacts = folders.work.join("artifacts").join(target);
     for folder in [&corpus, &artifacts] {
@@ -56,6 +56,7 @@ pub fn run(folders: &Folders, target: &str, time: Duration) -> Result<Outcome> {
         .arg(format!("-timeout={INPUT_TIMEOUT}"))
         .arg(format!("-rss_limit_mb={MEMORY_MIB}"))
         .args(["-print_final_stats=1", "-reload=0"])
+        .args(seed.map(|seed| format!("-seed={seed}")))
         .stdout(file.try_clone()?)
         .stderr(file);
     let status = project::run(&mut fuzz)?;

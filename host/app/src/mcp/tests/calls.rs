@@ -105,7 +105,8 @@ async fn a_call_that_is_never_answered_ends_and_is_cancelled() {
         (failure.kind.as_str(), failure.class),
         ("deadline", ErrorClass::Retryable)
     );
-    assert!(started.elapsed() < most + Duration::from_millis(250));
+    // The server's own time would be over after twenty seconds.
+    assert!(started.elapsed() < Duration::from_secs(10));
     bench.logged("cancelled").await;
     // Dropped by whoever called, it is cancelled as well.
     let hang = tokio::time::timeout(most, call(&server, "hang", json!({}))).await;

@@ -114,12 +114,12 @@ async fn a_server_that_cannot_be_used_says_so() {
 async fn starts_that_lead_to_nothing_come_less_and_less_often() {
     let bench = Bench::new(&["--stillborn"]);
     let server = bench.server(Trust::FirstSight);
-    let until = Instant::now() + Duration::from_secs(3);
+    let until = Instant::now() + Duration::from_secs(10);
     while Instant::now() < until {
         let _ = call_for(&server, "echo", json!({"text": ""}), until - Instant::now()).await;
     }
-    // At 0, 0.25, 0.75, 1.75 s, and the next at 3.75.
-    assert!((2..=4).contains(&bench.starts()), "{}", bench.log());
+    // At 0, 0.25, 0.75, 1.75, 3.75, 7.75 s, and the next at 15.75; what a start takes comes on top.
+    assert!((2..=6).contains(&bench.starts()), "{}", bench.log());
 }
 
 #[tokio::test]

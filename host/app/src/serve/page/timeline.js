@@ -146,12 +146,12 @@ function lanesOf(trace, end, depth, prefix) {
   return lanes;
 }
 
-/** Four to eight round numbers from 0 to `length` milliseconds. */
+/** Three to six round numbers from 0 to `length` milliseconds, with room for the last one's text. */
 export function ticks(length) {
   const rough = length / 6;
   const power = 10 ** Math.floor(Math.log10(rough || 1));
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((candidate) => candidate >= rough) ?? power;
   const found = [];
-  for (let ms = 0; ms <= length * 0.97 && found.length < 12; ms += step) found.push(ms);
+  for (let ms = 0; ms <= length * 0.85 && found.length < 12; ms += step) found.push(ms);
   return found;
 }
