@@ -14,8 +14,8 @@ use support::endpoint::raw::{RawEndpoint, Step, Wire};
 use support::host::Host;
 use toolhold_agent::error::ErrorClass;
 use toolhold_agent::model::{
-    ChatMessage, ChatRequest, Completion, HttpTransport, Model, ModelError, OpenAiModel, Timeouts,
-    Usage,
+    ChatMessage, ChatRequest, Completion, ContextOverflow, HttpTransport, Model, ModelError,
+    OpenAiModel, Timeouts, Usage,
 };
 
 const MOST_BYTES: usize = 100_000;
@@ -84,8 +84,8 @@ struct ExpectedError {
     /// The text that came before.
     received: Option<String>,
     retry_after_ms: Option<u64>,
-    /// Tokens of the prompt and of the window.
-    overflow: Option<(Option<u64>, Option<u64>)>,
+    /// Tokens of the prompt, those that were to be written, and the window's.
+    overflow: Option<(Option<u64>, Option<u64>, Option<u64>)>,
 }
 
 /// All of a completion but its times: what is not written is empty.
@@ -115,7 +115,7 @@ async fn every_misbehaviour_has_its_outcome() {
         .iter()
         .map(|row| {
             let endpoint = RawEndpoint::start([table.wire(row)]);
-            let model = model(&endpoint);
+            let model = model(&endpoint, timeouts(Some(&row.expect)));
             (row, endpoint, model)
         })
         .collect();
@@ -240,6 +240,46 @@ fn runs_get_past_what_can_be_got_past_and_say_the_rest() {
     }
 }
 
+/// A server that still loads its model has no name for it yet, and is waited for as for an answer.
+#[test]
+fn a_run_waits_for_the_name_of_a_model_that_is_still_loading() {
+    let table = table();
+    let loading = || {
+        let name = "llama.cpp: still loading";
+        let row = table.rows.iter().find(|row| row.name == name);
+        table.wire(row.expect(name))
+    };
+    let list = json!({"json": {"object": "list", "data": [{"id": "loaded", "object": "model"}]}});
+    let answer = solution(&json!({"calls": [], "output": "sunny"}));
+    let good = |piece: &Value| table.body(200, None, std::slice::from_ref(piece), &End::Good);
+    let host = Host::new();
+    host.ship("calculator").write(
+        "toolhold.toml",
+        "[endpoints.default]\nattempts = 3\nbackoff_ms = 20\n",
+    );
+    for (wires, code, says, requests, waits) in [
+        (
+            vec![loading(), loading(), good(&list), good(&answer)],
+            0,
+            "sunny",
+            4,
+            2,
+        ),
+        (vec![loading()], 3, "given up after 3 attempts", 3, 2),
+    ] {
+        let endpoint = RawEndpoint::start(wires);
+        let url = endpoint.base_url();
+        let done = host.run(&["run", "What is the weather?", "--base-url", &url]);
+        assert_eq!(done.code, Some(code), "{done:?}");
+        assert!(
+            format!("{}{}", done.stdout, done.stderr).contains(says),
+            "{done:?}"
+        );
+        let told = done.stderr.matches("asking which models there are").count();
+        assert_eq!((endpoint.requests(), told), (requests, waits), "{done:?}");
+    }
+}
+
 /// A connection that the server closed after an answer costs nothing: the next request takes another.
 #[tokio::test]
 async fn a_connection_that_was_closed_meanwhile_is_no_failure() {
@@ -247,7 +287,7 @@ async fn a_connection_that_was_closed_meanwhile_is_no_failure() {
     let mut wire = table.body(200, None, &["@hi".into(), "@stop".into()], &End::Good);
     wire.push(Step::Wait(Duration::from_millis(20)));
     let endpoint = RawEndpoint::start([wire]);
-    let model = model(&endpoint);
+    let model = model(&endpoint, timeouts(None));
     for _ in 0..5 {
         let completion = complete(&model).await.unwrap();
         assert_eq!(completion.content, "hi");
@@ -267,14 +307,14 @@ async fn a_connection_that_is_closed_under_a_request_is_no_failure() {
         wire
     };
     let endpoint = RawEndpoint::start([good(), Vec::new(), good()]);
-    let model = model(&endpoint);
+    let model = model(&endpoint, timeouts(None));
     for _ in 0..2 {
         assert_eq!(complete(&model).await.unwrap().content, "hi");
     }
     assert_eq!(endpoint.requests(), 3);
     // Once is a coincidence.
     let endpoint = RawEndpoint::start([good(), Vec::new(), Vec::new(), good()]);
-    let model = self::model(&endpoint);
+    let model = self::model(&endpoint, timeouts(None));
     assert_eq!(complete(&model).await.unwrap().content, "hi");
     assert!(matches!(
         complete(&model).await,
@@ -288,13 +328,29 @@ async fn complete(model: &OpenAiModel) -> Result<Completion, ModelError> {
     model.complete(&request, &mut |_| {}).await
 }
 
-fn model(endpoint: &RawEndpoint) -> OpenAiModel {
-    let timeouts = Timeouts {
-        connect: Duration::from_secs(2),
-        first_token: Duration::from_millis(600),
-        idle: Duration::from_millis(400),
-        total: Duration::from_secs(2),
+/// Short is the wait that is to end for want of an answer, and no other one: a machine may be busy.
+fn timeouts(expect: Option<&Expect>) -> Timeouts {
+    let mut timeouts = Timeouts {
+        connect: Duration::from_secs(10),
+        first_token: Duration::from_secs(30),
+        idle: Duration::from_secs(30),
+        total: Duration::from_mins(1),
     };
+    let Some(Expect::Error(expected)) = expect else {
+        return timeouts;
+    };
+    for word in &expected.says {
+        match (&*expected.error, &**word) {
+            ("timeout", "first token") => timeouts.first_token = Duration::from_millis(600),
+            ("timeout", "next token") => timeouts.idle = Duration::from_millis(400),
+            ("timeout", "whole answer") => timeouts.total = Duration::from_secs(2),
+            _ => {}
+        }
+    }
+    timeouts
+}
+
+fn model(endpoint: &RawEndpoint, timeouts: Timeouts) -> OpenAiModel {
     let transport = HttpTransport::new(&endpoint.base_url(), None, timeouts.connect).unwrap();
     OpenAiModel::new(Arc::new(transport), "m", timeouts)
         .with_key_variable("MY_KEY")
@@ -455,7 +511,14 @@ impl ExpectedError {
             ));
         }
         let overflow = error.context_overflow();
-        let overflow = overflow.map(|overflow| (overflow.prompt_tokens, overflow.window));
+        let overflow = overflow.map(|overflow| {
+            let ContextOverflow {
+                prompt_tokens,
+                completion_tokens,
+                window,
+            } = overflow;
+            (prompt_tokens, completion_tokens, window)
+        });
         (overflow != self.overflow).then(|| format!("overflow {overflow:?}"))
     }
 }

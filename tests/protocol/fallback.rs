@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use toolhold_agent::cost::{Amount, Price};
 use toolhold_agent::event::NoJournal;
+use toolhold_agent::protocol::compose::Forcing;
 use toolhold_agent::run::fallback::Candidate;
 use toolhold_agent::run::replay::replay;
 use toolhold_agent::{
@@ -112,6 +113,11 @@ async fn another_model_makes_the_call_and_the_own_one_goes_on() {
             let big = Script::new([pick(theirs, 5), pick(theirs, 7)]);
             let big_one = Candidate {
                 contract: theirs,
+                // Where its endpoint was found to refuse a name.
+                forcing: match contract {
+                    Contract::Tools => Forcing::Required,
+                    Contract::Schema | Contract::Simple => Forcing::Named,
+                },
                 ..candidate("big")
             };
             let driver = with(&own, &[("big", &big)]);
@@ -144,6 +150,9 @@ async fn another_model_makes_the_call_and_the_own_one_goes_on() {
                     let made = schema.check(&json!({"calls": [call], "output": null}));
                     assert!(made.is_ok(), "{made:?}");
                     assert!(schema.check(&json!({"calls": [], "output": "x"})).is_err());
+                }
+                Contract::Tools if contract == Contract::Tools => {
+                    assert_eq!(asked["tool_choice"], "required");
                 }
                 Contract::Tools => {
                     assert_eq!(asked["tool_choice"]["function"]["name"], "pick");

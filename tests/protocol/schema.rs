@@ -523,6 +523,10 @@ fn a_composed_schema_has_only_what_grammars_support_and_refuses_nothing_that_fit
                 ("properties" | "$defs", Value::Object(each)) => each.values().for_each(check),
                 ("anyOf", Value::Array(each)) => each.iter().for_each(check),
                 ("items" | "additionalProperties", one) => check(one),
+                // llama.cpp answers 400 to more, and some of its versions to exactly as many.
+                ("minItems" | "maxItems" | "minLength" | "maxLength", bound) => {
+                    assert!(bound.as_u64().unwrap() < 2_000, "{keyword} in {schema}");
+                }
                 _ => {}
             }
         }
@@ -598,6 +602,22 @@ fn a_composed_schema_has_only_what_grammars_support_and_refuses_nothing_that_fit
         (
             json!({"properties": {"a": {}}, "required": ["a", "b"]}),
             json!({"a": 1, "b": 2}),
+        ),
+        (
+            json!({"properties": {"a": {"type": "string", "maxLength": 65_536}}}),
+            json!({"a": "x".repeat(3_000)}),
+        ),
+        (
+            json!({"properties": {"a": {"type": "string", "minLength": 2_000, "maxLength": 2_000}}}),
+            json!({"a": "x".repeat(2_000)}),
+        ),
+        (
+            json!({"properties": {"a": {"type": "array", "items": {"type": "integer"}, "minItems": 5_000}}}),
+            json!({"a": vec![1; 5_000]}),
+        ),
+        (
+            json!({"properties": {"a": {"type": "array", "items": {}, "maxItems": 100_000}}}),
+            json!({"a": [1]}),
         ),
     ] {
         let offered = Tool {

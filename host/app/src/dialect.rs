@@ -4,14 +4,15 @@ use crate::config::{Config, Endpoint};
 use crate::storage::Dialects;
 use std::collections::BTreeMap;
 use toolhold_agent::model::{Delivery, Dialect, Model as _, OpenAiModel, Verdict};
+use toolhold_agent::protocol::compose::Forcing;
 use toolhold_agent::{Contract, Settings};
 
 /// What is known of the endpoints of a run that were probed, by their names.
 #[derive(Debug, Default)]
 pub struct Known {
     endpoints: BTreeMap<String, Dialect>,
-    /// The contracts of candidates of the fallback, by their names there.
-    candidates: BTreeMap<String, Contract>,
+    /// How candidates of the fallback are asked, by their names there.
+    candidates: BTreeMap<String, (Contract, Forcing)>,
 }
 
 impl Known {
@@ -19,14 +20,15 @@ impl Known {
         self.endpoints.insert(endpoint.to_owned(), dialect);
     }
 
-    pub fn add_candidate(&mut self, name: &str, contract: Contract) {
-        self.candidates.insert(name.to_owned(), contract);
+    pub fn add_candidate(&mut self, name: &str, dialect: &Dialect) {
+        let how = (dialect.contract(), dialect.forcing());
+        self.candidates.insert(name.to_owned(), how);
     }
 
     /// The candidate is this endpoint.
     pub fn is_candidate(&mut self, name: &str, endpoint: &str) {
-        if let Some(dialect) = self.endpoints.get(endpoint) {
-            self.candidates.insert(name.to_owned(), dialect.contract());
+        if let Some(dialect) = self.endpoints.get(endpoint).cloned() {
+            self.add_candidate(name, &dialect);
         }
     }
 
@@ -80,8 +82,11 @@ impl Known {
         for candidate in &mut settings.fallback.candidates {
             let named = config.candidate(&candidate.name);
             let is_chosen = named.is_some_and(|named| named.endpoint.contract.fixed().is_some());
-            if let Some(contract) = self.candidates.get(&candidate.name).filter(|_| !is_chosen) {
-                candidate.contract = *contract;
+            if let Some((contract, forcing)) = self.candidates.get(&candidate.name) {
+                candidate.forcing = *forcing;
+                if !is_chosen {
+                    candidate.contract = *contract;
+                }
             }
         }
     }

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use toolhold_agent::model::{
-    Delivery, HttpTransport, ModelError, OpenAiModel, Timeouts, Transport,
+    Delivery, HttpTransport, ModelError, OpenAiModel, Routing, Timeouts, Transport,
 };
 use toolhold_sandbox::cache::Cache;
 use toolhold_sandbox::{Engine, LoadError, LoadEvent, Policy, Registry, Trust};
@@ -233,22 +233,83 @@ pub async fn model(
     transport: Arc<dyn Transport>,
     total: Duration,
 ) -> Result<OpenAiModel> {
-    let model = |name: &str| {
-        OpenAiModel::new(transport.clone(), name, timeouts(endpoint, total))
-            .with_key_variable(&endpoint.api_key_env)
-            .with_extra(endpoint.extra.clone())
-            .with_delivery(if endpoint.stream {
-                Delivery::Stream
-            } else {
-                Delivery::Whole
-            })
-    };
+    let model = named(endpoint, &transport, total, &endpoint.model);
     if !endpoint.model.is_empty() {
-        return Ok(model(&endpoint.model));
+        return Ok(model);
     }
-    let models = model("").list_models().await?;
-    let first = models
-        .first()
-        .context("the endpoint lists no models; name one with --model")?;
-    Ok(model(first))
+    let models = model.list_models().await?;
+    Ok(named(endpoint, &transport, total, first(&models)?))
+}
+
+/// As [`model`], where nobody asks again later: a server that still loads its model is waited for as it would
+/// be for an answer. `name` is what the endpoint is called.
+pub async fn awaited_model(
+    name: &str,
+    endpoint: &Endpoint,
+    transport: Arc<dyn Transport>,
+    total: Duration,
+) -> Result<OpenAiModel> {
+    let model = named(endpoint, &transport, total, &endpoint.model);
+    if !endpoint.model.is_empty() {
+        return Ok(model);
+    }
+    let models = awaited_list(name, endpoint, &model).await?;
+    Ok(named(endpoint, &transport, total, first(&models)?))
+}
+
+fn named(
+    endpoint: &Endpoint,
+    transport: &Arc<dyn Transport>,
+    total: Duration,
+    model: &str,
+) -> OpenAiModel {
+    OpenAiModel::new(transport.clone(), model, timeouts(endpoint, total))
+        .with_key_variable(&endpoint.api_key_env)
+        .with_extra(endpoint.extra.clone())
+        .with_delivery(if endpoint.stream {
+            Delivery::Stream
+        } else {
+            Delivery::Whole
+        })
+}
+
+fn first(models: &[String]) -> Result<&str> {
+    let first = models.first().map(String::as_str);
+    first.context("the endpoint lists no models; name one with --model")
+}
+
+async fn awaited_list(
+    name: &str,
+    endpoint: &Endpoint,
+    model: &OpenAiModel,
+) -> Result<Vec<String>, ModelError> {
+    let policy = endpoint.retry();
+    let (mut attempts, mut waited) = (0_u32, Duration::ZERO);
+    loop {
+        let error = match model.list_models().await {
+            Ok(models) => return Ok(models),
+            Err(error) => error,
+        };
+        attempts = attempts.saturating_add(1);
+        let Some(wait) = policy.wait_after(&error, attempts, waited) else {
+            // One attempt says all that there is to say.
+            return Err(match attempts {
+                1 => error,
+                _ => ModelError::GaveUp {
+                    attempts,
+                    waited,
+                    source: Box::new(error),
+                },
+            });
+        };
+        let again = Routing::Retry {
+            endpoint: name.to_owned(),
+            attempt: attempts,
+            wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+            reason: error.to_string(),
+        };
+        tracing::warn!("asking which models there are: {again}");
+        tokio::time::sleep(wait).await;
+        waited = waited.saturating_add(wait);
+    }
 }

@@ -86,6 +86,7 @@ pub struct Models<'a> {
     total: Duration,
     recording: Option<Recording>,
     spared: Spared,
+    is_patient: bool,
     endpoints: BTreeMap<String, Arc<Endpoint>>,
     pools: BTreeMap<String, Arc<Pool>>,
     known: Known,
@@ -100,6 +101,7 @@ impl<'a> Models<'a> {
             total,
             recording: record.map(Recording::create).transpose()?,
             spared: Spared::default(),
+            is_patient: false,
             endpoints: BTreeMap::new(),
             pools: BTreeMap::new(),
             known: Known::default(),
@@ -110,6 +112,13 @@ impl<'a> Models<'a> {
     #[must_use]
     pub fn sparing(mut self, spared: &Spared) -> Self {
         self.spared = spared.clone();
+        self
+    }
+
+    /// Waits for endpoints that still load the model that they are to name, where nobody asks them again.
+    #[must_use]
+    pub fn patient(mut self) -> Self {
+        self.is_patient = true;
         self
     }
 
@@ -174,9 +183,13 @@ impl<'a> Models<'a> {
         if let Some(known) = self.endpoints.get(name) {
             return Ok(known.clone());
         }
-        let model = host::model(table, self.transport(table)?, self.total)
-            .await
-            .with_context(|| format!("the endpoint {name:?}"))?;
+        let transport = self.transport(table)?;
+        let model = if self.is_patient {
+            Box::pin(host::awaited_model(name, table, transport, self.total)).await
+        } else {
+            host::model(table, transport, self.total).await
+        };
+        let model = model.with_context(|| format!("the endpoint {name:?}"))?;
         let dialects = Dialects::new(&self.config.state_folder());
         let (model, dialect) = Box::pin(dialect::known(&dialects, table, model)).await;
         if let Some(dialect) = dialect {
@@ -222,7 +235,7 @@ impl<'a> Models<'a> {
         let dialects = Dialects::new(&self.config.state_folder());
         let transport = self.transport(&table)?;
         if let Some(probed) = dialects.find(transport.target(), &named.model) {
-            self.known.add_candidate(name, probed.dialect.contract());
+            self.known.add_candidate(name, &probed.dialect);
         }
         let policy = table.policy();
         let protection = self.spared.of(named.key, named.endpoint);

@@ -81,6 +81,7 @@ impl Model for Script {
                         let overflow = ContextOverflow {
                             prompt_tokens: Some(prompt),
                             window: Some(window),
+                            ..ContextOverflow::default()
                         };
                         return Err(ModelError::Status {
                             status: 400,

@@ -11,6 +11,8 @@ const MESSAGE: &str = "<|message|>";
 pub(super) const END: &str = "<|end|>";
 /// What the last one may end with, if the server left it.
 const ENDS: [&str; 3] = ["<|return|>", END, "<|call|>"];
+const UNMARKED_THOUGHT: &str = "analysis";
+const UNMARKED_ANSWER: &str = "assistantfinal";
 const UNMARKED_ROLE: &str = "assistant";
 const UNMARKED_CALL: &str = "commentary to=";
 const UNMARKED_NEXT: &str = "assistantcommentary to=";
@@ -95,7 +97,7 @@ fn header<'t>(head: &'t str, content: &'t str) -> Option<Header<'t>> {
 /// Who is called, and with what, in a text that lost its marks on the way: servers that drop special tokens
 /// leave `analysisI look.assistantcommentary to=functions.NAME json{…}`. Empty where that is not all of it.
 pub(super) fn unmarked_calls(text: &str) -> Vec<(&str, &str)> {
-    let start = match text.strip_prefix("analysis") {
+    let start = match text.strip_prefix(UNMARKED_THOUGHT) {
         Some(thought) => thought.find(UNMARKED_NEXT).map(|at| &thought[at..]),
         None => Some(text),
     };
@@ -115,6 +117,57 @@ fn unmarked_call(text: &str) -> Option<(&str, &str)> {
     let said = said.trim_end();
     let name = said.strip_suffix("json").unwrap_or(said).trim_end();
     (!name.contains(char::is_whitespace)).then_some((name, content.trim_end()))
+}
+
+/// Looks for the answer in a text that lost its marks, `analysisI add.assistantfinal7`, one character after
+/// the other. An honest answer may begin with the word too, but goes on with a space; and what comes behind a
+/// call is no answer to trust.
+#[derive(Debug)]
+pub(super) enum UnmarkedThought {
+    /// What of the first word is still to come.
+    Begins(&'static str),
+    /// The end of what was read of it.
+    Within(String),
+    /// It is none, or holds a call.
+    Other,
+}
+
+impl Default for UnmarkedThought {
+    fn default() -> Self {
+        Self::Begins(UNMARKED_THOUGHT)
+    }
+}
+
+impl UnmarkedThought {
+    /// Whether the thought ends with this character.
+    pub(super) fn ends_with(&mut self, c: char) -> bool {
+        match self {
+            Self::Begins("") => {
+                *self = if c.is_whitespace() {
+                    Self::Other
+                } else {
+                    Self::Within(c.into())
+                };
+            }
+            Self::Begins(word) => {
+                *self = word.strip_prefix(c).map_or(Self::Other, Self::Begins);
+            }
+            Self::Within(end) => {
+                end.push(c);
+                if end.ends_with(UNMARKED_ANSWER) {
+                    return true;
+                }
+                if end.ends_with(UNMARKED_NEXT) {
+                    *self = Self::Other;
+                } else if end.len() > 2 * UNMARKED_NEXT.len() {
+                    let kept = end.ceil_char_boundary(end.len() - UNMARKED_NEXT.len());
+                    end.replace_range(..kept, "");
+                }
+            }
+            Self::Other => {}
+        }
+        false
+    }
 }
 
 /// Where the next message begins, from `from` on.

@@ -29,6 +29,11 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+/// What a reply says behind its thoughts, for whoever asks a model beside the run.
+pub(crate) fn answer(reply: &str) -> &str {
+    thought::split(reply).answer
+}
+
 /// The ways to get a Solution out of an endpoint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -6,13 +6,10 @@ use crate::contract::{Said, View, text};
 use crate::guard::mend::Mended;
 use crate::model::{ChatMessage, ChatRequest};
 use crate::protocol::compose::{self, Composition};
+use crate::protocol::lower::MAX_REPETITIONS;
 use crate::protocol::{Exchange, Shape, Solution};
 use serde_json::{Value, json};
 use std::mem;
-
-/// llama.cpp refuses repetitions beyond 2000, and a bound that the token limit makes useless only
-/// costs grammar.
-const MAX_BOUND: u32 = 2_000;
 
 pub fn request(view: &View<'_>) -> ChatRequest {
     let settings = view.settings;
@@ -22,7 +19,7 @@ pub fn request(view: &View<'_>) -> ChatRequest {
         view.tools,
         view.output_schema,
         Composition {
-            max_string: Some(bound).filter(|bound| *bound <= MAX_BOUND),
+            max_string: Some(bound).filter(|bound| *bound <= MAX_REPETITIONS),
             ..view.composition
         },
     );

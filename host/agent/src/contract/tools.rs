@@ -8,7 +8,7 @@ use crate::contract::{Said, View, text, thought};
 use crate::guard::mend::Mended;
 use crate::guard::strict;
 use crate::model::{ChatMessage, ChatRequest, ChatTool, ChatToolCall, ToolChoice};
-use crate::protocol::compose::{self, Composition, Properties};
+use crate::protocol::compose::{self, Composition, Forcing, Properties};
 use crate::protocol::lower::Lowering;
 use crate::protocol::{Call, Exchange, Solution, Tool, advisor};
 use serde_json::{Map, Value, json};
@@ -93,7 +93,11 @@ fn members<'a>(
 fn tool_choice(view: &View<'_>, tools: &[ChatTool]) -> Option<ToolChoice> {
     match tools {
         [] => None,
-        [only] if view.composition.forced => Some(ToolChoice::Named(only.name.clone())),
+        [only] if view.composition.forced => Some(match view.composition.forcing {
+            Forcing::Named => ToolChoice::Named(only.name.clone()),
+            Forcing::Required => ToolChoice::Required,
+            Forcing::Auto => ToolChoice::Auto,
+        }),
         _ => Some(ToolChoice::Auto),
     }
 }

@@ -10,6 +10,7 @@ use super::chat::Delivery;
 use super::server::Server;
 use super::tokenize::Tokenizer;
 use crate::contract::Contract;
+use crate::protocol::compose::Forcing;
 
 /// How one model behind one endpoint is spoken to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,6 +91,21 @@ impl Dialect {
         }
     }
 
+    /// How a call of the only tool is asked for: by what works here, and else by what is not refused.
+    pub fn forcing(&self) -> Forcing {
+        let ToolCalling {
+            named, required, ..
+        } = &self.tools;
+        let is_refused = |verdict: &Verdict| matches!(verdict, Verdict::Refused { .. });
+        match (named, required) {
+            (Verdict::Works | Verdict::Unknown { .. }, _) => Forcing::Named,
+            (_, Verdict::Works) => Forcing::Required,
+            (Verdict::Ignored { .. }, _) => Forcing::Named,
+            (_, required) if !is_refused(required) => Forcing::Required,
+            _ => Forcing::Auto,
+        }
+    }
+
     /// Whether the endpoint keeps the contract by itself, so that little is left to our side.
     pub fn does(&self, contract: Contract) -> bool {
         self.verdict(contract).is_none_or(Verdict::works)
@@ -149,6 +165,25 @@ mod tests {
                 parallel: Verdict::Works,
             },
             tokenizer: None,
+        }
+    }
+
+    #[test]
+    fn a_call_is_forced_in_a_way_that_is_not_refused() {
+        let [works, ignored, refused, unknown] = verdicts();
+        for (named, required, forcing) in [
+            (&works, &works, Forcing::Named),
+            (&unknown, &works, Forcing::Named),
+            (&ignored, &works, Forcing::Required),
+            (&ignored, &refused, Forcing::Named),
+            (&refused, &works, Forcing::Required),
+            (&refused, &unknown, Forcing::Required),
+            (&refused, &refused, Forcing::Auto),
+        ] {
+            let mut dialect = dialect(&works, &works);
+            dialect.tools.named = named.clone();
+            dialect.tools.required = required.clone();
+            assert_eq!(dialect.forcing(), forcing, "{named} {required}");
         }
     }
 

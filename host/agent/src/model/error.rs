@@ -223,7 +223,7 @@ pub struct ErrorDetail {
     pub message: String,
     /// What a person can do about it, where we know.
     pub advice: Option<String>,
-    /// Set when the prompt did not fit.
+    /// Set when the request did not fit.
     pub overflow: Option<ContextOverflow>,
     /// How long to wait before the next attempt, where the message says it.
     pub retry_after: Option<Duration>,
@@ -290,12 +290,15 @@ impl fmt::Display for ErrorDetail {
     }
 }
 
-/// A prompt that does not fit the context window, as far as the endpoint said how much.
+/// A request that does not fit the context window, as far as the endpoint said how much.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ContextOverflow {
-    /// Tokens in the request.
+    /// Tokens of the prompt, without those that were to be written.
     pub prompt_tokens: Option<u64>,
+    /// Tokens that were to be written, of which the window must hold all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub completion_tokens: Option<u64>,
     /// Tokens that fit.
     pub window: Option<u64>,
 }

@@ -224,16 +224,29 @@ fn listed(errors: &[Value]) -> String {
 }
 
 fn advice_for_overflow(overflow: ContextOverflow) -> String {
-    let window = match (overflow.prompt_tokens, overflow.window) {
+    let ContextOverflow {
+        prompt_tokens,
+        completion_tokens,
+        window,
+    } = overflow;
+    let what = match (prompt_tokens, window) {
         (Some(prompt), Some(window)) => {
+            let more = match completion_tokens {
+                Some(completion) => format!(", asks for {completion} more,"),
+                None => String::new(),
+            };
             format!(
-                "the request has {prompt} tokens and the server's context window (n_ctx) {window}"
+                "the request has {prompt} tokens{more} and the server's context window (n_ctx) {window}"
             )
         }
         (None, Some(window)) => format!("the server's context window (n_ctx) is {window} tokens"),
         _ => "the request does not fit the server's context window (n_ctx)".into(),
     };
-    format!("{window}: shorten the request, or start the server with a larger one")
+    let less = match completion_tokens {
+        Some(_) => "shorten the request, lower `max_tokens`,",
+        None => "shorten the request,",
+    };
+    format!("{what}: {less} or start the server with a larger one")
 }
 
 fn advice_for_status(status: u16, key_variable: Option<&str>) -> Option<String> {
@@ -381,64 +394,135 @@ mod tests {
 
     #[test]
     fn an_overflow_is_recognised_with_its_numbers() {
+        // Prompt, completion, window.
         let cases = [
             (
                 r#"{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error","n_prompt_tokens":5000,"n_ctx":4096}}"#,
-                (Some(5000), Some(4096)),
+                (Some(5000), None, Some(4096)),
             ),
             (
                 r#"{"error":{"message":"This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4500 in the messages, 500 in the completion).","type":"BadRequestError","code":400}}"#,
-                (Some(5000), Some(4096)),
+                (Some(4500), Some(500), Some(4096)),
+            ),
+            (
+                r#"{"error":{"message":"This model's maximum context length is 4097 tokens, however you requested 5000 tokens (4500 in your prompt; 500 for the completion). Please reduce your prompt."}}"#,
+                (Some(4500), Some(500), Some(4097)),
+            ),
+            (
+                r#"{"error":{"message":"This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4400 in the messages, 100 in the functions, and 500 in the completion)."}}"#,
+                (Some(4500), Some(500), Some(4096)),
+            ),
+            (
+                r#"{"error":{"message":"This endpoint's maximum context length is 4096 tokens. However, you requested about 5000 tokens (4400 of text input, 100 of tool input, 500 in the output)."}}"#,
+                (Some(4500), Some(500), Some(4096)),
+            ),
+            (
+                r#"{"error":{"message":"You passed 10243 input tokens and requested 6142 output tokens. However, the model's context length is only 16384 tokens, resulting in a maximum input length of 10242 tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value=10243)","type":"BadRequestError","param":"input_tokens","code":400}}"#,
+                (Some(10_243), Some(6_142), Some(16_384)),
+            ),
+            (
+                r#"{"error":{"message":"You passed 70001 input characters and requested 6142 output tokens. However, the model's context length is only 16384 tokens, resulting in a maximum input length of 10242 tokens (at most 70000 characters).","code":400}}"#,
+                (None, Some(6_142), Some(16_384)),
+            ),
+            (
+                r#"{"error":{"message":"This model's maximum context length is 32768 tokens. However, you requested 32000 output tokens and your prompt contains at least 769 input tokens, for a total of at least 32769 tokens.","code":400}}"#,
+                (Some(769), Some(32_000), Some(32_768)),
+            ),
+            (
+                r#"{"error":{"message":"This model's maximum context length is 40960 tokens. However, you requested 40960 output tokens and your prompt contains 12769 characters (more than 0 characters, which is the upper bound for 0 input tokens).","code":400}}"#,
+                (None, Some(40_960), Some(40_960)),
+            ),
+            (
+                r#"{"error":{"message":"'max_tokens' or 'max_completion_tokens' is too large: 5000. This model's maximum context length is 4096 tokens and your request has 3200 input tokens (5000 > 4096 - 3200).","code":400}}"#,
+                (Some(3_200), Some(5_000), Some(4_096)),
+            ),
+            (
+                r#"{"object":"error","message":"`default_max_tokens` (-40205) should be greater than 0, `default_max_tokens` (-40205) = max_seq_len (40961) - `splited_prompt_len` (81166) - `query_token_len` (0)","type":"BadRequestError","code":400}"#,
+                (Some(81_166), None, Some(40_961)),
+            ),
+            (
+                r#"{"object":"error","message":"The sum of prompt length (9351.0), query length (0) should not exceed max_num_tokens (8192)","code":400}"#,
+                (Some(9_351), None, Some(8_192)),
+            ),
+            (
+                r#"{"object":"error","message":"The sum of prompt length (4000), query length (0) and max_tokens (2048) should not exceed max_seq_len (4096)","code":400}"#,
+                (Some(4_000), Some(2_048), Some(4_096)),
             ),
             (
                 r#"{"object":"error","message":"The input (5000 tokens) is longer than the model's context length (4096 tokens).","code":400}"#,
-                (Some(5000), Some(4096)),
+                (Some(5000), None, Some(4096)),
             ),
             (
-                r#"{"error":"Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000","error_type":"validation"}"#,
-                (None, Some(4096)),
+                r#"{"error":{"message":"Input length (5000 tokens) exceeds the maximum allowed length (4096 tokens)."}}"#,
+                (Some(5000), None, Some(4096)),
+            ),
+            (
+                r#"{"error":{"message":"Input length (5000) exceeds model's maximum context length (4096)."}}"#,
+                (Some(5000), None, Some(4096)),
+            ),
+            (
+                r#"{"error":"Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 4500 `inputs` tokens and 500 `max_new_tokens`","error_type":"validation"}"#,
+                (Some(4500), Some(500), Some(4096)),
             ),
             (
                 r#"{"error":{"message":"too long","code":"context_length_exceeded"}}"#,
-                (None, None),
+                (None, None, None),
             ),
             (
-                r#"{"error":{"message":"This model's maximum context length is 4096 tokens. However, your messages resulted in 5000 tokens."}}"#,
-                (Some(5000), Some(4096)),
+                r#"{"error":{"message":"This model's maximum context length is 4096 tokens. However, your messages resulted in 5000 tokens (4900 in the messages, 100 in the functions)."}}"#,
+                (Some(5000), None, Some(4096)),
             ),
             (
                 r#"{"error":{"message":"The decoder prompt (length 5000) is longer than the maximum model length of 4096."}}"#,
-                (Some(5000), Some(4096)),
+                (Some(5000), None, Some(4096)),
+            ),
+            (
+                r#"{"object":"error","message":"Requested token count exceeds the model's maximum context length of 4096 tokens. You requested a total of 5000 tokens: 4500 tokens from the input messages and 500 tokens for the completion."}"#,
+                (Some(4500), Some(500), Some(4096)),
             ),
             (
                 r#"{"object":"error","message":"Requested token count exceeds the model's maximum context length of 4096 tokens. You requested a total of 5000 tokens"}"#,
-                (Some(5000), Some(4096)),
+                (None, None, Some(4096)),
             ),
             (
                 r#"{"error":"Trying to keep the first 5000 tokens when context the overflows. However, the model is loaded with context length of only 4096 tokens"}"#,
-                (Some(5000), Some(4096)),
+                (Some(5000), None, Some(4096)),
             ),
             (
                 r#"{"error":{"message":"Prompt length (5000) exceeds maximum input length (4096)."}}"#,
-                (Some(5000), Some(4096)),
+                (Some(5000), None, Some(4096)),
             ),
             (
                 r#"[{"error":{"code":400,"message":"The input token count (5000) exceeds the maximum number of tokens allowed (4096)."}}]"#,
-                (Some(5000), Some(4096)),
+                (Some(5000), None, Some(4096)),
             ),
         ];
-        for (body, (prompt_tokens, window)) in cases {
+        for (body, (prompt_tokens, completion_tokens, window)) in cases {
             let detail = from_status(400, body.as_bytes(), None);
             assert_eq!(
                 detail.overflow,
                 Some(ContextOverflow {
                     prompt_tokens,
+                    completion_tokens,
                     window
                 }),
                 "{body}"
             );
             assert!(detail.to_string().contains("n_ctx"), "{detail}");
         }
+    }
+
+    #[test]
+    fn what_did_not_fit_is_told_in_parts() {
+        let body = r#"{"error":{"message":"You passed 3200 input tokens and requested 5000 output tokens. However, the model's context length is only 4096 tokens"}}"#;
+        let detail = from_status(400, body.as_bytes(), None);
+        assert_eq!(
+            detail.advice.as_deref(),
+            Some(
+                "the request has 3200 tokens, asks for 5000 more, and the server's context window \
+                 (n_ctx) 4096: shorten the request, lower `max_tokens`, or start the server with a larger one"
+            )
+        );
     }
 
     #[test]

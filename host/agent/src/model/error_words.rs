@@ -45,30 +45,57 @@ pub(super) fn wait(seconds: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds.min(DAY)).ok()
 }
 
-/// The texts before the size of the window and before that of the request, for servers that say them in
-/// words only: OpenAI, vLLM, SGLang, TGI, TensorRT-LLM, LM Studio, hosted services.
-const WINDOW_AFTER: [&str; 9] = [
-    "maximum context length is ",
-    "maximum context length of ",
-    "maximum model length of ",
-    "context length (",
-    "context length of only ",
-    "`max_new_tokens` must be <= ",
-    "maximum number of tokens allowed (",
-    "exceeds maximum input length (",
-    "should not exceed max_num_tokens (",
+/// Where a number stands in words: what is before it, and what is right behind it.
+type Place = (&'static str, &'static str);
+
+/// The size of the window, for servers that say it in words only: OpenAI, vLLM, SGLang, TGI, TensorRT-LLM,
+/// NIM, LM Studio, hosted services.
+const WINDOW: &[Place] = &[
+    ("maximum context length is ", ""),
+    ("maximum context length of ", ""),
+    ("maximum model length of ", ""),
+    ("context length (", ""),
+    ("context length of only ", ""),
+    ("context length is only ", ""),
+    ("`max_new_tokens` must be <= ", ""),
+    ("maximum number of tokens allowed (", ""),
+    ("maximum allowed length (", ""),
+    ("exceeds maximum input length (", ""),
+    ("should not exceed max_num_tokens (", ""),
+    ("should not exceed max_seq_len (", ""),
+    ("= max_seq_len (", ""),
 ];
-const PROMPT_AFTER: [&str; 10] = [
-    "The input (",
-    "you requested a total of ",
-    "You requested a total of ",
-    "you requested ",
-    "your request has ",
-    "resulted in ",
-    "prompt (length ",
-    "keep the first ",
-    "input token count (",
-    "rompt length (",
+/// The prompt alone. Some count characters in the same words, so the unit is part of them.
+const PROMPT: &[Place] = &[
+    ("The input (", " tokens"),
+    ("ou passed ", " input tokens"),
+    ("prompt contains at least ", " input tokens"),
+    ("prompt contains ", " input tokens"),
+    ("your request has ", " input tokens"),
+    ("resulted in ", " tokens"),
+    ("prompt (length ", ")"),
+    ("keep the first ", " tokens"),
+    ("nput token count (", ")"),
+    ("rompt length (", ")"),
+    ("Input length (", ""),
+    ("`splited_prompt_len` (", ")"),
+    (" ", " `inputs` tokens"),
+];
+const COMPLETION: &[Place] = &[
+    ("requested ", " output tokens"),
+    ("max_completion_tokens' is too large: ", ""),
+    (" max_tokens (", ")"),
+    (" ", " in the completion"),
+    (" ", " for the completion"),
+    (" ", " tokens for the completion"),
+    (" ", " in the output"),
+    (" ", " `max_new_tokens`"),
+];
+/// Prompt and completion together.
+const TOTAL: &[Place] = &[
+    ("ou requested a total of ", " tokens"),
+    ("ou requested about ", " tokens"),
+    ("ou requested ", " tokens"),
 ];
 
 pub(super) fn overflow(
@@ -84,22 +111,32 @@ pub(super) fn overflow(
             "exceed_context_size_error" | "context_length_exceeded"
         )
     });
-    let after = |markers: &[&str]| {
-        markers
-            .iter()
-            .find_map(|marker| number_after(message, marker))
-    };
-    let window = count("n_ctx").or_else(|| after(&WINDOW_AFTER));
-    (named || window.is_some()).then(|| ContextOverflow {
-        prompt_tokens: count("n_prompt_tokens").or_else(|| after(&PROMPT_AFTER)),
+    let said = |places: &[Place]| places.iter().find_map(|place| number_at(message, *place));
+    let window = count("n_ctx").or_else(|| said(WINDOW));
+    if !named && window.is_none() {
+        return None;
+    }
+    let completion_tokens = said(COMPLETION);
+    // What is listed may be more than messages: functions have a number of their own.
+    let rest = || said(TOTAL)?.checked_sub(completion_tokens?);
+    Some(ContextOverflow {
+        prompt_tokens: count("n_prompt_tokens")
+            .or_else(|| said(PROMPT))
+            .or_else(rest),
+        completion_tokens,
         window,
     })
 }
 
-fn number_after(text: &str, marker: &str) -> Option<u64> {
-    let start = text.find(marker)? + marker.len();
-    let digits = text[start..].split(|c: char| !c.is_ascii_digit()).next()?;
-    digits.parse().ok()
+fn number_at(text: &str, (before, behind): Place) -> Option<u64> {
+    text.match_indices(before).find_map(|(start, _)| {
+        let rest = &text[start + before.len()..];
+        let after = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+        let number = &rest[..rest.len() - after.len()];
+        // What Python divided is a float: "prompt length (9351.0)".
+        let after = after.strip_prefix(".0").unwrap_or(after);
+        after.starts_with(behind).then_some(number)?.parse().ok()
+    })
 }
 
 #[cfg(test)]

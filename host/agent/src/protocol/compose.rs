@@ -8,7 +8,7 @@ mod parameters;
 mod references;
 
 use crate::protocol::Tool;
-use crate::protocol::lower::Lowering;
+use crate::protocol::lower::{Lowering, MAX_REPETITIONS};
 use crate::protocol::tool::Scopes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -25,8 +25,24 @@ pub enum Shape {
     Both,
 }
 
-/// llama.cpp refuses repetitions beyond 2000. More calls than that are counted, not constrained.
-const MAX_ITEMS: usize = 2_000;
+/// How an endpoint is asked for a call of the only tool that it is offered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Forcing {
+    /// By its name.
+    #[default]
+    Named,
+    /// As a call of any tool.
+    Required,
+    /// As a call that it may make: it refuses what demands one.
+    Auto,
+}
+
+impl Forcing {
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
 
 /// How to compose.
 #[derive(Debug, Clone, Copy, Default)]
@@ -51,6 +67,8 @@ pub struct Composition<'a> {
     pub advisors: Option<&'a Value>,
     /// The solution is one call and nothing else.
     pub forced: bool,
+    /// How such a call is asked for where calls are native.
+    pub forcing: Forcing,
 }
 
 /// Composes the schema for `tools` and the user's output schema (plain text if there is none).
@@ -77,7 +95,8 @@ pub fn compose(tools: &[Tool], output: Option<&Value>, how: Composition<'_>) -> 
         .collect();
     let list = |least: usize| {
         let mut list = json!({"type": "array", "items": {"anyOf": calls}, "minItems": least});
-        if how.max_calls <= MAX_ITEMS {
+        // More calls than that are counted, not constrained.
+        if how.max_calls <= MAX_REPETITIONS as usize {
             list["maxItems"] = how.max_calls.into();
         }
         list
@@ -212,6 +231,7 @@ mod tests {
         meta: None,
         advisors: None,
         forced: false,
+        forcing: Forcing::Named,
     };
 
     #[test]
@@ -242,6 +262,19 @@ mod tests {
             at("\"_tool\"") < at("\"_reasoningForCall\"")
                 && at("\"_reasoningForCall\"") < at("\"x\"")
         );
+    }
+
+    #[test]
+    fn more_calls_than_a_grammar_counts_are_not_constrained() {
+        for (max_calls, most) in [(1_999, json!(1_999)), (2_000, Value::Null)] {
+            let how = Composition {
+                shape: Shape::Both,
+                max_calls,
+                ..HOW
+            };
+            let schema = compose(&[tool("a.b")], None, how);
+            assert_eq!(schema["properties"]["calls"]["maxItems"], most);
+        }
     }
 
     #[test]

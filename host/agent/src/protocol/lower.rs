@@ -11,6 +11,8 @@ use serde_json::{Map, Value, json};
 const FORMATS: [&str; 4] = ["date", "time", "date-time", "uuid"];
 /// Deeper schemas are cut off into "anything"; no tool that a model can use comes near.
 const MAX_DEPTH: usize = 32;
+/// llama.cpp refuses grammars that repeat more than this often. Longer things are measured on our side only.
+pub const MAX_REPETITIONS: u32 = 1_999;
 
 /// Lowers several schemas into one document; their `$defs` are hoisted under names of their own.
 #[derive(Debug)]
@@ -166,6 +168,20 @@ impl Lowering {
                 }
             }
         };
+        // Wider than what the author said, never narrower.
+        let bounds = |out: &mut Map<String, Value>, least: &str, most: &str| {
+            if let Some(value) = schema.get(least) {
+                let value = if is_beyond_grammars(value) {
+                    json!(MAX_REPETITIONS)
+                } else {
+                    value.clone()
+                };
+                out.insert(least.into(), value);
+            }
+            if let Some(value) = schema.get(most).filter(|most| !is_beyond_grammars(most)) {
+                out.insert(most.into(), value.clone());
+            }
+        };
         match ty {
             "object" => {
                 let properties: Map<String, Value> = match schema.get("properties") {
@@ -208,10 +224,10 @@ impl Lowering {
                     _ => json!({}),
                 };
                 out.insert("items".into(), items);
-                keep(&mut out, &["minItems", "maxItems"]);
+                bounds(&mut out, "minItems", "maxItems");
             }
             "string" => {
-                keep(&mut out, &["minLength", "maxLength"]);
+                bounds(&mut out, "minLength", "maxLength");
                 let pattern = schema
                     .get("pattern")
                     .and_then(Value::as_str)
@@ -227,10 +243,12 @@ impl Lowering {
                 } else if let Some(format) = format {
                     out.retain(|key, _| key == "type");
                     out.insert("format".into(), json!(format));
-                } else if let (Some(max), false) = (self.max_string, out.contains_key("maxLength"))
-                {
-                    let least = out.get("minLength").and_then(Value::as_u64).unwrap_or(0);
-                    out.insert("maxLength".into(), json!(u64::from(max).max(least)));
+                } else if let (Some(max), None) = (self.max_string, schema.get("maxLength")) {
+                    let least = schema.get("minLength").and_then(Value::as_u64).unwrap_or(0);
+                    let most = json!(u64::from(max).max(least));
+                    if !is_beyond_grammars(&most) {
+                        out.insert("maxLength".into(), most);
+                    }
                 }
             }
             "integer" => keep(
@@ -241,6 +259,12 @@ impl Lowering {
         }
         Value::Object(out)
     }
+}
+
+fn is_beyond_grammars(bound: &Value) -> bool {
+    bound
+        .as_f64()
+        .is_some_and(|bound| bound > f64::from(MAX_REPETITIONS))
 }
 
 /// Anchored at both ends, and without the classes that llama.cpp reads as letters.
@@ -334,5 +358,40 @@ mod tests {
             lowering.lower(&json!({"type": "string", "minLength": 60}), "t")["maxLength"],
             60
         );
+    }
+
+    #[test]
+    fn what_no_grammar_counts_is_left_to_validation() {
+        for (schema, expect) in [
+            (
+                json!({"type": "string", "minLength": 1_999, "maxLength": 1_999}),
+                json!({"type": "string", "minLength": 1_999, "maxLength": 1_999}),
+            ),
+            (
+                json!({"type": "string", "minLength": 1, "maxLength": 2_000}),
+                json!({"type": "string", "minLength": 1}),
+            ),
+            (
+                json!({"type": "string", "minLength": 5_000, "maxLength": 65_536.0}),
+                json!({"type": "string", "minLength": 1_999}),
+            ),
+            // Its author bounded it.
+            (
+                json!({"type": "string", "maxLength": 65_536}),
+                json!({"type": "string"}),
+            ),
+            // No bound can be told that fits.
+            (
+                json!({"type": "string", "minLength": 2_000}),
+                json!({"type": "string", "minLength": 1_999}),
+            ),
+            (
+                json!({"type": "array", "minItems": 5_000, "maxItems": 6_000}),
+                json!({"type": "array", "items": {}, "minItems": 1_999}),
+            ),
+        ] {
+            let lowered = Lowering::new(Some(50)).lower(&schema, "t");
+            assert_eq!(lowered, expect, "{schema}");
+        }
     }
 }

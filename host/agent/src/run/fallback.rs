@@ -3,6 +3,7 @@
 
 use crate::contract::Contract;
 use crate::cost::Price;
+use crate::protocol::compose::Forcing;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -40,6 +41,9 @@ pub struct Candidate {
     pub model: String,
     /// How its endpoint is asked.
     pub contract: Contract,
+    /// And for the call that it is to make.
+    #[serde(skip_serializing_if = "Forcing::is_default")]
+    pub forcing: Forcing,
     /// What its endpoint costs, if anybody said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,

@@ -3,6 +3,7 @@
 use crate::config::endpoint::Endpoint;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use toolhold_agent::protocol::compose::Forcing;
 use toolhold_agent::run::fallback::{Candidate, Fallback};
 
 /// Every endpoint names this variable unless told otherwise, so that it need not be set.
@@ -72,6 +73,7 @@ impl FallbackTable {
                     name: name.clone(),
                     model,
                     contract: endpoint.contract.fixed().unwrap_or_default(),
+                    forcing: Forcing::default(),
                     price: endpoint.price(),
                     missing: missing(endpoint).or_else(|| {
                         let is_unknown = counts_money && endpoint.price().is_none();

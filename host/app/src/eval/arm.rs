@@ -51,7 +51,9 @@ impl Arm {
         spared: &Spared,
     ) -> Result<Self> {
         let mut settings = config.settings();
-        let mut models = Models::new(&config, settings.timeout, None)?.sparing(spared);
+        let mut models = Models::new(&config, settings.timeout, None)?
+            .sparing(spared)
+            .patient();
         let guards = models.guards().await?;
         let selected = Box::pin(models.selected()).await?;
         selected.known.adapt(&mut settings, &config);

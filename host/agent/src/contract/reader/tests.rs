@@ -434,6 +434,7 @@ fn thoughts_alone_are_no_reply() {
             "<think>It is 7.</think>",
             "<think>It is 7.",
             "It is 7.\n</think>\n",
+            "analysisIt is 7.assistantfinal",
         ] {
             let reason = read_text(contract, text).unwrap_err();
             assert!(reason.contains("thoughts and nothing else"), "{reason}");
@@ -442,6 +443,30 @@ fn thoughts_alone_are_no_reply() {
     let solution = read_text(Contract::Tools, "<think>2+5</think>\n\nIt is 7.").unwrap();
     assert_eq!(solution.output, Some(json!("It is 7.")));
     assert_eq!(solution.repairs, [Kind::Thought]);
+}
+
+/// gpt-oss behind a server that drops the marks of its messages.
+#[test]
+fn a_harmony_without_its_marks_is_taken_apart() {
+    for (contract, answer) in [
+        (Contract::Schema, r#"{"calls": [], "output": "7"}"#),
+        (Contract::Tools, "7"),
+        (Contract::Simple, r#"{"final_answer": "7"}"#),
+    ] {
+        let text = format!("analysisOr {{\"final_answer\": \"8\"}}?assistantfinal{answer}");
+        let solution = read_text(contract, &text).unwrap();
+        assert_eq!(solution.output, Some(json!("7")), "{contract:?}");
+        assert_eq!(solution.repairs, [Kind::Thought], "{contract:?}");
+        if contract != Contract::Tools {
+            let chars: Vec<Delta> = text.chars().map(|c| content(&c.to_string())).collect();
+            let given = pieces(contract, &chars);
+            assert_eq!(given, [Piece::field("output", json!("7"))], "{contract:?}");
+        }
+        let call = "analysisI look.assistantcommentary to=functions.a.b json{\"x\": 1}";
+        let solution = read_text(contract, call).unwrap();
+        let called: Vec<&str> = solution.calls.iter().map(|call| &*call.tool).collect();
+        assert_eq!((called, solution.output), (vec!["a.b"], None));
+    }
 }
 
 #[test]

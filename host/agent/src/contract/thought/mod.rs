@@ -9,7 +9,8 @@
 //! counts as a call only as `leak` says.
 //!
 //! The messages of Harmony (`harmony`) are taken apart the same way: what precedes the last one, or the
-//! first call, is thought, and the last one is the answer without its marks.
+//! first call, is thought, and the last one is the answer without its marks. Where a server dropped the marks,
+//! `analysis…assistantfinal` is the thought.
 
 mod filter;
 #[cfg(test)]
@@ -17,7 +18,7 @@ mod tests;
 
 pub(super) use filter::{Filter, Part};
 
-use super::harmony::{self, Begins, Channel, Header};
+use super::harmony::{self, Begins, Channel, Header, UnmarkedThought};
 
 /// What begins a thought and what ends it.
 const MARKS: [(&str, &str); 8] = [
@@ -106,12 +107,14 @@ fn past_message<'t>(header: &Header<'t>) -> Option<&'t str> {
     }
 }
 
-/// Looks for a closing mark that begins a line and does not stand in code.
+/// Looks for a closing mark that begins a line and does not stand in code, and for the answer behind a
+/// thought that lost its marks.
 #[derive(Debug)]
 struct Watch {
     /// The line so far, as long as it may be a mark.
     line: Option<String>,
     in_code: bool,
+    unmarked: UnmarkedThought,
 }
 
 impl Default for Watch {
@@ -119,6 +122,7 @@ impl Default for Watch {
         Self {
             line: Some(String::new()),
             in_code: false,
+            unmarked: UnmarkedThought::default(),
         }
     }
 }
@@ -127,6 +131,9 @@ impl Watch {
     /// The end of the mark, in bytes of `text`.
     fn find(&mut self, text: &str) -> Option<usize> {
         for (at, c) in text.char_indices() {
+            if self.unmarked.ends_with(c) {
+                return Some(at + c.len_utf8());
+            }
             if c == '\n' {
                 self.line = Some(String::new());
                 continue;

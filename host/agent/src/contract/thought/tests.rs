@@ -96,6 +96,44 @@ fn thoughts_stand_apart() {
             "",
             "<|channel|>secret<|message|>7",
         ),
+        // The same from a server that drops its marks.
+        (
+            "analysisI add.assistantfinal7",
+            "analysisI add.assistantfinal",
+            "7",
+        ),
+        (
+            "\nanalysis2+5?assistantanalysis7.assistantcommentaryI add.assistantfinal\n7",
+            "\nanalysis2+5?assistantanalysis7.assistantcommentaryI add.assistantfinal",
+            "\n7",
+        ),
+        ("analysisassistantfinal", "analysisassistantfinal", ""),
+        (
+            "analysisI add.assistantfinal{\"x\":1}",
+            "analysisI add.assistantfinal",
+            "{\"x\":1}",
+        ),
+        (
+            "analysis of it: assistantfinal7",
+            "",
+            "analysis of it: assistantfinal7",
+        ),
+        ("analysisI add.", "", "analysisI add."),
+        (
+            "I say: analysisI add.assistantfinal7",
+            "",
+            "I say: analysisI add.assistantfinal7",
+        ),
+        (
+            "analysisI add.assistantcommentary to=functions.add json{}",
+            "",
+            "analysisI add.assistantcommentary to=functions.add json{}",
+        ),
+        (
+            "analysisI add.assistantcommentary to=functions.add json{}assistantfinal7",
+            "",
+            "analysisI add.assistantcommentary to=functions.add json{}assistantfinal7",
+        ),
         // Phi ends its replies with this mark.
         ("It is\n<|end|>", "", "It is\n<|end|>"),
         ("", "", ""),
@@ -128,6 +166,7 @@ proptest! {
             "<think>", "</think>", "<|channel>thought", "<channel|>", "<think", ">", "</", "think>", "<reasoning>", "</reasoning>", "[THINK]", "[/THINK]",
             "◁think▷", "◁/think▷", "\n", " ", "a", "<|start|>assistant", "<|channel|>analysis", "<|channel|>final",
             "<|channel|>commentary", " to=functions.a", "<|message|>", "<|end|>", "<|return|>", "<|channel|>final<|message|>", "```", "`", "{", "[", "é", "◁",
+            "analysis", "assistant", "final", "assistantfinal", "assistantcommentary to=functions.a json{}",
         ]), 0..14),
         size in 1..5_usize,
     ) {

@@ -215,7 +215,8 @@ fn read(types: &[&str], value: &Value) -> Option<Read> {
             found(whole(number)?.into(), Kind::WholeNumberAsFraction)
         }
         Value::Number(_) if wants_number => None,
-        Value::Number(number) if is("string") => {
+        // Of a fraction or a huge number nobody knows any more how it was written: 3.10 is read as 3.1.
+        Value::Number(number) if is("string") && (number.is_i64() || number.is_u64()) => {
             found(number.to_string().into(), Kind::TextAsNumber)
         }
         other if has_type(types, other) => None,

@@ -85,6 +85,16 @@ fn light_faults_are_put_right() {
             &[Kind::TextAsNumber.at("/s")],
         ),
         (
+            json!({"s": u64::MAX}),
+            json!({"s": "18446744073709551615"}),
+            &[Kind::TextAsNumber.at("/s")],
+        ),
+        (
+            json!({"s": i64::MIN}),
+            json!({"s": "-9223372036854775808"}),
+            &[Kind::TextAsNumber.at("/s")],
+        ),
+        (
             json!({"b": "true"}),
             json!({"b": true}),
             &[Kind::BooleanAsText.at("/b")],
@@ -220,6 +230,17 @@ fn what_has_no_one_reading_is_left() {
             fields.insert("d".into(), json!(1));
         }
         assert_eq!(coerce(&schema(), &given), None, "{given}");
+    }
+}
+
+/// What was read of a number is not how it was written, and a text is taken as it is.
+#[test]
+fn a_number_becomes_a_text_only_if_nothing_of_it_is_lost() {
+    for written in ["3.10", "3.0", "1e3", "-0", "1234567890123456789012345"] {
+        let given = format!("{{\"d\": 1, \"s\": {written}}}");
+        let given: Value = serde_json::from_str(&given).unwrap();
+        assert_eq!(coerce(&schema(), &given), None, "{written}");
+        assert!(Validator::new(&schema()).unwrap().check(&given).is_err());
     }
 }
 

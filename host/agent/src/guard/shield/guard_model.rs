@@ -1,10 +1,11 @@
 //! A model that judges, behind an endpoint: prompted and read as Llama Guard is.
 //!
 //! What it is shown is personal only as far as it must be: data that a run hides from its own model is
-//! hidden from this one, too. What it says is read strictly. A model that says anything but `safe`, or
-//! `unsafe` and categories that it was given, said nothing.
+//! hidden from this one, too. What it says is read strictly. A model that says, behind what it thought,
+//! anything but `safe`, or `unsafe` and categories that it was given, said nothing.
 
 use super::{Place, Screening, Shield, Verdict};
+use crate::contract;
 use crate::guard::pii::{Privacy, Vault};
 use crate::model::{Aside, ChatMessage, ChatRequest, Model, Watch};
 use futures_util::future::BoxFuture;
@@ -97,7 +98,7 @@ impl GuardModel {
     }
 
     fn read(&self, reply: &str) -> Result<Verdict, String> {
-        let mut lines = reply.trim().lines().map(str::trim);
+        let mut lines = contract::answer(reply).trim().lines().map(str::trim);
         let other = || {
             let reply: String = reply.chars().take(80).collect();
             format!("it said {reply:?}, which is neither safe nor unsafe with categories")

@@ -334,6 +334,15 @@ async fn a_guard_model_is_read_strictly() {
         ("safe, I think", None),
         ("safe\nS1", None),
         ("", None),
+        // What it thought, where its server left that.
+        ("<think>\n\n</think>\n\nsafe", Some(None)),
+        (
+            "<think>\nsafe, or\nunsafe?\n</think>\nunsafe\nS1",
+            Some(Some("S1 Violent Crimes")),
+        ),
+        ("analysisA greeting.assistantfinalsafe", Some(None)),
+        ("<think>\nsafe", None),
+        ("<think>\nunsafe\n</think>\nsafe, I think", None),
     ] {
         let verdict = ask(&guard(says).0, &screening(json!("hello"))).await;
         let said = match &verdict {

@@ -55,6 +55,42 @@ impl RetryPolicy {
         most.mul_f64(0.5 + chance.clamp(0.0, 1.0) / 2.0)
             .max(SHORTEST)
     }
+
+    /// For what is asked beside answers, such as a list of models: how long to wait after the `n`th failure
+    /// (1, 2, 3…) before it is asked again, `waited` so far. Nothing where that is no use, or where an answer
+    /// would be given up.
+    pub fn wait_after(&self, error: &ModelError, n: u32, waited: Duration) -> Option<Duration> {
+        if !may_pass(error) {
+            return None;
+        }
+        self.patience(error, n, n, waited)
+    }
+
+    /// The wait before the next attempt, if there is to be one.
+    fn patience(
+        &self,
+        error: &ModelError,
+        attempts: u32,
+        failures: u32,
+        waited: Duration,
+    ) -> Option<Duration> {
+        let chance = fastrand::f64();
+        let wait = match error.retry_after() {
+            // Not before it, and not all at the same moment.
+            Some(asked) if !asked.is_zero() => asked.saturating_add(self.wait(1, chance)),
+            _ => self.wait(failures, chance),
+        };
+        let is_over = self.is_asked_too_much(error)
+            || attempts >= self.attempts
+            || waited.saturating_add(wait) > self.total_wait;
+        (!is_over).then_some(wait)
+    }
+
+    fn is_asked_too_much(&self, error: &ModelError) -> bool {
+        error
+            .retry_after()
+            .is_some_and(|asked| asked > self.max_retry_after)
+    }
 }
 
 /// One endpoint, asked again.
@@ -165,21 +201,9 @@ pub(super) async fn retry(
         }
         failures = failures.saturating_add(1);
         attempts = attempts.saturating_add(u32::from(was_sent(&error)));
-        let chance = fastrand::f64();
-        let wait = match error.retry_after() {
-            // Not before it, and not all at the same moment.
-            Some(asked) if !asked.is_zero() => asked.saturating_add(policy.wait(1, chance)),
-            _ => policy.wait(failures, chance),
-        };
-        let asks_too_much = error
-            .retry_after()
-            .is_some_and(|asked| asked > policy.max_retry_after);
-        if asks_too_much
-            || attempts >= policy.attempts
-            || waited.saturating_add(wait) > policy.total_wait
-        {
+        let Some(wait) = policy.patience(&error, attempts, failures, waited) else {
             // One attempt says all that there is to say.
-            if attempts < 2 && waited.is_zero() && !asks_too_much {
+            if attempts < 2 && waited.is_zero() && !policy.is_asked_too_much(&error) {
                 return Err(error);
             }
             watch.routing(Routing::GaveUp {
@@ -193,7 +217,7 @@ pub(super) async fn retry(
                 waited,
                 source: Box::new(error),
             });
-        }
+        };
         watch.routing(Routing::Retry {
             endpoint: name.to_owned(),
             attempt: failures,

@@ -83,6 +83,29 @@ async fn waits_grow_and_end() {
     assert_eq!(heard.decisions().last().unwrap(), "gave_up");
 }
 
+/// What is asked beside answers is given up when an answer would be.
+#[test]
+fn what_is_no_completion_is_asked_as_patiently() {
+    let refused = |status, retry_after| ModelError::Status {
+        status,
+        retry_after,
+        detail: Box::default(),
+    };
+    for (error, n, waited, waits) in [
+        (refused(503, None), 1, 0, true),
+        (refused(503, None), 3, 5, true),
+        (refused(503, None), 4, 5, false),
+        (refused(503, None), 1, 60, false),
+        (refused(503, Some(seconds(30))), 1, 0, true),
+        (refused(503, Some(seconds(31))), 1, 0, false),
+        (refused(401, None), 1, 0, false),
+        (refused(404, None), 1, 0, false),
+    ] {
+        let wait = policy().wait_after(&error, n, seconds(waited));
+        assert_eq!(wait.is_some(), waits, "{error} {n} {waited}");
+    }
+}
+
 #[test]
 fn the_nth_wait_lies_between_a_half_and_the_whole_of_its_bound() {
     let policy = policy();

@@ -6,10 +6,13 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
+use crate::contract;
+use crate::error::ErrorClass;
+use crate::guard::mend::{End, mend};
 use crate::model::{
     Aside, ChatMessage, ChatRequest, Classifier, Completion, Model, ModelError, Role, Routing,
     Session, Usage, Watch,
@@ -163,23 +166,39 @@ impl Router {
         watch: &mut dyn Watch,
     ) -> Result<usize, String> {
         let mut aside = Aside(watch);
-        let request = self.request(task);
-        let completion = model
-            .complete(&request, &mut aside)
-            .await
-            .map_err(|error| error.to_string())?;
+        let mut request = self.request(task);
+        let mut completion = model.complete(&request, &mut aside).await;
+        // The instructions alone ask for the same.
+        if completion.as_ref().err().is_some_and(may_be_of_the_format) {
+            request.response_format = None;
+            completion = model.complete(&request, &mut aside).await;
+        }
+        let completion = completion.map_err(|error| error.to_string())?;
         *usage = completion.usage;
-        let said = completion.content.trim();
-        let json: Option<Value> = serde_json::from_str(said).ok();
-        let name = json
-            .as_ref()
-            .and_then(|answer| answer.get("class")?.as_str())
-            .unwrap_or(said);
-        let class = self.classes.iter().position(|class| class.name == name);
-        class.ok_or_else(|| {
+        self.class_in(&completion).ok_or_else(|| {
+            let said = completion.content.trim();
             let said: String = said.chars().take(80).collect();
             format!("{said:?} is no class")
         })
+    }
+
+    /// The class that a reply names, as JSON or by its name alone.
+    fn class_in(&self, completion: &Completion) -> Option<usize> {
+        let answer = contract::answer(&completion.content).trim();
+        let end = match completion.finish_reason.as_deref() {
+            Some("length") => End::Cut,
+            _ => End::Own,
+        };
+        let json = mend(answer, end).map(|mended| mended.value);
+        let name = json
+            .as_ref()
+            .and_then(|answer| answer.get("class")?.as_str())
+            .unwrap_or(answer)
+            .trim();
+        let is_it = |class: &Class| class.name == name;
+        let is_like_it = |class: &Class| class.name.to_lowercase() == name.to_lowercase();
+        let exact = self.classes.iter().position(is_it);
+        exact.or_else(|| self.classes.iter().position(is_like_it))
     }
 
     fn request(&self, task: &str) -> ChatRequest {
@@ -301,6 +320,15 @@ impl Model for Routed {
     fn session(&self, session: &Session<'_>) -> Option<Arc<dyn Model>> {
         self.router.session(session)
     }
+}
+
+/// Whether an endpoint refused the form of a request, as one without grammars does.
+fn may_be_of_the_format(error: &ModelError) -> bool {
+    let is_refused = matches!(
+        error,
+        ModelError::Status { .. } | ModelError::InStream { .. } | ModelError::GaveUp { .. }
+    );
+    is_refused && error.class() == ErrorClass::Correctable && error.context_overflow().is_none()
 }
 
 /// Each endpoint has its own name for what it serves.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::route::scripted::Act::{Break, Never, Refuse, Say, Think};
+use crate::model::route::scripted::Act::{Break, Never, Overflow, Refuse, Say, Think};
 use crate::model::route::scripted::{Act, Scripted, complete};
 
 struct Set {
@@ -139,10 +139,63 @@ async fn whatever_else_the_model_does_the_default_holds() {
         let said = heard.routing[0].to_string();
         assert!(said.contains(reason), "{act:?}: {said}");
     }
-    // What no schema was enforced on.
-    let set = router([Say(" easy\n")]);
-    let run = set.router.session(&of("a task")).unwrap();
-    assert_eq!(complete(run.as_ref()).await.0.unwrap().content, "easily");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_schema_was_enforced_on_is_understood() {
+    for says in [
+        " easy\n",
+        "Easy",
+        "```json\n{\"class\": \"easy\"}\n```",
+        "{'class': 'EASY',}",
+        "It is {\"class\": \"easy\"}.",
+        "<think>\nNot {\"class\": \"hard\"}.\n</think>\n\n{\"class\": \"easy\"}",
+        "Not hard.\n</think>\neasy",
+        "analysisNot hard.assistantfinal{\"class\": \"easy\"}",
+    ] {
+        let set = router([Say(says)]);
+        let run = set.router.session(&of("a task")).unwrap();
+        let (result, heard) = complete(run.as_ref()).await;
+        assert_eq!(result.unwrap().content, "easily", "{says}: {heard:?}");
+    }
+    for says in [
+        "<think>\neasy",
+        "<think>\neasy\n</think>",
+        "{\"class\": \"easy\"} or {\"class\": \"hard\"}",
+    ] {
+        let set = router([Say(says)]);
+        let run = set.router.session(&of("a task")).unwrap();
+        let (result, heard) = complete(run.as_ref()).await;
+        assert_eq!(result.unwrap().content, "hardly", "{says}: {heard:?}");
+    }
+}
+
+/// Some endpoints refuse a schema, and would answer without it.
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_refuses_the_format_is_asked_without_it() {
+    for (acts, forms, answer) in [
+        (
+            vec![Refuse(400), Say("{\"class\": \"easy\"}")],
+            vec![true, false],
+            "easily",
+        ),
+        (vec![Refuse(422), Refuse(422)], vec![true, false], "hardly"),
+        // Something else is wrong.
+        (vec![Overflow, Say("easy")], vec![true], "hardly"),
+        (vec![Refuse(401), Say("easy")], vec![true], "hardly"),
+        (vec![Refuse(503), Say("easy")], vec![true], "hardly"),
+    ] {
+        let set = router(acts.clone());
+        let run = set.router.session(&of("a task")).unwrap();
+        let (result, _) = complete(run.as_ref()).await;
+        assert_eq!(result.unwrap().content, answer, "{acts:?}");
+        let asked = set.picker.requests();
+        let asked: Vec<bool> = asked
+            .iter()
+            .map(|request| request.response_format.is_some())
+            .collect();
+        assert_eq!(asked, forms, "{acts:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

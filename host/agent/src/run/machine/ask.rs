@@ -130,6 +130,7 @@ impl Machine {
                 meta,
                 advisors: self.step.advisors.as_ref(),
                 forced: forced.is_some(),
+                forcing: self.forcing(),
             },
         }
     }

@@ -7,6 +7,7 @@ use crate::cost::Price;
 use crate::error::ErrorClass;
 use crate::event::EventKind;
 use crate::guard::validate::cut;
+use crate::protocol::compose::Forcing;
 use crate::protocol::turn::Answered;
 use crate::protocol::{Call, Turn};
 use crate::run::fallback::{Candidate, Stage};
@@ -128,6 +129,11 @@ impl Machine {
             .map_or(self.request.settings.contract, |candidate| {
                 candidate.contract
             })
+    }
+
+    pub(super) fn forcing(&self) -> Forcing {
+        self.candidate()
+            .map_or_else(Forcing::default, |candidate| candidate.forcing)
     }
 
     /// Adds to the history, or to its copy.

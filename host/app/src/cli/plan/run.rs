@@ -81,7 +81,7 @@ async fn with(
     tools: PlanTools,
     json: bool,
 ) -> Result<(Driver, Servers)> {
-    let mut models = Models::new(config, config.settings().timeout, None)?;
+    let mut models = Models::new(config, config.settings().timeout, None)?.patient();
     let guards = Box::pin(models.guards()).await?;
     let components = tools.modules.components();
     let shields = Box::pin(shields(config, components, None, &guards)).await?;

@@ -209,7 +209,7 @@ async fn driver(
     } else {
         toolbox(config, tools).await?
     };
-    let mut models = Models::new(config, timeout, means.record.as_deref())?;
+    let mut models = Models::new(config, timeout, means.record.as_deref())?.patient();
     let guards = models.guards().await?;
     let shields = shields(config, toolbox.components(), tools, &guards).await?;
     let servers = Servers::new(config.servers(), &config.pins(), tools);
