@@ -32,7 +32,7 @@ impl Dispatcher {
             session: row.turn.map_or(row.id, |(session, _)| session).to_string(),
             tools: replayed.machine.request().allowed.clone(),
             // A key's do not change, and hold for its runs after it was revoked, too.
-            grants: store.in_time(store.grants_of(&row.owner)).await?,
+            grants: store.grants_of(&row.owner).await?,
             ..OnBehalf::default()
         };
         let (driver, _) = agent.driver(&self.inner.store, &behalf).await;

@@ -1,6 +1,7 @@
 //! Calls that wait for a person, and what people decided about them. A decision is there until the run's
 //! journal has it.
 
+use crate::storage::database::InTime as _;
 use crate::storage::error::StoreError;
 use crate::storage::{Store, runs};
 use sqlx::Row as _;
@@ -64,7 +65,7 @@ impl Store {
         let query = values
             .iter()
             .fold(query, |query, value| query.bind((*value).to_owned()));
-        let rows = query.fetch_all(&self.pool).await?;
+        let rows = query.fetch_all(&self.pool).in_time(&self.database).await?;
         let waiting: Result<_, sqlx::Error> = rows.iter().map(waiting).collect();
         Ok(waiting?)
     }
@@ -83,6 +84,7 @@ impl Store {
         .bind(&decision.digest)
         .bind(text)
         .execute(&self.pool)
+        .in_time(&self.database)
         .await?;
         self.decided.notify_waiters();
         Ok(result.rows_affected() > 0)
@@ -95,12 +97,13 @@ impl Store {
 
     /// The decision about a call, if there is one. One that nobody can read is as good as none.
     pub async fn decision(&self, within: Uuid, call: &str) -> Result<Option<Decision>, StoreError> {
-        let read =
+        let text: Option<Option<String>> =
             sqlx::query_scalar("SELECT decision FROM approvals WHERE within = $1 AND call = $2")
                 .bind(within.to_string())
                 .bind(call)
-                .fetch_optional(&self.pool);
-        let text: Option<Option<String>> = self.database.within(read).await?;
+                .fetch_optional(&self.pool)
+                .in_time(&self.database)
+                .await?;
         Ok(text
             .flatten()
             .and_then(|text| serde_json::from_str(&text).ok()))

@@ -29,9 +29,12 @@ use toolhold_sandbox::module::Digest;
 impl Store {
     /// Writes what follows from no event of a run.
     pub async fn audit(&self, draft: Draft) -> Result<(), StoreError> {
-        let mut transaction = self.pool.begin().await?;
-        append(&mut transaction, &[&draft]).await?;
-        Ok(transaction.commit().await?)
+        let work = async {
+            let mut transaction = self.pool.begin().await?;
+            append(&mut transaction, &[&draft]).await?;
+            Ok(transaction.commit().await?)
+        };
+        self.database.within(work).await
     }
 
     /// Writes a call that belongs to no run, with whatever else is written at this time. What is `held` is

@@ -99,6 +99,15 @@ impl Database {
     }
 }
 
+/// A statement whose answer is waited for as [`Database::within`] has it.
+pub trait InTime<T>: Future<Output = Result<T, sqlx::Error>> + Sized {
+    fn in_time(self, database: &Database) -> impl Future<Output = Result<T, sqlx::Error>> {
+        database.within(self)
+    }
+}
+
+impl<T, F: Future<Output = Result<T, sqlx::Error>>> InTime<T> for F {}
+
 impl std::fmt::Debug for Database {
     /// Its options may hold a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

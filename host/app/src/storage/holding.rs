@@ -2,6 +2,7 @@
 
 use crate::storage::audit::Drafts;
 use crate::storage::change::Change;
+use crate::storage::database::InTime as _;
 use crate::storage::error::{RecordError, StoreError};
 use crate::storage::record::Source;
 use crate::storage::runs::{LISTED, Label, Origin, RunRow, id};
@@ -49,15 +50,16 @@ impl Store {
             return Err(RecordError::Held);
         }
         // Only if it is still so: another process may take it at the same time.
-        let take = sqlx::query_scalar(
+        let taken: Result<Option<String>, sqlx::Error> = sqlx::query_scalar(
             "UPDATE runs SET holder = $2 WHERE id = $1 AND (holder = $3 OR (holder IS NULL AND $3 IS NULL)) \
              AND ended_ms IS NULL RETURNING owner",
         )
         .bind(run.to_string())
         .bind(self.process.name())
         .bind(before)
-        .fetch_optional(&self.pool);
-        let taken: Result<Option<String>, sqlx::Error> = self.database.within(take).await;
+        .fetch_optional(&self.pool)
+        .in_time(&self.database)
+        .await;
         let owner = match taken {
             Ok(Some(owner)) => owner,
             Ok(None) => {
@@ -90,10 +92,12 @@ impl Store {
     }
 
     pub async fn going_on(&self, run: Uuid) -> Result<GoingOn, StoreError> {
-        let read = sqlx::query_scalar("SELECT holder FROM runs WHERE id = $1 AND ended_ms IS NULL")
-            .bind(run.to_string())
-            .fetch_optional(&self.pool);
-        let holder: Option<Option<String>> = self.database.within(read).await?;
+        let holder: Option<Option<String>> =
+            sqlx::query_scalar("SELECT holder FROM runs WHERE id = $1 AND ended_ms IS NULL")
+                .bind(run.to_string())
+                .fetch_optional(&self.pool)
+                .in_time(&self.database)
+                .await?;
         let Some(holder) = holder else {
             return Ok(GoingOn::Over);
         };
@@ -127,11 +131,12 @@ impl Store {
         let statement = format!(
             "{LISTED} WHERE origin = $1 AND ended_ms IS NULL AND (holder IS NULL OR holder = $2) ORDER BY id"
         );
-        let read = sqlx::query(sqlx::AssertSqlSafe(statement))
+        let rows = sqlx::query(sqlx::AssertSqlSafe(statement))
             .bind(Origin::Serve.name())
             .bind(self.process.name())
-            .fetch_all(&self.pool);
-        let rows = self.database.within(read).await?;
+            .fetch_all(&self.pool)
+            .in_time(&self.database)
+            .await?;
         let rows = self.listed(&rows).await?;
         Ok(rows.into_iter().filter(|run| !run.is_held).collect())
     }
@@ -143,13 +148,14 @@ impl Store {
             return Ok(taken);
         }
         for run in runs {
-            let look = sqlx::query_scalar(
+            let is_anothers: Option<i64> = sqlx::query_scalar(
                 "SELECT CAST(1 AS BIGINT) FROM runs WHERE id = $1 AND holder <> $2 AND ended_ms IS NULL",
             )
             .bind(run.to_string())
             .bind(self.process.name())
-            .fetch_optional(&self.pool);
-            let is_anothers: Option<i64> = self.database.within(look).await?;
+            .fetch_optional(&self.pool)
+            .in_time(&self.database)
+            .await?;
             if is_anothers.is_some() {
                 taken.push(*run);
             }
@@ -163,18 +169,20 @@ impl Store {
             .bind(run.to_string())
             .bind(signed(now_ms()))
             .execute(&self.pool)
+            .in_time(&self.database)
             .await?;
         Ok(())
     }
 
     /// Runs of this process that somebody wants stopped.
     pub async fn to_cancel(&self) -> Result<Vec<Uuid>, StoreError> {
-        let read = sqlx::query(
+        let rows = sqlx::query(
             "SELECT id FROM runs WHERE holder = $1 AND cancel_ms IS NOT NULL AND ended_ms IS NULL",
         )
         .bind(self.process.name())
-        .fetch_all(&self.pool);
-        let rows = self.database.within(read).await?;
+        .fetch_all(&self.pool)
+        .in_time(&self.database)
+        .await?;
         let runs: Result<_, sqlx::Error> = rows.iter().map(|row| id(row, "id")).collect();
         Ok(runs?)
     }
@@ -189,10 +197,12 @@ impl Store {
     }
 
     pub(super) async fn holder(&self, run: Uuid) -> Result<Option<String>, StoreError> {
-        let read = sqlx::query_scalar("SELECT holder FROM runs WHERE id = $1")
-            .bind(run.to_string())
-            .fetch_optional(&self.pool);
-        let holder: Option<Option<String>> = self.database.within(read).await?;
+        let holder: Option<Option<String>> =
+            sqlx::query_scalar("SELECT holder FROM runs WHERE id = $1")
+                .bind(run.to_string())
+                .fetch_optional(&self.pool)
+                .in_time(&self.database)
+                .await?;
         Ok(holder.flatten())
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::storage::Store;
 use crate::storage::audit::{self, Draft};
+use crate::storage::database::InTime as _;
 use crate::storage::error::StoreError;
 use crate::storage::runs::unsigned;
 use crate::storage::sessions::{now_ms, signed};
@@ -70,8 +71,9 @@ impl Store {
             ..permits.clone()
         };
         let permits = serde_json::to_string(&rest).map_err(encoded)?;
-        let mut transaction = self.pool.begin().await?;
-        let added = sqlx::query(
+        let work = async {
+            let mut transaction = self.pool.begin().await?;
+            let added = sqlx::query(
             "INSERT INTO keys (name, hash, permits, created_ms, expires_ms, grants) VALUES ($1, $2, $3, $4, $5, $6) \
              ON CONFLICT (name) DO NOTHING",
         )
@@ -83,13 +85,15 @@ impl Store {
         .bind(grants)
         .execute(&mut *transaction)
         .await?;
-        let is_added = added.rows_affected() > 0;
-        if is_added {
-            let draft = Draft::key_created(name, told);
-            audit::append(&mut transaction, &[&draft]).await?;
-        }
-        transaction.commit().await?;
-        Ok(is_added)
+            let is_added = added.rows_affected() > 0;
+            if is_added {
+                let draft = Draft::key_created(name, told);
+                audit::append(&mut transaction, &[&draft]).await?;
+            }
+            transaction.commit().await?;
+            Ok(is_added)
+        };
+        self.database.within(work).await
     }
 
     /// Every key there ever was: names are not given twice, for runs are theirs.
@@ -98,6 +102,7 @@ impl Store {
             "SELECT name, permits, grants, created_ms, expires_ms, revoked_ms FROM keys ORDER BY name",
         )
         .fetch_all(&self.pool)
+        .in_time(&self.database)
         .await?;
         let keys: Result<_, sqlx::Error> = rows.iter().map(key).collect();
         Ok(keys?)
@@ -110,6 +115,7 @@ impl Store {
         )
         .bind(hash)
         .fetch_optional(&self.pool)
+        .in_time(&self.database)
         .await?;
         let key = row.as_ref().map(key).transpose()?;
         Ok(key.filter(Key::is_valid))
@@ -123,6 +129,7 @@ impl Store {
         )
         .bind(owner)
         .fetch_optional(&self.pool)
+        .in_time(&self.database)
         .await?;
         let key = row.as_ref().map(key).transpose()?;
         Ok(key.and_then(|key| key.permits.grants))
@@ -132,25 +139,30 @@ impl Store {
     pub async fn has_keys(&self) -> Result<bool, StoreError> {
         let count: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM keys")
             .fetch_one(&self.pool)
+            .in_time(&self.database)
             .await?;
         Ok(count > 0)
     }
 
     /// Returns whether there was such a key, not revoked before.
     pub async fn revoke_key(&self, name: &str) -> Result<bool, StoreError> {
-        let mut transaction = self.pool.begin().await?;
-        let revoked =
-            sqlx::query("UPDATE keys SET revoked_ms = $2 WHERE name = $1 AND revoked_ms IS NULL")
-                .bind(name)
-                .bind(signed(now_ms()))
-                .execute(&mut *transaction)
-                .await?;
-        let is_revoked = revoked.rows_affected() > 0;
-        if is_revoked {
-            audit::append(&mut transaction, &[&Draft::key_revoked(name)]).await?;
-        }
-        transaction.commit().await?;
-        Ok(is_revoked)
+        let work = async {
+            let mut transaction = self.pool.begin().await?;
+            let revoked = sqlx::query(
+                "UPDATE keys SET revoked_ms = $2 WHERE name = $1 AND revoked_ms IS NULL",
+            )
+            .bind(name)
+            .bind(signed(now_ms()))
+            .execute(&mut *transaction)
+            .await?;
+            let is_revoked = revoked.rows_affected() > 0;
+            if is_revoked {
+                audit::append(&mut transaction, &[&Draft::key_revoked(name)]).await?;
+            }
+            transaction.commit().await?;
+            Ok(is_revoked)
+        };
+        self.database.within(work).await
     }
 }
 

@@ -188,14 +188,6 @@ impl Store {
         trouble.map_or(Ok(()), |trouble| Err(StoreError::Trouble(trouble)))
     }
 
-    /// For whoever must not wait for good: an answer that does not come is an error after a while.
-    pub async fn in_time<T>(
-        &self,
-        work: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, StoreError> {
-        self.database.within(work).await
-    }
-
     /// Nothing of what this takes out gets into the audit log.
     pub fn redacting(mut self, redaction: Redaction) -> Self {
         self.redaction = redaction;

@@ -1,5 +1,6 @@
 //! Runs of servers that are gone.
 
+use crate::storage::database::InTime as _;
 use crate::storage::error::StoreError;
 use crate::storage::{Origin, Store, runs};
 use uuid::Uuid;
@@ -19,12 +20,13 @@ impl Store {
     /// The runs of servers that are gone, the oldest of each first. What costs is the number of processes, and
     /// not of the runs that go on.
     pub async fn orphans(&self) -> Result<Vec<Orphan>, StoreError> {
-        let read = sqlx::query_scalar(
+        let holders: Vec<Option<String>> = sqlx::query_scalar(
             "SELECT DISTINCT holder FROM runs WHERE origin = $1 AND ended_ms IS NULL",
         )
         .bind(Origin::Serve.name())
-        .fetch_all(&self.pool);
-        let holders: Vec<Option<String>> = self.database.within(read).await?;
+        .fetch_all(&self.pool)
+        .in_time(&self.database)
+        .await?;
         let mut orphans = Vec::new();
         for holder in holders {
             // What a process holds that is here goes on, or is gone on with when the database recovers.
@@ -40,15 +42,16 @@ impl Store {
     }
 
     async fn left_by(&self, holder: Option<String>) -> Result<Vec<Orphan>, StoreError> {
-        let read = sqlx::query(
+        let rows = sqlx::query(
             "SELECT id FROM runs WHERE origin = $1 AND ended_ms IS NULL \
              AND (holder = $2 OR (holder IS NULL AND $2 IS NULL)) ORDER BY id LIMIT $3",
         )
         .bind(Origin::Serve.name())
         .bind(holder.as_deref())
         .bind(MOST)
-        .fetch_all(&self.pool);
-        let rows = self.database.within(read).await?;
+        .fetch_all(&self.pool)
+        .in_time(&self.database)
+        .await?;
         let orphan = |row| {
             let run = runs::id(row, "id")?;
             let holder = holder.clone();

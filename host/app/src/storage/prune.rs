@@ -2,6 +2,7 @@
 //! row in the audit log.
 
 use crate::storage::audit::{self, Draft};
+use crate::storage::database::InTime as _;
 use crate::storage::error::StoreError;
 use crate::storage::sessions::signed;
 use crate::storage::{Store, runs};
@@ -49,6 +50,7 @@ impl Store {
             let count: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(what))
                 .bind(signed(ms))
                 .fetch_one(&self.pool)
+                .in_time(&self.database)
                 .await?;
             Ok(count.unsigned_abs())
         };
@@ -81,33 +83,36 @@ impl Store {
     }
 
     async fn prune_some(&self, ms: u64, by: By) -> Result<Over, StoreError> {
-        let mut transaction = self.pool.begin().await?;
-        let alone = format!(
-            "DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE {RUNS} ORDER BY ended_ms LIMIT $2) RETURNING id"
-        );
-        let mut gone = some(&mut transaction, alone, ms).await?;
-        // Changing nothing takes them: whoever begins a turn waits, or we for the turn. Only another statement sees
-        // one that began meanwhile.
-        let idle = format!(
-            "UPDATE sessions SET created_ms = created_ms \
+        let work = async {
+            let mut transaction = self.pool.begin().await?;
+            let alone = format!(
+                "DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE {RUNS} ORDER BY ended_ms LIMIT $2) RETURNING id"
+            );
+            let mut gone = some(&mut transaction, alone, ms).await?;
+            // Changing nothing takes them: whoever begins a turn waits, or we for the turn. Only another statement sees
+            // one that began meanwhile.
+            let idle = format!(
+                "UPDATE sessions SET created_ms = created_ms \
              WHERE id IN (SELECT id FROM sessions WHERE {SESSIONS} ORDER BY id LIMIT $2) RETURNING id"
-        );
-        let mut sessions = Vec::new();
-        for session in some(&mut transaction, idle, ms).await? {
-            if delete_idle(&mut transaction, session, ms).await? {
-                gone.extend(delete_turns(&mut transaction, session).await?);
-                sessions.push(session);
+            );
+            let mut sessions = Vec::new();
+            for session in some(&mut transaction, idle, ms).await? {
+                if delete_idle(&mut transaction, session, ms).await? {
+                    gone.extend(delete_turns(&mut transaction, session).await?);
+                    sessions.push(session);
+                }
             }
-        }
-        if !(gone.is_empty() && sessions.is_empty()) {
-            let draft = Draft::pruned(by, ms, &gone, &sessions);
-            audit::append(&mut transaction, &[&draft]).await?;
-        }
-        transaction.commit().await?;
-        Ok(Over {
-            runs: gone.len() as u64,
-            sessions: sessions.len() as u64,
-        })
+            if !(gone.is_empty() && sessions.is_empty()) {
+                let draft = Draft::pruned(by, ms, &gone, &sessions);
+                audit::append(&mut transaction, &[&draft]).await?;
+            }
+            transaction.commit().await?;
+            Ok(Over {
+                runs: gone.len() as u64,
+                sessions: sessions.len() as u64,
+            })
+        };
+        self.database.within(work).await
     }
 
     async fn forget_some(&self, ms: u64) -> Result<u64, StoreError> {
@@ -118,6 +123,7 @@ impl Store {
             .bind(signed(ms))
             .bind(BATCH)
             .execute(&self.pool)
+            .in_time(&self.database)
             .await?;
         Ok(gone.rows_affected())
     }
@@ -127,19 +133,22 @@ impl Store {
     /// `owner` deletes the record of a run that is over and is no turn of a session. Returns whether there was
     /// one.
     pub async fn delete_run(&self, owner: &str, run: Uuid) -> Result<bool, StoreError> {
-        let mut transaction = self.pool.begin().await?;
-        let gone = sqlx::query(
-            "DELETE FROM runs WHERE id = $1 AND ended_ms IS NOT NULL AND session IS NULL",
-        )
-        .bind(run.to_string())
-        .execute(&mut *transaction)
-        .await?;
-        let is_gone = gone.rows_affected() > 0;
-        if is_gone {
-            audit::append(&mut transaction, &[&Draft::run_deleted(owner, run)]).await?;
-        }
-        transaction.commit().await?;
-        Ok(is_gone)
+        let work = async {
+            let mut transaction = self.pool.begin().await?;
+            let gone = sqlx::query(
+                "DELETE FROM runs WHERE id = $1 AND ended_ms IS NOT NULL AND session IS NULL",
+            )
+            .bind(run.to_string())
+            .execute(&mut *transaction)
+            .await?;
+            let is_gone = gone.rows_affected() > 0;
+            if is_gone {
+                audit::append(&mut transaction, &[&Draft::run_deleted(owner, run)]).await?;
+            }
+            transaction.commit().await?;
+            Ok(is_gone)
+        };
+        self.database.within(work).await
     }
 }
 

@@ -1,5 +1,6 @@
 //! What was recorded of a run, read and checked.
 
+use crate::storage::database::InTime as _;
 use crate::storage::error::{RecordError, StoreError};
 use crate::storage::sessions::signed;
 use crate::storage::{Store, exported};
@@ -95,6 +96,7 @@ impl Store {
         )
         .bind(run.to_string())
         .fetch_all(&self.pool)
+        .in_time(&self.database)
         .await?;
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
             return Err(RecordError::Unknown {
@@ -111,18 +113,20 @@ impl Store {
                 .bind(run.to_string())
                 .bind(signed(from))
                 .fetch_optional(&self.pool)
+                .in_time(&self.database)
                 .await?;
         Ok(some.is_some())
     }
 
     async fn lines(&self, run: Uuid, from: i64) -> Result<Vec<(i64, String)>, sqlx::Error> {
-        let read = sqlx::query_as(LINES)
+        sqlx::query_as(LINES)
             .bind(run.to_string())
             .bind(from)
             .bind(PAGE)
             .bind(PAGE_BYTES)
-            .fetch_all(&self.pool);
-        self.database.within(read).await
+            .fetch_all(&self.pool)
+            .in_time(&self.database)
+            .await
     }
 }
 

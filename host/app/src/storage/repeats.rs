@@ -1,5 +1,6 @@
 //! Requests that came before: whoever repeats one under the same key gets the run that it began.
 
+use crate::storage::database::InTime as _;
 use crate::storage::error::StoreError;
 use crate::storage::sessions::{now_ms, signed};
 use crate::storage::{Mine, Store, runs};
@@ -61,6 +62,7 @@ impl Store {
         .bind(signed(now_ms()))
         .bind(self.process.name())
         .execute(&self.pool)
+        .in_time(&self.database)
         .await?;
         if added.rows_affected() > 0 {
             return Ok(Repeat::First);
@@ -69,6 +71,7 @@ impl Store {
             .bind(owner)
             .bind(key)
             .fetch_optional(&self.pool)
+            .in_time(&self.database)
             .await?;
         // It went away in between: its run could not be begun.
         let Some(row) = row else {
@@ -89,6 +92,7 @@ impl Store {
                 .bind(owner)
                 .bind(key)
                 .fetch_one(&self.pool)
+                .in_time(&self.database)
                 .await?;
         Ok(count > 0)
     }
@@ -108,6 +112,7 @@ impl Store {
         .bind(key)
         .bind(run.to_string())
         .fetch_optional(&self.pool)
+        .in_time(&self.database)
         .await?;
         let is_promised = match holder.flatten() {
             Some(name) if name == self.process.name() => self.promised.has(run),
@@ -137,6 +142,7 @@ impl Store {
         .bind(key)
         .bind(run.to_string())
         .execute(&self.pool)
+        .in_time(&self.database)
         .await?;
         Ok(gone.rows_affected() > 0)
     }

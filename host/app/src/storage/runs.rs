@@ -1,6 +1,7 @@
 //! The runs: found and listed.
 
 use crate::storage::Store;
+use crate::storage::database::InTime as _;
 use crate::storage::error::{RecordError, StoreError};
 use crate::storage::record::Source;
 use sqlx::Row as _;
@@ -86,7 +87,10 @@ impl Store {
         }
         if name == "last" {
             let last = sqlx::query("SELECT id FROM runs ORDER BY id DESC LIMIT 1");
-            let row = last.fetch_optional(&self.pool).await?;
+            let row = last
+                .fetch_optional(&self.pool)
+                .in_time(&self.database)
+                .await?;
             return match row {
                 Some(row) => Ok(Source::Run(id(&row, "id")?)),
                 None => Err(RecordError::None),
@@ -100,6 +104,7 @@ impl Store {
         let rows = sqlx::query("SELECT id FROM runs WHERE id LIKE $1 ORDER BY id")
             .bind(format!("{}%", name.to_ascii_lowercase()))
             .fetch_all(&self.pool)
+            .in_time(&self.database)
             .await?;
         match rows.as_slice() {
             [] => Err(unknown()),
@@ -116,10 +121,12 @@ impl Store {
 
     /// The span that a run began with, as `traceparent`.
     pub async fn trace(&self, run: Uuid) -> Result<Option<String>, StoreError> {
-        let read = sqlx::query_scalar("SELECT trace FROM runs WHERE id = $1")
-            .bind(run.to_string())
-            .fetch_optional(&self.pool);
-        let trace: Option<Option<String>> = self.database.within(read).await?;
+        let trace: Option<Option<String>> =
+            sqlx::query_scalar("SELECT trace FROM runs WHERE id = $1")
+                .bind(run.to_string())
+                .fetch_optional(&self.pool)
+                .in_time(&self.database)
+                .await?;
         Ok(trace.flatten())
     }
 
@@ -151,7 +158,7 @@ impl Store {
             Some(owner) => query.bind(owner),
             None => query,
         };
-        let rows = query.fetch_all(&self.pool).await?;
+        let rows = query.fetch_all(&self.pool).in_time(&self.database).await?;
         self.listed(&rows).await
     }
 
@@ -165,10 +172,11 @@ impl Store {
     {
         let statement = format!("{LISTED} WHERE {which}");
         // Made of what is in this program only.
-        let read = sqlx::query(sqlx::AssertSqlSafe(statement))
+        let rows = sqlx::query(sqlx::AssertSqlSafe(statement))
             .bind(value)
-            .fetch_all(&self.pool);
-        let rows = self.database.within(read).await?;
+            .fetch_all(&self.pool)
+            .in_time(&self.database)
+            .await?;
         self.listed(&rows).await
     }
 

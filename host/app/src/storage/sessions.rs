@@ -1,6 +1,7 @@
 //! Sessions: conversations of several turns, each of which is a run.
 
 use crate::storage::audit::{self, Draft};
+use crate::storage::database::InTime as _;
 use crate::storage::error::StoreError;
 use crate::storage::prune::delete_turns;
 use crate::storage::{RunRow, Store, runs};
@@ -39,6 +40,7 @@ impl Store {
         .bind(&session.title)
         .bind(signed(session.created_ms))
         .execute(&self.pool)
+        .in_time(&self.database)
         .await?;
         Ok(session)
     }
@@ -51,6 +53,7 @@ impl Store {
         .bind(owner)
         .bind(id.to_string())
         .fetch_optional(&self.pool)
+        .in_time(&self.database)
         .await?;
         Ok(row.as_ref().map(session).transpose()?)
     }
@@ -70,6 +73,7 @@ impl Store {
         .bind(before.unwrap_or(Uuid::max()).to_string())
         .bind(i64::from(most))
         .fetch_all(&self.pool)
+        .in_time(&self.database)
         .await?;
         let sessions: Result<_, sqlx::Error> = rows.iter().map(session).collect();
         Ok(sessions?)
@@ -79,29 +83,32 @@ impl Store {
     ///
     /// Its runs must be over: what a process still writes would have no place.
     pub async fn delete_session(&self, owner: &str, id: Uuid) -> Result<bool, StoreError> {
-        let mut transaction = self.pool.begin().await?;
-        // Changing nothing takes the row: a turn that begins at this moment is seen by what comes after.
-        sqlx::query("UPDATE sessions SET title = title WHERE owner = $1 AND id = $2")
+        let work = async {
+            let mut transaction = self.pool.begin().await?;
+            // Changing nothing takes the row: a turn that begins at this moment is seen by what comes after.
+            sqlx::query("UPDATE sessions SET title = title WHERE owner = $1 AND id = $2")
+                .bind(owner)
+                .bind(id.to_string())
+                .execute(&mut *transaction)
+                .await?;
+            let gone = sqlx::query(
+                "DELETE FROM sessions WHERE owner = $1 AND id = $2 AND NOT EXISTS \
+             (SELECT 1 FROM runs WHERE session = $2 AND ended_ms IS NULL)",
+            )
             .bind(owner)
             .bind(id.to_string())
             .execute(&mut *transaction)
             .await?;
-        let gone = sqlx::query(
-            "DELETE FROM sessions WHERE owner = $1 AND id = $2 AND NOT EXISTS \
-             (SELECT 1 FROM runs WHERE session = $2 AND ended_ms IS NULL)",
-        )
-        .bind(owner)
-        .bind(id.to_string())
-        .execute(&mut *transaction)
-        .await?;
-        let is_gone = gone.rows_affected() > 0;
-        if is_gone {
-            let turns = delete_turns(&mut transaction, id).await?;
-            let draft = Draft::session_deleted(owner, id, &turns);
-            audit::append(&mut transaction, &[&draft]).await?;
-        }
-        transaction.commit().await?;
-        Ok(is_gone)
+            let is_gone = gone.rows_affected() > 0;
+            if is_gone {
+                let turns = delete_turns(&mut transaction, id).await?;
+                let draft = Draft::session_deleted(owner, id, &turns);
+                audit::append(&mut transaction, &[&draft]).await?;
+            }
+            transaction.commit().await?;
+            Ok(is_gone)
+        };
+        self.database.within(work).await
     }
 
     /// The number that the session's next turn has; none if there is no such session.
@@ -112,6 +119,7 @@ impl Store {
         )
         .bind(session.to_string())
         .fetch_optional(&self.pool)
+        .in_time(&self.database)
         .await?;
         Ok(next.map(|next| u32::try_from(next).unwrap_or(u32::MAX)))
     }
@@ -123,6 +131,7 @@ impl Store {
         )
         .bind(session.to_string())
         .fetch_optional(&self.pool)
+        .in_time(&self.database)
         .await?;
         Ok(open.is_some())
     }

@@ -1,6 +1,7 @@
 //! Entries of the audit log, found and read in pages.
 
 use crate::storage::Store;
+use crate::storage::database::InTime as _;
 use crate::storage::error::StoreError;
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
@@ -51,7 +52,7 @@ impl Store {
             Value::Number(number) => query.bind(number),
             Value::Text(text) => query.bind(text),
         });
-        let rows = query.fetch_all(&self.pool).await?;
+        let rows = query.fetch_all(&self.pool).in_time(&self.database).await?;
         let entries: Result<_, sqlx::Error> = rows.iter().map(entry).collect();
         Ok(entries?)
     }

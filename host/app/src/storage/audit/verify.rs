@@ -1,6 +1,7 @@
 //! Whether the audit log is as it was written.
 
 use crate::storage::Store;
+use crate::storage::database::InTime as _;
 use crate::storage::error::StoreError;
 use serde_json::Value;
 use sqlx::Row as _;
@@ -85,6 +86,7 @@ impl Store {
     async fn audit_head(&self) -> Result<Option<(i64, String)>, sqlx::Error> {
         let heads: Vec<(i64, String)> = sqlx::query_as("SELECT number, hash FROM audit_head")
             .fetch_all(&self.pool)
+            .in_time(&self.database)
             .await?;
         Ok(<[_; 1]>::try_from(heads).ok().map(|[head]| head))
     }
@@ -97,6 +99,7 @@ impl Store {
         .bind(after)
         .bind(PAGE)
         .fetch_all(&self.pool)
+        .in_time(&self.database)
         .await
     }
 }
