@@ -3,6 +3,7 @@
 mod advisors;
 mod approval;
 mod client_calls;
+mod costs;
 mod fallback;
 mod instances;
 mod leaks;

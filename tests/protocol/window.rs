@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use toolhold_agent::context::Habits;
 use toolhold_agent::event::NoJournal;
 use toolhold_agent::guard::pii::{Kind, Privacy};
 use toolhold_agent::model::{ChatRequest, Completion, Counter, Model, ModelError, Watch};
@@ -104,6 +105,103 @@ async fn an_endpoint_that_refuses_the_length_gets_less() {
     assert_eq!(script.asked(), 1);
 }
 
+/// What a reply might take, of each Request.
+fn reply_tokens(script: &Script) -> Vec<u64> {
+    let bodies = script.bodies();
+    let limits = bodies.iter().map(|body| body["max_tokens"].as_u64());
+    limits.map(Option::unwrap).collect()
+}
+
+/// Nobody probed the endpoint, and it refuses the first Request: there is nothing to drop, but there is
+/// room for a shorter reply.
+#[tokio::test]
+async fn a_reply_is_given_less_before_history_is_dropped() {
+    let refused = || Reply::overflowing(3_200, 4_096);
+    for contract in Contract::ALL {
+        let mut asked = asking(contract, None);
+        asked.settings.max_tokens = 1_024;
+        let script = Script::new([refused(), order(contract, 1), done(contract)]);
+        let events = run(&driver(&script, orders()), asked.clone()).await;
+        assert_eq!(end(&events), ("output".into(), json!("done")));
+        assert_eq!(reply_tokens(&script)[..2], [1_024, 895], "{contract:?}");
+        assert_eq!(script.told(0), script.told(1), "{contract:?}");
+        let told: Vec<Value> = of(&events, "notice").collect();
+        let said = told[0]["message"].as_str().unwrap();
+        assert!(said.contains("895 tokens for the reply"), "{said}");
+        let budgets: Vec<Value> = of(&events, "budget").collect();
+        assert_eq!(budgets[0]["reply"], 1_024);
+        assert_eq!(budgets[1]["reply"], 895);
+
+        // Where that does not do either, history is dropped.
+        let replies = (1..=5).map(|n| order(contract, n));
+        let script = Script::new(replies.chain([refused(), refused(), done(contract)]));
+        let events = run(&driver(&script, orders()), asked.clone()).await;
+        assert_eq!(end(&events), ("output".into(), json!("done")));
+        assert_eq!(reply_tokens(&script)[5..7], [1_024, 895], "{contract:?}");
+        assert_eq!(script.told(5), script.told(6), "{contract:?}");
+        let (before, after) = (script.told(6), script.told(7));
+        assert!(
+            after.len() < before.len() && after.contains("id=ORD-1-x"),
+            "{contract:?}: {after}"
+        );
+
+        let script = Script::new([refused(), refused(), refused()]);
+        let events = run(&driver(&script, orders()), asked).await;
+        assert_eq!((end(&events).0.as_str(), script.asked()), ("model", 2));
+    }
+}
+
+/// `list` tells of many orders in one result, `prose` of nothing in particular.
+fn listing() -> Activities {
+    Activities::default()
+        .with("list", |_: Value| async {
+            let orders = (0..150).map(|n| json!({"id": format!("A-{n}"), "total": n * 17}));
+            Ok(json!({"orders": orders.collect::<Vec<_>>()}))
+        })
+        .with("prose", |arguments: Value| async move {
+            let n = arguments["n"].as_u64().unwrap_or(0);
+            let word: String = (0..n).map(|_| 'x').collect();
+            Ok(json!(format!("{word}y much to say ").repeat(60)))
+        })
+}
+
+/// A result that was cut is no JSON any more: what it told comes from where it is kept.
+#[tokio::test]
+async fn a_result_that_was_cut_leaves_every_pair() {
+    for (window, has_room) in [(9_000, true), (4_500, false)] {
+        for contract in Contract::ALL {
+            let call = |call: Value| Reply::of(contract, &json!({"calls": [call], "output": null}));
+            let list = call(json!({"_tool": "list"}));
+            let prose = (1..=45).map(|n| call(json!({"_tool": "prose", "n": n})));
+            let script = Script::new([list].into_iter().chain(prose).chain([done(contract)]));
+            let mut asked = request([plain_tools(&["list", "prose"])]);
+            asked.settings.contract = contract;
+            asked.settings.window.tokens = Some(window);
+            asked.settings.max_steps = 99;
+            asked.settings.max_tokens = 200;
+            asked.settings.result_chars = 600;
+            let events = run(&driver(&script, listing()), asked).await;
+            assert_eq!(end(&events), ("output".into(), json!("done")));
+            assert!(script.told(1).contains("[cut: 600 of"), "{contract:?}");
+            let last = script.told(46);
+            let is_kept = |n: &usize| last.contains(&format!("id=A-{n}, total={}\\n", n * 17));
+            let kept = (0..150).filter(is_kept).count();
+            if has_room {
+                assert_eq!(kept, 150, "{contract:?}: {last}");
+                continue;
+            }
+            let key = of(&events, "tool_result").next().unwrap()["id"].clone();
+            let said = format!(
+                "{} values of what was told; read_result has them under {}.",
+                2 * (150 - kept),
+                key.as_str().unwrap()
+            );
+            assert!(kept > 50 && kept < 150, "{contract:?}: {kept}: {last}");
+            assert!(last.contains(&said), "{contract:?}: {said}: {last}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_result_that_is_cut_is_read_part_by_part() {
     for contract in Contract::ALL {
@@ -182,27 +280,88 @@ async fn the_same_result_is_sent_once() {
     );
 }
 
-/// Prefix caches of servers hit: each Request begins with all of the one before it, byte for byte.
+/// Whether a Request begins with all of the one before it, byte for byte.
+fn goes_on(before: &Value, after: &Value) -> bool {
+    let parts = |body: &Value| {
+        let mut body = body.clone();
+        let messages = body["messages"].take();
+        (body.to_string(), messages.as_array().unwrap().clone())
+    };
+    let ((head, before), (same, after)) = (parts(before), parts(after));
+    head == same && after.starts_with(&before)
+}
+
+/// Prefix caches of servers hit.
 #[tokio::test]
 async fn a_request_begins_with_the_one_before_it() {
     for contract in Contract::ALL {
         let script = Script::new((1..=8).map(|n| order(contract, n)).chain([done(contract)]));
         run(&driver(&script, orders()), asking(contract, None)).await;
-        let bodies = script.bodies();
-        for pair in bodies.windows(2) {
-            let text = |body: &Value| {
-                let mut body = body.clone();
-                let messages = body["messages"].take();
-                (body.to_string(), messages.as_array().unwrap().clone())
-            };
-            let ((head, before), (same, after)) = (text(&pair[0]), text(&pair[1]));
-            assert_eq!(head, same, "{contract:?}");
-            assert!(
-                after.starts_with(&before),
-                "{contract:?}: {before:?} {after:?}"
-            );
+        for pair in script.bodies().windows(2) {
+            assert!(goes_on(&pair[0], &pair[1]), "{contract:?}: {pair:?}");
         }
     }
+}
+
+/// So they do where the window is full, but for the steps in which history is dropped: those are few.
+#[tokio::test]
+async fn prefixes_hold_from_one_summary_to_the_next() {
+    for contract in Contract::ALL {
+        let replies = (1..=40).map(|n| order(contract, n));
+        let script = Script::new(replies.chain([done(contract)]));
+        let events = run(&driver(&script, orders()), asking(contract, Some(6_000))).await;
+        assert_eq!(end(&events), ("output".into(), json!("done")));
+        let steps: Vec<u64> = of(&events, "summarized")
+            .map(|event| event["step"].as_u64().unwrap())
+            .collect();
+        assert!(steps.len() >= 2, "{contract:?}: {steps:?}");
+        for pair in steps.windows(2) {
+            assert!(pair[1] - pair[0] >= 4, "{contract:?}: {steps:?}");
+        }
+        for (step, pair) in (2..).zip(script.bodies().windows(2)) {
+            let is_dropping = steps.contains(&step);
+            assert_eq!(
+                goes_on(&pair[0], &pair[1]),
+                !is_dropping,
+                "{contract:?}: step {step} of {steps:?}: {pair:?}"
+            );
+        }
+        // What is dropped leaves room for a while, and no more than that.
+        for summed_up in of(&events, "summarized") {
+            let tokens = |name: &str| summed_up[name].as_u64().unwrap();
+            let (before, after) = (tokens("tokens_before"), tokens("tokens_after"));
+            assert!(before > 5_400 && after < 4_200, "{contract:?}: {summed_up}");
+            assert!(after > 3_000, "{contract:?}: {summed_up}");
+        }
+    }
+}
+
+/// A record from before does not say how its window is kept, and comes to the same again.
+#[tokio::test]
+async fn older_records_keep_their_habits() {
+    let contract = Contract::Schema;
+    let older = |window: Option<u64>| {
+        let mut asked = asking(contract, window);
+        asked.settings.window.habits = Habits::First;
+        asked.settings.assumed_max_tokens = None;
+        asked
+    };
+    let replies = (1..=14).map(|n| order(contract, n));
+    let script = Script::new(replies.chain([done(contract)]));
+    let events = run(&driver(&script, orders()), older(Some(2_500))).await;
+    let settings = json_of(&events[0])["request"]["settings"].clone();
+    for (said, key) in [
+        (&settings["window"], "habits"),
+        (&settings, "assumed_max_tokens"),
+    ] {
+        assert_eq!(said.get(key), None, "{settings}");
+    }
+    let steps = of(&events, "summarized").count();
+    assert!(steps >= 5, "in nearly every step: {steps}");
+
+    let script = Script::new([Reply::overflowing(3_200, 4_096)]);
+    let events = run(&driver(&script, orders()), older(None)).await;
+    assert_eq!((end(&events).0.as_str(), script.asked()), ("model", 1));
 }
 
 /// Of too many tools those are shown that the task speaks of; the model finds the others.

@@ -229,7 +229,8 @@ pub enum EventKind {
     },
     /// Something that happened in a sub-agent, on behalf of a call.
     Sub { call: String, what: Box<EventKind> },
-    /// What the step's reply cost, as the endpoint counted; absent if it did not count.
+    /// What the step's reply cost, as the endpoint counted; absent if it did not count. Of one that broke
+    /// off, and may have a price, there are no counts.
     Tokens {
         step: u32,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -266,7 +267,8 @@ pub enum EventKind {
         steps: u32,
         calls: u32,
         tokens: u64,
-        /// What all replies cost that came to their end; absent if that of one of them is not known.
+        /// What all replies cost that came to their end or broke off; absent if that of one of them is not
+        /// known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost_nano: Option<Amount>,
         duration_ms: u64,
@@ -399,6 +401,9 @@ pub struct RunFailure {
     /// Set when the Request did not fit the model's window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overflow: Option<ContextOverflow>,
+    /// How long the model was waited for. What a reply cost that broke off can be known by nothing else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_ms: Option<u64>,
 }
 
 impl RunFailure {
@@ -407,6 +412,7 @@ impl RunFailure {
             class,
             message: message.into(),
             overflow: None,
+            took_ms: None,
         }
     }
 }

@@ -11,12 +11,14 @@ const MIN_TOKENS: u64 = 32;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Meter {
     bytes_per_token: f64,
+    is_taught: bool,
 }
 
 impl Default for Meter {
     fn default() -> Self {
         Self {
             bytes_per_token: BYTES_PER_TOKEN,
+            is_taught: false,
         }
     }
 }
@@ -52,7 +54,13 @@ impl Meter {
         let ratio = bytes as f64 / tokens as f64;
         if BELIEVABLE.contains(&ratio) {
             self.bytes_per_token = ratio;
+            self.is_taught = true;
         }
+    }
+
+    /// Whether it goes by a count.
+    pub fn is_taught(&self) -> bool {
+        self.is_taught
     }
 }
 
@@ -64,7 +72,10 @@ mod tests {
     fn it_goes_by_what_the_endpoint_counted() {
         let mut meter = Meter::default();
         assert_eq!(meter.tokens(3_000), 1_000);
+        meter.observe(10, 5);
+        assert!(!meter.is_taught());
         meter.observe(4_000, 1_000);
+        assert!(meter.is_taught());
         assert_eq!(meter.tokens(4_000), 1_000);
         for (bytes, tokens) in [(10, 5), (100_000, 100), (100, 1_000)] {
             meter.observe(bytes, tokens);

@@ -37,7 +37,8 @@ impl Stored {
         self.find(key).is_some()
     }
 
-    fn find(&self, key: &str) -> Option<&str> {
+    /// All of a result.
+    pub fn find(&self, key: &str) -> Option<&str> {
         let found = self.results.iter().find(|(known, _)| known == key);
         found.map(|(_, text)| text.as_str())
     }

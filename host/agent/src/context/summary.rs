@@ -2,22 +2,26 @@
 //! verbatim. No model writes it: one that sums up is one more that makes things up, and what a run
 //! goes on with would be different each time.
 
+use super::Habits;
+use super::facts::{self, Fact};
 use crate::guard::validate::cut;
 use crate::protocol::Turn;
 use crate::protocol::turn::Answered;
-use serde_json::{Map, Value};
-use std::collections::BTreeSet;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// Characters of a value that is kept as it is; longer ones are prose.
-const MAX_VALUE: usize = 120;
 /// Characters of a call's arguments, of an error, of a note.
 const MAX_TEXT: usize = 200;
-const MAX_DEPTH: usize = 32;
+/// Results that are named because not all that they told is kept.
+const MAX_KEYS: usize = 10;
+/// How a result ends that was cut.
+pub const CUT: &str = "\n[cut: ";
 
 /// The dropped part of a history.
 #[derive(Debug, Default)]
 pub struct Summary {
+    habits: Habits,
     entries: Vec<Entry>,
     /// What is kept already is not kept again.
     seen: BTreeSet<String>,
@@ -27,26 +31,38 @@ pub struct Summary {
 struct Entry {
     /// What was done, or said.
     head: String,
-    facts: Vec<String>,
+    facts: Vec<Fact>,
+    /// The call, if it is one.
+    call: Option<String>,
 }
 
 impl Summary {
+    pub fn new(habits: Habits) -> Self {
+        Self {
+            habits,
+            ..Self::default()
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    pub fn add(&mut self, turn: &Turn) {
+    /// `wholes`: by the calls' ids, all of the results that the turn has only a part of.
+    pub fn add(&mut self, turn: &Turn, wholes: &BTreeMap<String, String>) {
         match turn {
             Turn::Exchange(exchange) => {
                 for answered in &exchange.calls {
-                    self.add_call(answered);
+                    let whole = wholes.get(&answered.call.id).map(String::as_str);
+                    self.add_call(answered, whole);
                 }
             }
             Turn::Text { text, .. } => {
-                let facts = self.unseen(identifiers(text));
+                let facts = self.unseen(facts::of_text(text, self.habits));
                 self.entries.push(Entry {
                     head: cut(text, MAX_TEXT),
                     facts,
+                    call: None,
                 });
             }
             // What could not be used says nothing that is needed.
@@ -54,21 +70,18 @@ impl Summary {
         }
     }
 
-    fn add_call(&mut self, answered: &Answered) {
+    fn add_call(&mut self, answered: &Answered, whole: Option<&str>) {
         let arguments = answered.call.arguments.to_string();
         let mut facts = Vec::new();
         if arguments.chars().count() > MAX_TEXT {
-            facts.extend(facts_of(&answered.call.arguments));
+            facts.extend(facts::of_value(&answered.call.arguments, self.habits));
         }
         let outcome = if answered.failed {
             format!("failed: {}", cut(&answered.text, MAX_TEXT))
         } else {
             format!("({})", answered.call.id)
         };
-        match serde_json::from_str::<Value>(&answered.text) {
-            Ok(value) if !answered.failed => facts.extend(facts_of(&value)),
-            _ => facts.extend(identifiers(&answered.text)),
-        }
+        facts.extend(self.facts_of(answered, whole));
         let facts = self.unseen(facts);
         self.entries.push(Entry {
             head: format!(
@@ -77,158 +90,123 @@ impl Summary {
                 cut(&arguments, MAX_TEXT)
             ),
             facts,
+            call: Some(answered.call.id.clone()),
         });
     }
 
-    fn unseen(&mut self, facts: Vec<String>) -> Vec<String> {
+    fn facts_of(&self, answered: &Answered, whole: Option<&str>) -> Vec<Fact> {
+        let whole = whole.filter(|_| !self.habits.is_first());
+        let text = whole.unwrap_or(&answered.text);
+        match serde_json::from_str::<Value>(text) {
+            Ok(value) if !answered.failed => facts::of_value(&value, self.habits),
+            _ if answered.failed || self.habits.is_first() => facts::of_text(text, self.habits),
+            _ => {
+                let kept = text.rsplit_once(CUT).map_or(text, |(kept, _)| kept);
+                facts::of_text(kept, self.habits)
+            }
+        }
+    }
+
+    fn unseen(&mut self, facts: Vec<Fact>) -> Vec<Fact> {
         facts
             .into_iter()
-            .filter(|fact| self.seen.insert(fact.clone()))
+            .filter(|fact| self.seen.insert(fact.line.clone()))
             .collect()
     }
 
-    /// At most about `max` bytes: first what the oldest calls were is left out, then their facts, and
-    /// it is said.
-    pub fn text(&self, max: usize) -> String {
+    /// At most about `max` bytes: first what the oldest calls were is left out, then what they told, and
+    /// it is said; `is_kept`: whether there is a result from which that can be read again.
+    pub fn text(&self, max: usize, is_kept: impl Fn(&str) -> bool) -> String {
         let heads: usize = self.entries.iter().map(|entry| entry.head.len() + 3).sum();
         let facts: usize = self.entries.iter().map(Entry::facts_len).sum();
-        let (mut over_heads, mut over_facts) = (
-            (heads + facts).saturating_sub(max),
-            facts.saturating_sub(max),
-        );
-        let (mut left_out_heads, mut left_out_facts) = (0, 0);
+        let mut over_heads = (heads + facts).saturating_sub(max);
+        let mut over_facts = facts.saturating_sub(max);
+        let mut left_out = LeftOut::default();
         let mut text = String::new();
         for entry in &self.entries {
             if over_heads > 0 {
                 over_heads = over_heads.saturating_sub(entry.head.len() + 3);
-                left_out_heads += 1;
+                left_out.heads += 1;
             } else {
                 let _ = write!(text, "\n- {}", entry.head);
             }
-            if over_facts > 0 {
-                over_facts = over_facts.saturating_sub(entry.facts_len());
-                left_out_facts += entry.facts.len();
-            } else {
-                for fact in &entry.facts {
-                    let _ = write!(text, "\n  {fact}");
+            let is_all = over_facts > 0 && self.habits.is_first();
+            let before = left_out.lines;
+            for fact in &entry.facts {
+                if over_facts > 0 || is_all {
+                    over_facts = over_facts.saturating_sub(fact.line.len() + 3);
+                    left_out.lines += 1;
+                    left_out.values += fact.values;
+                } else {
+                    let _ = write!(text, "\n  {}", fact.line);
                 }
             }
+            let call = entry.call.as_deref().filter(|call| is_kept(call));
+            left_out
+                .calls
+                .extend(call.filter(|_| left_out.lines > before));
         }
-        let mut head =
-            "# Earlier in this run\nThe calls that were made and what they told, in short."
-                .to_owned();
-        if left_out_heads > 0 {
-            let _ = write!(head, " The oldest {left_out_heads} calls are left out");
-            let _ = match left_out_facts {
-                0 => write!(head, ", not what they told."),
-                facts => write!(head, ", and {facts} lines of what they told."),
-            };
-        }
-        head + &text
+        let head = "# Earlier in this run\nThe calls that were made and what they told, in short.";
+        let said = if self.habits.is_first() {
+            left_out.first()
+        } else {
+            left_out.text()
+        };
+        format!("{head}{said}{text}")
     }
 }
 
 impl Entry {
     fn facts_len(&self) -> usize {
-        self.facts.iter().map(|fact| fact.len() + 3).sum()
+        self.facts.iter().map(|fact| fact.line.len() + 3).sum()
     }
 }
 
-/// A line for each object that holds values: where it is, and all of them, so that an identifier stays
-/// with what belongs to it.
-fn facts_of(value: &Value) -> Vec<String> {
-    let mut facts = Vec::new();
-    collect("", value, 0, &mut facts);
-    facts
+/// What there was no room for.
+#[derive(Debug, Default)]
+struct LeftOut<'a> {
+    heads: usize,
+    lines: usize,
+    values: usize,
+    /// Whose results can be read again, the oldest first.
+    calls: Vec<&'a str>,
 }
 
-fn collect(at: &str, value: &Value, depth: usize, facts: &mut Vec<String>) {
-    if depth > MAX_DEPTH {
-        return;
+impl LeftOut<'_> {
+    fn text(&self) -> String {
+        if self.values == 0 {
+            return self.first();
+        }
+        let mut text = format!(
+            " The oldest {} calls are left out, and {} values of what was told",
+            self.heads, self.values
+        );
+        let more = self.calls.len().saturating_sub(MAX_KEYS);
+        let newest: Vec<&str> = self.calls.iter().skip(more).copied().collect();
+        if !newest.is_empty() {
+            let _ = write!(text, "; read_result has them under {}", newest.join(", "));
+        }
+        if more > 0 {
+            let _ = write!(text, ", and under {more} older keys");
+        }
+        text.push('.');
+        text
     }
-    match value {
-        Value::Object(fields) => collect_object(at, fields, depth, facts),
-        Value::Array(items) => {
-            let plain: Vec<String> = items.iter().filter_map(verbatim).collect();
-            if !plain.is_empty() {
-                facts.push(line(at, &plain.join(", ")));
+
+    /// As it was said before values were counted.
+    fn first(&self) -> String {
+        match (self.heads, self.lines) {
+            (0, _) => String::new(),
+            (heads, 0) => {
+                format!(" The oldest {heads} calls are left out, not what they told.")
             }
-            for (index, item) in items.iter().enumerate() {
-                if verbatim(item).is_none() {
-                    collect(&format!("{at}[{index}]"), item, depth + 1, facts);
-                }
+            (heads, lines) => {
+                format!(
+                    " The oldest {heads} calls are left out, and {lines} lines of what they told."
+                )
             }
         }
-        Value::String(text) if verbatim(value).is_none() => {
-            let found = identifiers(text).into_iter();
-            facts.extend(found.map(|fact| line(at, &fact)));
-        }
-        other => facts.extend(verbatim(other).map(|value| line(at, &value))),
     }
-}
-
-fn collect_object(at: &str, fields: &Map<String, Value>, depth: usize, facts: &mut Vec<String>) {
-    let plain: Vec<String> = fields
-        .iter()
-        .filter_map(|(key, value)| Some(format!("{key}={}", verbatim(value)?)))
-        .collect();
-    if !plain.is_empty() {
-        facts.push(line(at, &plain.join(", ")));
-    }
-    for (key, value) in fields {
-        if verbatim(value).is_none() {
-            let place = if at.is_empty() {
-                key.clone()
-            } else {
-                format!("{at}.{key}")
-            };
-            collect(&place, value, depth + 1, facts);
-        }
-    }
-}
-
-fn line(at: &str, what: &str) -> String {
-    if at.is_empty() {
-        what.to_owned()
-    } else {
-        format!("{at}: {what}")
-    }
-}
-
-/// A value as it is, if it is one that can be an identifier or belong to one.
-fn verbatim(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) if text.chars().count() <= MAX_VALUE => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
-        Value::Bool(flag) => Some(flag.to_string()),
-        Value::Null => Some("null".into()),
-        _ => None,
-    }
-}
-
-/// The words of a text that look like identifiers, quantities or addresses, each with the word before it:
-/// `order A-17`.
-fn identifiers(text: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut before = "";
-    for word in text.split_whitespace() {
-        let bare = word.trim_matches(|c: char| !c.is_alphanumeric());
-        if is_identifier(bare) && bare.chars().count() <= MAX_VALUE {
-            found.push(if before.is_empty() {
-                bare.to_owned()
-            } else {
-                format!("{before} {bare}")
-            });
-            before = "";
-        } else {
-            before = bare;
-        }
-    }
-    found
-}
-
-fn is_identifier(word: &str) -> bool {
-    word.chars().any(|c| c.is_ascii_digit()) || word.contains('@') || word.contains("://")
 }
 
 #[cfg(test)]
@@ -239,6 +217,10 @@ mod tests {
     use serde_json::json;
 
     fn exchange(id: &str, result: &Value) -> Turn {
+        told(id, result.to_string())
+    }
+
+    fn told(id: &str, text: String) -> Turn {
         Turn::Exchange(Exchange {
             calls: vec![Answered {
                 call: Call {
@@ -248,27 +230,49 @@ mod tests {
                     ..Call::default()
                 },
                 fence: String::new(),
-                text: result.to_string(),
+                text,
                 failed: false,
             }],
         })
     }
 
+    fn add(summary: &mut Summary, id: &str, result: &Value) {
+        summary.add(&exchange(id, result), &BTreeMap::new());
+    }
+
+    fn shown(summary: &Summary, max: usize) -> String {
+        summary.text(max, |_| false)
+    }
+
+    fn orders(count: i64) -> Value {
+        let orders = (0..count).map(|n| json!({"id": format!("A-{n}"), "total": n * 17}));
+        json!({"orders": orders.collect::<Vec<_>>()})
+    }
+
+    /// As a history has a result that was longer than `max`.
+    fn cut_to(result: &Value, max: usize) -> String {
+        let text = result.to_string();
+        let kept = text.get(..max).unwrap();
+        format!("{kept}{CUT}{max} of {} characters shown; more]", text.len())
+    }
+
     #[test]
     fn identifiers_stay_with_their_values() {
         let mut summary = Summary::default();
-        summary.add(&exchange(
+        add(
+            &mut summary,
             "call_1",
             &json!({"orders": [
                 {"id": "A-17", "total": 55.5, "address": {"city": "Köln"}, "note": "long ".repeat(60)},
                 {"id": "A-18", "total": 12},
             ], "tags": ["x", "y"]}),
-        ));
-        summary.add(&exchange(
+        );
+        add(
+            &mut summary,
             "call_2",
             &json!("The parcel JD-0042 of order A-17 left on 2026-11-21."),
-        ));
-        let text = summary.text(10_000);
+        );
+        let text = shown(&summary, 10_000);
         for line in [
             "- orders.find {\"of\":\"call_1\"} → (call_1)",
             "orders[0]: id=A-17, total=55.5",
@@ -289,26 +293,81 @@ mod tests {
             "word ".repeat(60)
         );
         let mut summary = Summary::default();
-        summary.add(&exchange("call_1", &json!(prose)));
-        let text = summary.text(10_000);
+        add(&mut summary, "call_1", &json!(prose));
+        let text = shown(&summary, 10_000);
         for fact in ["parcel JD-0042", "invoice 77/3", "a@b.example"] {
             assert!(text.contains(fact), "{fact}: {text}");
         }
         assert!(!text.contains("word word"), "{text}");
     }
 
+    /// A result that was cut is no JSON any more, and compact JSON is one word.
+    #[test]
+    fn of_a_result_that_was_cut_all_is_kept_that_it_told() {
+        let result = orders(400);
+        let turn = told("call_1", cut_to(&result, 8_000));
+        let wholes = BTreeMap::from([("call_1".to_owned(), result.to_string())]);
+        let mut summary = Summary::default();
+        summary.add(&turn, &wholes);
+        let text = shown(&summary, 1 << 20);
+        for n in 0..400 {
+            let pair = format!("orders[{n}]: id=A-{n}, total={}\n", n * 17);
+            assert!(format!("{text}\n").contains(&pair), "{pair}: {text}");
+        }
+
+        // Where nobody kept it, what was shown of it.
+        let mut summary = Summary::default();
+        summary.add(&turn, &BTreeMap::new());
+        let text = shown(&summary, 1 << 20);
+        let all = result.to_string();
+        let whole = all[..8_000].matches("},{").count();
+        assert!(whole > 200, "{whole}");
+        for n in 0..whole {
+            assert!(
+                text.contains(&format!("id=A-{n}, total={}", n * 17)),
+                "{n}: {text}"
+            );
+        }
+        assert!(!text.contains("cut 8000"), "{text}");
+
+        let mut first = Summary::new(Habits::First);
+        first.add(&turn, &wholes);
+        assert!(first.text(1 << 20, |_| false).contains("cut 8000"));
+    }
+
+    /// Pages of `read_result` are JSON that begins and ends anywhere, in a text.
+    #[test]
+    fn of_a_page_all_is_kept_that_it_told() {
+        let text = orders(60).to_string();
+        for (from, to) in [(0, 700), (1, 701), (333, 1_033), (700, 1_400)] {
+            let page = text.get(from..to).unwrap();
+            let mut summary = Summary::default();
+            let read = json!({"text": page, "from": from, "to": to, "of": text.len()});
+            add(&mut summary, "call_2", &read);
+            let kept = shown(&summary, 1 << 20);
+            for n in 0..60 {
+                let whole = json!({"id": format!("A-{n}"), "total": n * 17}).to_string();
+                if page.contains(&whole) {
+                    let pair = format!("id=A-{n}, total={}", n * 17);
+                    assert!(kept.contains(&pair), "{from}: {pair}: {kept}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn what_is_told_twice_is_kept_once_and_what_is_left_out_is_said() {
         let mut summary = Summary::default();
         for n in 0..50 {
-            summary.add(&exchange(
+            add(
+                &mut summary,
                 &format!("call_{n}"),
                 &json!({"id": n / 2, "name": "n"}),
-            ));
+            );
         }
-        let whole = summary.text(100_000);
+        let whole = shown(&summary, 100_000);
         assert_eq!(whole.matches("id=7, name=n").count(), 1, "{whole}");
-        let heads_out = summary.text(1_500);
+        let heads_out = shown(&summary, 1_500);
         assert!(
             heads_out.contains("calls are left out, not what they told"),
             "{heads_out}"
@@ -320,12 +379,31 @@ mod tests {
             );
         }
         assert!(heads_out.len() < 1_700);
-        let little = summary.text(200);
+        let little = shown(&summary, 200);
         assert!(
-            little.len() < 400 && little.contains("lines of what they told"),
+            little.len() < 400 && little.contains("values of what was told."),
             "{little}"
         );
         assert!(little.contains("id=24"), "the newest stay: {little}");
+    }
+
+    /// Before, all that one call had told was left out together.
+    #[test]
+    fn what_there_is_no_room_for_is_counted_and_found_again() {
+        let mut summary = Summary::default();
+        add(&mut summary, "call_1", &json!({"id": "B-1", "name": "n"}));
+        add(&mut summary, "call_2", &orders(400));
+        let text = summary.text(6_000, |call| call == "call_2");
+        assert!(text.len() < 6_300, "{}", text.len());
+        let kept = (0..400).filter(|n| text.contains(&format!("id=A-{n}, total={}", n * 17)));
+        let kept = kept.count();
+        assert!(kept > 120 && kept < 400, "{kept}: {text}");
+        assert!(text.contains("id=A-399"), "the newest stay: {text}");
+        let said = format!(
+            "and {} values of what was told; read_result has them under call_2.",
+            2 * (400 - kept) + 2
+        );
+        assert!(text.contains(&said), "{said}: {text}");
     }
 
     proptest! {
@@ -335,8 +413,8 @@ mod tests {
             let items: Vec<Value> = pairs.iter().map(|(id, name, n)| json!({"id": id, "name": name, "n": n})).collect();
             let result = if nested { json!({"page": {"items": items}}) } else { json!(items) };
             let mut summary = Summary::default();
-            summary.add(&exchange("call_1", &result));
-            let text = summary.text(1 << 20);
+            add(&mut summary, "call_1", &result);
+            let text = shown(&summary, 1 << 20);
             for (id, name, n) in &pairs {
                 let pair = format!("id={id}, name={name}, n={n}");
                 prop_assert!(text.lines().any(|line| line.ends_with(&pair)), "{}: {}", pair, text);

@@ -34,6 +34,16 @@ pub(crate) fn answer(reply: &str) -> &str {
     thought::split(reply).answer
 }
 
+/// Whether a reply was cut at its limit of tokens while it thought: it had not answered more than it had
+/// thought, or said nothing at all.
+pub(crate) fn is_cut_in_thought(reply: &Completion) -> bool {
+    let split = thought::split(&reply.content);
+    let calls = reply.tool_calls.iter().map(|call| call.arguments.len());
+    let answered = split.answer.trim().len() + calls.sum::<usize>();
+    let thought = split.thought.trim().len() + reply.reasoning.trim().len();
+    reply.finish_reason.as_deref() == Some("length") && answered <= thought
+}
+
 /// The ways to get a Solution out of an endpoint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -224,6 +224,20 @@ fn an_unknown_key_is_an_error_though_it_is_empty() {
     assert!(merge_with("", &variables, &Flags::default()).is_err());
 }
 
+/// What somebody chose holds, even if it is what nobody chose.
+#[test]
+fn a_limit_of_tokens_that_nobody_chose_is_known() {
+    for (text, assumed) in [("", Some(1_024)), ("[run]\nmax_tokens = 1024", None)] {
+        let merged = merge_with(text, &[], &Flags::default()).unwrap();
+        let settings = crate::config::types::validate(&merged).unwrap().settings();
+        assert_eq!(
+            (settings.max_tokens, settings.assumed_max_tokens),
+            (1_024, assumed),
+            "{text}"
+        );
+    }
+}
+
 /// A table in which everything is commented out is none, unless its name alone says something.
 #[test]
 fn an_empty_table_of_a_known_name_says_no_more_than_its_name() {

@@ -83,6 +83,9 @@ pub struct Config {
 struct RunTable {
     max_steps: u32,
     max_tokens: u32,
+    /// Nobody chose it.
+    #[serde(skip)]
+    is_max_tokens_default: bool,
     token_budget: u64,
     currency: String,
     max_cost: Money,
@@ -149,6 +152,7 @@ pub fn validate(merged: &Merged) -> Result<Config, ConfigError> {
                 value(key, reason.to_owned())
             })?;
     config.one_off = merged.granted_by_flags();
+    config.run.is_max_tokens_default = merged.origin("run.max_tokens") == "default";
     for (name, table) in &config.mcp {
         let key = format!("mcp.{name}");
         let settings = table.settings(name, merged.is_found(&key), merged.is_found("paths.state"));
@@ -262,6 +266,7 @@ impl Config {
             shape: run.shape,
             max_steps: run.max_steps,
             max_tokens: run.max_tokens,
+            assumed_max_tokens: run.is_max_tokens_default.then_some(run.max_tokens),
             token_budget: Some(run.token_budget).filter(|budget| *budget > 0),
             price: self.routes().price(&self.endpoint),
             currency: run.currency.clone(),

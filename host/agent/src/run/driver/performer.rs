@@ -238,10 +238,12 @@ impl Performer {
                     };
                     let mut heard = Listener(heard.clone());
                     self.spawn(Doing::Ask, async move {
+                        let asked = Instant::now();
                         match model.complete(&request, &mut heard).await {
                             Ok(completion) => Input::Replied(completion),
                             Err(error) => Input::ModelFailed(RunFailure {
                                 overflow: error.context_overflow(),
+                                took_ms: Some(millis(asked.elapsed())),
                                 ..RunFailure::new(error.class(), error.to_string())
                             }),
                         }
@@ -322,6 +324,10 @@ impl Performer {
             Input::Called { id, result }
         })
     }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// What a task tells while it works.

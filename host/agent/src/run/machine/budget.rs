@@ -18,6 +18,8 @@ const TEMPLATE_TOKENS: u64 = 4;
 /// more than this and [`MAX_PER_MESSAGE`] beyond the texts has counted something else.
 const MAX_PREAMBLE: u64 = 1_024;
 const MAX_PER_MESSAGE: u64 = 64;
+/// Hundredths of a window.
+const ALL: u64 = 100;
 
 /// The next Request, with the texts in it of which it is known what they are.
 #[derive(Debug)]
@@ -38,6 +40,15 @@ impl Size {
     /// Whether nothing of it is estimated.
     fn is_counted(self) -> bool {
         self.bytes == 0
+    }
+
+    /// These tokens, which go by this size. What an estimate has beyond is for what it does not see.
+    fn most(self, tokens: u64) -> u64 {
+        if self.is_counted() {
+            tokens
+        } else {
+            tokens.saturating_mul(20) / 19
+        }
     }
 
     fn plus(self, other: Self) -> Self {
@@ -168,15 +179,27 @@ impl Machine {
     }
 
     pub(super) fn is_too_long(&self, composed: &Composed) -> bool {
+        self.is_beyond(ALL, composed)
+    }
+
+    /// Whether prompt and reply need more than so many hundredths of the window.
+    pub(super) fn is_beyond(&self, share: u64, composed: &Composed) -> bool {
         let reply = u64::from(self.request.settings.max_tokens);
         let needed = self.prompt_tokens(composed).saturating_add(reply);
-        let needed = if composed.size.is_counted() {
-            needed
-        } else {
-            // An estimate: what remains is for what it does not see.
-            needed.saturating_mul(20) / 19
-        };
-        self.window.tokens.is_some_and(|window| needed > window)
+        let needed = composed.size.most(needed);
+        let of = |window: u64| window / ALL * share + window % ALL * share / ALL;
+        self.window.tokens.is_some_and(|window| needed > of(window))
+    }
+
+    /// Tokens that the window has left for a reply, if it is known.
+    pub(super) fn room(&self, composed: &Composed) -> Option<u64> {
+        let prompt = composed.size.most(self.prompt_tokens(composed));
+        Some(self.window.tokens?.saturating_sub(prompt))
+    }
+
+    /// Whether the endpoint counted something that the size of this goes by.
+    pub(super) fn is_measured(&self, composed: &Composed) -> bool {
+        composed.size.is_counted() || self.window.meter.is_taught()
     }
 
     fn template_tokens(&self, messages: usize) -> u64 {
@@ -253,6 +276,13 @@ impl Machine {
     /// Of the prompt that was sent last.
     pub(super) fn sent_tokens(&self) -> u64 {
         self.window.meter.tokens(self.window.tokens_of.sent_bytes)
+    }
+
+    /// Of the prompt that was sent last, and no less.
+    pub(super) fn most_sent_tokens(&self) -> u64 {
+        let (size, messages) = self.window.tokens_of.sent;
+        let template = self.template_tokens(messages);
+        size.most(self.tokens(size).saturating_add(template))
     }
 
     /// The endpoint counted the whole prompt that was sent last.

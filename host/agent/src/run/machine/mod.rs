@@ -1,10 +1,12 @@
 //! The loop as a state machine: told what happened, it says what to do next. No I/O, no clock, no
 //! randomness: the same inputs give the same events and actions (PROTOCOL.md, 7).
 //!
-//! `door` is what goes in and comes out; `ask` makes the next Request, and `budget` counts it; `reply` reads
-//! what the model says, while it says it; `calls` takes each call from there to being made, `results` from
-//! there to what the model is told; `turns` is what it is shown of it all; `end` is the end.
+//! `door` is what goes in and comes out; `ask` makes the next Request, `budget` counts it, and `allowance` is
+//! what its reply may take; `reply` reads what the model says, while it says it; `calls` takes each call from
+//! there to being made, `results` from there to what the model is told; `turns` is what it is shown of it
+//! all, `window` what of that it is not; `end` is the end.
 
+mod allowance;
 mod ask;
 mod budget;
 mod calls;
@@ -24,6 +26,8 @@ mod scopes;
 mod screen;
 mod turns;
 mod window;
+#[cfg(test)]
+mod window_tests;
 
 pub use door::{Action, Effects, Input, Work};
 

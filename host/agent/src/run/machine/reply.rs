@@ -1,14 +1,14 @@
 //! What the model says, while it says it and when it has said it all.
 
 use super::{Action, Effects, Machine, millis};
-use crate::contract::Piece;
+use crate::contract::{self, Piece, View};
 use crate::error::ErrorClass;
 use crate::event::{EventKind, RunFailure, StopReason};
 use crate::guard::validate::cut;
 use crate::model::{Completion, Delta, Usage};
 use crate::protocol::advisor::{self, Attendance, Council};
 use crate::protocol::{Call, Solution, Turn, meta};
-use crate::run::Spent;
+use crate::run::{Settings, Spent};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -94,7 +94,16 @@ impl Machine {
             self.step.reader = None;
         }
         let turns = Vec::new();
-        let read = self.contract().read(&completion, &self.view(&turns, None));
+        // As the Request was sent.
+        let settings = Settings {
+            max_tokens: self.sent_reply_tokens(),
+            ..self.request.settings.clone()
+        };
+        let view = View {
+            settings: &settings,
+            ..self.view(&turns, None)
+        };
+        let read = self.contract().read(&completion, &view);
         let usable = read.and_then(|solution| self.check(&solution).map(|()| solution));
         match usable {
             Ok(solution) => self.solved(solution, &completion, effects, elapsed),
@@ -109,7 +118,20 @@ impl Machine {
                 self.step.is_over = true;
                 self.proceed(effects, elapsed);
             }
-            Err(reason) => self.reject(&completion.content, reason, effects, elapsed),
+            Err(reason) => {
+                if contract::is_cut_in_thought(&completion)
+                    && let Some(tokens) = self.raise_reply()
+                {
+                    effects.events.push(EventKind::Notice {
+                        step: self.steps,
+                        message: format!(
+                            "the reply was cut while the model thought: from here on a reply may take up to {tokens} \
+                             tokens, because nobody chose how many (run.max_tokens)"
+                        ),
+                    });
+                }
+                self.reject(&completion.content, reason, effects, elapsed);
+            }
         }
     }
 
@@ -125,15 +147,19 @@ impl Machine {
             failure: failure.clone(),
         });
         self.step.reader = None;
+        let is_paid = self.pay_for_broken(failure.took_ms, effects);
+        let failure = RunFailure {
+            took_ms: None,
+            ..failure
+        };
         if let Some(overflow) = failure.overflow
             && self.forced().is_none()
             && !self.has_acted()
-            && self.shorten_for(overflow)
+            && let Some(message) = self.shorten_for(overflow)
         {
             effects.events.push(EventKind::Notice {
                 step: self.steps,
-                message: "the endpoint refused the request for its length; a shorter one is sent"
-                    .into(),
+                message,
             });
             return self.send(effects);
         }
@@ -146,6 +172,9 @@ impl Machine {
             && !self.has_acted()
             && self.broken < self.request.settings.max_broken_replies
         {
+            if let Some((reason, message)) = self.overdrawn().filter(|_| is_paid) {
+                return self.fail(reason, ErrorClass::Correctable, message, effects, elapsed);
+            }
             self.broken += 1;
             effects.events.push(EventKind::Notice {
                 step: self.steps,
@@ -171,6 +200,32 @@ impl Machine {
         self.note_ignored(effects);
         self.step.is_over = true;
         self.proceed(effects, elapsed);
+    }
+
+    /// What was written of a reply that broke off was paid for, and nobody counted it. Whether it is
+    /// counted here: records from before it was lack the time, and are replayed without.
+    fn pay_for_broken(&mut self, took_ms: Option<u64>, effects: &mut Effects) -> bool {
+        let is_paid = self.step.has_begun && self.counts_money();
+        let Some(duration_ms) = took_ms.filter(|_| is_paid) else {
+            return false;
+        };
+        let took = Duration::from_millis(duration_ms);
+        let cost = self.price().and_then(|price| price.of(None, took));
+        self.spent = self.spent.plus(Spent {
+            cost: cost.unwrap_or_default(),
+            unpriced: u32::from(cost.is_none()),
+            ..Spent::default()
+        });
+        effects.events.push(EventKind::Tokens {
+            step: self.steps,
+            prompt: None,
+            completion: None,
+            total: self.spent.tokens,
+            first_token_ms: None,
+            duration_ms,
+            cost_nano: cost,
+        });
+        true
     }
 
     /// Whether calls of this reply were made or wait to be.

@@ -1,10 +1,12 @@
 //! The window: what each Request takes of it, what is dropped when it is nearly full, and the tools by
 //! which the model reads what it was not shown (PROTOCOL.md, 7, "Budget").
 
-use super::budget::Tokens;
+use super::allowance::ReplyTokens;
+use super::budget::{Composed, Tokens};
 use super::results::Ending;
 use super::{Effects, Machine};
-use crate::context::{Meter, Stored, Summary, Toolbook, stored, toolbook};
+use crate::context::summary::CUT;
+use crate::context::{Habits, Meter, Stored, Summary, Toolbook, stored, toolbook};
 use crate::event::EventKind;
 use crate::guard::validate::cut;
 use crate::model::{ChatRequest, ContextOverflow};
@@ -12,7 +14,7 @@ use crate::protocol::tool::Annotations;
 use crate::protocol::{Call, Execution, Message, Tool, Turn};
 use crate::toolbox::ToolFailure;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Of the window, what the tools may take before they are shown in part.
 const TOOLS_SHARE: u64 = 3;
@@ -22,6 +24,9 @@ const SUMMARY_SHARE: u64 = 4;
 const MIN_RESULT: usize = 400;
 /// How often one Request is made smaller because the endpoint refused its length.
 const MAX_REFUSALS: u32 = 3;
+/// Hundredths of the window that are taken once history was dropped. What is dropped changes all that
+/// follows, so a server reads a whole prompt again: rather once in many steps than in every one.
+const KEPT: u64 = 70;
 
 /// What the run knows of the window, and what is kept outside of it.
 #[derive(Debug, Default)]
@@ -32,11 +37,15 @@ pub(super) struct Window {
     /// The history up to here is in the summary.
     dropped: usize,
     summary: Summary,
+    /// The summary as it is shown until more is dropped. Made anew, it may differ in a byte, and all behind
+    /// it would be read again.
+    summed_up: String,
     stored: Stored,
     /// The tools that are shown, in the order in which they came to be; all of them if absent.
     shown: Option<Vec<Tool>>,
     book: Toolbook,
     refusals: u32,
+    pub(super) reply: ReplyTokens,
 }
 
 impl Machine {
@@ -44,6 +53,7 @@ impl Machine {
     pub(super) fn open_window(&mut self) {
         let settings = &self.request.settings.window;
         self.window.tokens = settings.tokens;
+        self.window.summary = Summary::new(settings.habits);
         let most = self.window.tokens.map(|tokens| tokens / TOOLS_SHARE);
         let fits = |tools: &[&Tool]| {
             let bytes: usize = tools.iter().map(|tool| size(tool)).sum();
@@ -174,7 +184,7 @@ impl Machine {
         } else {
             "ask the tool for a smaller part to see the rest".to_owned()
         };
-        format!("{kept}\n[cut: {max} of {length} characters shown; {rest}]")
+        format!("{kept}{CUT}{max} of {length} characters shown; {rest}]")
     }
 
     fn offer_reading(&mut self) {
@@ -195,12 +205,10 @@ impl Machine {
     pub(super) fn remembered(&self) -> Vec<Turn> {
         let mut turns = Vec::new();
         if !self.window.summary.is_empty() {
-            let mut text = self.window.summary.text(self.summary_bytes());
-            if !self.window.stored.is_empty() {
-                text.push_str(
-                    "\nread_result reads the whole of what a call returned: its key is what stands in brackets.",
-                );
-            }
+            let text = match self.habits() {
+                Habits::First => self.sum_up(),
+                Habits::Second => self.window.summed_up.clone(),
+            };
             turns.push(Turn::Summary(text));
         }
         let mut seen: BTreeSet<&str> = BTreeSet::new();
@@ -229,6 +237,23 @@ impl Machine {
         turns
     }
 
+    /// The summary of what was dropped, as long as it may be now.
+    fn sum_up(&self) -> String {
+        let stored = &self.window.stored;
+        let summary = &self.window.summary;
+        let mut text = summary.text(self.summary_bytes(), |call| stored.contains(call));
+        if !stored.is_empty() {
+            text.push_str(
+                "\nread_result reads the whole of what a call returned: its key is what stands in brackets.",
+            );
+        }
+        text
+    }
+
+    pub(super) fn habits(&self) -> Habits {
+        self.request.settings.window.habits
+    }
+
     /// How many turns [`Self::remembered`] gives.
     pub(super) fn remembered_turns(&self) -> usize {
         let summary = usize::from(!self.window.summary.is_empty());
@@ -250,10 +275,10 @@ impl Machine {
         }
         let tokens = self.prompt_tokens(&composed);
         let before = *self.step.fitting.before.get_or_insert(tokens);
-        // The window is the own model's; a candidate is shown a copy of its history.
-        while self.forced().is_none() && self.is_too_long(&composed) && self.drop_oldest() {
-            self.step.fitting.dropped += 1;
-            composed = self.compose(effects);
+        // The window is the own model's; a candidate is shown a copy of its history. Of a Request that
+        // fits with a shorter reply nothing is dropped.
+        if self.forced().is_none() && self.left().is_none() {
+            composed = self.drop_history(composed, effects);
         }
         if self.counts(&composed, effects) {
             return None;
@@ -267,18 +292,50 @@ impl Machine {
                 tokens_after: self.prompt_tokens(&composed),
             });
         }
+        let reply = self.reply_tokens(&composed);
+        composed.request.max_tokens = Some(reply);
         if self.forced().is_none() {
             self.note_sent(&composed);
+            self.window.reply.sent = Some(reply);
         }
         let (parts, exact) = self.parts(&composed);
         effects.events.push(EventKind::Budget {
             step: self.steps,
             window: self.window.tokens,
-            reply: u64::from(self.request.settings.max_tokens),
+            reply: u64::from(reply),
             parts,
             exact,
         });
         Some(composed.request)
+    }
+
+    /// Drops nothing from what fits, and otherwise enough for the next steps: as much as frees a part of the
+    /// window or, where what cannot be dropped takes that, half of the history.
+    fn drop_history(&mut self, mut composed: Composed, effects: &mut Effects) -> Composed {
+        let half = self.droppable().div_ceil(2);
+        let mut dropped = 0;
+        loop {
+            let is_worth_it = self.habits() != Habits::First
+                && (1..half).contains(&dropped)
+                && self.is_beyond(KEPT, &composed);
+            let is_due = is_worth_it || self.is_too_long(&composed);
+            if !is_due || !self.drop_oldest() {
+                return composed;
+            }
+            dropped += 1;
+            self.step.fitting.dropped += 1;
+            composed = self.compose(effects);
+        }
+    }
+
+    /// The turns of the history that are not in the summary and may go there: those before the newest
+    /// exchange.
+    fn droppable(&self) -> usize {
+        let newest = self
+            .history
+            .iter()
+            .rposition(|turn| matches!(turn, Turn::Exchange(_)));
+        newest.map_or(0, |newest| newest.saturating_sub(self.window.dropped))
     }
 
     /// Moves the oldest turn of the history into the summary; the newest exchange stays.
@@ -293,14 +350,32 @@ impl Machine {
             return false;
         };
         let turn = self.hidden(turn);
-        self.window.summary.add(&turn);
+        let wholes = self.wholes(&turn);
+        self.window.summary.add(&turn, &wholes);
         self.window.dropped += 1;
+        self.window.summed_up = self.sum_up();
         self.offer_reading();
         true
     }
 
-    /// The endpoint refused a Request for its length. Whether a shorter one can be made.
-    pub(super) fn shorten_for(&mut self, overflow: ContextOverflow) -> bool {
+    /// All of what calls returned, where it is kept, as the model may be shown it.
+    fn wholes(&mut self, turn: &Turn) -> BTreeMap<String, String> {
+        let mut wholes = BTreeMap::new();
+        if let Turn::Exchange(exchange) = turn
+            && self.habits() != Habits::First
+        {
+            for answered in exchange.calls.iter().filter(|answered| !answered.failed) {
+                let id = &answered.call.id;
+                if let Some(text) = self.window.stored.find(id) {
+                    wholes.insert(id.clone(), self.vault.hide(text));
+                }
+            }
+        }
+        wholes
+    }
+
+    /// The endpoint refused a Request for its length. What is sent in its place, in words, if anything is.
+    pub(super) fn shorten_for(&mut self, overflow: ContextOverflow) -> Option<String> {
         if let Some(tokens) = overflow.prompt_tokens {
             self.observe(tokens);
         }
@@ -312,10 +387,26 @@ impl Machine {
             let all = self.window.tokens.unwrap_or(sent + reply);
             all - all / 5
         });
-        self.window.tokens = Some(self.window.tokens.map_or(fits, |known| known.min(fits)));
+        let window = self.window.tokens.map_or(fits, |known| known.min(fits));
+        self.window.tokens = Some(window);
+        if overflow.window.is_some()
+            && let Some(left) = self.left_beside_prompt(window, overflow)
+        {
+            self.window.reply.left = Some((self.steps, Some(left)));
+            return Some(format!(
+                "the endpoint refused the request for its length; it is sent again with {left} tokens for the reply"
+            ));
+        }
+        if let Some((_, left)) = &mut self.window.reply.left {
+            *left = None;
+        }
         // A summary is shorter where the window is.
-        self.window.refusals <= MAX_REFUSALS
-            && (self.drop_oldest() || !self.window.summary.is_empty())
+        self.window.summed_up = self.sum_up();
+        let is_shorter = self.window.refusals <= MAX_REFUSALS
+            && (self.drop_oldest() || !self.window.summary.is_empty());
+        is_shorter.then(|| {
+            "the endpoint refused the request for its length; a shorter one is sent".into()
+        })
     }
 
     /// The endpoint counted the prompt that was sent last.

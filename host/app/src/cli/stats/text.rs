@@ -155,7 +155,7 @@ fn cost_text(took: &Took, costs: &[(String, Amount)]) -> String {
         );
     }
     if took.failed > 0 {
-        text.push_str("; failed replies are not in it");
+        text.push_str("; replies that failed before they began are not in it");
     }
     if took.unheard > 0 {
         text.push_str("; requests that were overtaken are not in it");

@@ -18,7 +18,7 @@ use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
-use toolhold_agent::{Message, RunRequest};
+use toolhold_agent::{Message, RunRequest, Settings};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -248,11 +248,7 @@ impl Task {
         if self.output_schema.is_some() {
             request.output_schema.clone_from(&self.output_schema);
         }
-        limit(
-            &mut request.settings.max_tokens,
-            "max_tokens",
-            self.max_tokens,
-        )?;
+        limit_replies(&mut request.settings, "max_tokens", self.max_tokens)?;
         limit(&mut request.settings.max_steps, "max_steps", self.max_steps)
     }
 }
@@ -267,6 +263,18 @@ pub fn limit(most: &mut u32, name: &str, asked: Option<u32>) -> Result<(), ApiEr
         }
         None => Ok(()),
     }
+}
+
+/// The same of the tokens of a reply, which are then somebody's choice and not the default.
+pub fn limit_replies(
+    settings: &mut Settings,
+    name: &str,
+    asked: Option<u32>,
+) -> Result<(), ApiError> {
+    if asked.is_some() {
+        settings.assumed_max_tokens = None;
+    }
+    limit(&mut settings.max_tokens, name, asked)
 }
 
 /// Everything of a run up to its end.

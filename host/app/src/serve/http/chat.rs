@@ -2,7 +2,7 @@
 
 use crate::serve::answer::Usage;
 use crate::serve::http::App;
-use crate::serve::http::agent::limit;
+use crate::serve::http::agent::limit_replies;
 use crate::serve::http::auth::Client;
 use crate::serve::http::body::{Body, null_as_default};
 use crate::serve::http::client_tools::{
@@ -194,7 +194,7 @@ impl ChatRequest {
         settings.temperature = self.temperature.or(settings.temperature);
         settings.seed = self.seed.or(settings.seed);
         let most = self.max_completion_tokens.or(self.max_tokens);
-        limit(&mut settings.max_tokens, "max_tokens", most)
+        limit_replies(settings, "max_tokens", most)
     }
 }
 

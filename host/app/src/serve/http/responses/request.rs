@@ -2,7 +2,7 @@
 
 use super::input;
 use super::object::Kept;
-use crate::serve::http::agent::limit;
+use crate::serve::http::agent::limit_replies;
 use crate::serve::http::client_tools::{
     FunctionDefinition, forbid, may_call, offer, output_schema,
 };
@@ -219,11 +219,7 @@ impl ResponseRequest {
         // Narrower than f64, as endpoints take it.
         let temperature = self.temperature.map(|it| it as f32);
         settings.temperature = temperature.or(settings.temperature);
-        limit(
-            &mut settings.max_tokens,
-            "max_output_tokens",
-            self.max_output_tokens,
-        )?;
+        limit_replies(settings, "max_output_tokens", self.max_output_tokens)?;
         if let Some(most) = self.max_tool_calls {
             let allowed = settings.max_tool_calls.unwrap_or(u32::MAX);
             settings.max_tool_calls = Some(most.min(allowed));
