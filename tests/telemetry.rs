@@ -351,7 +351,6 @@ fn a_server_is_scraped_audited_and_goes_on_with_its_clients_traces() {
     assert!(!collector.has_heard(EMAIL));
 }
 
-/// A run that is gone on with after a crash is in the trace that it began in.
 /// The endpoint is busy at first, then writes JSON in a fence, and a call that another model has to make.
 #[test]
 fn what_is_retried_repaired_and_made_by_another_model_is_counted() {
@@ -388,6 +387,7 @@ fn what_is_retried_repaired_and_made_by_another_model_is_counted() {
     }
 }
 
+/// A run that is gone on with after a crash is in the trace that it began in.
 #[test]
 fn a_resumed_run_goes_on_with_its_trace() {
     let collector = Collector::start();

@@ -4,7 +4,7 @@ use super::{answers, ask, calls, host as plain, scripted, serve, until};
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
-use support::endpoint::{Endpoint, Order, Scenario};
+use support::endpoint::{Endpoint, Order, Reply, Scenario};
 use support::host::Host;
 use support::sandbox::{component, repository};
 use support::server::Server;
@@ -342,4 +342,16 @@ fn what_an_output_shield_takes_out_is_in_no_event_for_others() {
     }
     server.use_key(&root);
     assert!(server.get(&path).text.contains(card), "it is in the record");
+
+    // Nor where the model does not keep the form of an answer.
+    let prose = Reply::content(format!("It is {card}, of course."));
+    let endpoint = Endpoint::start(Scenario::new([prose]).in_order(Order::Repeat));
+    let mut server = serve(&host, &endpoint);
+    server.use_key(&ann);
+    let whole = server.post("/v1/agent", &ask("t"));
+    let live = server.post("/v1/agent", &task);
+    for told in [&whole, &live] {
+        assert!(!told.text.contains(card), "{}", told.text);
+        assert!(told.text.contains("could not be used"), "{}", told.text);
+    }
 }

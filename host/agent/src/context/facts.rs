@@ -4,6 +4,7 @@
 use super::Habits;
 use super::fragment;
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 
 /// Characters of a text that is kept as it is; longer ones are prose, or one word.
 const MAX_VALUE: usize = 120;
@@ -12,6 +13,21 @@ const MAX_WORD: usize = 2_000;
 /// Bytes of a line. What is left out for want of room is left out by lines.
 const MAX_LINE: usize = 1_000;
 const MAX_DEPTH: usize = 32;
+/// Bytes of a name, and of the place of an object: every line begins with one.
+const MAX_PLACE: usize = 200;
+/// Bytes of all lines of one value. What a line is of is small beside what it repeats.
+const MAX_TOLD: usize = 64 << 10;
+/// Texts within texts that are read as JSON. Each more may cost a few bytes, and all of it is read again.
+const MAX_WITHIN: usize = 4;
+/// That there was more.
+const MORE: &str = "…";
+
+/// What is kept of a value, and how many values there was no room for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) facts: Vec<Fact>,
+    pub(super) left: usize,
+}
 
 /// One line, and how many values it tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,49 +48,76 @@ impl Fact {
 }
 
 /// Of a value, with the place of each object in it.
-pub(super) fn of_value(value: &Value, habits: Habits) -> Vec<Fact> {
-    let mut collector = Collector {
-        habits,
-        facts: Vec::new(),
-    };
+pub(super) fn of_value(value: &Value, habits: Habits) -> Told {
+    let mut collector = Collector::new(habits);
     collector.collect("", value, 0);
-    collector.facts
+    collector.told
 }
 
 /// Of a text: of the JSON in it, whole or not, and of its words.
-pub(super) fn of_text(text: &str, habits: Habits) -> Vec<Fact> {
-    let mut collector = Collector {
-        habits,
-        facts: Vec::new(),
-    };
+pub(super) fn of_text(text: &str, habits: Habits) -> Told {
+    let mut collector = Collector::new(habits);
     collector.text("", text, 0);
-    collector.facts
+    collector.told
 }
 
 struct Collector {
     habits: Habits,
-    facts: Vec<Fact>,
+    told: Told,
+    bytes: usize,
+    /// From here on values are only counted.
+    is_full: bool,
+    /// Texts around the one that is being read.
+    within: usize,
 }
 
 impl Collector {
+    fn new(habits: Habits) -> Self {
+        Self {
+            habits,
+            told: Told::default(),
+            bytes: 0,
+            is_full: false,
+            within: 0,
+        }
+    }
+
+    fn push(&mut self, at: &str, what: &str, values: usize) {
+        let fact = Fact::new(at, what, values);
+        self.bytes = self.bytes.saturating_add(fact.line.len());
+        self.is_full |= self.bytes > MAX_TOLD && !self.habits.is_first();
+        if self.is_full {
+            self.told.left += values;
+        } else {
+            self.told.facts.push(fact);
+        }
+    }
+
     fn collect(&mut self, at: &str, value: &Value, depth: usize) {
         if depth > MAX_DEPTH {
             return;
         }
+        let habits = self.habits;
         match value {
+            _ if self.is_full => self.told.left += leaves(value),
             Value::Object(fields) => self.object(at, fields, depth),
             Value::Array(items) => {
-                let plain = items.iter().filter_map(|item| self.verbatim(item));
-                let plain: Vec<String> = plain.collect();
-                self.lines(at, plain);
+                self.lines(at, items.iter().filter_map(|item| verbatim(item, habits)));
                 for (index, item) in items.iter().enumerate() {
-                    if self.verbatim(item).is_none() {
-                        self.collect(&format!("{at}[{index}]"), item, depth + 1);
+                    if is_verbatim(item, habits) {
+                        continue;
                     }
+                    // Nobody asks for its place then.
+                    let place = if self.is_full {
+                        String::new()
+                    } else {
+                        tail(format!("{at}[{index}]"), habits)
+                    };
+                    self.collect(&place, item, depth + 1);
                 }
             }
-            other => match (self.verbatim(other), other) {
-                (Some(value), _) => self.facts.push(Fact::new(at, &value, 1)),
+            other => match (verbatim(other, habits), other) {
+                (Some(value), _) => self.push(at, &value, 1),
                 (None, Value::String(text)) => self.text(at, text, depth),
                 (None, _) => {}
             },
@@ -82,31 +125,38 @@ impl Collector {
     }
 
     fn object(&mut self, at: &str, fields: &Map<String, Value>, depth: usize) {
-        let plain = fields
-            .iter()
-            .filter_map(|(key, value)| Some(format!("{key}={}", self.verbatim(value)?)));
-        let plain: Vec<String> = plain.collect();
+        let habits = self.habits;
+        let plain = fields.iter().filter_map(|(key, value)| {
+            let value = verbatim(value, habits)?;
+            Some(Cow::Owned(format!("{}={value}", name(key, habits))))
+        });
         self.lines(at, plain);
         for (key, value) in fields {
-            if self.verbatim(value).is_none() {
-                let place = if at.is_empty() {
-                    key.clone()
-                } else {
-                    format!("{at}.{key}")
-                };
-                self.collect(&place, value, depth + 1);
+            if is_verbatim(value, habits) {
+                continue;
             }
+            let key = name(key, habits);
+            let place = if at.is_empty() {
+                key.into_owned()
+            } else {
+                format!("{at}.{key}")
+            };
+            self.collect(&tail(place, habits), value, depth + 1);
         }
     }
 
     /// Values that stand together.
-    fn lines(&mut self, at: &str, plain: Vec<String>) {
+    fn lines<'v>(&mut self, at: &str, plain: impl Iterator<Item = Cow<'v, str>>) {
         let mut line = String::new();
         let mut values = 0;
         for value in plain {
+            if self.is_full {
+                self.told.left += 1;
+                continue;
+            }
             let is_full = line.len() + value.len() > MAX_LINE && !self.habits.is_first();
             if is_full && values > 0 {
-                self.facts.push(Fact::new(at, &line, values));
+                self.push(at, &line, values);
                 line.clear();
                 values = 0;
             }
@@ -117,57 +167,96 @@ impl Collector {
             values += 1;
         }
         if values > 0 {
-            self.facts.push(Fact::new(at, &line, values));
+            self.push(at, &line, values);
         }
     }
 
     fn text(&mut self, at: &str, text: &str, depth: usize) {
-        if self.habits.is_first() {
+        if self.habits.is_first() || self.within >= MAX_WITHIN {
             return self.words(at, text);
         }
         let Some(found) = fragment::read(text) else {
             return self.words(at, text);
         };
         // JSON in the text of JSON in a text: each is less than the one around it.
+        self.within += 1;
         for value in &found.values {
             self.collect(at, value, depth + 1);
         }
+        self.within -= 1;
         self.words(at, &found.rest);
     }
 
     fn words(&mut self, at: &str, text: &str) {
-        for found in identifiers(text, self.habits) {
-            self.facts.push(Fact::new(at, &found, 1));
-        }
+        identifiers(text, self.habits, |found| self.push(at, found, 1));
     }
+}
 
-    /// A value as it is, if it is one that can be an identifier or belong to one.
-    fn verbatim(&self, value: &Value) -> Option<String> {
-        match value {
-            Value::String(text) if self.is_verbatim(text) => Some(text.clone()),
-            Value::Number(number) => Some(number.to_string()),
-            Value::Bool(flag) => Some(flag.to_string()),
-            Value::Null => Some("null".into()),
-            _ => None,
-        }
+/// How many values there are in one; a text is one, whatever it tells.
+fn leaves(value: &Value) -> usize {
+    match value {
+        Value::Object(fields) => fields.values().map(leaves).sum(),
+        Value::Array(items) => items.iter().map(leaves).sum(),
+        _ => 1,
     }
+}
 
-    fn is_verbatim(&self, text: &str) -> bool {
-        let is_longer_than = |most: usize| text.chars().nth(most).is_some();
-        let is_word = || {
-            !text.contains(char::is_whitespace)
-                && !text.starts_with(['{', '['])
-                && !text.contains("\":")
-                && !is_longer_than(MAX_WORD)
-        };
-        !is_longer_than(MAX_VALUE) || (!self.habits.is_first() && is_word())
+/// A name as it stands in a line: its end says the least.
+fn name(key: &str, habits: Habits) -> Cow<'_, str> {
+    if habits.is_first() || key.len() <= MAX_PLACE {
+        return Cow::Borrowed(key);
     }
+    let most = MAX_PLACE.saturating_sub(MORE.len());
+    let end = (0..=most).rev().find(|end| key.is_char_boundary(*end));
+    let kept = end.and_then(|end| key.get(..end)).unwrap_or_default();
+    Cow::Owned(format!("{kept}{MORE}"))
+}
+
+/// A place as it stands in a line: its end tells it from the ones beside it.
+fn tail(place: String, habits: Habits) -> String {
+    if habits.is_first() || place.len() <= MAX_PLACE {
+        return place;
+    }
+    let least = (place.len() + MORE.len()).saturating_sub(MAX_PLACE);
+    let from = (least..place.len()).find(|from| place.is_char_boundary(*from));
+    let kept = from.and_then(|from| place.get(from..)).unwrap_or_default();
+    format!("{MORE}{kept}")
+}
+
+/// A value as it is, if it is one that can be an identifier or belong to one.
+fn verbatim(value: &Value, habits: Habits) -> Option<Cow<'_, str>> {
+    match value {
+        Value::String(text) if is_short(text, habits) => Some(Cow::Borrowed(text)),
+        Value::Number(number) => Some(Cow::Owned(number.to_string())),
+        Value::Bool(flag) => Some(Cow::Owned(flag.to_string())),
+        Value::Null => Some(Cow::Borrowed("null")),
+        _ => None,
+    }
+}
+
+/// Whether there is a [`verbatim`] of it.
+fn is_verbatim(value: &Value, habits: Habits) -> bool {
+    match value {
+        Value::String(text) => is_short(text, habits),
+        Value::Number(_) | Value::Bool(_) | Value::Null => true,
+        Value::Array(_) | Value::Object(_) => false,
+    }
+}
+
+fn is_short(text: &str, habits: Habits) -> bool {
+    let is_longer_than = |most: usize| text.chars().nth(most).is_some();
+    let is_word = || {
+        !text.contains(char::is_whitespace)
+            && !text.starts_with(['{', '['])
+            && !text.contains("\":")
+            && !is_longer_than(MAX_WORD)
+    };
+    !is_longer_than(MAX_VALUE) || (!habits.is_first() && is_word())
 }
 
 /// The words of a text that look like identifiers, quantities or addresses, each with the word before it:
 /// `order A-17`.
-fn identifiers(text: &str, habits: Habits) -> Vec<String> {
-    let mut found = Vec::new();
+fn identifiers(text: &str, habits: Habits, mut keep: impl FnMut(&str)) {
     let mut before = "";
     for word in text.split_whitespace() {
         let is_link = !habits.is_first() && word.contains("://");
@@ -178,18 +267,17 @@ fn identifiers(text: &str, habits: Habits) -> Vec<String> {
             (word.trim_matches(|c: char| !c.is_alphanumeric()), MAX_VALUE)
         };
         if is_identifier(bare) && bare.chars().nth(most).is_none() {
-            found.push(if before.is_empty() {
-                bare.to_owned()
+            if before.is_empty() {
+                keep(bare);
             } else {
-                format!("{before} {bare}")
-            });
+                keep(&format!("{before} {bare}"));
+            }
             before = "";
         } else {
             let is_name = habits.is_first() || bare.chars().nth(MAX_VALUE).is_none();
             before = if is_name { bare } else { "" };
         }
     }
-    found
 }
 
 fn is_identifier(word: &str) -> bool {
@@ -225,8 +313,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn lines(facts: Vec<Fact>) -> Vec<String> {
-        facts.into_iter().map(|fact| fact.line).collect()
+    fn lines(told: Told) -> Vec<String> {
+        told.facts.into_iter().map(|fact| fact.line).collect()
     }
 
     #[test]
@@ -247,11 +335,13 @@ mod tests {
     fn many_values_are_many_lines() {
         let fields: Map<String, Value> = (0..400).map(|n| (format!("A-{n}"), json!(n))).collect();
         let ids: Vec<String> = (0..400).map(|n| format!("B-{n}")).collect();
-        let facts = of_value(&json!({"prices": fields, "ids": ids}), Habits::Second);
+        let told = of_value(&json!({"prices": fields, "ids": ids}), Habits::Second);
+        assert_eq!(told.left, 0);
+        let facts = &told.facts;
         assert!(facts.len() > 6, "{facts:?}");
         assert!(facts.iter().all(|fact| fact.line.len() < MAX_LINE + 20));
         assert_eq!(facts.iter().map(|fact| fact.values).sum::<usize>(), 800);
-        let all = lines(facts).join("\n");
+        let all = lines(told).join("\n");
         for n in 0..400 {
             assert!(all.contains(&format!("A-{n}={n}")), "{n}: {all}");
         }
@@ -272,5 +362,67 @@ mod tests {
             let line = format!("body.orders[{n}]: id=A-{n}, total={}", n * 17);
             assert!(facts.contains(&line), "{line}: {facts:?}");
         }
+    }
+
+    fn bytes(told: &Told) -> usize {
+        told.facts.iter().map(|fact| fact.line.len()).sum()
+    }
+
+    fn values(told: &Told) -> usize {
+        told.facts.iter().map(|fact| fact.values).sum()
+    }
+
+    /// Before, a name was written as often as there were objects under it.
+    #[test]
+    fn a_long_name_is_not_written_over_and_over() {
+        let items: Vec<Value> = (0..50_000).map(|n| json!({"a": n})).collect();
+        for long in ["k".repeat(1 << 21), "ä€😀".repeat(1 << 18)] {
+            let told = of_value(&json!({ &long: items, "b": 1 }), Habits::Second);
+            assert!(bytes(&told) <= MAX_TOLD, "{}", bytes(&told));
+            assert_eq!(values(&told) + told.left, 50_001);
+            assert!(told.left > 40_000, "{}", told.left);
+            let item = told
+                .facts
+                .iter()
+                .find(|fact| fact.line.ends_with("[7]: a=7"));
+            let item = item.map_or(0, |fact| fact.line.len());
+            assert!((100..MAX_PLACE + 10).contains(&item), "{item}");
+        }
+        // Names within one another.
+        let mut value = json!({"id": "A-17"});
+        for _ in 0..30 {
+            value = json!({ "n".repeat(150): value });
+        }
+        let kept = lines(of_value(&value, Habits::Second));
+        assert_eq!(kept.len(), 1);
+        assert!(kept[0].len() < MAX_PLACE + 20 && kept[0].ends_with("nnn: id=A-17"));
+        // As it was.
+        let kept = lines(of_value(&value, Habits::First));
+        assert!(kept[0].len() > 4_000, "{}", kept[0].len());
+    }
+
+    #[test]
+    fn no_line_is_longer_than_a_word_beyond_what_one_may_be() {
+        let wide = |count: usize| "😀".repeat(count);
+        let value = json!({ wide(900): [{ wide(500): wide(MAX_WORD), "a": wide(MAX_VALUE) }, wide(MAX_WORD), "b", "c"] });
+        let told = of_value(&value, Habits::Second);
+        assert_eq!((values(&told), told.left), (5, 0));
+        for fact in &told.facts {
+            assert!(fact.line.len() <= MAX_LINE + 4 * MAX_WORD);
+        }
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_is_counted() {
+        let numbers: Vec<usize> = (0..200_000).collect();
+        let told = of_value(&json!({"a": numbers, "b": {"c": [1, 2]}}), Habits::Second);
+        assert!(bytes(&told) <= MAX_TOLD);
+        assert_eq!(values(&told) + told.left, 200_002);
+        let words = "order A-17 and ".repeat(20_000);
+        let told = of_text(&words, Habits::Second);
+        assert!(bytes(&told) <= MAX_TOLD);
+        assert_eq!(values(&told) + told.left, 20_000);
+        assert_eq!(of_text(&words, Habits::First).left, 0);
+        assert_eq!(of_text(&words, Habits::First).facts.len(), 20_000);
     }
 }

@@ -13,6 +13,8 @@ const DIGITS: usize = 4;
 const NAMED: &str = "\":";
 /// By how many times more members a text is known to be escaped: one with a quote in it is not.
 const OBVIOUSLY: usize = 2;
+/// Texts that were cut within one another. Each more may cost a few bytes, and all of it is read again.
+const MAX_WITHIN: usize = 3;
 /// That there was more.
 const MORE: &str = "…";
 
@@ -29,13 +31,20 @@ pub(super) struct Fragments {
 
 /// Nothing if there is no JSON in the text.
 pub(super) fn read(text: &str) -> Option<Fragments> {
+    read_within(text, MAX_WITHIN)
+}
+
+fn read_within(text: &str, levels: usize) -> Option<Fragments> {
     let begun = text.trim_start();
     if let Some(whole) = begun.strip_prefix('"') {
         // A text that was cut.
         let (inner, end) = literal(whole);
         if matches!(end, End::Cut) {
             let told = partial(inner).unwrap_or_default();
-            return Some(read(&told).unwrap_or(Fragments {
+            let within = levels
+                .checked_sub(1)
+                .and_then(|levels| read_within(&told, levels));
+            return Some(within.unwrap_or(Fragments {
                 rest: told,
                 ..Fragments::default()
             }));
@@ -57,6 +66,8 @@ fn scan(text: &str) -> Fragments {
     let mut scanner = Scanner {
         rest: text,
         members: 0,
+        no_name: None,
+        no_value: None,
     };
     let mut found = Fragments::default();
     let mut loose = Map::new();
@@ -128,6 +139,10 @@ fn is_empty(value: &Value) -> bool {
 struct Scanner<'t> {
     rest: &'t str,
     members: usize,
+    /// How much was left where no name, and no value, was found: every level around would read as much to
+    /// find none again.
+    no_name: Option<usize>,
+    no_value: Option<usize>,
 }
 
 impl Scanner<'_> {
@@ -160,13 +175,20 @@ impl Scanner<'_> {
     /// What is whole of the value that begins here. Nothing is taken where there is none.
     fn value(&mut self, depth: usize) -> Option<Value> {
         self.space();
-        match self.peek()? {
-            '{' | '[' if depth > MAX_DEPTH => None,
+        let before = self.rest.len();
+        let value = match self.peek()? {
+            // A level further out it may be taken.
+            '{' | '[' if depth > MAX_DEPTH => return None,
             '{' => Some(Value::Object(self.object(depth))),
             '[' => Some(Value::Array(self.list(depth))),
+            _ if self.no_value == Some(before) => return None,
             '"' => self.text(),
             _ => self.plain(),
+        };
+        if value.is_none() {
+            self.no_value = Some(before);
         }
+        value
     }
 
     fn object(&mut self, depth: usize) -> Map<String, Value> {
@@ -180,12 +202,14 @@ impl Scanner<'_> {
                     return fields;
                 }
                 Some(',') => self.skip(),
-                Some('"') => {
+                Some('"') if self.no_name != Some(self.rest.len()) => {
                     let before = self.rest;
                     let Some(name) = self.quoted() else {
+                        self.no_name = Some(before.len());
                         return fields;
                     };
                     if !self.takes(':') {
+                        self.no_name = Some(before.len());
                         if !self.rest.is_empty() {
                             self.rest = before;
                         }
@@ -280,6 +304,8 @@ fn literal(behind: &str) -> (String, End<'_>) {
     let mut text = String::new();
     let mut chars = behind.chars();
     while let Some(next) = chars.next() {
+        #[cfg(test)]
+        tests::step();
         match next {
             '"' => return (text, End::Closed(chars.as_str())),
             '\\' => {
@@ -345,6 +371,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use serde_json::json;
+    use std::cell::Cell;
+    use std::time::{Duration, Instant};
+
+    thread_local! {
+        static STEPS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// A character of a text between quotes was read.
+    pub(super) fn step() {
+        STEPS.with(|steps| steps.set(steps.get() + 1));
+    }
 
     fn values(text: &str) -> Vec<Value> {
         read(text).map(|found| found.values).unwrap_or_default()
@@ -417,6 +454,50 @@ mod tests {
         assert_eq!(found.rest, "The parcel JD-0042\nof order …");
         let within = r#""{\"id\":\"A-1\",\"total\":17,\"of\":\"A-"#;
         assert_eq!(values(within), [json!({"id": "A-1", "total": 17})]);
+    }
+
+    /// Before, every level read again what none of them could use.
+    #[test]
+    fn a_text_that_is_made_to_be_read_again_and_again_is_not() {
+        const LONG: usize = 1 << 20;
+        let long = "a b ".repeat(LONG / 4);
+        let mut texts = Vec::new();
+        for open in ["{\"a\":", "[", "[{\"a\":"] {
+            let open = open.repeat(100);
+            texts.extend([
+                format!("{open}\"{long}\" x"),
+                format!("{open}{{\"{long}\", x"),
+                format!("{open}{{\"{long}"),
+                format!("{open}\"{long}\n"),
+                format!("{open}{}!", "1".repeat(LONG)),
+            ]);
+        }
+        // A cut text in a cut text, and so on: one more costs five bytes of the one around it.
+        let quotes = (0..400).map(|level| ["\\", &"u005c".repeat(level), "u0022"].concat());
+        let quotes: String = quotes.collect();
+        texts.push(format!("\"{quotes}{long}"));
+
+        for text in texts {
+            STEPS.with(|steps| steps.set(0));
+            let begun = Instant::now();
+            read(&text);
+            let steps = STEPS.with(Cell::get);
+            let shown: String = text.chars().take(20).collect();
+            assert!(steps < 10 * text.len(), "{steps}: {shown}");
+            let took = begun.elapsed();
+            assert!(took < Duration::from_secs(10), "{took:?}: {shown}");
+        }
+    }
+
+    #[test]
+    fn what_a_level_further_out_can_use_is_left_to_it() {
+        for (text, expected) in [
+            (r#"[{"a", 5]"#, vec![json!([{}, "a", 5])]),
+            (r#"[{"b":1, "a b"#, vec![json!([{"b": 1}, "a …"])]),
+            (r#"[{"b":1 7, 8]"#, vec![json!([{"b": 1}, 7, 8])]),
+        ] {
+            assert_eq!(values(text), expected, "{text}");
+        }
     }
 
     proptest! {

@@ -3,18 +3,21 @@
 //! goes on with would be different each time.
 
 use super::Habits;
-use super::facts::{self, Fact};
+use super::facts::{self, Fact, Told};
 use crate::guard::validate::cut;
 use crate::protocol::Turn;
 use crate::protocol::turn::Answered;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 /// Characters of a call's arguments, of an error, of a note.
 const MAX_TEXT: usize = 200;
 /// Results that are named because not all that they told is kept.
 const MAX_KEYS: usize = 10;
+/// Bytes of what calls told that are kept of one run; the oldest go first.
+const MAX_KEPT: usize = 256 << 10;
 /// How a result ends that was cut.
 pub const CUT: &str = "\n[cut: ";
 
@@ -23,8 +26,12 @@ pub const CUT: &str = "\n[cut: ";
 pub struct Summary {
     habits: Habits,
     entries: Vec<Entry>,
-    /// What is kept already is not kept again.
-    seen: BTreeSet<String>,
+    /// What is kept already is not kept again: the hashes of all lines.
+    seen: BTreeSet<u64>,
+    /// Of all lines, as they are written.
+    bytes: usize,
+    /// So many of the oldest entries have no lines any more.
+    emptied: usize,
 }
 
 #[derive(Debug)]
@@ -32,6 +39,8 @@ struct Entry {
     /// What was done, or said.
     head: String,
     facts: Vec<Fact>,
+    /// Values that were told and are not kept.
+    left: usize,
     /// The call, if it is one.
     call: Option<String>,
 }
@@ -58,12 +67,8 @@ impl Summary {
                 }
             }
             Turn::Text { text, .. } => {
-                let facts = self.unseen(facts::of_text(text, self.habits));
-                self.entries.push(Entry {
-                    head: cut(text, MAX_TEXT),
-                    facts,
-                    call: None,
-                });
+                let told = facts::of_text(text, self.habits);
+                self.push(cut(text, MAX_TEXT), told, None);
             }
             // What could not be used says nothing that is needed.
             Turn::Rejected { .. } | Turn::Summary(_) => {}
@@ -72,29 +77,69 @@ impl Summary {
 
     fn add_call(&mut self, answered: &Answered, whole: Option<&str>) {
         let arguments = answered.call.arguments.to_string();
-        let mut facts = Vec::new();
+        let mut told = Told::default();
         if arguments.chars().count() > MAX_TEXT {
-            facts.extend(facts::of_value(&answered.call.arguments, self.habits));
+            told = facts::of_value(&answered.call.arguments, self.habits);
         }
         let outcome = if answered.failed {
             format!("failed: {}", cut(&answered.text, MAX_TEXT))
         } else {
             format!("({})", answered.call.id)
         };
-        facts.extend(self.facts_of(answered, whole));
-        let facts = self.unseen(facts);
-        self.entries.push(Entry {
-            head: format!(
-                "{} {} → {outcome}",
-                answered.call.tool,
-                cut(&arguments, MAX_TEXT)
-            ),
-            facts,
-            call: Some(answered.call.id.clone()),
-        });
+        let more = self.facts_of(answered, whole);
+        told.facts.extend(more.facts);
+        told.left += more.left;
+        let head = format!(
+            "{} {} → {outcome}",
+            answered.call.tool,
+            cut(&arguments, MAX_TEXT)
+        );
+        self.push(head, told, Some(answered.call.id.clone()));
     }
 
-    fn facts_of(&self, answered: &Answered, whole: Option<&str>) -> Vec<Fact> {
+    fn push(&mut self, head: String, told: Told, call: Option<String>) {
+        let mut facts = told.facts;
+        facts.retain(|fact| self.seen.insert(hash(&fact.line)));
+        facts.shrink_to_fit();
+        let entry = Entry {
+            head,
+            facts,
+            left: told.left,
+            call,
+        };
+        self.bytes += entry.facts_len();
+        self.entries.push(entry);
+        self.forget();
+    }
+
+    /// Lets the oldest lines go while there are too many; what they told may be kept again.
+    fn forget(&mut self) {
+        if self.habits.is_first() {
+            return;
+        }
+        for entry in self.entries.iter_mut().skip(self.emptied) {
+            let mut gone = 0;
+            for fact in &entry.facts {
+                if self.bytes <= MAX_KEPT {
+                    break;
+                }
+                self.bytes = self.bytes.saturating_sub(written(fact));
+                self.seen.remove(&hash(&fact.line));
+                entry.left += fact.values;
+                gone += 1;
+            }
+            if gone > 0 {
+                entry.facts.drain(..gone);
+                entry.facts.shrink_to_fit();
+            }
+            if !entry.facts.is_empty() {
+                break;
+            }
+            self.emptied += 1;
+        }
+    }
+
+    fn facts_of(&self, answered: &Answered, whole: Option<&str>) -> Told {
         let whole = whole.filter(|_| !self.habits.is_first());
         let text = whole.unwrap_or(&answered.text);
         match serde_json::from_str::<Value>(text) {
@@ -107,18 +152,11 @@ impl Summary {
         }
     }
 
-    fn unseen(&mut self, facts: Vec<Fact>) -> Vec<Fact> {
-        facts
-            .into_iter()
-            .filter(|fact| self.seen.insert(fact.line.clone()))
-            .collect()
-    }
-
     /// At most about `max` bytes: first what the oldest calls were is left out, then what they told, and
     /// it is said; `is_kept`: whether there is a result from which that can be read again.
     pub fn text(&self, max: usize, is_kept: impl Fn(&str) -> bool) -> String {
         let heads: usize = self.entries.iter().map(|entry| entry.head.len() + 3).sum();
-        let facts: usize = self.entries.iter().map(Entry::facts_len).sum();
+        let facts = self.bytes;
         let mut over_heads = (heads + facts).saturating_sub(max);
         let mut over_facts = facts.saturating_sub(max);
         let mut left_out = LeftOut::default();
@@ -131,10 +169,11 @@ impl Summary {
                 let _ = write!(text, "\n- {}", entry.head);
             }
             let is_all = over_facts > 0 && self.habits.is_first();
-            let before = left_out.lines;
+            let before = left_out.values;
+            left_out.values += entry.left;
             for fact in &entry.facts {
                 if over_facts > 0 || is_all {
-                    over_facts = over_facts.saturating_sub(fact.line.len() + 3);
+                    over_facts = over_facts.saturating_sub(written(fact));
                     left_out.lines += 1;
                     left_out.values += fact.values;
                 } else {
@@ -144,7 +183,7 @@ impl Summary {
             let call = entry.call.as_deref().filter(|call| is_kept(call));
             left_out
                 .calls
-                .extend(call.filter(|_| left_out.lines > before));
+                .extend(call.filter(|_| left_out.values > before));
         }
         let head = "# Earlier in this run\nThe calls that were made and what they told, in short.";
         let said = if self.habits.is_first() {
@@ -158,8 +197,19 @@ impl Summary {
 
 impl Entry {
     fn facts_len(&self) -> usize {
-        self.facts.iter().map(|fact| fact.line.len() + 3).sum()
+        self.facts.iter().map(written).sum()
     }
+}
+
+/// Bytes of it in the text.
+fn written(fact: &Fact) -> usize {
+    fact.line.len() + 3
+}
+
+fn hash(line: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    line.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// What there was no room for.
@@ -177,10 +227,12 @@ impl LeftOut<'_> {
         if self.values == 0 {
             return self.first();
         }
-        let mut text = format!(
-            " The oldest {} calls are left out, and {} values of what was told",
-            self.heads, self.values
-        );
+        let mut text = match (self.heads, self.values) {
+            (0, values) => format!(" Left out are {values} values of what was told"),
+            (heads, values) => format!(
+                " The oldest {heads} calls are left out, and {values} values of what was told"
+            ),
+        };
         let more = self.calls.len().saturating_sub(MAX_KEYS);
         let newest: Vec<&str> = self.calls.iter().skip(more).copied().collect();
         if !newest.is_empty() {
@@ -404,6 +456,63 @@ mod tests {
             2 * (400 - kept) + 2
         );
         assert!(text.contains(&said), "{said}: {text}");
+    }
+
+    /// Before, all that every call had told was kept for the whole run, twice.
+    #[test]
+    fn what_is_kept_is_bounded_and_what_is_not_is_counted() {
+        let mut summary = Summary::default();
+        add(&mut summary, "call_1", &json!({"id": "B-1", "name": "n"}));
+        let mut told = 2;
+        for call in 2..22 {
+            let items: Vec<Value> = (0..1_500)
+                .map(|n| json!({"id": format!("A-{call}-{n}"), "n": n}))
+                .collect();
+            told += 2 * items.len();
+            add(&mut summary, &format!("call_{call}"), &json!(items));
+        }
+        assert!(summary.bytes <= MAX_KEPT, "{}", summary.bytes);
+        let lines: usize = summary.entries.iter().map(|entry| entry.facts.len()).sum();
+        assert_eq!(summary.seen.len(), lines);
+        let lens: usize = summary.entries.iter().map(Entry::facts_len).sum();
+        assert_eq!(summary.bytes, lens);
+
+        let text = summary.text(1 << 20, |_| true);
+        assert!(text.contains("A-21-1499") && !text.contains("B-1"));
+        let kept = 2 * text.matches("id=A-").count();
+        let said = format!(
+            "Left out are {} values of what was told; read_result has them under call_",
+            told - kept
+        );
+        assert!(text.contains(&said), "{said}: {text:.300}");
+        assert!(text.contains("- orders.find {\"of\":\"call_1\"}"));
+
+        // What was forgotten can be told again.
+        add(&mut summary, "call_22", &json!({"id": "B-1", "name": "n"}));
+        assert!(shown(&summary, 1 << 20).contains("id=B-1, name=n"));
+    }
+
+    /// One result cannot take all the room, and what it told beyond is where it was.
+    #[test]
+    fn of_one_result_so_much_is_kept() {
+        let mut summary = Summary::default();
+        add(&mut summary, "call_1", &json!({"id": "B-1", "name": "n"}));
+        add(&mut summary, "call_2", &orders(20_000));
+        assert!(summary.bytes < 100 << 10, "{}", summary.bytes);
+        let text = summary.text(1 << 20, |_| true);
+        assert!(text.contains("id=B-1, name=n") && text.contains("id=A-0, total=0"));
+        let left = 40_000 - 2 * text.matches("id=A-").count();
+        let said = format!(
+            " Left out are {left} values of what was told; read_result has them under call_2."
+        );
+        assert!(text.contains(&said), "{said}: {text:.300}");
+
+        // As it was.
+        let mut first = Summary::new(Habits::First);
+        add(&mut first, "call_2", &orders(20_000));
+        let text = first.text(1 << 24, |_| true);
+        assert_eq!(text.matches("id=A-").count(), 20_000);
+        assert!(!text.contains("eft out"), "{text:.300}");
     }
 
     proptest! {

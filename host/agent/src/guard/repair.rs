@@ -40,6 +40,7 @@ pub enum Kind {
     EscapedSingleQuote,
     StrayBackslash,
     Comment,
+    OddSpace,
     // The arguments of a call.
     NumberAsText,
     BooleanAsText,
@@ -88,6 +89,7 @@ impl fmt::Display for Kind {
             Self::EscapedSingleQuote => "an escaped single quote",
             Self::StrayBackslash => "a backslash that escapes nothing",
             Self::Comment => "comments",
+            Self::OddSpace => "white space that is not JSON's",
             Self::NumberAsText => "a number was written as a text",
             Self::BooleanAsText => "true or false was written as a text",
             Self::NullAsText => "null was written as a text",

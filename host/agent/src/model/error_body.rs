@@ -418,7 +418,7 @@ mod tests {
             ),
             (
                 r#"{"error":{"message":"You passed 10243 input tokens and requested 6142 output tokens. However, the model's context length is only 16384 tokens, resulting in a maximum input length of 10242 tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value=10243)","type":"BadRequestError","param":"input_tokens","code":400}}"#,
-                (Some(10_243), Some(6_142), Some(16_384)),
+                (None, Some(6_142), Some(16_384)),
             ),
             (
                 r#"{"error":{"message":"You passed 70001 input characters and requested 6142 output tokens. However, the model's context length is only 16384 tokens, resulting in a maximum input length of 10242 tokens (at most 70000 characters).","code":400}}"#,
@@ -426,7 +426,7 @@ mod tests {
             ),
             (
                 r#"{"error":{"message":"This model's maximum context length is 32768 tokens. However, you requested 32000 output tokens and your prompt contains at least 769 input tokens, for a total of at least 32769 tokens.","code":400}}"#,
-                (Some(769), Some(32_000), Some(32_768)),
+                (None, Some(32_000), Some(32_768)),
             ),
             (
                 r#"{"error":{"message":"This model's maximum context length is 40960 tokens. However, you requested 40960 output tokens and your prompt contains 12769 characters (more than 0 characters, which is the upper bound for 0 input tokens).","code":400}}"#,

@@ -69,7 +69,6 @@ const WINDOW: &[Place] = &[
 const PROMPT: &[Place] = &[
     ("The input (", " tokens"),
     ("ou passed ", " input tokens"),
-    ("prompt contains at least ", " input tokens"),
     ("prompt contains ", " input tokens"),
     ("your request has ", " input tokens"),
     ("resulted in ", " tokens"),
@@ -119,13 +118,22 @@ pub(super) fn overflow(
     let completion_tokens = said(COMPLETION);
     // What is listed may be more than messages: functions have a number of their own.
     let rest = || said(TOTAL)?.checked_sub(completion_tokens?);
+    let prompt_tokens = count("n_prompt_tokens")
+        .or_else(|| said(PROMPT))
+        .or_else(rest)
+        .filter(|prompt| !is_least(*prompt, completion_tokens, window));
     Some(ContextOverflow {
-        prompt_tokens: count("n_prompt_tokens")
-            .or_else(|| said(PROMPT))
-            .or_else(rest),
+        prompt_tokens,
         completion_tokens,
         window,
     })
+}
+
+/// vLLM counts no further than one token more than would fit: how many there are nobody knows then.
+fn is_least(prompt: u64, completion: Option<u64>, window: Option<u64>) -> bool {
+    let fits = window.zip(completion);
+    let fits = fits.and_then(|(window, completion)| window.checked_sub(completion));
+    fits.is_some_and(|fits| prompt == fits.saturating_add(1))
 }
 
 fn number_at(text: &str, (before, behind): Place) -> Option<u64> {

@@ -40,10 +40,19 @@ pub fn load(
     file: Option<&std::path::Path>,
     flags: &Flags,
 ) -> Result<(Config, Vec<Setting>), ConfigError> {
+    load_granting(file, flags, None)
+}
+
+fn load_granting(
+    file: Option<&std::path::Path>,
+    flags: &Flags,
+    grants: Option<&std::path::Path>,
+) -> Result<(Config, Vec<Setting>), ConfigError> {
     // Where the granted capabilities lie is itself a setting.
     let merged = layers::merge(file, None, flags, std::env::vars())?;
-    let grants = types::validate(&merged)?.grants_file();
-    let merged = layers::merge(file, Some(&grants), flags, std::env::vars())?.known()?;
+    let usual = types::validate(&merged)?.grants_file();
+    let grants = grants.unwrap_or(&usual);
+    let merged = layers::merge(file, Some(grants), flags, std::env::vars())?.known()?;
     let mut config = types::validate(&merged)?;
     config.given = Given {
         file: file.map(std::path::Path::to_owned),
@@ -66,6 +75,15 @@ impl Config {
     /// As [`load`].
     pub fn again(&self) -> Result<Self, ConfigError> {
         self.again_with(&Flags::default())
+    }
+
+    /// The configuration as it would be if this were the file of grants.
+    ///
+    /// # Errors
+    /// As [`load`].
+    pub fn granting(&self, grants: &std::path::Path) -> Result<Self, ConfigError> {
+        let file = self.given.file.as_deref();
+        load_granting(file, &self.given.flags, Some(grants)).map(|(config, _)| config)
     }
 
     /// The files that it is read from, whether they are there or not.

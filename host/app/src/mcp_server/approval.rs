@@ -23,8 +23,8 @@ const SHOWN: usize = 16 << 10;
 const REASON: usize = 500;
 /// Under which a question stands in a result of the modern era.
 pub const QUESTION: &str = "approval";
-/// Questions that nobody has answered yet, of the calls of all sessions, and of as many without one. More calls have room to
-/// be recorded, so that whoever never answers is not in the way of those who ask nobody.
+/// Questions that nobody has answered yet, of the calls of all sessions, and of as many without one. More calls
+/// have room to be recorded, so that whoever never answers is not in the way of those who ask nobody.
 pub const WAITING: usize = 1_024;
 
 /// What a person said, or did not.

@@ -12,6 +12,8 @@ use url::Url;
 const ACQUIRE: Duration = Duration::from_secs(10);
 /// For an answer of PostgreSQL. A connection whose other end is gone without a word says nothing at all.
 const ANSWER: Duration = Duration::from_secs(30);
+/// For one that deletes much.
+const LONG_ANSWER: Duration = Duration::from_mins(5);
 
 /// Write-ahead logging lets readers read while one writes, in other processes, too.
 const PRAGMAS: &str = "PRAGMA busy_timeout = 10000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
@@ -84,10 +86,26 @@ impl Database {
         &self,
         work: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
+        self.within_time(ANSWER, work).await
+    }
+
+    /// The same of what takes as long as there is much of it.
+    pub async fn within_minutes<T, E: From<sqlx::Error>>(
+        &self,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        self.within_time(LONG_ANSWER, work).await
+    }
+
+    async fn within_time<T, E: From<sqlx::Error>>(
+        &self,
+        time: Duration,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
         if self.is_file {
             return work.await;
         }
-        let done = tokio::time::timeout(ANSWER, work).await;
+        let done = tokio::time::timeout(time, work).await;
         done.unwrap_or_else(|_| {
             let late = io::Error::from(io::ErrorKind::TimedOut);
             Err(sqlx::Error::Io(late).into())

@@ -74,17 +74,17 @@ impl Store {
         let work = async {
             let mut transaction = self.pool.begin().await?;
             let added = sqlx::query(
-            "INSERT INTO keys (name, hash, permits, created_ms, expires_ms, grants) VALUES ($1, $2, $3, $4, $5, $6) \
-             ON CONFLICT (name) DO NOTHING",
-        )
-        .bind(name)
-        .bind(hash)
-        .bind(permits)
-        .bind(signed(now_ms()))
-        .bind(expires_ms.map(signed))
-        .bind(grants)
-        .execute(&mut *transaction)
-        .await?;
+                "INSERT INTO keys (name, hash, permits, created_ms, expires_ms, grants) \
+                 VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (name) DO NOTHING",
+            )
+            .bind(name)
+            .bind(hash)
+            .bind(permits)
+            .bind(signed(now_ms()))
+            .bind(expires_ms.map(signed))
+            .bind(grants)
+            .execute(&mut *transaction)
+            .await?;
             let is_added = added.rows_affected() > 0;
             if is_added {
                 let draft = Draft::key_created(name, told);

@@ -112,7 +112,7 @@ impl Store {
                 sessions: sessions.len() as u64,
             })
         };
-        self.database.within(work).await
+        self.database.within_minutes(work).await
     }
 
     async fn forget_some(&self, ms: u64) -> Result<u64, StoreError> {
@@ -148,7 +148,7 @@ impl Store {
             transaction.commit().await?;
             Ok(is_gone)
         };
-        self.database.within(work).await
+        self.database.within_minutes(work).await
     }
 }
 

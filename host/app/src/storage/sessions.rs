@@ -108,7 +108,7 @@ impl Store {
             transaction.commit().await?;
             Ok(is_gone)
         };
-        self.database.within(work).await
+        self.database.within_minutes(work).await
     }
 
     /// The number that the session's next turn has; none if there is no such session.

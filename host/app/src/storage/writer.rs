@@ -278,6 +278,16 @@ impl Batches {
         }
     }
 
+    /// Something was written. What is due is tried then, too: whoever always has more to write leaves no other
+    /// time for it.
+    async fn worked(&mut self) {
+        if self.due.is_empty() {
+            self.health.works();
+        } else if tokio::time::Instant::now() >= self.next_look {
+            self.look().await;
+        }
+    }
+
     /// Whether the database can be written again; if so, what is due is.
     async fn look(&mut self) {
         let looked = if self.due.is_empty() {
@@ -355,8 +365,8 @@ impl Batches {
             let error = match self.attempt(entries).await {
                 Ok(lasts) => {
                     // What changed nothing was not written.
-                    if self.due.is_empty() && entries.iter().any(Entry::is_written) {
-                        self.health.works();
+                    if entries.iter().any(Entry::is_written) {
+                        self.worked().await;
                     }
                     return Ok(lasts);
                 }

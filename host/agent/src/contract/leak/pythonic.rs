@@ -76,6 +76,7 @@ fn call(name: &str, inner: &str, offer: &Offer) -> Option<Leak> {
                     | Kind::EscapedSingleQuote
                     | Kind::PythonLiteral
                     | Kind::LineBreakInText
+                    | Kind::OddSpace
             )
         });
         if !is_name || !is_plain || arguments.insert(key.to_owned(), value).is_some() {

@@ -33,6 +33,12 @@ pub enum End {
     Cut,
 }
 
+/// White space that JSON does not know: a reader of JSON ends there.
+fn is_odd_space(text: &str) -> bool {
+    text.chars()
+        .any(|c| c.is_whitespace() && !matches!(c, ' ' | '\t' | '\r' | '\n'))
+}
+
 /// Reads the first object or list in `text`. Nothing if there is none, or if it cannot be read in one
 /// way only.
 pub fn mend(text: &str, end: End) -> Option<Mended> {
@@ -51,6 +57,8 @@ pub fn mend(text: &str, end: End) -> Option<Mended> {
     };
     if !prose.trim().is_empty() {
         reader.note(Kind::TextBefore);
+    } else if is_odd_space(&text[..start]) {
+        reader.note(Kind::OddSpace);
     }
     if is_fenced {
         reader.note(Kind::CodeFence);
@@ -68,6 +76,8 @@ pub fn mend(text: &str, end: End) -> Option<Mended> {
             return None;
         }
         reader.note(Kind::TextAfter);
+    } else if is_odd_space(reader.rest) {
+        reader.note(Kind::OddSpace);
     }
     Some(Mended {
         value,

@@ -1,6 +1,6 @@
 //! Reads one value, and notes what had to be mended.
 
-use super::End;
+use super::{End, is_odd_space};
 use crate::guard::repair::Kind;
 use serde_json::{Map, Value};
 
@@ -44,7 +44,12 @@ impl Reader<'_> {
     /// Skips white space and comments.
     fn space(&mut self) -> Option<()> {
         loop {
-            self.rest = self.rest.trim_start();
+            let rest = self.rest.trim_start();
+            let skipped = &self.rest[..self.rest.len() - rest.len()];
+            if is_odd_space(skipped) {
+                self.note(Kind::OddSpace);
+            }
+            self.rest = rest;
             let comment = if self.rest.starts_with("//") {
                 self.rest.find('\n').unwrap_or(self.rest.len())
             } else if self.rest.starts_with("/*") {

@@ -68,6 +68,8 @@ fn faults_of_form_are_mended() {
             json!({"a": 0.5, "b": 1, "c": 2}),
             &[Kind::OddNumber],
         ),
+        ("{\u{c}\"a\":\u{a0}1}", json!({"a": 1}), &[Kind::OddSpace]),
+        ("\u{a0}{\"a\": 1}\u{c}", json!({"a": 1}), &[Kind::OddSpace]),
         // Ends.
         (
             "{\"a\": [{\"b\": \"c\"}",

@@ -236,14 +236,13 @@ impl Performer {
                         self.spawn(Doing::Ask, failed);
                         continue;
                     };
-                    let mut heard = Listener(heard.clone());
+                    let mut heard = Listener::new(heard.clone());
                     self.spawn(Doing::Ask, async move {
-                        let asked = Instant::now();
                         match model.complete(&request, &mut heard).await {
                             Ok(completion) => Input::Replied(completion),
                             Err(error) => Input::ModelFailed(RunFailure {
                                 overflow: error.context_overflow(),
-                                took_ms: Some(millis(asked.elapsed())),
+                                took_ms: Some(millis(heard.asked.elapsed())),
                                 ..RunFailure::new(error.class(), error.to_string())
                             }),
                         }
@@ -356,12 +355,23 @@ impl Told {
     }
 }
 
-struct Listener(mpsc::UnboundedSender<Told>);
+struct Listener {
+    run: mpsc::UnboundedSender<Told>,
+    /// When the last attempt began: what went before is no time of the endpoint.
+    asked: Instant,
+}
 
 impl Listener {
+    fn new(run: mpsc::UnboundedSender<Told>) -> Self {
+        Self {
+            run,
+            asked: Instant::now(),
+        }
+    }
+
     fn tell(&self, told: Told) {
         // A run that is over listens to nobody.
-        let _ = self.0.send(told);
+        let _ = self.run.send(told);
     }
 }
 
@@ -371,6 +381,15 @@ impl Watch for Listener {
     }
 
     fn routing(&mut self, routing: Routing) {
+        match &routing {
+            // Told before the wait.
+            Routing::Retry { wait_ms, .. } => {
+                self.asked = Instant::now() + Duration::from_millis(*wait_ms);
+            }
+            // Told after it.
+            Routing::Waited { .. } | Routing::MemberFailed { .. } => self.asked = Instant::now(),
+            _ => {}
+        }
         self.tell(Told::Event(Box::new(EventKind::Routing(routing))));
     }
 

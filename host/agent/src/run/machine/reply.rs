@@ -1,6 +1,7 @@
 //! What the model says, while it says it and when it has said it all.
 
 use super::{Action, Effects, Machine, millis};
+use crate::context::Habits;
 use crate::contract::{self, Piece, View};
 use crate::error::ErrorClass;
 use crate::event::{EventKind, RunFailure, StopReason};
@@ -268,11 +269,20 @@ impl Machine {
         }
         self.unusable += 1;
         if self.unusable >= self.request.settings.max_unusable {
+            // Both quote what no shield saw.
+            let why = if self.withholds() && self.habits() != Habits::First {
+                "; what it wrote is for the run's record alone, because shields stand on its output"
+                    .to_owned()
+            } else {
+                format!(
+                    ", the last because {reason}; it wrote {:?}",
+                    cut(reply, 200)
+                )
+            };
             let message = format!(
-                "the model gave {} replies in a row that could not be used, the last because {reason}; it wrote {:?}. \
-                 Try the other contract (--contract), a larger --max-tokens, or another model",
+                "the model gave {} replies in a row that could not be used{why}. Try the other contract (--contract), \
+                 a larger --max-tokens, or another model",
                 self.unusable,
-                cut(reply, 200)
             );
             return self.fail(
                 StopReason::Unusable,

@@ -250,6 +250,13 @@ impl Machine {
         text
     }
 
+    /// From now on the summary is shown as it is now. By the first habits it is made anew each time.
+    fn sum_up_anew(&mut self) {
+        if !self.habits().is_first() {
+            self.window.summed_up = self.sum_up();
+        }
+    }
+
     pub(super) fn habits(&self) -> Habits {
         self.request.settings.window.habits
     }
@@ -322,6 +329,7 @@ impl Machine {
             if !is_due || !self.drop_oldest() {
                 return composed;
             }
+            self.sum_up_anew();
             dropped += 1;
             self.step.fitting.dropped += 1;
             composed = self.compose(effects);
@@ -338,7 +346,8 @@ impl Machine {
         newest.map_or(0, |newest| newest.saturating_sub(self.window.dropped))
     }
 
-    /// Moves the oldest turn of the history into the summary; the newest exchange stays.
+    /// Moves the oldest turn of the history into the summary; the newest exchange stays. Who drops sums up
+    /// anew when it is done.
     fn drop_oldest(&mut self) -> bool {
         let is_last = self
             .history
@@ -353,7 +362,6 @@ impl Machine {
         let wholes = self.wholes(&turn);
         self.window.summary.add(&turn, &wholes);
         self.window.dropped += 1;
-        self.window.summed_up = self.sum_up();
         self.offer_reading();
         true
     }
@@ -400,10 +408,10 @@ impl Machine {
         if let Some((_, left)) = &mut self.window.reply.left {
             *left = None;
         }
-        // A summary is shorter where the window is.
-        self.window.summed_up = self.sum_up();
         let is_shorter = self.window.refusals <= MAX_REFUSALS
             && (self.drop_oldest() || !self.window.summary.is_empty());
+        // A summary is shorter where the window is, though nothing was dropped.
+        self.sum_up_anew();
         is_shorter.then(|| {
             "the endpoint refused the request for its length; a shorter one is sent".into()
         })

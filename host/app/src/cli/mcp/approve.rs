@@ -74,10 +74,16 @@ pub async fn revoke(config: &Config, servers: &Servers, name: &str) -> Result<Ex
         None if !pins.knows(name).await => drop(named(servers, name)?),
         _ => {}
     }
-    let store = host::store(config).await?;
-    store.audit(Draft::server_revoked(name)).await?;
+    // Authority that is taken away goes whether or not that can be logged.
     let revoked = pins.revoke(name).await;
     revoked.with_context(|| format!("the approval of {name} cannot be taken back"))?;
+    let logged = async {
+        let draft = Draft::server_revoked(name);
+        host::store(config).await?.audit(draft).await?;
+        Ok::<_, anyhow::Error>(())
+    };
+    let logged = logged.await;
+    logged.context("it is revoked, but that is not in the audit log")?;
     println!(
         "{} {name}; runs that begin from now on do not have its tools, until `toolhold mcp approve {name}`",
         warn("revoked:")

@@ -11,7 +11,7 @@ use crate::host;
 use crate::storage::Draft;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::{Table, Value};
 use toolhold_sandbox::{Approval, Module, Registry, Standing};
@@ -63,27 +63,24 @@ pub async fn grant(config: &Config, args: &GrantArgs) -> Result<Exit> {
     let store = host::store(config).await?;
     let path = config.grants_file();
     let mut file = read(&path)?;
-    let before = file.clone();
     put(entry(&mut file, &args.name)?, args, &then)?;
-    write(&path, &file)?;
+    // Servers take up what lies in its place: it comes there when it is known to be right, and logged.
+    let unfinished = beside(&path, &file)?;
     let given = async {
-        let (registry, now) = again(config, &args.name).await?;
+        let (registry, now) = loaded(&config.granting(&unfinished)?, &args.name).await?;
         let may = store
             .redaction()
             .value(&now.grant().without_values().into());
         let draft = Draft::module_granted(&now.slot, &now.digest.to_string(), may);
         store.audit(draft).await?;
+        put_in_place(&unfinished, &path)?;
         Ok((registry, now))
     };
-    let (registry, now) = match given.await {
-        Ok(given) => given,
-        Err(error) => {
-            // What cannot be given is not kept: the module would be gone until somebody mends it. Nor is what
-            // would be in no log.
-            write(&path, &before)?;
-            return Err(error);
-        }
-    };
+    let given: Result<_> = given.await;
+    if given.is_err() {
+        let _ = std::fs::remove_file(&unfinished);
+    }
+    let (registry, now) = given?;
     println!("{} may", bold(&now.name));
     for sentence in now.grant().sentences() {
         println!("  {}", plain(&sentence));
@@ -116,10 +113,9 @@ pub async fn grant(config: &Config, args: &GrantArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The module as it is with what was written down.
-async fn again(config: &Config, name: &str) -> Result<(Registry, Arc<Module>)> {
-    let config = config.again()?;
-    let registry = load(&config, Some(name)).await?;
+/// The module as it is with what this configuration gives it.
+async fn loaded(config: &Config, name: &str) -> Result<(Registry, Arc<Module>)> {
+    let registry = load(config, Some(name)).await?;
     if let Some(module) = registry.module(name) {
         return Ok((registry, module));
     }
@@ -139,22 +135,28 @@ pub async fn revoke(config: &Config, name: &str) -> Result<Exit> {
         .get_mut("module")
         .and_then(Value::as_table_mut)
         .and_then(|modules| modules.remove(name));
-    let registry = load(config, Some(name)).await?;
-    // What a module was given that is gone is still to be taken from the next one of its name.
+    // Authority that is taken away goes whether or not that can be logged.
+    if given.is_some() {
+        put_in_place(&beside(&path, &file)?, &path)?;
+    }
+    // With what it was given it may not have loaded.
+    let registry = load(&config.again()?, Some(name)).await?;
     let slot = match module(&registry, name) {
         Ok(module) => module.slot.clone(),
         Err(_) if given.is_some() => name.to_owned(),
         Err(error) => return Err(error),
     };
-    let draft = Draft::module_revoked(&slot);
-    host::store(config).await?.audit(draft).await?;
-    if given.is_some() {
-        write(&path, &file)?;
-    }
     config
         .approvals()
         .put(&Approval::revoked(&slot))
         .context("the approval cannot be taken back")?;
+    let logged = async {
+        let draft = Draft::module_revoked(&slot);
+        host::store(config).await?.audit(draft).await?;
+        Ok::<_, anyhow::Error>(())
+    };
+    let logged = logged.await;
+    logged.context("it is revoked, but that is not in the audit log")?;
     println!("{name} has nothing any more that `grant` gave it, and is disabled");
     let config = config.again()?;
     if !load(&config, Some(name))
@@ -321,13 +323,19 @@ fn read(path: &Path) -> Result<Table> {
     }
 }
 
-/// In one step: whoever reads it sees all of it or what was there before.
-fn write(path: &Path, file: &Table) -> Result<()> {
+/// Writes what is to come into that place, beside it.
+fn beside(path: &Path, file: &Table) -> Result<PathBuf> {
     let unwritable = || format!("{} cannot be written", path.display());
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).with_context(unwritable)?;
     }
     let unfinished = path.with_extension(format!("{}.part", std::process::id()));
     std::fs::write(&unfinished, toml::to_string_pretty(file)?).with_context(unwritable)?;
-    std::fs::rename(&unfinished, path).with_context(unwritable)
+    Ok(unfinished)
+}
+
+/// In one step: whoever reads it sees all of it or what was there before.
+fn put_in_place(unfinished: &Path, path: &Path) -> Result<()> {
+    std::fs::rename(unfinished, path)
+        .with_context(|| format!("{} cannot be written", path.display()))
 }

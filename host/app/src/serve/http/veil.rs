@@ -10,8 +10,8 @@ use toolhold_agent::model::Completion;
 use toolhold_agent::{Event, EventKind};
 use uuid::Uuid;
 
-/// Takes it out of the events that a client is told: pieces of replies are left out, and replies and Requests,
-/// which repeat them, come without their text. The calls that a reply makes are told as events of their own, and
+/// Takes it out of the events that a client is told: pieces of replies are left out, and replies, Requests, which
+/// repeat them, what advisors wrote and why a reply could not be used come without their text. The calls that a reply makes are told as events of their own, and
 /// the output that was let through with the last one.
 #[derive(Debug)]
 pub struct Veil {
@@ -80,7 +80,13 @@ fn is_piece(kind: &EventKind) -> bool {
 fn has_text(kind: &EventKind) -> bool {
     match kind {
         EventKind::Sub { what, .. } => has_text(what),
-        kind => matches!(kind, EventKind::Reply { .. } | EventKind::Request { .. }),
+        kind => {
+            kind.is_unusable_reply()
+                || matches!(
+                    kind,
+                    EventKind::Reply { .. } | EventKind::Request { .. } | EventKind::Council { .. }
+                )
+        }
     }
 }
 
@@ -99,6 +105,18 @@ fn without_text(kind: &mut EventKind) {
             reasoning.clear();
             tool_calls.clear();
             extra.clear();
+        }
+        // The reason quotes what could not be used.
+        EventKind::Notice { message, .. } => {
+            if let Some((what, _)) = message.split_once(": ") {
+                *message = what.to_owned();
+            }
+        }
+        EventKind::Council { council, .. } => {
+            for opinion in &mut council.opinions {
+                opinion.fields.clear();
+            }
+            council.faults.clear();
         }
         EventKind::Request {
             body: Value::Object(body),
