@@ -81,28 +81,44 @@ fn runs_outlast_a_database_that_comes_back() {
     );
 }
 
+/// A server that does not wait long for its database, and a run on it that would have no end.
+fn impatient(cluster: &Cluster) -> (Host, Endpoint, Server, String) {
+    let host = host("[storage]\npatience_ms = 500\n");
+    let endpoint = scripted([Reply::endless().delayed_ms(0, 50), answers("later")]);
+    let server = serve(&host, &endpoint, cluster);
+    let run = streamed(&server, "t", 20);
+    (host, endpoint, server, run)
+}
+
+/// Takes the database away until the run stops for want of it, and brings it back.
+fn stays_away(cluster: &Cluster, server: &Server) {
+    cluster.stop();
+    until("its end", || {
+        server.said().contains("can be resumed").then_some(())
+    });
+    cluster.go_on();
+}
+
+/// Waits for the end of a run that went on once.
+fn goes_on(server: &Server, run: &str) {
+    let events = server.get(&format!("/v1/runs/{run}/events")).events();
+    let done = events.last().unwrap().json();
+    assert_eq!(done["output"], "later", "{done} {}", server.said());
+    assert_eq!(count(&events, "resumed"), 1);
+}
+
 /// One that stays away for longer: runs stop, and go on by themselves when it is back.
 #[test]
 fn runs_that_stopped_for_want_of_a_database_go_on_when_it_is_back() {
     let Some(cluster) = Cluster::start() else {
         return;
     };
-    let host = host("[storage]\npatience_ms = 500\n");
-    let endpoint = scripted([Reply::endless().delayed_ms(0, 50), answers("later")]);
-    let server = serve(&host, &endpoint, &cluster);
-    let run = streamed(&server, "t", 20);
-    cluster.stop();
-    until("its end", || {
-        server.said().contains("can be resumed").then_some(())
-    });
-    cluster.go_on();
+    let (host, _endpoint, server, run) = impatient(&cluster);
+    stays_away(&cluster, &server);
     until("readiness", || {
         (server.get("/readyz").status == 200).then_some(())
     });
-    let events = server.get(&format!("/v1/runs/{run}/events")).events();
-    let done = events.last().unwrap().json();
-    assert_eq!(done["output"], "later", "{done} {}", server.said());
-    assert_eq!(count(&events, "resumed"), 1);
+    goes_on(&server, &run);
     replays(&host, &cluster, &run);
 }
 
@@ -112,25 +128,15 @@ fn runs_that_cannot_be_found_at_once_go_on_all_the_same() {
     let Some(cluster) = Cluster::start() else {
         return;
     };
-    let host = host("[storage]\npatience_ms = 500\n");
-    let endpoint = scripted([Reply::endless().delayed_ms(0, 50), answers("later")]);
-    let server = serve(&host, &endpoint, &cluster);
-    let run = streamed(&server, "t", 20);
+    let (_host, _endpoint, server, run) = impatient(&cluster);
     // Nothing can be listed without it.
     cluster.execute("ALTER TABLE approvals RENAME TO aside");
-    cluster.stop();
-    until("its end", || {
-        server.said().contains("can be resumed").then_some(())
-    });
-    cluster.go_on();
+    stays_away(&cluster, &server);
     until("a look", || {
         server.said().contains("cannot be found yet").then_some(())
     });
     cluster.execute("ALTER TABLE aside RENAME TO approvals");
-    let events = server.get(&format!("/v1/runs/{run}/events")).events();
-    let done = events.last().unwrap().json();
-    assert_eq!(done["output"], "later", "{done} {}", server.said());
-    assert_eq!(count(&events, "resumed"), 1);
+    goes_on(&server, &run);
 }
 
 /// A run that a living server has by name only, because what took it broke off.
