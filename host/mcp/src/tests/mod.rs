@@ -5,10 +5,10 @@ mod http;
 mod life;
 mod trust;
 
-use super::pin::{Pins, Trust};
-use super::server::Server;
-use super::settings::{Launch, Settings};
-use super::tool::McpTool;
+use crate::pin::{Pins, Trust};
+use crate::server::Server;
+use crate::settings::{Launch, Settings};
+use crate::tool::McpTool;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -52,6 +52,7 @@ impl Bench {
                 env: BTreeMap::from([("GIVEN".to_owned(), "yes".to_owned())]),
                 secret_env: Vec::new(),
             },
+            secrets: Ok(Vec::new()),
             timeout: Duration::from_secs(20),
             max_result_bytes: 100_000,
             tools: TOOLS.map(str::to_owned).to_vec(),
@@ -69,7 +70,9 @@ impl Bench {
 
     fn server(&self, trust: Trust) -> Arc<Server> {
         let pins = Pins::new(Approvals::new(self.folder.path().join("pins")), trust);
-        Arc::new(Server::new(self.settings.clone(), pins))
+        let mut settings = self.settings.clone();
+        settings.secrets = settings.launch.secrets(|name| std::env::var(name).ok());
+        Arc::new(Server::new(settings, pins))
     }
 
     fn log(&self) -> String {

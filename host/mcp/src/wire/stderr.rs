@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use toolhold_sandbox::{Redactor, visible};
 
-/// Kept until somebody asks; more is counted and dropped.
+/// Kept until they are read; further ones are counted and dropped.
 const KEPT: usize = 16 << 10;
 const LINE: usize = 500;
 
