@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use toolhold_agent::guard::Validator;
 use toolhold_agent::protocol::{Annotations, Execution, Tool};
-use toolhold_sandbox::{tool_name, visible, visible_json};
+use toolhold_policy::{tool_name, visible, visible_json};
 
 // The limits of modules (`sandbox/src/world.rs`).
 const MAX_DESCRIPTION: usize = 4_000;

@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use std::collections::BTreeMap;
 use toolhold_agent::protocol::Tool;
 use toolhold_agent::{Activity as _, Module, ToolCall, ToolResult, Toolbox};
-use toolhold_sandbox::tool_name;
+use toolhold_policy::tool_name;
 
 /// The tools of `inner`, and tools of servers as `SERVER.tool`.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! What a server writes to its stderr: for people, bounded, and never for a model.
 
 use std::sync::{Mutex, PoisonError};
-use toolhold_sandbox::{Redactor, visible};
+use toolhold_policy::{Redactor, visible};
 
 /// Kept until they are read; further ones are counted and dropped.
 const KEPT: usize = 16 << 10;

@@ -93,8 +93,7 @@ async fn a_call_is_told_once_and_without_what_is_nobodys_business() {
             .unwrap();
         let told = all(&store).await;
         assert_eq!(told.len(), 1, "{told:?}");
-        let digest =
-            toolhold_sandbox::module::Digest::of(json!({"from": EMAIL}).to_string().as_bytes());
+        let digest = toolhold_policy::Digest::of(json!({"from": EMAIL}).to_string().as_bytes());
         assert_eq!(
             told[0],
             json!({
