@@ -2,14 +2,14 @@
 //! such a tool, do the arguments fit, was this very call made before; does the result fit.
 
 use crate::error::RunError;
-use crate::guard::coerce::coerce;
-use crate::guard::repair::Repair;
-use crate::guard::validate::{Fault, cut};
-use crate::guard::{Repeats, Validator};
+use crate::guard::Repeats;
 use crate::protocol::{Call, Tool};
 use crate::toolbox::ToolFailure;
 use serde_json::Value;
 use std::collections::HashMap;
+use toolhold_json::coerce::coerce;
+use toolhold_json::repair::Repair;
+use toolhold_json::validate::{Fault, Validator, cut};
 
 /// The checks of one run, compiled once.
 #[derive(Debug)]

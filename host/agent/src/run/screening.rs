@@ -4,12 +4,12 @@
 //! that is replayed needs no shields.
 
 use crate::event::EventKind;
-use crate::guard::Validator;
 use crate::guard::shield::{Place, Screened, Screening, Shields};
 use crate::model::{Delta, Routing, SideRequest, Watch};
 use crate::run::driver::Within;
 use crate::run::machine::Work;
 use crate::toolbox::{ToolFailure, ToolOutput};
+use toolhold_json::validate::Validator;
 
 /// What the shields say, each of them told, and what they took for it.
 pub(super) async fn screen(shields: &Shields, screening: Screening, events: &Within) -> Screened {

@@ -5,7 +5,6 @@ use super::scopes::{consultation, scopes};
 use super::{Action, Effects, Machine, Work};
 use crate::error::ErrorClass;
 use crate::event::EventKind;
-use crate::guard::validate::cut;
 use crate::protocol::data::Method;
 use crate::protocol::reference::{self, Path, Source, Target};
 use crate::protocol::tool::Scopes;
@@ -14,6 +13,7 @@ use crate::run::approval::Pending;
 use crate::run::{Budgets, Runner};
 use crate::toolbox::{ToolCall, ToolFailure, ToolUsage};
 use serde_json::{Map, Value, json};
+use toolhold_json::validate::cut;
 
 /// A call of the step that is being made.
 #[derive(Debug)]
