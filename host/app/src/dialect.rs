@@ -1,7 +1,7 @@
 //! What `toolhold doctor --probe` found out about endpoints, where runs use it.
 
 use crate::config::{Config, Endpoint};
-use crate::storage::Dialects;
+use crate::probed::Dialects;
 use std::collections::BTreeMap;
 use toolhold_agent::model::{Delivery, Dialect, Model as _, OpenAiModel, Verdict};
 use toolhold_agent::protocol::compose::Forcing;

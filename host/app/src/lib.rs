@@ -48,6 +48,7 @@ mod install;
 mod mcp_server;
 mod models;
 mod names;
+mod probed;
 mod recorded;
 mod renewal;
 mod requests;

@@ -4,7 +4,7 @@
 use crate::config::{Config, Endpoint as EndpointTable, Named, ROUTER, Routes, Target};
 use crate::dialect::{self, Known};
 use crate::host;
-use crate::storage::Dialects;
+use crate::probed::Dialects;
 use anyhow::{Context as _, Result, anyhow};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
-use toolhold_agent::hex::sha256;
+use toolhold_json::hex::sha256;
 use toolhold_policy::{Approval, ApprovalStore, ApprovedBy, Change, Standing};
 
 /// When a person must approve a server before its tools run.

@@ -6,7 +6,7 @@ use crate::cli::endpoint::EndpointArgs;
 use crate::cli::style::{bad, bold, dim, good, plain, warn};
 use crate::config::{Config, Endpoint, Flags};
 use crate::host;
-use crate::storage::{Dialects, Probed};
+use crate::probed::{Dialects, Probed};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde_json::json;
