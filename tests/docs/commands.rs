@@ -6,7 +6,7 @@ use serde_json::json;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 use support::endpoint::{Endpoint, Expect, Order, Reply, Scenario};
@@ -146,12 +146,12 @@ impl Session {
             .stderr(fs::File::create(&errors).map_err(|error| error.to_string())?)
             .spawn()
             .map_err(|error| error.to_string())?;
-        let code = ended(&mut child, PATIENCE);
-        if code == Some(0) {
+        let status = ended(&mut child, PATIENCE);
+        if status.is_some_and(|status| status.success()) {
             return Ok(());
         }
-        let mut fault = match code {
-            Some(code) => format!("it ended with {code}"),
+        let mut fault = match status {
+            Some(status) => status.to_string(),
             None => format!("it did not end within {PATIENCE:?}"),
         };
         for path in [&said, &errors] {
@@ -196,23 +196,24 @@ impl Session {
         if is_serving {
             host::signal(child.id(), "TERM");
         }
-        let code = ended(&mut child, PATIENCE);
-        if is_serving && code == Some(0) {
+        // It says where it serves before it listens for the signal, which may therefore kill it.
+        let status = ended(&mut child, PATIENCE);
+        if is_serving && status.is_some() {
             return Ok(());
         }
         let so_far = fs::read_to_string(&said).unwrap_or_default();
         Err(format!(
-            "it served: {is_serving}, and ended with {code:?}\n{so_far}"
+            "it served: {is_serving}, and ended with {status:?}\n{so_far}"
         ))
     }
 }
 
-/// The exit code; a child that takes too long, or was killed by a signal, has none.
-fn ended(child: &mut Child, patience: Duration) -> Option<i32> {
+/// How it ended; a child that takes too long is killed and has no status.
+fn ended(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
     let started = Instant::now();
     loop {
         match child.try_wait() {
-            Ok(Some(status)) => return status.code(),
+            Ok(Some(status)) => return Some(status),
             Ok(None) if started.elapsed() < patience => thread::sleep(Duration::from_millis(10)),
             _ => {
                 let _ = child.kill();

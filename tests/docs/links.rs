@@ -1,6 +1,6 @@
 //! Links and citations lead somewhere.
 
-use super::markdown::{anchor, headings, links};
+use super::markdown::{anchor, code_spans, headings, links};
 use super::{documents, read};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -52,6 +52,28 @@ fn links_lead_somewhere() {
         for (line, target) in links(&read(&document)) {
             if let Some(fault) = fault(&document, &target) {
                 faults.push(format!("{}:{line}: {target}: {fault}", document.display()));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// `host/sandbox/src/call.rs` in a document is a file, wherever a later change moves it.
+#[test]
+fn files_that_documents_name_exist() {
+    let mut faults = Vec::new();
+    for document in documents() {
+        for (line, span) in code_spans(&read(&document)) {
+            let is_path = SOURCES
+                .iter()
+                .chain(&["docs"])
+                .any(|folder| span.starts_with(&format!("{folder}/")));
+            // `row_NN`, `modules/*` and the like stand for many files.
+            let is_one = span
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "/._-".contains(c));
+            if is_path && is_one && !repository().join(&span).exists() {
+                faults.push(format!("{}:{line}: there is no {span}", document.display()));
             }
         }
     }

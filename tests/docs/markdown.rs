@@ -137,6 +137,17 @@ pub fn links(text: &str) -> Vec<(usize, String)> {
     found
 }
 
+/// What stands between backticks within a line.
+pub fn code_spans(text: &str) -> Vec<(usize, String)> {
+    let outside = lines(text).filter(|(.., is_code)| !is_code);
+    outside
+        .flat_map(|(number, line, _)| {
+            let spans = line.split('`').skip(1).step_by(2);
+            spans.map(move |span| (number, span.to_owned()))
+        })
+        .collect()
+}
+
 #[test]
 fn markdown_is_read_as_it_is_shown() {
     let text = "# One `two` & three!\n[a](b.md#c) `[no](x)` [`d`](e)\n```sh (run)\n# no heading\n[no](y)\n```\n## Last\n";
@@ -144,6 +155,8 @@ fn markdown_is_read_as_it_is_shown() {
     assert_eq!(anchor("One `two` & three!"), "one-two--three");
     let targets: Vec<_> = links(text).into_iter().map(|(_, target)| target).collect();
     assert_eq!(targets, ["b.md#c", "e"]);
+    let spans: Vec<_> = code_spans(text).into_iter().map(|(_, span)| span).collect();
+    assert_eq!(spans, ["two", "[no](x)", "d"]);
     let blocks = blocks(text);
     assert_eq!(blocks.len(), 1);
     assert_eq!(blocks[0].mark(), Ok(Mark::Run));
