@@ -8,13 +8,17 @@
 
 mod fuzz;
 mod interrupt;
+mod lines;
 mod local_model;
 mod modules;
 mod narrate;
 mod project;
 mod quickstart;
 mod record;
+mod rooms;
+mod source;
 mod test_run;
+mod workspace;
 
 use std::process::ExitCode;
 
@@ -45,6 +49,10 @@ enum Command {
     Test(test_run::Arguments),
     /// Run the fuzz targets: what must hold for any input
     Fuzz(fuzz::Arguments),
+    /// Check the walls: no circle of modules inside of a crate, the order of crates, the map's table
+    Rooms(rooms::Arguments),
+    /// Count the lines of product code, by crate
+    Lines(lines::Arguments),
     /// Record again what `toolhold demo` replays, with a local model
     RecordDemo {
         /// Which model to record
@@ -109,6 +117,8 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Modules(arguments) => modules::run(&arguments),
         Command::Test(arguments) => test_run::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
+        Command::Rooms(arguments) => rooms::run(&arguments),
+        Command::Lines(arguments) => lines::run(&arguments),
         Command::RecordDemo { model, profile } => record::run(model.model()?, profile),
     }
 }
