@@ -12,12 +12,14 @@ mod lines;
 mod local_model;
 mod modules;
 mod narrate;
+mod nextest;
 mod project;
 mod quickstart;
 mod record;
 mod rooms;
 mod source;
 mod test_run;
+mod wheels;
 mod workspace;
 
 use std::process::ExitCode;
