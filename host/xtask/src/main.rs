@@ -6,6 +6,7 @@
 //! only what a command answers.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod fuzz;
 mod interrupt;
 mod lines;
@@ -53,6 +54,8 @@ enum Command {
     Fuzz(fuzz::Arguments),
     /// Check the walls: no circle of modules inside of a crate, the order of crates, the map's table
     Rooms(rooms::Arguments),
+    /// Measure what the host costs beside yardsticks of the same run; --guard compares with what was accepted
+    Bench(bench::Arguments),
     /// Count the lines of product code, by crate
     Lines(lines::Arguments),
     /// Record again what `toolhold demo` replays, with a local model
@@ -120,6 +123,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Test(arguments) => test_run::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Rooms(arguments) => rooms::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
         Command::Lines(arguments) => lines::run(&arguments),
         Command::RecordDemo { model, profile } => record::run(model.model()?, profile),
     }

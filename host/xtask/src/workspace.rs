@@ -19,6 +19,8 @@ pub struct Crate {
     pub description: String,
     /// The root files of its library and its binaries under `src/`.
     pub roots: Vec<PathBuf>,
+    /// The names of its benches.
+    pub benches: Vec<String>,
     /// Other crates under `host/` that it is built with, tests aside: their names.
     pub uses: Vec<String>,
     /// Crates from elsewhere that its `Cargo.toml` names, tests aside.
@@ -50,6 +52,7 @@ struct Dependency {
 
 #[derive(Deserialize)]
 struct Target {
+    name: String,
     kind: Vec<String>,
     src_path: PathBuf,
 }
@@ -102,18 +105,24 @@ fn from_metadata(root: &Path, json: &[u8]) -> Result<Vec<Crate>> {
             .filter(|dependency| dependency.kind.as_deref() != Some("dev"));
         let (ours, external): (Vec<_>, Vec<_>) =
             product.partition(|dependency| dependency.path.is_some());
-        let roots = package.targets.iter().filter(|target| {
-            let is_built = target
-                .kind
-                .iter()
-                .any(|kind| kind == "lib" || kind == "bin");
-            is_built && target.src_path.starts_with(folder.join("src"))
-        });
+        let of_kind = |kinds: &'static [&str]| {
+            let targets = package.targets.iter();
+            targets.filter(move |target| {
+                kinds
+                    .iter()
+                    .any(|kind| target.kind.iter().any(|it| it == kind))
+            })
+        };
+        let roots = of_kind(&["lib", "bin"])
+            .filter(|target| target.src_path.starts_with(folder.join("src")));
         crates.push(Crate {
             name,
             package: package.name,
             description: package.description.unwrap_or_default(),
             roots: roots.map(|target| target.src_path.clone()).collect(),
+            benches: of_kind(&["bench"])
+                .map(|target| target.name.clone())
+                .collect(),
             uses: ours
                 .iter()
                 .filter_map(|dependency| name_of(dependency.path.as_deref()?))
@@ -153,13 +162,14 @@ mod tests {
                 {"name": "tokio", "kind": null}
             ],
             "targets": [
-                {"kind": ["lib"], "src_path": "/r/host/agent/src/lib.rs"},
-                {"kind": ["bench"], "src_path": "/r/host/agent/benches/steps.rs"}
+                {"name": "toolhold_agent", "kind": ["lib"], "src_path": "/r/host/agent/src/lib.rs"},
+                {"name": "steps", "kind": ["bench"], "src_path": "/r/host/agent/benches/steps.rs"}
             ]
         }]}"#;
         let crates = from_metadata(Path::new("/r"), json).unwrap();
         assert_eq!(crates[0].uses, ["model"]);
         assert_eq!(crates[0].external, ["tokio"]);
+        assert_eq!(crates[0].benches, ["steps"]);
         assert_eq!(crates[0].roots, [Path::new("/r/host/agent/src/lib.rs")]);
     }
 }

@@ -138,6 +138,7 @@ mod tests {
                 package: format!("toolhold-{name}"),
                 description: String::new(),
                 roots: Vec::new(),
+                benches: Vec::new(),
                 uses: names(uses),
                 external: names(external),
             })
