@@ -11,12 +11,11 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use crate::contract;
-use crate::error::ErrorClass;
-use crate::guard::mend::{End, mend};
-use crate::model::{
-    Aside, ChatMessage, ChatRequest, Classifier, Completion, Model, ModelError, Role, Routing,
-    Session, Usage, Watch,
-};
+use crate::model::{Aside, ChatMessage, ChatRequest, Model, ModelError, Role, Session, Watch};
+use toolhold_json::repair::{End, repair};
+use toolhold_protocol::completion::{Completion, Usage};
+use toolhold_protocol::failure::ErrorClass;
+use toolhold_protocol::routing::{Classifier, Routing};
 
 /// Characters of a task that the model is shown, of its beginning and of its end: what is asked for stands
 /// in one of them, and what lies between is material.
@@ -189,7 +188,7 @@ impl Router {
             Some("length") => End::Cut,
             _ => End::Own,
         };
-        let json = mend(answer, end).map(|mended| mended.value);
+        let json = repair(answer, end).map(|repaired| repaired.value);
         let name = json
             .as_ref()
             .and_then(|answer| answer.get("class")?.as_str())
