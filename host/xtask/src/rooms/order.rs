@@ -7,7 +7,7 @@ use crate::project;
 use crate::workspace::{self, Crate};
 
 /// From the bottom to the binary, by folder under `host/`.
-pub const ORDER: [&str; 18] = [
+pub const ORDER: [&str; 19] = [
     "json",
     "admission",
     "policy",
@@ -17,6 +17,7 @@ pub const ORDER: [&str; 18] = [
     "storage",
     "oci",
     "telemetry",
+    "connections",
     "agent",
     "mcp",
     "runtime",
@@ -33,7 +34,7 @@ pub const ORDER: [&str; 18] = [
 pub const DEVELOPERS: [&str; 2] = ["fuzz", "xtask"];
 
 /// What must not be linked into a crate: heavy, and a sign that a wall has a hole.
-const FORBIDDEN: [(&str, &[&str]); 10] = [
+const FORBIDDEN: [(&str, &[&str]); 11] = [
     ("json", &["wasmtime", "sqlx", "axum", "reqwest"]),
     ("admission", &["wasmtime", "sqlx", "axum", "reqwest"]),
     ("policy", &["wasmtime", "sqlx", "axum", "reqwest"]),
@@ -42,6 +43,7 @@ const FORBIDDEN: [(&str, &[&str]); 10] = [
     ("sandbox", &["sqlx", "axum"]),
     ("storage", &["wasmtime", "axum"]),
     ("telemetry", &["wasmtime"]),
+    ("connections", &["wasmtime", "sqlx"]),
     ("agent", &["wasmtime", "sqlx", "axum"]),
     ("mcp", &["wasmtime"]),
 ];
