@@ -6,7 +6,6 @@
 //! where neither fuel nor epochs run. Whatever ends the call, its future is dropped, and with it the
 //! fiber, the store, the instance and the place.
 
-use crate::admission::{Lane, Refusal};
 use crate::bindings::shield::{ShieldPre, shields};
 use crate::bindings::{ToolModulePre, types};
 use crate::current::CurrentCall;
@@ -19,9 +18,9 @@ use crate::state::State;
 use crate::typed::TypedFunction;
 use crate::verdict::classify;
 use serde_json::{Map, Value};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::{Duration, Instant};
 use tokio::time::timeout_at;
+use toolhold_admission::{Lane, Refusal};
 use toolhold_policy::HttpLimit;
 use toolhold_policy::limits::Limits;
 use toolhold_policy::text;
@@ -136,14 +135,12 @@ pub(crate) async fn run(terms: Terms<'_>, errand: Errand<'_>) -> Ran<Answer> {
     let deadline = started + terms.timeout;
     let Terms { engine, limits, .. } = terms;
 
-    let mut hasher = DefaultHasher::new();
-    terms.caller.tenant.hash(&mut hasher);
     let lane = Lane {
-        module: terms.module,
-        caller: hasher.finish(),
+        group: terms.module,
+        member: terms.caller.tenant.to_owned(),
     };
     let most = usize::try_from(limits.concurrent_calls).unwrap_or(usize::MAX);
-    let place = engine.admission().enter(lane, most, deadline).await;
+    let place = engine.admission().enter(lane, most, deadline.into()).await;
     let queued = started.elapsed();
     let waited = || Usage {
         duration: started.elapsed(),
@@ -154,8 +151,8 @@ pub(crate) async fn run(terms: Terms<'_>, errand: Errand<'_>) -> Ran<Answer> {
         Ok(place) => place,
         Err(refusal) => {
             let permits = match refusal {
-                Refusal::Deadline => engine.admission().places().min(most),
-                Refusal::Full => engine.admission().places(),
+                Refusal::Deadline => engine.admission().permits().min(most),
+                Refusal::Full => engine.admission().permits(),
             };
             let busy = CallError::Busy {
                 permits,

@@ -4,10 +4,10 @@
 //! holds the module for longer, as a shield's post does, has the new from its next call on.
 
 use crate::grant::{Prepared, same_directory};
-use crate::rate::Rate;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use toolhold_admission::Rate;
 use toolhold_policy::CallError;
 use toolhold_policy::CallReport;
 use toolhold_policy::limits::Limits;

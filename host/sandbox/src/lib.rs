@@ -29,7 +29,6 @@ pub mod schema;
 pub mod shape;
 pub mod value;
 
-pub mod admission;
 mod approvals;
 mod bindings;
 mod capture;
@@ -47,7 +46,6 @@ mod meter;
 mod peers;
 mod policy;
 mod quota;
-mod rate;
 mod shelf;
 mod shield;
 mod special;

@@ -3,20 +3,20 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use toolhold_sandbox::admission::Lane;
+use toolhold_admission::Lane;
 
 /// How many are without a place.
 #[derive(Debug)]
 pub struct Away {
     most: usize,
-    lanes: Mutex<HashMap<Lane, usize>>,
+    lanes: Mutex<HashMap<Lane<String>, usize>>,
 }
 
 /// The right of one run to be without a place; given back when dropped.
 #[derive(Debug)]
 pub struct Leave {
     away: Arc<Away>,
-    lane: Lane,
+    lane: Lane<String>,
 }
 
 impl Away {
@@ -33,21 +33,21 @@ impl Away {
     }
 
     /// Unless too many are away already, of the lane or at all.
-    pub fn leave(self: &Arc<Self>, lane: Lane) -> Option<Leave> {
+    pub fn leave(self: &Arc<Self>, lane: Lane<String>) -> Option<Leave> {
         let mut lanes = self.lock();
         let all: usize = lanes.values().sum();
         let own = lanes.get(&lane).copied().unwrap_or(0);
         if own >= self.most.saturating_sub(all) {
             return None;
         }
-        lanes.insert(lane, own + 1);
+        lanes.insert(lane.clone(), own + 1);
         Some(Leave {
             away: self.clone(),
             lane,
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Lane, usize>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Lane<String>, usize>> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -68,8 +68,8 @@ impl Drop for Leave {
 mod tests {
     use super::*;
 
-    fn lane(module: u64) -> Lane {
-        Lane { module, caller: 0 }
+    fn lane(owner: u64) -> Lane<String> {
+        Lane::of(owner.to_string())
     }
 
     #[test]

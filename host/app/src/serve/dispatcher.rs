@@ -8,14 +8,13 @@ use crate::serve::watcher::{Follow, Watcher};
 use crate::storage::{Label, Origin, Store};
 use crate::telemetry::{Observer, Subject, Telemetry};
 use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use toolhold_admission::{FairQueue, Lane, Refusal};
 use toolhold_agent::{Event, Run, RunRequest};
-use toolhold_sandbox::admission::{Admission, Lane, Refusal};
 use uuid::Uuid;
 
 /// Events that a watcher may be behind before it reads them from the database instead.
@@ -52,7 +51,7 @@ pub struct Dispatcher {
 pub(super) struct Inner {
     pub(super) store: Store,
     pub(super) agents: Arc<Agents>,
-    admission: Arc<Admission>,
+    admission: Arc<FairQueue<String>>,
     away: Arc<Away>,
     limits: Limits,
     active: Mutex<HashMap<Uuid, Active>>,
@@ -89,7 +88,7 @@ impl Drop for Turning {
 
 impl Dispatcher {
     pub fn new(store: Store, agents: Arc<Agents>, limits: Limits, telemetry: Telemetry) -> Self {
-        let admission = Admission::new(limits.places, limits.waiting);
+        let admission = FairQueue::new(limits.places, limits.waiting);
         let away = Away::new(limits.waiting);
         let this = Self {
             inner: Arc::new(Inner {
@@ -307,16 +306,12 @@ impl Dispatcher {
 
     pub(super) async fn seat(&self, owner: &str) -> Result<Seat, Refused> {
         let inner = &self.inner;
-        let mut hasher = DefaultHasher::new();
-        owner.hash(&mut hasher);
-        let lane = Lane {
-            module: hasher.finish(),
-            caller: 0,
-        };
+        let lane = Lane::of(owner.to_owned());
         let deadline = Instant::now() + inner.limits.patience;
-        let entered = inner
-            .admission
-            .enter(lane, inner.limits.places_of_one, deadline);
+        let entered =
+            inner
+                .admission
+                .enter(lane.clone(), inner.limits.places_of_one, deadline.into());
         let asked = Instant::now();
         let admitted = tokio::select! {
             biased;

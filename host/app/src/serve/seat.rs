@@ -4,17 +4,17 @@ use crate::serve::away::{Away, Leave};
 use futures_util::future::BoxFuture;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use toolhold_admission::{FairQueue, Lane, Permit};
 use toolhold_agent::model::{ChatRequest, Completion, Counter, Model, ModelError, Session, Watch};
 use toolhold_agent::run::approval::{Approver, Decision, Pending};
 use toolhold_agent::{Driver, Module, Tool, ToolCall, ToolResult, Toolbox};
-use toolhold_sandbox::admission::{Admission, Lane, Place};
 use uuid::Uuid;
 
 /// Where places come from and go back to, for the runs of one owner.
 #[derive(Debug, Clone)]
 pub struct Desk {
-    pub admission: Arc<Admission>,
-    pub lane: Lane,
+    pub admission: Arc<FairQueue<String>>,
+    pub lane: Lane<String>,
     /// Places of that owner.
     pub most: usize,
     pub away: Arc<Away>,
@@ -45,7 +45,7 @@ struct State {
 
 #[derive(Debug)]
 enum Has {
-    Place(#[expect(dead_code, reason = "held until it is dropped")] Place),
+    Place(#[expect(dead_code, reason = "held until it is dropped")] Permit<String>),
     Nothing(#[expect(dead_code, reason = "held until it is dropped")] Leave),
 }
 
@@ -57,7 +57,7 @@ struct Working(Seat);
 struct AskingAPerson(Seat);
 
 impl Seat {
-    pub fn new(place: Place, desk: Desk) -> Self {
+    pub fn new(place: Permit<String>, desk: Desk) -> Self {
         let state = State {
             has: Has::Place(place),
             working: 0,
@@ -111,7 +111,10 @@ impl Seat {
                 return working;
             }
             let desk = &self.inner.desk;
-            let place = desk.admission.enter_again(desk.lane, desk.most).await;
+            let place = desk
+                .admission
+                .enter_again(desk.lane.clone(), desk.most)
+                .await;
             self.lock().has = Has::Place(place);
         }
     }
@@ -140,7 +143,7 @@ impl Seat {
             return;
         }
         let desk = &self.inner.desk;
-        let Some(leave) = desk.away.leave(desk.lane) else {
+        let Some(leave) = desk.away.leave(desk.lane.clone()) else {
             return;
         };
         let had = std::mem::replace(&mut state.has, Has::Nothing(leave));
@@ -252,17 +255,16 @@ mod tests {
     use super::*;
     use std::time::{Duration, Instant};
 
-    const LANE: Lane = Lane {
-        module: 1,
-        caller: 0,
-    };
+    fn lane() -> Lane<String> {
+        Lane::of("ada".to_owned())
+    }
 
-    async fn seat(admission: &Arc<Admission>, away: usize) -> Seat {
+    async fn seat(admission: &Arc<FairQueue<String>>, away: usize) -> Seat {
         let soon = Instant::now() + Duration::from_secs(5);
-        let place = admission.enter(LANE, 9, soon).await.unwrap();
+        let place = admission.enter(lane(), 9, soon.into()).await.unwrap();
         let desk = Desk {
             admission: admission.clone(),
-            lane: LANE,
+            lane: lane(),
             most: 9,
             away: Away::new(away),
         };
@@ -271,14 +273,17 @@ mod tests {
 
     #[tokio::test]
     async fn a_place_is_free_while_a_run_does_nothing_but_wait() {
-        let admission = Admission::new(1, 9);
+        let admission = FairQueue::new(1, 9);
         let seat = seat(&admission, 1).await;
         let call = seat.work().await;
         let asking = seat.ask_a_person();
         assert_eq!(admission.free(), 0, "another call goes on");
         drop(call);
         assert_eq!(admission.free(), 1);
-        let taken = admission.enter(LANE, 9, Instant::now()).await.unwrap();
+        let taken = admission
+            .enter(lane(), 9, Instant::now().into())
+            .await
+            .unwrap();
         drop(asking);
         let again = tokio::spawn({
             let seat = seat.clone();
@@ -297,7 +302,7 @@ mod tests {
 
     #[tokio::test]
     async fn no_more_than_may_be_are_without_a_place() {
-        let admission = Admission::new(1, 9);
+        let admission = FairQueue::new(1, 9);
         let seat = seat(&admission, 0).await;
         let _asking = seat.ask_a_person();
         assert_eq!(admission.free(), 0);
@@ -306,10 +311,13 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_gives_up_leaves_no_trace() {
-        let admission = Admission::new(1, 9);
+        let admission = FairQueue::new(1, 9);
         let seat = seat(&admission, 1).await;
         let asking = seat.ask_a_person();
-        let taken = admission.enter(LANE, 9, Instant::now()).await.unwrap();
+        let taken = admission
+            .enter(lane(), 9, Instant::now().into())
+            .await
+            .unwrap();
         let waits = tokio::spawn({
             let seat = seat.clone();
             async move { drop(seat.work().await) }
