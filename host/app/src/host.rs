@@ -5,7 +5,7 @@ use crate::config::{Audit, Config, Endpoint};
 use crate::fetch::{Credentials, FetchError, Fetched, Fetcher, Reference};
 use crate::recorded::Recorder;
 use crate::redaction::Redaction;
-use crate::storage::{Store, Until};
+use crate::storage::{Durability, Store};
 use crate::telemetry::Telemetry;
 use anyhow::{Context as _, Result};
 use futures_util::stream::{self, StreamExt as _};
@@ -175,16 +175,19 @@ pub async fn store(config: &Config) -> Result<Store> {
 
 /// Where telemetry goes. `is_scraped`: this process offers its metrics itself, too.
 pub fn telemetry(config: &Config, is_scraped: bool) -> Result<Telemetry> {
-    Telemetry::start(&config.telemetry, redaction(config), is_scraped)
+    let settings = config
+        .telemetry
+        .settings(is_scraped, |name| std::env::var(name).ok());
+    Ok(Telemetry::start(&settings, redaction(config))?)
 }
 
 /// Where calls leave their records that belong to no run.
 pub async fn recorder(config: &Config, audit: Audit) -> Result<Recorder> {
     let until = match audit {
         Audit::Off => None,
-        Audit::Behind => Some(Until::Queued),
-        Audit::Written => Some(Until::Written),
-        Audit::Durable => Some(Until::OnDisk),
+        Audit::Behind => Some(Durability::Queued),
+        Audit::Written => Some(Durability::Written),
+        Audit::Durable => Some(Durability::OnDisk),
     };
     let log = match until {
         Some(until) => Some((store(config).await?, until)),

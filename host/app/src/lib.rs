@@ -40,30 +40,32 @@ mod capacity;
 mod cli;
 mod components;
 mod config;
-mod connections;
 mod demo;
 mod dialect;
 mod eval;
-mod fetch;
 mod host;
 mod install;
-mod masking;
-mod mcp;
 mod mcp_server;
 mod models;
 mod names;
 mod recorded;
-mod redaction;
 mod renewal;
 mod requests;
 mod scaffold;
 mod serve;
 mod shields;
 mod stats;
-mod storage;
 mod telemetry;
 mod tools;
 mod watch;
+
+/// Facades of modules that are crates of their own now.
+pub(crate) use toolhold_connections as connections;
+pub(crate) use toolhold_mcp as mcp;
+pub(crate) use toolhold_oci as fetch;
+pub(crate) use toolhold_policy::redaction;
+pub(crate) use toolhold_policy::redaction as masking;
+pub(crate) use toolhold_storage as storage;
 
 #[doc(hidden)]
 pub use cli::main;

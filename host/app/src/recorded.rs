@@ -6,8 +6,8 @@
 //! meanwhile has none.
 
 use crate::redaction::Redaction;
-use crate::storage::{CallRecord, Draft, Store, StoreError, Until};
-use crate::telemetry::{CallSpan, Telemetry};
+use crate::storage::{CallRecord, Draft, Durability, Store, StoreError, kept_arguments};
+use crate::telemetry::{CallSpan, Telemetry, cache_lookups};
 use serde_json::{Map, Value};
 use std::io;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub struct Recorder {
 #[derive(Debug, Clone)]
 struct Audit {
     store: Store,
-    until: Until,
+    until: Durability,
     /// A permit for each call that is made, or whose row is still to be written.
     room: Arc<Semaphore>,
 }
@@ -91,7 +91,7 @@ const LINGER: Duration = Duration::from_secs(2);
 
 impl Recorder {
     /// `log`: where the audit log is, and what a result waits for; without one nothing is in it.
-    pub fn new(log: Option<(Store, Until)>, telemetry: Telemetry) -> Self {
+    pub fn new(log: Option<(Store, Durability)>, telemetry: Telemetry) -> Self {
         let audit = log.map(|(store, until)| Audit {
             store,
             until,
@@ -114,7 +114,7 @@ impl Recorder {
 
     pub fn watch_cache(&self, registry: &Registry) {
         let cached = registry.clone();
-        self.telemetry.watch_cache(move || cached.cache_lookups());
+        self.telemetry.watch_cache(move || cache_lookups(&cached));
     }
 
     pub fn telemetry(&self) -> &Telemetry {
@@ -150,7 +150,7 @@ impl Recorder {
         let record = self.redaction().map(|redaction| CallRecord {
             id: id.to_owned(),
             tool: tool.to_owned(),
-            arguments: redaction.kept(arguments),
+            arguments: kept_arguments(redaction, arguments),
             policy: policy.to_owned(),
             owner: owner.to_owned(),
             way,
@@ -297,7 +297,7 @@ mod tests {
         let store = Store::open(&Location::File(file.clone()), patience)
             .await
             .unwrap();
-        let recorder = Recorder::new(Some((store.clone(), Until::Written)), Telemetry::off());
+        let recorder = Recorder::new(Some((store.clone(), Durability::Written)), Telemetry::off());
         let url = format!("sqlite://{}", file.display());
         let mut busy = sqlx::AnyConnection::connect(&url).await.unwrap();
         sqlx::query("BEGIN IMMEDIATE")

@@ -1,6 +1,7 @@
-//! Bodies of requests that come in at some speed, or not at all: one that dawdles would hold its connection, and
-//! what was read of it, for as long as it likes.
+//! A timeout for bodies of requests: a slow one would hold its connection, and the memory of what was read,
+//! for as long as its client likes.
 
+use crate::settings::BodyPace;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -13,22 +14,12 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// How slow a body may be. What it brings gives it more time, so that a large one is not held to that of a small
-/// one.
-#[derive(Debug, Clone, Copy)]
-pub struct Pace {
-    /// For a body of any size.
-    pub grace: Duration,
-    /// The least, from its first byte to its last, besides that.
-    pub bytes_per_second: u32,
-}
-
-/// What whoever reads such a body is told.
+/// Why reading a body failed: it came more slowly than its [`BodyPace`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the body of the request came too slowly")]
 pub struct TooSlow;
 
-/// Whether this is why a body could not be read. It is answered with 408 (RFC 9110, 15.5.9).
+/// Whether `error` or one of its causes is [`TooSlow`]. The response is then 408 (RFC 9110, 15.5.9).
 pub fn is_too_slow(error: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -40,8 +31,8 @@ pub fn is_too_slow(error: &(dyn Error + 'static)) -> bool {
     false
 }
 
-/// Holds the body of the request to that pace, from when it is asked for.
-pub async fn hold(State(pace): State<Pace>, request: Request, next: Next) -> Response {
+/// Middleware that bounds the body of a request, from the first time that it is read.
+pub async fn hold(State(pace): State<BodyPace>, request: Request, next: Next) -> Response {
     if request.body().is_end_stream() {
         return next.run(request).await;
     }
@@ -58,9 +49,9 @@ pub async fn hold(State(pace): State<Pace>, request: Request, next: Next) -> Res
 
 struct Paced {
     body: Body,
-    pace: Pace,
+    pace: BodyPace,
     bytes: u64,
-    /// When it was first waited for, and until when it is.
+    /// When the body was first waited for, and the timer that ends the wait.
     waiting: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
@@ -112,12 +103,12 @@ mod tests {
     use axum::body::to_bytes;
     use futures_util::stream;
 
-    const PACE: Pace = Pace {
+    const PACE: BodyPace = BodyPace {
         grace: Duration::from_secs(30),
         bytes_per_second: 100,
     };
 
-    /// So many pieces of so many bytes, each so long after the one before.
+    /// Reads a body of `pieces` chunks of `bytes` each, `every` apart.
     async fn read(pieces: u32, bytes: usize, every: Duration) -> Result<Bytes, axum::Error> {
         let pieces = stream::unfold(0, move |sent| async move {
             tokio::time::sleep(every).await;

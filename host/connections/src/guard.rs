@@ -1,34 +1,38 @@
-//! Whom a browser speaks for: a page of elsewhere, whose name was made to mean this machine (DNS rebinding), says
-//! so in `Host` and `Origin`.
+//! The guard against pages of other sites. A page can make its name resolve to this machine (DNS rebinding) and
+//! let its visitor's browser send requests here; the headers `Host` and `Origin` show it.
 
 use axum::http::HeaderMap;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use std::net::IpAddr;
 
-/// The names by which a server is known, and the pages that may reach it.
+/// The host names of a server, and the origins of pages that may send it requests.
 #[derive(Debug, Clone, Default)]
 pub struct Guard {
-    /// Whether only this machine reaches us.
+    /// Whether the server listens on loopback only.
     pub is_local: bool,
-    /// With or without a port; besides the names of this machine, where it is local.
+    /// Accepted values of `Host`, with or without a port. A local server also accepts loopback names.
     pub hosts: Vec<String>,
-    /// Besides pages of this machine, where it is local.
+    /// Accepted values of `Origin`. A local server also accepts loopback origins.
     pub origins: Vec<String>,
 }
 
-/// Which header names somebody who may not reach us.
+/// The header that names a foreign host or page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stranger {
+pub enum ForeignHeader {
+    /// `Host` is missing, repeated, or not one of ours.
     Host,
+    /// An `Origin` is not accepted.
     Origin,
 }
 
 impl Guard {
+    /// Checks `Host` and `Origin` of a request.
+    ///
     /// # Errors
     /// There is no `Host`, or more than one, or it is not ours; or an `Origin` is not.
-    pub fn check(&self, headers: &HeaderMap) -> Result<(), Stranger> {
+    pub fn check(&self, headers: &HeaderMap) -> Result<(), ForeignHeader> {
         if !self.knows_host(headers) {
-            return Err(Stranger::Host);
+            return Err(ForeignHeader::Host);
         }
         let mut origins = headers.get_all(ORIGIN).iter();
         let is_known = origins.all(|origin| {
@@ -36,11 +40,11 @@ impl Guard {
                 .to_str()
                 .is_ok_and(|origin| self.knows_origin(origin))
         });
-        is_known.then_some(()).ok_or(Stranger::Origin)
+        is_known.then_some(()).ok_or(ForeignHeader::Origin)
     }
 
     fn knows_host(&self, headers: &HeaderMap) -> bool {
-        // A machine that others reach has names that only they know; there it is the key that counts.
+        // A public server may have names that it does not know; there the key is the protection.
         if !self.is_local && self.hosts.is_empty() {
             return true;
         }
@@ -64,7 +68,7 @@ impl Guard {
     }
 }
 
-/// What is brought as `Authorization: Bearer …` (RFC 6750, 2.1); none where several headers say something.
+/// The token of `Authorization: Bearer …` (RFC 6750, 2.1); `None` if the header is repeated.
 pub fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else {
@@ -74,7 +78,7 @@ pub fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Whether a host, with or without a port, means this machine and nothing else.
+/// Whether a host, with or without a port, is loopback.
 fn is_loopback(authority: &str) -> bool {
     let name = name(authority);
     name.eq_ignore_ascii_case("localhost")
@@ -113,9 +117,9 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_elsewhere_does_not_reach_this_machine() {
+    fn a_page_of_another_site_does_not_reach_this_machine() {
         let local = guard(true, &["tools.test"]);
-        let (host, origin) = (Err(Stranger::Host), Err(Stranger::Origin));
+        let (host, origin) = (Err(ForeignHeader::Host), Err(ForeignHeader::Origin));
         for (pairs, expect) in [
             (&[("host", "localhost:8080")][..], Ok(())),
             (&[("host", "127.0.0.1")], Ok(())),
@@ -165,13 +169,13 @@ mod tests {
     }
 
     #[test]
-    fn what_others_reach_has_the_names_that_it_is_given() {
+    fn a_public_server_has_the_names_that_it_is_given() {
         let elsewhere = headers(&[("host", "tools.example.com")]);
         assert_eq!(guard(false, &[]).check(&elsewhere), Ok(()));
         let named = guard(false, &["tools.example.com"]);
         assert_eq!(named.check(&elsewhere), Ok(()));
         let here = headers(&[("host", "localhost")]);
-        assert_eq!(named.check(&here), Err(Stranger::Host));
+        assert_eq!(named.check(&here), Err(ForeignHeader::Host));
     }
 
     #[test]

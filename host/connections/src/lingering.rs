@@ -1,6 +1,6 @@
-//! A connection that is closed in two stages, so that a client which still writes is able to read its answer:
-//! closed at once, what it writes is answered with a reset, which destroys the answer on its way (RFC 9112,
-//! 9.6). Whoever sends too much is told so this way.
+//! Closes a connection in two stages: first our half, then, once the client has stopped writing, the rest.
+//! If the whole connection closed at once, further bytes of the client would cause a reset, which destroys the
+//! response on its way (RFC 9112, 9.6); a client that sends too much would never read its 413.
 
 use std::io;
 use std::pin::Pin;
@@ -10,15 +10,16 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-/// How long a client may go on to write after its answer.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// How much of that is taken.
-const MOST_BYTES: usize = 64 << 20;
+/// How long a client may go on writing after its response.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
+/// Most bytes read and dropped in that time.
+const LINGER_BYTES: usize = 64 << 20;
 
+/// A stream whose shutdown reads on for a while, so that the client can read its response.
 #[derive(Debug)]
 pub struct Lingering {
     stream: TcpStream,
-    /// Once nothing more is written.
+    /// Set once our half is shut down.
     closing: Option<Closing>,
 }
 
@@ -79,15 +80,15 @@ impl AsyncWrite for Lingering {
             None => {
                 ready!(Pin::new(&mut *stream).poll_shutdown(context))?;
                 closing.insert(Closing {
-                    until: Box::pin(sleep(PATIENCE)),
+                    until: Box::pin(sleep(LINGER_TIMEOUT)),
                     bytes: 0,
                 })
             }
         };
         let mut piece = [0; 16 << 10];
-        while closing.bytes < MOST_BYTES && closing.until.as_mut().poll(context).is_pending() {
+        while closing.bytes < LINGER_BYTES && closing.until.as_mut().poll(context).is_pending() {
             let mut buffer = ReadBuf::new(&mut piece);
-            // A client that is gone has no need of more.
+            // The client has closed its half, or is gone.
             if ready!(Pin::new(&mut *stream).poll_read(context, &mut buffer)).is_err()
                 || buffer.filled().is_empty()
             {
@@ -121,7 +122,7 @@ mod tests {
             server.write_all(b"too much").await.unwrap();
             server.shutdown().await.unwrap();
         });
-        // More than all buffers on the way hold.
+        // More than the buffers between client and server hold.
         client.write_all(&vec![7; 32 << 20]).await.unwrap();
         client.shutdown().await.unwrap();
         let mut answer = String::new();
@@ -131,11 +132,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_is_waited_for_for_long() {
+    async fn closing_waits_only_so_long() {
         let (client, mut server) = pair().await;
         let started = Instant::now();
         server.shutdown().await.unwrap();
-        assert!(started.elapsed() < PATIENCE * 10);
+        assert!(started.elapsed() < LINGER_TIMEOUT * 10);
         drop(client);
     }
 }

@@ -1,23 +1,14 @@
-//! Accepting HTTP connections: so many at a time, none that dawdles, every reply in one write.
+//! Accepts connections and serves them within the bounds of [`Settings`].
 
-mod body_timeout;
-mod guard;
-mod lingering;
-pub mod socket;
-mod unread;
-mod write_timeout;
-
-pub use body_timeout::is_too_slow;
-pub use guard::{Guard, Stranger, bearer};
-
-use anyhow::Result;
+use crate::lingering::Lingering;
+use crate::settings::Settings;
+use crate::write_timeout::WriteTimeout;
+use crate::{body_timeout, unread};
 use axum::{Router, middleware};
-use body_timeout::Pace;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use lingering::Lingering;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,73 +18,48 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
-use write_timeout::WriteTimeout;
 
+/// Bytes of a request's head, as most servers allow.
 const HEAD_BYTES: usize = 64 << 10;
-/// When the system has no more connections to give.
-const EXHAUSTED: Duration = Duration::from_millis(100);
+/// Wait before the next `accept` after one failed, for example because the process has no file
+/// descriptor left.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// How long a client is waited for.
-#[derive(Debug, Clone, Copy)]
-struct Patience {
-    /// For the head of a request, the wait between two requests included.
-    head: Duration,
-    body: Pace,
-    /// While nothing is taken of what it is sent.
-    write: Duration,
-}
-
-const PATIENCE: Patience = Patience {
-    head: Duration::from_mins(1),
-    body: Pace {
-        grace: Duration::from_secs(30),
-        bytes_per_second: 8 << 10,
-    },
-    write: Duration::from_secs(30),
-};
-
-/// The connection that a request came on, among the request's extensions. Its place is taken for as long as
-/// anybody has this: also by whoever goes on with it after its last answer, as a WebSocket does.
+/// The connection that a request came on; each request has it among its extensions.
+///
+/// The connection counts as open until every clone of this is dropped. A handler that goes on using the
+/// connection after its response, as a WebSocket does, keeps a clone.
 #[derive(Debug, Clone)]
 pub struct Connection {
+    /// Address of the client, or of the proxy in front of us.
     pub peer: IpAddr,
-    /// When its server is.
+    /// Cancelled when [`serve`] ends.
     closed: CancellationToken,
     _held: Arc<(OwnedSemaphorePermit, TaskTrackerToken)>,
 }
 
 impl Connection {
-    /// Waits until every connection is closed.
+    /// Waits until the server closes every connection.
     pub async fn closed(&self) {
         self.closed.cancelled().await;
     }
 }
 
-/// Serves until `stop`, and then until every answer that was begun is given. Dropping it closes every
-/// connection.
+/// Accepts and serves connections until `stop` is cancelled, then finishes the requests that have begun.
+/// Dropping the future closes every connection.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
-    most: usize,
+    settings: Settings,
     stop: CancellationToken,
-) -> Result<()> {
-    serve_with(listener, router, most, stop, PATIENCE).await
-}
-
-async fn serve_with(
-    listener: TcpListener,
-    router: Router,
-    most: usize,
-    stop: CancellationToken,
-    patience: Patience,
-) -> Result<()> {
+) {
     let router = router
         .layer(middleware::from_fn_with_state(
-            patience.body,
+            settings.body_pace,
             body_timeout::hold,
         ))
         .layer(middleware::from_fn(unread::close));
-    let places = Arc::new(Semaphore::new(most));
+    let places = Arc::new(Semaphore::new(settings.connections));
     let open = TaskTracker::new();
     let closed = CancellationToken::new();
     let _close = closed.clone().drop_guard();
@@ -101,18 +67,20 @@ async fn serve_with(
     loop {
         while connections.try_join_next().is_some() {}
         let next = async {
-            let place = places.clone().acquire_owned().await?;
-            anyhow::Ok((place, listener.accept().await))
+            let place = places.clone().acquire_owned().await;
+            (place, listener.accept().await)
         };
         let (place, accepted) = tokio::select! {
-            next = next => next?,
+            next = next => next,
             () = stop.cancelled() => break,
         };
+        // The semaphore is never closed.
+        let Ok(place) = place else { break };
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(EXHAUSTED).await;
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 continue;
             }
         };
@@ -123,7 +91,7 @@ async fn serve_with(
         };
         let (router, stop) = (router.clone(), stop.clone());
         connections.spawn(async move {
-            if let Err(error) = connection(stream, router, own, stop, patience).await {
+            if let Err(error) = connection(stream, router, own, stop, settings).await {
                 tracing::debug!(%error, "a connection ended");
             }
         });
@@ -132,7 +100,6 @@ async fn serve_with(
     while connections.join_next().await.is_some() {}
     open.close();
     open.wait().await;
-    Ok(())
 }
 
 async fn connection(
@@ -140,11 +107,11 @@ async fn connection(
     router: Router,
     own: Connection,
     stop: CancellationToken,
-    patience: Patience,
+    settings: Settings,
 ) -> Result<(), hyper::Error> {
-    // A reply is one write; it should not wait for the next.
+    // A response is one write; Nagle's algorithm would delay it.
     let _ = stream.set_nodelay(true);
-    let stream = WriteTimeout::new(Lingering::new(stream), patience.write);
+    let stream = WriteTimeout::new(Lingering::new(stream), settings.write_timeout);
     let router = TowerToHyperService::new(router);
     let answer = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
         request.extensions_mut().insert(own.clone());
@@ -152,7 +119,7 @@ async fn connection(
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(patience.head)
+        .header_read_timeout(settings.head_timeout)
         .max_buf_size(HEAD_BYTES)
         .serve_connection(TokioIo::new(stream), answer)
         .with_upgrades();
@@ -169,6 +136,8 @@ async fn connection(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::body_timeout::is_too_slow;
+    use crate::settings::BodyPace;
     use axum::body::{Body, Bytes, to_bytes};
     use axum::extract::DefaultBodyLimit;
     use axum::http::StatusCode;
@@ -177,7 +146,7 @@ mod tests {
 
     const LIMIT: usize = 1_000;
 
-    /// The answers to a request with so much of a body, and to a second one on the same connection.
+    /// The responses to a request with a body of `bytes`, and to a second one on the same connection.
     async fn answers(bytes: usize) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -186,25 +155,25 @@ mod tests {
             .route("/refused", routing::post(async || "refused"))
             .layer(DefaultBodyLimit::max(LIMIT));
         let stop = CancellationToken::new();
-        let serving = tokio::spawn(serve(listener, router, 10, stop.clone()));
+        let serving = tokio::spawn(serve(listener, router, Settings::new(10), stop.clone()));
         let mut client = TcpStream::connect(address).await.unwrap();
         let head = |path: &str, bytes| {
             format!("POST {path} HTTP/1.1\r\nhost: h\r\ncontent-length: {bytes}\r\n\r\n")
         };
         client.write_all(head("/", bytes).as_bytes()).await.unwrap();
         client.write_all(&vec![b'x'; bytes]).await.unwrap();
-        // What the client would see of a request that it sends into the end is up to the system.
+        // Whether this write succeeds on a closing connection depends on the system.
         let _ = client.write_all(head("/refused", 3).as_bytes()).await;
         let _ = client.shutdown().await;
         let mut answers = String::new();
         client.read_to_string(&mut answers).await.unwrap();
         stop.cancel();
-        serving.await.unwrap().unwrap();
+        serving.await.unwrap();
         answers
     }
 
     #[tokio::test]
-    async fn who_is_answered_unread_is_told_that_the_connection_ends() {
+    async fn a_response_to_an_unread_request_says_that_the_connection_closes() {
         let small = answers(LIMIT).await;
         let (read, refused) = small.split_once("read").unwrap();
         assert!(!read.contains("connection: close"), "{small}");
@@ -216,8 +185,8 @@ mod tests {
         assert!(!large.contains("refused"), "{large}");
     }
 
-    /// The answer to a request that is sent once somebody else has the server's only place.
-    async fn next_answer(patience: Patience, rude: impl AsyncFnOnce(&mut TcpStream)) -> String {
+    /// The response to a request that waits until `rude` frees the server's only place.
+    async fn next_answer(settings: Settings, rude: impl AsyncFnOnce(&mut TcpStream)) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = Router::new()
@@ -232,7 +201,7 @@ mod tests {
                 }),
             );
         let stop = CancellationToken::new();
-        let serving = serve_with(listener, router, 1, stop.clone(), patience);
+        let serving = serve(listener, router, settings, stop.clone());
         let _serving = tokio::spawn(serving);
         let mut first = TcpStream::connect(address).await.unwrap();
         rude(&mut first).await;
@@ -248,12 +217,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_asks_and_does_not_read_loses_its_place() {
-        let patience = Patience {
-            write: Duration::from_millis(300),
-            ..PATIENCE
+    async fn a_client_that_does_not_read_loses_its_place() {
+        let settings = Settings {
+            write_timeout: Duration::from_millis(300),
+            ..Settings::new(1)
         };
-        let answer = next_answer(patience, async |client| {
+        let answer = next_answer(settings, async |client| {
             let request = "GET /large HTTP/1.1\r\nhost: h\r\n\r\n";
             client
                 .write_all(request.repeat(20).as_bytes())
@@ -264,16 +233,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_sends_a_body_too_slowly_is_told_so() {
-        let pace = Pace {
+    async fn a_client_that_sends_a_body_too_slowly_gets_408() {
+        let body_pace = BodyPace {
             grace: Duration::from_millis(300),
             bytes_per_second: 1_000,
         };
-        let patience = Patience {
-            body: pace,
-            ..PATIENCE
+        let settings = Settings {
+            body_pace,
+            ..Settings::new(1)
         };
-        let answer = next_answer(patience, async |client| {
+        let answer = next_answer(settings, async |client| {
             let head = "POST /read HTTP/1.1\r\nhost: h\r\ncontent-length: 10\r\n\r\nfive.";
             client.write_all(head.as_bytes()).await.unwrap();
             let mut told = String::new();

@@ -1,5 +1,5 @@
-//! An answer that comes before its request was read says that its connection ends with it: a client which
-//! does not know sends its next request into the end (RFC 9112, 9.3 and 9.6).
+//! A response that is sent before its request was read says `Connection: close`. Without it, the client would
+//! send its next request into a connection that is closing (RFC 9112, 9.3 and 9.6).
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
-/// Adds `Connection: close` where the body of the request is not read to its end.
+/// Middleware that adds `Connection: close` if the request's body was not read to its end.
 pub async fn close(request: Request, next: Next) -> Response {
     if request.body().is_end_stream() {
         return next.run(request).await;
@@ -33,7 +33,7 @@ pub async fn close(request: Request, next: Next) -> Response {
     response
 }
 
-/// A body that tells when it was read to its end.
+/// A body that notes when it was read to its end.
 struct Watched {
     body: Body,
     read: Arc<AtomicBool>,

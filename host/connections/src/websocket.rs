@@ -1,7 +1,7 @@
-//! WebSockets on which only the server has something to say. One is a connection as any other: it is counted, it
-//! ends with a client that is gone, and with the server.
+//! WebSockets on which only the server sends. A WebSocket is a connection like any other: it is counted, and it
+//! ends when its client is gone and when the server ends.
 
-use super::Connection;
+use crate::server::Connection;
 use axum::body::Bytes;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::response::Response;
@@ -10,23 +10,24 @@ use std::pin::pin;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-/// Of what a client says, which has no meaning.
+/// Bytes of a client's message. Its content is ignored.
 const MESSAGE_BYTES: usize = 4 << 10;
+/// A proxy typically closes a connection after 60 s of silence; three unanswered pings end ours.
 const PULSE: Pulse = Pulse {
     every: Duration::from_secs(15),
     patience: Duration::from_secs(45),
 };
 
-/// How it is found out that a client is gone which does not say so.
+/// How the server notices a client that vanished without closing.
 #[derive(Debug, Clone, Copy)]
 struct Pulse {
-    /// It is asked.
+    /// Time between two pings.
     every: Duration,
-    /// It may be silent.
+    /// Longest silence of the client.
     patience: Duration,
 }
 
-/// Sends each text as a message, then closes.
+/// Upgrades the request, sends each text as a message, then closes the socket.
 pub fn send(
     upgrade: WebSocketUpgrade,
     connection: Connection,
@@ -59,7 +60,7 @@ async fn send_all(mut socket: WebSocket, texts: impl Stream<Item = String>, puls
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let message = tokio::select! {
-            // What it has said counts before how long it was silent.
+            // A message that has arrived counts before the timeout.
             biased;
             said = socket.recv() => match said {
                 Some(Ok(Message::Close(_)) | Err(_)) | None => return,
@@ -83,14 +84,15 @@ async fn send_all(mut socket: WebSocket, texts: impl Stream<Item = String>, puls
             return;
         }
     }
-    // Who is gone need not be told.
+    // The client may be gone; there is nothing more to do for it.
     let _ = socket.send(Message::Close(None)).await;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connections::serve;
+    use crate::server::serve;
+    use crate::settings::Settings;
     use axum::{Extension, Router, routing};
     use futures_util::stream;
     use std::net::SocketAddr;
@@ -100,15 +102,15 @@ mod tests {
     use tokio::time::timeout;
     use tokio_util::sync::CancellationToken;
 
-    const SOON: Duration = Duration::from_secs(20);
+    const TIMEOUT: Duration = Duration::from_secs(20);
     const NEVER: Pulse = Pulse {
         every: Duration::from_hours(1),
         patience: Duration::from_hours(1),
     };
 
-    type Serving = JoinHandle<anyhow::Result<()>>;
+    type Serving = JoinHandle<()>;
 
-    /// A server with room for so many, whose sockets say one thing.
+    /// A server for at most `most` connections whose sockets send one message.
     async fn server(most: usize, pulse: Pulse) -> (SocketAddr, CancellationToken, Serving) {
         let socket =
             async move |upgrade: WebSocketUpgrade, Extension(connection): Extension<Connection>| {
@@ -120,11 +122,11 @@ mod tests {
             .route("/", routing::get(async || "page"));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
-        let serving = tokio::spawn(serve(listener, router, most, stop.clone()));
+        let serving = tokio::spawn(serve(listener, router, Settings::new(most), stop.clone()));
         (address, stop, serving)
     }
 
-    /// One on which the first message came.
+    /// A socket that has received the first message.
     async fn socket(address: SocketAddr) -> TcpStream {
         let mut client = TcpStream::connect(address).await.unwrap();
         let head = "GET /socket HTTP/1.1\r\nhost: h\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
@@ -139,7 +141,7 @@ mod tests {
         let mut piece = [0; 1_024];
         // A ping may come right behind it.
         while !text.contains(end) {
-            let read = timeout(SOON, client.read(&mut piece)).await;
+            let read = timeout(TIMEOUT, client.read(&mut piece)).await;
             let read = read.expect(&text).unwrap();
             assert!(read > 0, "{text}");
             text.push_str(&String::from_utf8_lossy(&piece[..read]));
@@ -147,7 +149,7 @@ mod tests {
     }
 
     async fn is_closed(client: &mut TcpStream) -> bool {
-        let ended = timeout(SOON, client.read_to_end(&mut Vec::new())).await;
+        let ended = timeout(TIMEOUT, client.read_to_end(&mut Vec::new())).await;
         ended.is_ok()
     }
 
@@ -170,7 +172,7 @@ mod tests {
         let mut client = socket(address).await;
         stop.cancel();
         let waited = timeout(Duration::from_millis(300), client.read_u8()).await;
-        assert!(waited.is_err(), "what was begun is ended in peace");
+        assert!(waited.is_err(), "an open socket outlives the stop");
         assert!(!serving.is_finished());
         serving.abort();
         assert!(is_closed(&mut client).await);
@@ -185,7 +187,7 @@ mod tests {
         let (address, _stop, _serving) = server(1, pulse).await;
         let mut silent = socket(address).await;
         assert!(is_closed(&mut silent).await);
-        // Whoever answers is kept: an empty pong, masked with zeros.
+        // A client that answers is kept: an empty pong, masked with zeros.
         let mut alive = socket(address).await;
         let end = Instant::now() + pulse.patience + Duration::from_secs(1);
         while Instant::now() < end {

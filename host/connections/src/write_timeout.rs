@@ -1,4 +1,4 @@
-//! Writes that get on: a client that asks and does not read would keep its connection for ever.
+//! A timeout for writes: a client that does not read its response would keep its connection for ever.
 
 use std::io;
 use std::pin::Pin;
@@ -7,21 +7,21 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// A stream on which a write that waits fails with [`io::ErrorKind::TimedOut`] once nothing of it was taken for
-/// so long. A stream on which there is nothing to write may be idle.
+/// A stream whose writes fail with [`io::ErrorKind::TimedOut`] if the peer takes nothing for `timeout`. A stream
+/// without a pending write may be idle for ever.
 #[derive(Debug)]
 pub struct WriteTimeout<S> {
     stream: S,
-    patience: Duration,
-    /// While a write waits.
+    timeout: Duration,
+    /// The timer of a pending write.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> WriteTimeout<S> {
-    pub fn new(stream: S, patience: Duration) -> Self {
+    pub fn new(stream: S, timeout: Duration) -> Self {
         Self {
             stream,
-            patience,
+            timeout,
             waiting: None,
         }
     }
@@ -35,10 +35,8 @@ impl<S> WriteTimeout<S> {
             self.waiting = None;
             return written;
         }
-        let patience = self.patience;
-        let waiting = self
-            .waiting
-            .get_or_insert_with(|| Box::pin(sleep(patience)));
+        let timeout = self.timeout;
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(timeout)));
         ready!(waiting.as_mut().poll(context));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
@@ -93,37 +91,37 @@ mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 
-    const PATIENCE: Duration = Duration::from_secs(30);
-    const ROOM: usize = 1_000;
+    const TIMEOUT: Duration = Duration::from_secs(30);
+    const BUFFER_BYTES: usize = 1_000;
 
     fn pair() -> (DuplexStream, WriteTimeout<DuplexStream>) {
-        let (client, server) = duplex(ROOM);
-        (client, WriteTimeout::new(server, PATIENCE))
+        let (client, server) = duplex(BUFFER_BYTES);
+        (client, WriteTimeout::new(server, TIMEOUT))
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_is_written_to_who_does_not_read() {
+    async fn a_peer_that_does_not_read_times_out() {
         let (_client, mut server) = pair();
-        server.write_all(&[7; ROOM]).await.unwrap();
+        server.write_all(&[7; BUFFER_BYTES]).await.unwrap();
         let started = tokio::time::Instant::now();
         let failed = server.write_all(&[7]).await.unwrap_err();
         assert_eq!(failed.kind(), io::ErrorKind::TimedOut);
-        assert!(started.elapsed() >= PATIENCE);
+        assert!(started.elapsed() >= TIMEOUT);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_reads_slowly_and_who_is_told_nothing_are_waited_for() {
+    async fn a_slow_reader_and_an_idle_stream_do_not_time_out() {
         let (mut client, mut server) = pair();
         let reading = tokio::spawn(async move {
             for _ in 0..5 {
-                tokio::time::sleep(PATIENCE.mul_f32(0.9)).await;
-                client.read_exact(&mut [0; ROOM]).await.unwrap();
+                tokio::time::sleep(TIMEOUT.mul_f32(0.9)).await;
+                client.read_exact(&mut [0; BUFFER_BYTES]).await.unwrap();
             }
             client
         });
-        server.write_all(&[7; ROOM * 5]).await.unwrap();
+        server.write_all(&[7; BUFFER_BYTES * 5]).await.unwrap();
         let client = reading.await.unwrap();
-        tokio::time::sleep(PATIENCE * 10).await;
+        tokio::time::sleep(TIMEOUT * 10).await;
         server.write_all(&[7]).await.unwrap();
         drop(client);
     }

@@ -1,7 +1,7 @@
 //! What a tool of a server returned, as the loop knows results.
 
-use super::error::{Failure, words};
-use super::offer::{Checks, is_at_most};
+use crate::error::{Failure, words};
+use crate::offer::{Checks, is_at_most};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};

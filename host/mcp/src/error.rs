@@ -1,15 +1,14 @@
-//! What a server can do wrong, and whose move it is then.
+//! Failures of servers, and who can resolve them.
 
 use std::time::Duration;
 use thiserror::Error;
 use toolhold_agent::{ErrorClass, ToolFailure};
-use toolhold_sandbox::visible;
+use toolhold_policy::visible;
 
-/// Characters of a server's own words in a failure.
-const WORDS: usize = 500;
+/// Characters of a server's text in a failure.
+const MAX_QUOTED: usize = 500;
 
-/// Why a server did not do what it was asked. Text of the server's own is cleaned and cut when one is
-/// made.
+/// A call or a session failed. Text of the server is cleaned and cut when the failure is made.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Failure {
     #[error("it cannot be used: {0}")]
@@ -42,7 +41,7 @@ pub enum Failure {
     Output(String),
     #[error("the tool returned something that does not fit its own output schema: {0}")]
     OutputSchema(String),
-    /// The tool said so itself, as a result or as an application's error.
+    /// The tool itself reported a failure, as a result or as an error of the application.
     #[error("the tool reports: {0}")]
     Tool(String),
     #[error("it answered with the error {code}: {message}")]
@@ -50,7 +49,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// An error of the protocol; -32602 is that of arguments, and of tools that are not there.
+    /// The failure for a JSON-RPC error. -32602 means wrong arguments, or an unknown tool.
     pub fn of_rpc(code: i64, message: &str) -> Self {
         let message = words(message);
         match code {
@@ -59,6 +58,7 @@ impl Failure {
         }
     }
 
+    /// The failure's name for models and records.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Settings(_) | Self::Start(_) | Self::Forbidden(_) => "host",
@@ -75,6 +75,7 @@ impl Failure {
         }
     }
 
+    /// Whether a retry, or other arguments, can help.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Settings(_)
@@ -85,9 +86,9 @@ impl Failure {
             | Self::Protocol(_) => ErrorClass::Fatal,
             Self::Ended(_) | Self::Unreachable(_) | Self::Deadline(_) => ErrorClass::Retryable,
             Self::Rpc { code, .. } => match code {
-                // It did not understand us: neither time nor the model helps.
+                // The server did not understand us: neither a retry nor other arguments help.
                 -32_700 | -32_600 | -32_601 => ErrorClass::Fatal,
-                // Its own trouble.
+                // A fault inside the server.
                 -32_603 | -32_099..=-32_000 => ErrorClass::Retryable,
                 _ => ErrorClass::Correctable,
             },
@@ -100,7 +101,7 @@ impl Failure {
         }
     }
 
-    /// As a model is told; it says who speaks.
+    /// The failure as the model reads it; it names the server.
     pub fn told(&self, server: &str) -> ToolFailure {
         ToolFailure {
             kind: self.kind().into(),
@@ -110,10 +111,10 @@ impl Failure {
     }
 }
 
-/// Words of a server, fit to be quoted: in one line, so that they cannot look like another message.
+/// A server's text for a message: cleaned, cut, and in one line, so that it cannot look like a message of its own.
 pub fn words(text: &str) -> String {
     let lines = ['\n', '\r', '\t', '\u{85}', '\u{2028}', '\u{2029}'];
-    visible(&text.trim().replace(lines, " "), WORDS)
+    visible(&text.trim().replace(lines, " "), MAX_QUOTED)
 }
 
 #[cfg(test)]

@@ -5,13 +5,13 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use toolhold_agent::guard::Validator;
 use toolhold_agent::protocol::{Annotations, Execution, Tool};
-use toolhold_sandbox::{tool_name, visible, visible_json};
+use toolhold_policy::{tool_name, visible, visible_json};
 
 // The limits of modules (`sandbox/src/world.rs`).
 const MAX_DESCRIPTION: usize = 4_000;
 const MAX_TITLE: usize = 100;
 const MAX_SCHEMA_BYTES: usize = 64 << 10;
-/// Schemas are walked recursively by all who read them.
+/// Depth of a schema, because code that reads schemas is recursive.
 const MAX_SCHEMA_DEPTH: usize = 32;
 const MAX_NAME: usize = 128;
 

@@ -1,44 +1,47 @@
-//! What a server said of its tools when a person agreed to it, or when it was first seen, is what
-//! models read and what may run (THREATS.md, promise 4).
+//! Pins what a server says about its tools: models read, and calls use, only what a person approved or what was first
+//! seen.
 //!
-//! The records are those of modules: what is started, with what and for which tools is the grant, and
-//! the tools' texts and schemas are the tools.
+//! The records are the same as for modules: the launch and the names of the tools take the place of the grant, and the
+//! texts and schemas of the tools that of the module's tools.
 
-use super::error::Failure;
-use super::offer::{Offer, Offered};
-use super::settings::Settings;
+use crate::error::Failure;
+use crate::offer::{Offer, Offered};
+use crate::settings::Settings;
 use serde_json::{Value, json};
 use std::io;
+use std::sync::Arc;
 use std::time::SystemTime;
 use toolhold_agent::hex::sha256;
-use toolhold_sandbox::{Approval, ApprovalStore as _, Approvals, ApprovedBy, Change, Standing};
+use toolhold_policy::{Approval, ApprovalStore, ApprovedBy, Change, Standing};
 
 /// When a person must approve a server before its tools run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trust {
-    /// One that is in a file that nobody named; all others are pinned as they are first seen.
+    /// If it is in a configuration file that was found in the working folder. Other servers are pinned when first seen.
     FirstSight,
+    /// Each server.
     Always,
-    /// What is in a file that nobody named still needs it: the file may say `never` itself.
+    /// Only if it is in a configuration file that was found: that file may say `never` itself.
     Never,
 }
 
-/// What is known of the servers.
+/// The pins of all servers.
 #[derive(Debug, Clone)]
 pub struct Pins {
-    approvals: Approvals,
+    approvals: Arc<dyn ApprovalStore>,
     trust: Trust,
 }
 
 impl Pins {
-    pub fn new(approvals: Approvals, trust: Trust) -> Self {
+    /// Pins that `approvals` keeps.
+    pub fn new(approvals: Arc<dyn ApprovalStore>, trust: Trust) -> Self {
         Self { approvals, trust }
     }
 
     /// Whether the server may be started or reached at all.
     ///
     /// # Errors
-    /// Why not, and who can change it.
+    /// It needs an approval, which the message explains.
     pub async fn may_start(&self, settings: &Settings) -> Result<(), Failure> {
         match self.launch(settings).await {
             standing if standing.may_run() => Ok(()),
@@ -46,7 +49,7 @@ impl Pins {
         }
     }
 
-    /// How what would be started stands to what was approved.
+    /// Compares how the server would be started with what was approved.
     pub async fn launch(&self, settings: &Settings) -> Standing {
         if !self.asks(settings) {
             return Standing::Trusted;
@@ -64,10 +67,10 @@ impl Pins {
         }
     }
 
-    /// Whether the tools may run that the server offers now. What is seen for the first time is
-    /// pinned, where that is enough.
+    /// Whether the tools that the server offers now may run. An offer that is seen for the first time is pinned, if the
+    /// trust setting allows that.
     pub async fn judge(&self, settings: &Settings, offer: &Offer) -> Standing {
-        // Nothing can be called, so there is nothing to hold it to yet.
+        // Without tools that may be called there is nothing to pin.
         if self.trust == Trust::Never || settings.tools.is_empty() {
             return Standing::Trusted;
         }
@@ -86,8 +89,7 @@ impl Pins {
         }
     }
 
-    /// What differs from what was approved; without an approval, or with one that was withdrawn,
-    /// nothing can be said.
+    /// The differences from what was approved; `None` without an approval, or with a revoked one.
     pub async fn compare(&self, settings: &Settings, offer: &Offer) -> Option<Vec<Change>> {
         match self.recorded(settings).await {
             Recorded::One(pin) if is_revoked(&pin) => None,
@@ -96,8 +98,7 @@ impl Pins {
         }
     }
 
-    /// The tools as they were pinned, if the server is still what was pinned as far as can be said
-    /// without starting it.
+    /// The pinned tools, if the server may be started unchanged as far as its settings tell.
     pub async fn known(&self, settings: &Settings) -> Option<Vec<Offered>> {
         if self.trust == Trust::Never {
             return None;
@@ -109,37 +110,37 @@ impl Pins {
         serde_json::from_value(pin.tools).ok()
     }
 
-    /// A person agrees to what the server offers now.
+    /// Pins what the server offers now as approved by a person.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The record cannot be written.
     pub async fn approve(&self, settings: &Settings, offer: &Offer) -> io::Result<()> {
         self.put(settings, offer, ApprovedBy::Person).await
     }
 
-    /// What was agreed to is withdrawn: nothing that has this name runs until a person approves it.
+    /// Revokes the approval: no server of this name runs until a person approves it.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The record cannot be written.
     pub async fn revoke(&self, name: &str) -> io::Result<()> {
         let (approvals, pin) = (self.approvals.clone(), Approval::revoked(name));
         let put = tokio::task::spawn_blocking(move || approvals.put(&pin)).await;
         put.unwrap_or_else(|error| Err(io::Error::other(error)))
     }
 
-    /// Whether there is a record for a server of this name, be it configured or not.
+    /// Whether there is a record for this name, even if no such server is configured.
     pub async fn knows(&self, name: &str) -> bool {
         let (approvals, name) = (self.approvals.clone(), name.to_owned());
         let known = tokio::task::spawn_blocking(move || approvals.knows(&name)).await;
         known.unwrap_or(false)
     }
 
-    /// Whether approvals count for this server: one that the operator named may be trusted as it is.
+    /// Whether this server needs an approval at all.
     pub fn asks(&self, settings: &Settings) -> bool {
         self.trust != Trust::Never || settings.found
     }
 
-    /// What was recorded when the server was approved or first seen.
+    /// The record of the server's approval or first sight.
     pub async fn record(&self, settings: &Settings) -> Option<Approval> {
         match self.recorded(settings).await {
             Recorded::One(pin) => Some(*pin),
@@ -166,12 +167,12 @@ impl Pins {
 
 enum Recorded {
     None,
-    /// Somebody spoilt it: this is no server that nobody ever saw.
+    /// The record is damaged. That must not count as a server that was never seen.
     Unreadable,
     One(Box<Approval>),
 }
 
-/// Why the tools of a server do not run, in words for model and operator.
+/// The failure of a call that needs an approval, with advice for the operator.
 pub fn refused(settings: &Settings, standing: &Standing) -> Failure {
     let name = &settings.name;
     let look = match standing {
@@ -185,7 +186,7 @@ pub fn refused(settings: &Settings, standing: &Standing) -> Failure {
     ))
 }
 
-/// Why a server may not be used, in a line.
+/// Why a server may not be used, in one line.
 pub fn reason(standing: &Standing) -> String {
     match standing {
         Standing::Pending { changes } if !changes.is_empty() && changes.iter().all(is_whole) => {
@@ -196,12 +197,12 @@ pub fn reason(standing: &Standing) -> String {
     }
 }
 
-/// It is about the approval itself, and not about a part of what was approved.
+/// The change concerns the approval itself, and not a part of what was approved.
 fn is_whole(change: &Change) -> bool {
     change.before.is_none() && change.after.is_none()
 }
 
-/// Whether a person took the approval back.
+/// Whether a person revoked the approval.
 pub fn is_revoked(pin: &Approval) -> bool {
     pin.digest == Approval::revoked(&pin.slot).digest
 }
@@ -221,7 +222,7 @@ fn approval(settings: &Settings, offer: &Offer, by: ApprovedBy) -> Approval {
 }
 
 fn changes(pin: &Approval, now: &Approval) -> Vec<Change> {
-    // The digest only says that something differs; what does is spelt out.
+    // The digest would show as a further difference; the parts are listed instead.
     let now = Approval {
         digest: pin.digest.clone(),
         ..now.clone()
@@ -243,7 +244,7 @@ fn pending() -> Standing {
     }
 }
 
-/// Keys sorted: the order in which a server writes them does not matter.
+/// The digest of a value with sorted keys: their order in a server's answer does not matter.
 fn digest(what: &Value) -> String {
     let mut what = what.clone();
     what.sort_all_objects();

@@ -1,12 +1,12 @@
-//! One server: started when it is first used, started again when it died, and held to its pin.
+//! One server: started when it is first used, restarted when it died, and held to its pin.
 
-use super::content;
-use super::error::Failure;
-use super::offer::{Checks, Offer, Offered};
-use super::pin::{Pins, refused};
-use super::session::Session;
-use super::settings::{Settings, redactor};
-use super::stderr::Stderr;
+use crate::content;
+use crate::error::Failure;
+use crate::offer::{Checks, Offer, Offered};
+use crate::pin::{Pins, refused};
+use crate::settings::{Secrets, Settings, redactor};
+use crate::wire::session::Session;
+use crate::wire::stderr::Stderr;
 use secrecy::SecretString;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -15,21 +15,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until, timeout};
+use toolhold_admission::Backoff;
 use toolhold_agent::ToolFailure;
-use toolhold_sandbox::{Redactor, Standing};
+use toolhold_policy::{Redactor, Standing};
 
-/// The pause before the second start; it doubles with every start that led to nothing.
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// The limit of modules.
+/// Waits between starts, after starts in a row without a call that worked.
+const RESTART: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(30));
+/// Bytes of a call's arguments: the same limit as for modules.
 const MAX_ARGUMENT_BYTES: usize = 4 << 20;
 
-/// A server and at most one session with it.
+/// A server, with at most one session.
 #[derive(Debug)]
 pub struct Server {
+    /// What the operator decided.
     pub settings: Settings,
     pins: Pins,
-    secrets: Result<Vec<(String, SecretString)>, String>,
+    secrets: Secrets,
     redactor: Redactor,
     stderr: Arc<Stderr>,
     state: Mutex<State>,
@@ -38,25 +39,28 @@ pub struct Server {
 #[derive(Debug, Default)]
 struct State {
     ready: Option<Arc<Ready>>,
-    /// Starts that led to no call that worked.
-    futile: u32,
+    /// Starts in a row without a call that worked.
+    futile_starts: u32,
+    /// When the next start may happen.
     not_before: Option<Instant>,
 }
 
-/// A session whose tools were read and judged.
+/// A session whose tools were read and compared with the pin.
 #[derive(Debug)]
 pub struct Ready {
     session: Arc<Session>,
+    /// What the server offers.
     pub offer: Offer,
+    /// Whether it may run.
     pub standing: Standing,
     checks: BTreeMap<String, Checks>,
     has_worked: AtomicBool,
 }
 
 impl Server {
-    /// Nothing is started yet.
+    /// A server that is not started yet.
     pub fn new(settings: Settings, pins: Pins) -> Self {
-        let secrets = settings.launch.secrets();
+        let secrets = settings.secrets.clone();
         let redactor = secrets.as_deref().map_err(Clone::clone).and_then(redactor);
         let (secrets, redactor) = match redactor {
             Ok(redactor) => (secrets, redactor),
@@ -72,10 +76,10 @@ impl Server {
         }
     }
 
-    /// Calls a tool. Everything that has to happen for it has `most`, or what the operator allows.
+    /// Calls a tool, and starts the server if needed. `most` bounds both, and so does the operator's timeout.
     ///
     /// # Errors
-    /// What went wrong, whoever's fault it is.
+    /// The call failed, by a fault of the server, the arguments or this host.
     pub async fn call(
         &self,
         tool: &str,
@@ -87,7 +91,7 @@ impl Server {
         call.await.unwrap_or(Err(Failure::Deadline(most)))
     }
 
-    /// As a model is told of a failure: by whom it was caused, and without secrets.
+    /// The failure as the model reads it, without secrets.
     pub fn told(&self, failure: &Failure) -> ToolFailure {
         let told = failure.told(&self.settings.name);
         match self.redactor.clean(told.message.as_bytes()) {
@@ -200,13 +204,13 @@ impl Server {
         }
     }
 
-    /// The session, started or judged anew where that is needed. `is_judged`: only if it is approved.
+    /// The open session; started, or compared with the pin again, if needed. `is_judged`: only if the server is approved.
     async fn ready(&self, is_judged: bool) -> Result<Arc<Ready>, Failure> {
         let secrets = self.usable()?;
         let mut state = self.state.lock().await;
         if let Some(ready) = state.ready.take() {
             if ready.session.is_open() {
-                // The tools may have changed, and a person may have agreed to them meanwhile.
+                // The tools may have changed, or a person may have approved them meanwhile.
                 let ready = if ready.session.tools_changed() || !ready.standing.may_run() {
                     self.judged(ready.session.clone()).await?
                 } else {
@@ -216,7 +220,7 @@ impl Server {
                 return Ok(ready);
             }
             if ready.has_worked.load(Ordering::Relaxed) {
-                state.futile = 0;
+                state.futile_starts = 0;
             }
         }
         if is_judged {
@@ -225,9 +229,9 @@ impl Server {
         if let Some(moment) = state.not_before {
             sleep_until(moment).await;
         }
-        // Before anything can go wrong or be given up: a start that never ends counts, too.
-        state.not_before = Some(Instant::now() + pause(state.futile));
-        state.futile = state.futile.saturating_add(1);
+        // Noted before the start, so that a start that fails, hangs or is cancelled counts, too.
+        state.futile_starts = state.futile_starts.saturating_add(1);
+        state.not_before = Some(Instant::now() + RESTART.after(state.futile_starts));
         let session = Session::open(&self.settings, secrets, self.stderr.clone()).await?;
         tracing::debug!(
             server = self.settings.name,
@@ -276,7 +280,7 @@ impl Server {
 }
 
 impl Ready {
-    /// What the server calls itself.
+    /// The server's own name and version.
     pub fn server(&self) -> &str {
         &self.session.server
     }
@@ -292,22 +296,5 @@ impl Ready {
                 (None, known) => format!("; there are {}", known.join(", ")),
             },
         }
-    }
-}
-
-fn pause(futile: u32) -> Duration {
-    let factor = 2_u32.checked_pow(futile).unwrap_or(u32::MAX);
-    FIRST_PAUSE.saturating_mul(factor).min(LONGEST_PAUSE)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_grow_and_end() {
-        assert_eq!(pause(0), Duration::from_millis(250));
-        assert_eq!(pause(3), Duration::from_secs(2));
-        assert_eq!(pause(40), LONGEST_PAUSE);
     }
 }

@@ -1,27 +1,27 @@
 //! All servers of a run.
 
-use super::pin::Pins;
-use super::server::Server;
-use super::settings::Settings;
-use super::tool::McpTool;
-use super::toolbox::WithServers;
+use crate::pin::Pins;
+use crate::server::Server;
+use crate::settings::Settings;
+use crate::tool::McpTool;
+use crate::toolbox::WithServers;
 use futures_util::future::join_all;
 use std::sync::Arc;
 use toolhold_agent::{Activities, Toolbox};
-use toolhold_sandbox::Permit;
+use toolhold_policy::Permit;
 
-/// The servers that a run may use. Nothing is started before it is used; dropping the last handle
-/// kills what was.
+/// The servers that a run may use. A server is started by its first use, and killed when the last handle is dropped.
 #[derive(Debug)]
 pub struct Servers {
     all: Vec<Arc<Server>>,
     /// As for modules: `SERVER.tool`, or a server's name for all of its tools. Absent: everything.
     allowed: Option<Vec<String>>,
-    /// What a key may use of grants. Absent: everything.
+    /// The part of the grants that a key may use. Absent: everything.
     permits: Option<Vec<Permit>>,
 }
 
 impl Servers {
+    /// All configured servers. `allowed`: the tools or servers that may be used; absent: all.
     pub fn new(settings: Vec<Settings>, pins: &Pins, allowed: Option<&[String]>) -> Self {
         let servers = settings
             .into_iter()
@@ -33,8 +33,8 @@ impl Servers {
         }
     }
 
-    /// The same servers, for whoever may use no more than that of their tools, and whose key permits no more
-    /// than `permits`: calls of what a key lacks fail, and say so.
+    /// The same servers, restricted to the tools `allowed` and to the `permits` of a key. A call that the key does not
+    /// permit fails with a message that says so.
     #[must_use]
     pub fn allowing(&self, allowed: Option<Vec<String>>, permits: Option<Vec<Permit>>) -> Self {
         Self {
@@ -44,10 +44,12 @@ impl Servers {
         }
     }
 
+    /// The server of this name.
     pub fn named(&self, name: &str) -> Option<&Arc<Server>> {
         self.all.iter().find(|server| server.settings.name == name)
     }
 
+    /// All servers.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Server>> {
         self.all.iter()
     }
@@ -60,7 +62,7 @@ impl Servers {
         })
     }
 
-    /// `toolbox` with the tools of the servers that offer them, and why some of them do not.
+    /// `toolbox` with the tools of the servers that offer theirs to runs, and notes about tools that were left out.
     pub async fn offered<T: Toolbox>(&self, toolbox: T) -> (WithServers<T>, Vec<String>) {
         let taken: Vec<String> = toolbox.tools().into_iter().map(|tool| tool.name).collect();
         let is_taken = |name: &str| taken.iter().any(|tool| module_of(tool) == name);
@@ -109,7 +111,7 @@ impl Servers {
         (toolbox, notes)
     }
 
-    /// Ends every session in order.
+    /// Ends all sessions, in an orderly way.
     pub async fn close(&self) {
         join_all(self.all.iter().map(|server| server.close())).await;
     }

@@ -1,26 +1,26 @@
-//! One tool of a server, as something that runs calls.
+//! One tool of a server, as an activity.
 
-use super::error::Failure;
-use super::server::Server;
+use crate::error::Failure;
+use crate::server::Server;
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
 use std::time::Instant;
 use toolhold_agent::protocol::Annotations;
 use toolhold_agent::{Activity, ToolCall, ToolOutput, ToolResult, ToolUsage};
 
-/// A tool by the server's own name. The call's own name for it and its context stay here: a server is
-/// told the arguments and nothing else.
+/// A tool under the server's own name. A server gets a call's arguments and nothing else: neither the caller's name for
+/// the tool nor its context.
 #[derive(Debug, Clone)]
 pub struct McpTool {
     pub server: Arc<Server>,
     pub name: String,
-    /// Whether whoever the call is made for may not make it.
+    /// The key that the call is made for does not permit it.
     pub is_withheld: bool,
 }
 
 impl Activity for McpTool {
-    /// Nothing: what the server says of a tool is known where the server itself offers it, and no
-    /// message makes another's tool harmless.
+    /// None: what a server says about its tool is used only where the server offers the tool itself. A message must not
+    /// make a tool look harmless.
     fn annotations(&self) -> Option<Annotations> {
         Some(Annotations::default())
     }

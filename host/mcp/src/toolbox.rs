@@ -1,24 +1,25 @@
-//! The toolbox of a run with the tools of servers beside those of modules.
+//! A run's toolbox that adds the tools of servers to those of modules.
 
-use super::offer::Offered;
-use super::tool::McpTool;
+use crate::offer::Offered;
+use crate::tool::McpTool;
 use futures_util::future::BoxFuture;
 use std::collections::BTreeMap;
 use toolhold_agent::protocol::Tool;
 use toolhold_agent::{Activity as _, Module, ToolCall, ToolResult, Toolbox};
-use toolhold_sandbox::tool_name;
+use toolhold_policy::tool_name;
 
-/// `inner`, and tools of servers as `SERVER.tool`.
+/// The tools of `inner`, and tools of servers as `SERVER.tool`.
 #[derive(Debug)]
 pub struct WithServers<T> {
     inner: T,
     offered: Vec<Tool>,
-    /// Every tool of a server that offers its tools: a run that is resumed may call one that is not
-    /// offered any more, and is told why.
+    /// All tools of the offering servers, also those that are not offered now: a resumed run may call one, and the call
+    /// says why it fails.
     runners: BTreeMap<String, McpTool>,
 }
 
 impl<T: Toolbox> WithServers<T> {
+    /// `inner` without tools of servers.
     pub fn new(inner: T) -> Self {
         Self {
             inner,

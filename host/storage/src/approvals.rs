@@ -1,36 +1,38 @@
-//! Calls that wait for a person, and what people decided about them. A decision is there until the run's
-//! journal has it.
+//! Calls that wait for a person, and the decisions. A decision is kept until the run's journal has it.
 
-use crate::storage::database::InTime as _;
-use crate::storage::error::StoreError;
-use crate::storage::{Store, runs};
+use crate::column::id;
+use crate::database::InTime as _;
+use crate::error::StoreError;
+use crate::store::Store;
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 use tokio::sync::futures::Notified;
 use toolhold_agent::run::approval::{Decision, Pending};
 use uuid::Uuid;
 
-/// A call that waits.
+/// A call that waits for a decision.
 #[derive(Debug)]
 pub struct Waiting {
-    /// The run that has a record.
+    /// The top-level run, which has the record.
     pub run: Uuid,
+    /// Owner of the run.
     pub owner: String,
-    /// The run whose call it is: that one, or a sub-agent's inside of it.
+    /// The run that makes the call: `run`, or a sub-agent's run inside it.
     pub within: Uuid,
+    /// The call, and what a person should know about it.
     pub pending: Pending,
-    /// Somebody decided, and the run has not taken it up.
+    /// A decision was made, and the run has not read it yet.
     pub is_decided: bool,
 }
 
-/// What is known of calls that wait. They are few, and an owner's runs may be many: `CROSS JOIN` has SQLite
-/// begin with the calls.
-pub(super) const WAITING: &str = "SELECT approvals.run AS run, runs.owner AS owner, within, pending, \
+/// Selects the waiting calls. They are few, and an owner's runs may be many: `CROSS JOIN` makes SQLite start with the
+/// calls.
+pub(crate) const WAITING: &str = "SELECT approvals.run AS run, runs.owner AS owner, within, pending, \
      CAST(CASE WHEN decision IS NULL THEN 0 ELSE 1 END AS BIGINT) AS decided \
      FROM approvals CROSS JOIN runs WHERE runs.id = approvals.run";
 
 impl Store {
-    /// Every call that waits, of all runs or those of one owner, the oldest first.
+    /// The waiting calls of all runs, or of one owner's runs, oldest first.
     pub async fn waiting(&self, owner: Option<&str>) -> Result<Vec<Waiting>, StoreError> {
         match owner {
             None => self.those_waiting("", &[]).await,
@@ -38,7 +40,7 @@ impl Store {
         }
     }
 
-    /// The calls of that id that wait: of a run and its sub-agents, or of all.
+    /// The waiting calls with the id `call`: of a run and its sub-agents, or of all runs.
     pub async fn waiting_as(
         &self,
         call: &str,
@@ -54,7 +56,7 @@ impl Store {
         }
     }
 
-    /// `which` is made of what is in this program only.
+    /// The waiting calls that match a condition, which must consist of constants.
     async fn those_waiting(
         &self,
         which: &str,
@@ -70,8 +72,8 @@ impl Store {
         Ok(waiting?)
     }
 
-    /// Leaves a decision for whoever runs the call. The last one before it is taken up counts. Returns
-    /// whether the call still waits, and is the one that was decided about.
+    /// Stores a decision for the run. A later decision replaces it until the run has read it. Returns whether the call
+    /// still waits, unchanged since it was shown.
     pub async fn decide(&self, waiting: &Waiting, decision: &Decision) -> Result<bool, StoreError> {
         let text =
             serde_json::to_string(decision).map_err(|error| sqlx::Error::Encode(error.into()))?;
@@ -90,12 +92,12 @@ impl Store {
         Ok(result.rows_affected() > 0)
     }
 
-    /// Waits until this process takes note of a decision about any call, from now on.
+    /// Completes when this process stores the next decision, about any call.
     pub fn decides(&self) -> Notified<'_> {
         self.decided.notified()
     }
 
-    /// The decision about a call, if there is one. One that nobody can read is as good as none.
+    /// The decision about a call; `None` without one, or if it cannot be decoded.
     pub async fn decision(&self, within: Uuid, call: &str) -> Result<Option<Decision>, StoreError> {
         let text: Option<Option<String>> =
             sqlx::query_scalar("SELECT decision FROM approvals WHERE within = $1 AND call = $2")
@@ -113,9 +115,9 @@ impl Store {
 fn waiting(row: &AnyRow) -> Result<Waiting, sqlx::Error> {
     let pending: String = row.try_get("pending")?;
     Ok(Waiting {
-        run: runs::id(row, "run")?,
+        run: id(row, "run")?,
         owner: row.try_get("owner")?,
-        within: runs::id(row, "within")?,
+        within: id(row, "within")?,
         pending: serde_json::from_str(&pending)
             .map_err(|error| sqlx::Error::Decode(error.into()))?,
         is_decided: row.try_get::<i64, _>("decided")? != 0,

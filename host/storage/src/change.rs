@@ -1,15 +1,17 @@
-//! What a run changes in the database, and the statements that do.
+//! The changes of runs to the database, and their SQL statements.
 
-use crate::storage::Hold;
-use crate::storage::audit::Draft;
-use crate::storage::runs::Label;
+use crate::audit_log::Draft;
+use crate::claims::RunClaim;
+use crate::error::WriteError;
+use crate::label::Label;
 use sqlx::AnyConnection;
 use toolhold_agent::run::approval::Pending;
 use uuid::Uuid;
 
+/// A change that a run, or a call outside of one, makes.
 #[derive(Debug)]
 pub enum Change {
-    /// A run is there.
+    /// A run began.
     Began {
         run: Uuid,
         label: Box<Label>,
@@ -18,27 +20,28 @@ pub enum Change {
         at_ms: i64,
         holder: String,
     },
-    /// Events that follow each other, written only while the run is this process' own.
+    /// Consecutive events. They are written only while this process holds the run's lease.
     Events {
         run: Uuid,
-        /// Of the first.
+        /// Number of the first event.
         seq: i64,
         lines: Vec<String>,
         holder: String,
     },
-    /// A call waits for a person.
+    /// A call waits for a person's decision.
     Waits {
         run: Uuid,
         within: Uuid,
         pending: Box<Pending>,
         at_ms: i64,
     },
-    /// It does no longer: its run took up what was decided, or ended.
+    /// A call no longer waits: its run has read the decision, or ended.
     Settled {
         run: Uuid,
         within: Uuid,
         call: String,
     },
+    /// A run ended.
     Ended {
         run: Uuid,
         at_ms: i64,
@@ -47,19 +50,20 @@ pub enum Change {
         calls: i64,
         tokens: i64,
     },
-    /// Goes into the audit log.
+    /// A row for the audit log.
     Audit(Box<Draft>),
-    /// The process stopped without ending it. Until that is written nobody else in the process takes it.
-    Released { run: Hold, holder: String },
+    /// The process gives up the lease of a run that has not ended. The claim is dropped once this is written, so no
+    /// other task of the process takes the run before.
+    Released { run: RunClaim, holder: String },
 }
 
 impl Change {
-    /// Part of a transaction. `is_file`: of SQLite.
+    /// Runs the change's statements in a transaction. `is_file`: the database is SQLite.
     pub async fn write(
         &self,
         connection: &mut AnyConnection,
         is_file: bool,
-    ) -> Result<(), sqlx::Error> {
+    ) -> Result<(), WriteError> {
         match self {
             Self::Began {
                 run,
@@ -70,7 +74,7 @@ impl Change {
                 holder,
             } => {
                 if let Some((session, _)) = label.turn {
-                    hold_session(connection, is_file, session).await?;
+                    lock_session(connection, is_file, session).await?;
                 }
                 sqlx::query(
                     "INSERT INTO runs (id, owner, agent, origin, session, turn, task, model, began_ms, holder, trace) \
@@ -106,7 +110,7 @@ impl Change {
                 holder,
             } => {
                 let events = Events {
-                    run: run.to_string(),
+                    run: *run,
                     seq: *seq,
                     lines,
                     holder,
@@ -169,7 +173,7 @@ impl Change {
                     .execute(connection)
                     .await?;
             }
-            // After everything else of its batch, where the batch is written.
+            // The writer adds audit rows after all other changes of its batch.
             Self::Audit(_) => {}
             Self::Released { run, holder } => {
                 sqlx::query("UPDATE runs SET holder = NULL WHERE id = $1 AND holder = $2")
@@ -183,13 +187,13 @@ impl Change {
     }
 }
 
-/// A session's turn begins only while the session is there, which on PostgreSQL cannot be deleted until the
-/// turn is: it is not deleted while one goes on.
-async fn hold_session(
+/// Locks the session of a turn that begins, which must exist. On PostgreSQL the session cannot be deleted until the
+/// transaction ends; later it cannot be deleted because it has an open turn.
+async fn lock_session(
     connection: &mut AnyConnection,
     is_file: bool,
     session: Uuid,
-) -> Result<(), sqlx::Error> {
+) -> Result<(), WriteError> {
     let statement = if is_file {
         "SELECT created_ms FROM sessions WHERE id = $1"
     } else {
@@ -199,22 +203,19 @@ async fn hold_session(
         .bind(session.to_string())
         .fetch_optional(connection)
         .await?;
-    held.map(drop).ok_or_else(|| {
-        sqlx::Error::Protocol(format!(
-            "there is no session {session} any more: a turn of it cannot begin"
-        ))
-    })
+    held.map(drop).ok_or(WriteError::SessionGone { session })
 }
 
+/// Consecutive events of a run.
 struct Events<'a> {
-    run: String,
+    run: Uuid,
     seq: i64,
     lines: &'a [String],
     holder: &'a str,
 }
 
-/// Only after the event before, and for a run that is held. On PostgreSQL whoever takes the run over waits for
-/// us, or we for them.
+/// Inserts events after the one before, for a run whose lease this process holds. On PostgreSQL, `FOR SHARE` makes a
+/// process that takes the run over wait for this transaction, or this transaction for it. PostgreSQL, SQLite.
 const ADD: [&str; 2] = [
     "INSERT INTO events (run, seq, line) \
      SELECT $1, $2 + place - 1, line FROM json_array_elements_text($3::json) WITH ORDINALITY AS added (line, place) \
@@ -226,15 +227,11 @@ const ADD: [&str; 2] = [
 ];
 
 impl Events<'_> {
-    async fn write(
-        &self,
-        connection: &mut AnyConnection,
-        is_file: bool,
-    ) -> Result<(), sqlx::Error> {
+    async fn write(&self, connection: &mut AnyConnection, is_file: bool) -> Result<(), WriteError> {
         let [on_server, in_file] = ADD;
         let lines = serde_json::to_string(self.lines).map_err(|e| sqlx::Error::Encode(e.into()))?;
         let written = sqlx::query(if is_file { in_file } else { on_server })
-            .bind(&self.run)
+            .bind(self.run.to_string())
             .bind(self.seq)
             .bind(lines)
             .bind(self.holder)
@@ -244,20 +241,19 @@ impl Events<'_> {
         if are_all || self.are_written(connection).await? {
             return Ok(());
         }
-        Err(sqlx::Error::Protocol(format!(
-            "another process goes on with run {}, or some of it is gone: what comes from its event {} on cannot \
-             be written here",
-            self.run, self.seq
-        )))
+        Err(WriteError::LeaseLost {
+            run: self.run,
+            seq: self.seq,
+        })
     }
 
-    /// Of a commit whose answer was lost, the same events come again.
+    /// Whether the database holds exactly these events, from an earlier commit whose reply was lost.
     async fn are_written(&self, connection: &mut AnyConnection) -> Result<bool, sqlx::Error> {
         let known: Vec<String> = sqlx::query_scalar(
             "SELECT line FROM events JOIN runs ON runs.id = events.run \
              WHERE run = $1 AND seq >= $2 AND seq < $2 + $3 AND (holder = $4 OR ended_ms IS NOT NULL) ORDER BY seq",
         )
-        .bind(&self.run)
+        .bind(self.run.to_string())
         .bind(self.seq)
         .bind(i64::try_from(self.lines.len()).unwrap_or(i64::MAX))
         .bind(self.holder)

@@ -1,4 +1,4 @@
-//! Which database, and connections to it.
+//! The location of the database, and connections to it.
 
 use secrecy::{ExposeSecret as _, SecretString};
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
@@ -9,30 +9,31 @@ use std::time::Duration;
 use tracing::log::LevelFilter;
 use url::Url;
 
-const ACQUIRE: Duration = Duration::from_secs(10);
-/// For an answer of PostgreSQL. A connection whose other end is gone without a word says nothing at all.
-const ANSWER: Duration = Duration::from_secs(30);
-/// For one that deletes much.
-const LONG_ANSWER: Duration = Duration::from_mins(5);
+/// Longest wait for a connection of the pool.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest wait for a reply of PostgreSQL. A connection whose other end vanished gives no error by itself.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
+/// The same for transactions that delete many rows.
+const LONG_REPLY_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// Write-ahead logging lets readers read while one writes, in other processes, too.
+/// SQLite: write-ahead logging lets other connections and processes read during a write.
 const PRAGMAS: &str = "PRAGMA busy_timeout = 10000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
      PRAGMA foreign_keys = ON;";
 
-/// What a process holds that hangs, or whose machine is gone without a word, is free again after a while.
+/// PostgreSQL: frees the locks of a process that hangs or whose machine vanished, after at most a minute.
 const SESSION: &str = "SET idle_in_transaction_session_timeout = 60000; SET tcp_keepalives_idle = 10; \
      SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3; SET tcp_user_timeout = 30000;";
 
-/// Which database.
+/// The location of a database.
 #[derive(Debug, Clone)]
 pub enum Location {
-    /// A SQLite file, made when there is none.
+    /// A SQLite file, created if it does not exist.
     File(PathBuf),
-    /// `postgres://…`, with a password in it as like as not.
+    /// A `postgres://…` URL, which may hold a password.
     Postgres(SecretString),
 }
 
-/// How it is reached.
+/// Makes connections to one database, and bounds the wait for replies.
 #[derive(Clone)]
 pub struct Database {
     options: AnyConnectOptions,
@@ -40,6 +41,7 @@ pub struct Database {
 }
 
 impl Database {
+    /// Parses the location; does not connect yet.
     pub fn of(location: &Location) -> Result<Self, sqlx::Error> {
         sqlx::any::install_default_drivers();
         Ok(Self {
@@ -48,17 +50,17 @@ impl Database {
         })
     }
 
-    /// One of SQLite.
+    /// Whether it is SQLite.
     pub fn is_file(&self) -> bool {
         self.is_file
     }
 
-    /// Connections for many, made when they are needed.
+    /// A pool of at most `most` connections, opened when they are needed.
     pub fn pool(&self, most: u32) -> AnyPool {
         let settings = self.settings();
         AnyPoolOptions::new()
             .max_connections(most)
-            .acquire_timeout(ACQUIRE)
+            .acquire_timeout(ACQUIRE_TIMEOUT)
             .after_connect(move |connection, _| {
                 Box::pin(async move {
                     sqlx::raw_sql(settings).execute(connection).await?;
@@ -68,8 +70,7 @@ impl Database {
             .connect_lazy_with(self.options.clone())
     }
 
-    /// A connection for one. A pool would ask it before each use whether it works, and try again and again
-    /// what cannot succeed.
+    /// A single connection. A pool would ping before each use, and would retry a connection that cannot succeed.
     pub async fn connect(&self) -> Result<AnyConnection, sqlx::Error> {
         let connecting = async {
             let mut connection = AnyConnection::connect_with(&self.options).await?;
@@ -81,20 +82,20 @@ impl Database {
         self.within(connecting).await
     }
 
-    /// SQLite's file may be slow, and never without an answer.
+    /// Bounds `work` by the reply timeout. SQLite is not bounded: its file may be slow, but always replies.
     pub async fn within<T, E: From<sqlx::Error>>(
         &self,
         work: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
-        self.within_time(ANSWER, work).await
+        self.within_time(REPLY_TIMEOUT, work).await
     }
 
-    /// The same of what takes as long as there is much of it.
+    /// Like [`Self::within`], for transactions whose time depends on the number of rows.
     pub async fn within_minutes<T, E: From<sqlx::Error>>(
         &self,
         work: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
-        self.within_time(LONG_ANSWER, work).await
+        self.within_time(LONG_REPLY_TIMEOUT, work).await
     }
 
     async fn within_time<T, E: From<sqlx::Error>>(
@@ -117,8 +118,9 @@ impl Database {
     }
 }
 
-/// A statement whose answer is waited for as [`Database::within`] has it.
+/// Adds [`Database::within`] to the end of a query.
 pub trait InTime<T>: Future<Output = Result<T, sqlx::Error>> + Sized {
+    /// Bounds the query by the reply timeout of `database`.
     fn in_time(self, database: &Database) -> impl Future<Output = Result<T, sqlx::Error>> {
         database.within(self)
     }
@@ -127,7 +129,7 @@ pub trait InTime<T>: Future<Output = Result<T, sqlx::Error>> + Sized {
 impl<T, F: Future<Output = Result<T, sqlx::Error>>> InTime<T> for F {}
 
 impl std::fmt::Debug for Database {
-    /// Its options may hold a password.
+    /// Without the options, which may hold a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Database")
             .field("is_file", &self.is_file)
@@ -153,7 +155,7 @@ impl Location {
             }
         }
         .map_err(|error: url::ParseError| sqlx::Error::Configuration(error.into()))?;
-        // Statements hold what was said; nobody wants that in a log.
+        // Not logged: statements hold conversations.
         Ok(AnyConnectOptions::from_url(&url)?
             .log_statements(LevelFilter::Off)
             .log_slow_statements(LevelFilter::Off, Duration::MAX))
@@ -182,7 +184,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn only_a_server_may_give_no_answer_at_all() {
+    async fn only_a_server_has_a_reply_timeout() {
         let url = "postgres://u:secret@h/d".to_owned();
         let server = Database::of(&Location::Postgres(url.into())).unwrap();
         let silent = std::future::pending::<Result<(), sqlx::Error>>();
@@ -191,7 +193,7 @@ mod tests {
         assert!(!format!("{server:?}").contains("secret"));
         let file = Database::of(&Location::File("toolhold.db".into())).unwrap();
         let slow = async {
-            tokio::time::sleep(ANSWER * 2).await;
+            tokio::time::sleep(REPLY_TIMEOUT * 2).await;
             Ok::<_, sqlx::Error>(())
         };
         assert!(file.within(slow).await.is_ok());

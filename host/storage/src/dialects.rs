@@ -1,4 +1,4 @@
-//! What was found out about endpoints: a file for each model behind each base URL.
+//! What probes found out about endpoints: one file for each model and base URL.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -7,18 +7,21 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use toolhold_agent::model::Dialect;
 
-/// A dialect, with whose it is and since when.
+/// The probed dialect of a model at an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probed {
     /// Without credentials and query.
     pub base_url: String,
+    /// The model's name.
     pub model: String,
     /// Seconds since 1970.
     pub found_at_s: u64,
+    /// What the endpoint understands.
     pub dialect: Dialect,
 }
 
 impl Probed {
+    /// A dialect that was found now.
     pub fn now(base_url: &str, model: &str, dialect: Dialect) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
@@ -29,9 +32,8 @@ impl Probed {
         }
     }
 
-    /// When it was, for people.
+    /// The time of the probe as text; empty for a time that no date can hold.
     pub fn date(&self) -> String {
-        // A file that somebody edited may name any moment; what no date can hold is none.
         let date = UNIX_EPOCH.checked_add(Duration::from_secs(self.found_at_s.min(LAST_DATE_S)));
         date.map_or_else(String::new, httpdate::fmt_http_date)
     }
@@ -40,20 +42,21 @@ impl Probed {
 /// The end of the year 9999, which dates of HTTP do not exceed.
 const LAST_DATE_S: u64 = 253_402_300_799;
 
-/// `dialects/KEY.json` in the state folder.
+/// The files `dialects/KEY.json` of the state folder.
 #[derive(Debug, Clone)]
 pub struct Dialects {
     folder: PathBuf,
 }
 
 impl Dialects {
+    /// Does no I/O yet.
     pub fn new(state: &Path) -> Self {
         Self {
             folder: state.join("dialects"),
         }
     }
 
-    /// Keeps it in place of what was known before. Returns the file.
+    /// Writes the result of a probe in place of an earlier one, and returns the file's path.
     pub fn keep(&self, probed: &Probed) -> io::Result<PathBuf> {
         std::fs::create_dir_all(&self.folder)?;
         let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
@@ -64,8 +67,7 @@ impl Dialects {
         Ok(path)
     }
 
-    /// What is known of this model at this endpoint. A file that an older version wrote in another form is
-    /// as good as none.
+    /// The stored dialect of a model at an endpoint. A file that cannot be decoded counts as absent.
     pub fn find(&self, base_url: &str, model: &str) -> Option<Probed> {
         let text = std::fs::read(self.file(base_url, model)).ok()?;
         let probed: Probed = serde_json::from_slice(&text).ok()?;
@@ -74,7 +76,7 @@ impl Dialects {
 
     fn file(&self, base_url: &str, model: &str) -> PathBuf {
         let digest = Sha256::digest(format!("{base_url}\n{model}"));
-        // Half of it is enough to tell endpoints apart.
+        // Half of the digest is enough to tell endpoints apart.
         let key = digest
             .iter()
             .take(16)

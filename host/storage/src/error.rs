@@ -1,12 +1,12 @@
-//! What can go wrong with the record of runs.
+//! Errors of the store.
 
-use crate::storage::health::Trouble;
+use crate::health::Outage;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 use uuid::Uuid;
 
-/// Why the database cannot be used.
+/// The database cannot be used.
 #[derive(Debug, Error)]
 pub enum StoreError {
     #[error("the folder {path} for the database cannot be used: {source}")]
@@ -25,23 +25,23 @@ pub enum StoreError {
         #[from]
         source: sqlx::Error,
     },
-    /// Known before anything was tried.
+    /// Known from an earlier use: no query was tried.
     #[error("{0}")]
-    Trouble(Trouble),
+    Outage(Outage),
 }
 
 impl StoreError {
-    /// What is wrong with the database itself, if it may pass.
-    pub fn trouble(&self) -> Option<Trouble> {
+    /// The outage of the database that caused the error, if one did.
+    pub fn outage(&self) -> Option<Outage> {
         match self {
-            Self::Trouble(trouble) => Some(*trouble),
-            Self::Failed { source } => Trouble::of(source),
+            Self::Outage(outage) => Some(*outage),
+            Self::Failed { source } => Outage::of(source),
             Self::Folder { .. } | Self::Open { .. } | Self::Version { .. } => None,
         }
     }
 }
 
-/// Why a run's record cannot be had.
+/// A run's record cannot be read, or the run cannot be resumed.
 #[derive(Debug, Error)]
 pub enum RecordError {
     #[error("there is no run {name:?}; `toolhold runs` lists them")]
@@ -72,13 +72,28 @@ pub enum RecordError {
     Store(#[from] StoreError),
 }
 
+/// A write of a run cannot be committed.
+#[derive(Debug, Error)]
+pub enum WriteError {
+    /// The run's lease is another process' by now, or the events before were deleted.
+    #[error(
+        "another process goes on with run {run}, or part of its record is gone: event {seq} and later ones cannot be \
+         written here"
+    )]
+    LeaseLost { run: Uuid, seq: i64 },
+    #[error("there is no session {session} any more: a turn of it cannot begin")]
+    SessionGone { session: Uuid },
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+}
+
 impl From<sqlx::Error> for RecordError {
     fn from(source: sqlx::Error) -> Self {
         Self::Store(StoreError::Failed { source })
     }
 }
 
-/// Names that an error lists.
+/// Names that a message lists.
 const SHOWN: usize = 8;
 
 fn listed(names: &[String]) -> String {

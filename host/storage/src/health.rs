@@ -1,87 +1,92 @@
-//! Whether the database can be worked with just now, as whoever used it last found out.
+//! Whether the database works, as its last use showed.
 
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::watch;
 
-/// What keeps the database from being used, and passes.
+/// A state of the database that keeps it from being used, and may pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
-    /// Nothing can be read or written.
-    Away,
-    /// What is there can be read, and nothing can be added.
-    Full,
+pub enum Outage {
+    /// It can be neither read nor written.
+    Unreachable,
+    /// It can be read, but not written; often because its disk is full.
+    ReadOnly,
 }
 
-/// What is known of it. Clones are of the same database.
+/// The known state of a database. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Health {
-    found: Arc<watch::Sender<Option<Found>>>,
+    current: Arc<watch::Sender<Option<Current>>>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Found {
-    trouble: Trouble,
+struct Current {
+    outage: Outage,
+    /// When the outage began, whatever its kind was then.
     since: Instant,
 }
 
 impl Default for Health {
     fn default() -> Self {
         Self {
-            found: Arc::new(watch::Sender::new(None)),
+            current: Arc::new(watch::Sender::new(None)),
         }
     }
 }
 
 impl Health {
-    pub fn trouble(&self) -> Option<Trouble> {
-        self.found.borrow().map(|found| found.trouble)
+    /// The present outage, if there is one.
+    pub fn outage(&self) -> Option<Outage> {
+        self.current.borrow().map(|current| current.outage)
     }
 
-    /// Since when nothing can be written.
+    /// When the present outage began.
     pub fn since(&self) -> Option<Instant> {
-        self.found.borrow().map(|found| found.since)
+        self.current.borrow().map(|current| current.since)
     }
 
-    /// Something could not be done, for this reason.
-    pub(super) fn failed(&self, trouble: Trouble, reason: &dyn std::fmt::Display) {
-        let is_new = self.found.send_if_modified(|found| {
-            let known = found.map(|found| found.trouble);
-            let since = found.map_or_else(Instant::now, |found| found.since);
-            *found = Some(Found { trouble, since });
-            known != Some(trouble)
+    /// Notes that the database failed, and logs the begin of an outage.
+    pub(crate) fn failed(&self, outage: Outage, reason: &dyn std::fmt::Display) {
+        let is_new = self.current.send_if_modified(|current| {
+            let known = current.map(|current| current.outage);
+            let since = current.map_or_else(Instant::now, |current| current.since);
+            *current = Some(Current { outage, since });
+            known != Some(outage)
         });
         if is_new {
-            tracing::error!(%reason, "{trouble}");
+            tracing::error!(%reason, "{outage}");
         }
     }
 
-    /// Something was written.
-    pub(super) fn works(&self) {
-        if self.found.send_if_modified(|found| found.take().is_some()) {
+    /// Notes that something was written, which ends an outage.
+    pub(crate) fn works(&self) {
+        if self
+            .current
+            .send_if_modified(|current| current.take().is_some())
+        {
             tracing::warn!("the database can be written again");
         }
     }
 
-    /// Waits until there is trouble.
+    /// Waits until there is an outage.
     pub async fn breaks(&self) {
-        let mut found = self.found.subscribe();
-        let _ = found.wait_for(Option::is_some).await;
+        let mut current = self.current.subscribe();
+        let _ = current.wait_for(Option::is_some).await;
     }
 
-    /// Waits until there is none.
+    /// Waits until there is no outage.
     pub async fn recovers(&self) {
-        let mut found = self.found.subscribe();
-        let _ = found.wait_for(Option::is_none).await;
+        let mut current = self.current.subscribe();
+        let _ = current.wait_for(Option::is_none).await;
     }
 }
 
-impl Trouble {
-    /// What an error says about the database itself, if it may not say so later.
-    pub(super) fn of(error: &sqlx::Error) -> Option<Self> {
+impl Outage {
+    /// The outage that an error shows; `None` if the error concerns the statement.
+    pub(crate) fn of(error: &sqlx::Error) -> Option<Self> {
         match error {
             sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::WorkerCrashed => {
-                Some(Self::Away)
+                Some(Self::Unreachable)
             }
             sqlx::Error::Database(error) => {
                 let code = error.code()?;
@@ -94,36 +99,37 @@ impl Trouble {
         }
     }
 
-    /// By <https://www.sqlite.org/rescode.html>: of an extended code the last byte is the code.
+    /// See <https://www.sqlite.org/rescode.html>: the last byte of an extended code is the code.
     fn of_sqlite(code: u32) -> Option<Self> {
         match code & 0xff {
             // SQLITE_READONLY, SQLITE_IOERR, SQLITE_FULL, SQLITE_CANTOPEN.
-            8 | 10 | 13 | 14 => Some(Self::Full),
+            8 | 10 | 13 | 14 => Some(Self::ReadOnly),
             _ => None,
         }
     }
 
     fn of_postgres(state: &str) -> Option<Self> {
         match state {
-            // disk_full, read_only_sql_transaction (a standby, or an operator's wish), io_error.
-            "53100" | "25006" | "58030" => Some(Self::Full),
+            // disk_full, read_only_sql_transaction (a standby, or set by an operator), io_error.
+            "53100" | "25006" | "58030" => Some(Self::ReadOnly),
             // too_many_connections.
-            "53300" => Some(Self::Away),
-            // Connection exceptions, and a server that starts or stops.
-            state if state.starts_with("08") || state.starts_with("57P") => Some(Self::Away),
+            "53300" => Some(Self::Unreachable),
+            // Connection exceptions, and a server that is starting or stopping.
+            state if state.starts_with("08") || state.starts_with("57P") => Some(Self::Unreachable),
             _ => None,
         }
     }
 }
 
-/// SQLSTATEs have five characters, and SQLite's codes, which are numbers, at most four.
-pub(super) const FIRST_SQLSTATE: u32 = 10_000;
+/// Least number of a SQLSTATE that reads as one. SQLSTATEs have five characters; SQLite's codes are numbers with at
+/// most four digits.
+pub(crate) const FIRST_SQLSTATE: u32 = 10_000;
 
-impl std::fmt::Display for Trouble {
+impl std::fmt::Display for Outage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Away => "the database cannot be reached",
-            Self::Full => "nothing can be written to the database; its disk may be full",
+            Self::Unreachable => "the database cannot be reached",
+            Self::ReadOnly => "nothing can be written to the database; its disk may be full",
         })
     }
 }
@@ -135,37 +141,37 @@ mod tests {
     #[test]
     fn codes_of_both_databases() {
         for (code, expected) in [
-            (13, Some(Trouble::Full)),
+            (13, Some(Outage::ReadOnly)),
             // SQLITE_IOERR_WRITE.
-            (778, Some(Trouble::Full)),
+            (778, Some(Outage::ReadOnly)),
             // SQLITE_BUSY, SQLITE_CONSTRAINT_UNIQUE.
             (5, None),
             (2_067, None),
         ] {
-            assert_eq!(Trouble::of_sqlite(code), expected, "{code}");
+            assert_eq!(Outage::of_sqlite(code), expected, "{code}");
         }
         for (state, expected) in [
-            ("53100", Some(Trouble::Full)),
-            ("57P01", Some(Trouble::Away)),
-            ("08006", Some(Trouble::Away)),
+            ("53100", Some(Outage::ReadOnly)),
+            ("57P01", Some(Outage::Unreachable)),
+            ("08006", Some(Outage::Unreachable)),
             ("23505", None),
         ] {
-            assert_eq!(Trouble::of_postgres(state), expected, "{state}");
+            assert_eq!(Outage::of_postgres(state), expected, "{state}");
         }
     }
 
     #[tokio::test]
-    async fn trouble_lasts_until_something_is_written() {
+    async fn an_outage_lasts_until_something_is_written() {
         let health = Health::default();
         let seen = health.clone();
-        health.failed(Trouble::Full, &"no room");
+        health.failed(Outage::ReadOnly, &"no room");
         let since = health.since();
         seen.breaks().await;
-        health.failed(Trouble::Away, &"gone");
-        assert_eq!(seen.trouble(), Some(Trouble::Away));
-        assert_eq!(seen.since(), since, "it is one trouble");
+        health.failed(Outage::Unreachable, &"gone");
+        assert_eq!(seen.outage(), Some(Outage::Unreachable));
+        assert_eq!(seen.since(), since, "it is one outage");
         health.works();
         seen.recovers().await;
-        assert_eq!(seen.trouble(), None);
+        assert_eq!(seen.outage(), None);
     }
 }

@@ -1,49 +1,51 @@
-//! Requests that came before: whoever repeats one under the same key gets the run that it began.
+//! Idempotency keys: a request that is repeated under the same key gets the run that the first one started.
 
-use crate::storage::database::InTime as _;
-use crate::storage::error::StoreError;
-use crate::storage::sessions::{now_ms, signed};
-use crate::storage::{Mine, Store, runs};
+use crate::claims::ClaimedRuns;
+use crate::column::{id, signed};
+use crate::database::InTime as _;
+use crate::error::StoreError;
+use crate::store::Store;
+use crate::time::now_ms;
 use sqlx::Row as _;
 use uuid::Uuid;
 
-/// What is known of a request's key.
+/// What an idempotency key means so far.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Repeat {
-    /// It is new, and from now on means this run.
+    /// It is new, and from now on means this request's run.
     First,
-    /// The same request began this run.
+    /// An equal request started this run.
     Same(Uuid),
-    /// Another request came under this key.
+    /// A different request came under this key.
     Other,
-    /// One came and was forgotten meanwhile: ask again.
+    /// A request came and was forgotten meanwhile: look up again.
     Unsettled,
 }
 
-/// A run that this process begins, unless this is dropped before.
+/// A run that this process is about to start; dropping it takes the promise back.
 #[derive(Debug)]
 pub struct Promise {
     run: Uuid,
-    promised: Mine,
+    promised: ClaimedRuns,
 }
 
 impl Drop for Promise {
     fn drop(&mut self) {
-        self.promised.runs().remove(&self.run);
+        self.promised.release(self.run);
     }
 }
 
 impl Store {
-    /// Says that `run` will be begun, for whoever repeats its request meanwhile.
+    /// Announces that `run` will start, so that a repeated request waits for it.
     pub fn promise(&self, run: Uuid) -> Promise {
-        self.promised.runs().insert(run);
+        self.promised.insert(run);
         Promise {
             run,
             promised: self.promised.clone(),
         }
     }
 
-    /// Takes note that `run` is begun for the request of that digest.
+    /// Records that the request with this key and digest starts `run`, unless the key is known.
     pub async fn first_or_repeat(
         &self,
         owner: &str,
@@ -73,19 +75,19 @@ impl Store {
             .fetch_optional(&self.pool)
             .in_time(&self.database)
             .await?;
-        // It went away in between: its run could not be begun.
+        // Deleted in between: the run could not be started.
         let Some(row) = row else {
             return Ok(Repeat::Unsettled);
         };
         let known: String = row.try_get("digest")?;
         Ok(if known == digest {
-            Repeat::Same(runs::id(&row, "run")?)
+            Repeat::Same(id(&row, "run")?)
         } else {
             Repeat::Other
         })
     }
 
-    /// Whether a request came under this key before.
+    /// Whether the key is known.
     pub async fn knows_request(&self, owner: &str, key: &str) -> Result<bool, StoreError> {
         let count: i64 =
             sqlx::query_scalar("SELECT COUNT(*) FROM idempotency WHERE owner = $1 AND key = $2")
@@ -97,8 +99,8 @@ impl Store {
         Ok(count > 0)
     }
 
-    /// Forgets a request whose `run` is not there and will not be: the process that promised it is gone, or
-    /// could not keep its word. Returns whether it was so.
+    /// Forgets a request whose `run` does not exist and will not start: the process that promised it is dead, or took
+    /// the promise back. Returns whether the request was forgotten.
     pub async fn forget_broken(
         &self,
         owner: &str,
@@ -115,19 +117,19 @@ impl Store {
         .in_time(&self.database)
         .await?;
         let is_promised = match holder.flatten() {
-            Some(name) if name == self.process.name() => self.promised.has(run),
+            Some(name) if name == self.process.name() => self.promised.contains(run),
             Some(name) => self.process.is_alive(&name, &self.pool).await?,
             None => false,
         };
         if is_promised {
             return Ok(false);
         }
-        // It may have begun, and even ended, since somebody looked.
+        // The run may have started, and even ended, since the promise was checked.
         self.forget_unbegun(owner, key, run).await
     }
 
-    /// Forgets that the request was to begin `run`, so that it may come again; unless the run is there all the
-    /// same, or the key means another one by now. Returns whether it was so.
+    /// Forgets that the request was to start `run`, so that it can be repeated; unless the run exists after all, or the
+    /// key means another run by now. Returns whether the request was forgotten.
     pub async fn forget_unbegun(
         &self,
         owner: &str,

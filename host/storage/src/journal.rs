@@ -1,76 +1,80 @@
-//! A run's journal in the database.
+//! The journal of a run in the database.
 
-use crate::redaction::Redaction;
-use crate::storage::Hold;
-use crate::storage::audit::Drafts;
-use crate::storage::change::Change;
-use crate::storage::runs::Label;
-use crate::storage::sessions::signed;
-use crate::storage::waiting::{Moved, Open};
-use crate::storage::writer::Writer;
+use crate::audit_log::RunAudit;
+use crate::change::Change;
+use crate::claims::RunClaim;
+use crate::column::signed;
+use crate::label::Label;
+use crate::pending_approvals::{ApprovalChange, PendingApprovals};
+use crate::writer::Writer;
 use futures_util::future::BoxFuture;
 use std::io;
 use toolhold_agent::protocol::Role;
 use toolhold_agent::{Event, EventKind, Journal, Message, RunRequest};
+use toolhold_policy::redaction::Redaction;
 use uuid::Uuid;
 
-/// Appends events. A run is there from its first event on: one that could not begin leaves nothing.
+/// Appends a run's events, and keeps the run's row, its waiting calls and its audit rows up to date in the same
+/// transaction. The row is created with the first event, so a run that could not begin leaves nothing behind.
+///
+/// Dropping the journal of a run that has not ended releases its lease.
 #[derive(Debug)]
 pub struct RunJournal {
     run: Uuid,
     writer: Writer,
-    /// The process that goes on with the run.
+    /// Name of this process, which holds the lease.
     holder: String,
-    /// Until the run is there.
+    /// Present until the run's row exists.
     label: Option<Label>,
-    open: Open,
-    audit: Drafts,
-    is_over: bool,
-    hold: Option<Hold>,
+    pending: PendingApprovals,
+    audit: RunAudit,
+    has_ended: bool,
+    claim: Option<RunClaim>,
 }
 
 impl RunJournal {
-    pub(super) fn begin(
+    /// For a new run.
+    pub(crate) fn begin(
         run: Uuid,
         label: Label,
         writer: Writer,
         holder: &str,
-        hold: Option<Hold>,
+        claim: Option<RunClaim>,
         redaction: Redaction,
     ) -> Self {
-        let audit = Drafts::new(run, &label.owner, redaction);
-        let mut journal = Self::after(run, &[], writer, holder, hold, audit);
+        let audit = RunAudit::new(run, &label.owner, redaction);
+        let mut journal = Self::after(run, &[], writer, holder, claim, audit);
         journal.label = Some(label);
         journal
     }
 
-    /// Of a run that is there, after these events.
-    pub(super) fn after(
+    /// For an existing run with these events.
+    pub(crate) fn after(
         run: Uuid,
         events: &[Event],
         writer: Writer,
         holder: &str,
-        hold: Option<Hold>,
-        mut audit: Drafts,
+        claim: Option<RunClaim>,
+        mut audit: RunAudit,
     ) -> Self {
-        let mut open = Open::default();
+        let mut pending = PendingApprovals::default();
         for event in events {
-            open.note(run, &event.kind);
+            pending.note(run, &event.kind);
             audit.take(event);
         }
         Self {
             run,
             writer,
-            hold,
+            claim,
             holder: holder.to_owned(),
             label: None,
-            open,
+            pending,
             audit,
-            is_over: false,
+            has_ended: false,
         }
     }
 
-    /// The run goes on under another policy than the one it began under, as it may be.
+    /// Sets the hash of the policy for audit rows from now on: a resumed run may have another one.
     pub fn under(&mut self, policy: &str) {
         self.audit.under(policy);
     }
@@ -94,7 +98,7 @@ impl RunJournal {
         Ok(changes)
     }
 
-    /// What follows from an event.
+    /// Adds the changes that follow from an event.
     fn follow(&mut self, event: &Event, changes: &mut Vec<Change>) {
         let (run, at_ms) = (self.run, signed(event.at_ms));
         if let EventKind::Run {
@@ -108,12 +112,12 @@ impl RunJournal {
             let began = Change::Began {
                 run,
                 label: Box::new(label),
-                task: headline(said_last(request).unwrap_or(task)),
+                task: headline(last_user_text(request).unwrap_or(task)),
                 model: model.replace('\0', ""),
                 at_ms,
                 holder: self.holder.clone(),
             };
-            // Its events are those of a run that is there.
+            // First, because events refer to the run's row.
             changes.insert(0, began);
         }
         changes.extend(
@@ -121,15 +125,15 @@ impl RunJournal {
                 .take(event)
                 .map(|draft| Change::Audit(Box::new(draft))),
         );
-        let moved = self.open.note(run, &event.kind);
+        let moved = self.pending.note(run, &event.kind);
         changes.extend(moved.into_iter().map(|moved| match moved {
-            Moved::Waits(within, pending) => Change::Waits {
+            ApprovalChange::Waits(within, pending) => Change::Waits {
                 run,
                 within,
                 pending,
                 at_ms,
             },
-            Moved::Settled(within, call) => Change::Settled { run, within, call },
+            ApprovalChange::Settled(within, call) => Change::Settled { run, within, call },
         }));
         if let EventKind::Done {
             reason,
@@ -139,7 +143,7 @@ impl RunJournal {
             ..
         } = &event.kind
         {
-            self.is_over = true;
+            self.has_ended = true;
             changes.push(Change::Ended {
                 run,
                 at_ms,
@@ -156,19 +160,20 @@ impl Journal for RunJournal {
     fn append<'a>(&'a mut self, events: &'a [Event]) -> BoxFuture<'a, io::Result<()>> {
         Box::pin(async move {
             let changes = self.changes(events)?;
+            // A lost piece of a reply costs nothing: the whole reply follows.
             let is_piece = |event: &Event| matches!(event.kind, EventKind::Delta { .. });
-            let lasts = !events.iter().all(is_piece);
-            self.writer.write(changes, lasts).await
+            let durable = !events.iter().all(is_piece);
+            self.writer.write(changes, durable).await
         })
     }
 }
 
 impl Drop for RunJournal {
-    /// Whoever goes on with the run need not wait for the end of this process.
+    /// Releases the lease, so that another process can resume the run while this one lives.
     fn drop(&mut self) {
-        if !self.is_over
+        if !self.has_ended
             && self.label.is_none()
-            && let Some(run) = self.hold.take()
+            && let Some(run) = self.claim.take()
         {
             let holder = self.holder.clone();
             self.writer.note(Change::Released { run, holder });
@@ -176,11 +181,11 @@ impl Drop for RunJournal {
     }
 }
 
-/// Characters of a task that a list of runs needs.
-const HEADLINE: usize = 200;
+/// Characters of a task that lists of runs show.
+const HEADLINE_CHARS: usize = 200;
 
-/// A turn of a session is known by its own words, and not by those of the first.
-fn said_last(request: &RunRequest) -> Option<&str> {
+/// The user's last message: the task of a session's turn.
+fn last_user_text(request: &RunRequest) -> Option<&str> {
     let messages = request.context.iter().rev();
     let mut said = messages.filter_map(|message| match message {
         Message::Text(text) if text.role == Role::User => Some(text.text.as_str()),
@@ -189,7 +194,10 @@ fn said_last(request: &RunRequest) -> Option<&str> {
     said.next()
 }
 
-/// PostgreSQL's text has no zeros.
+/// The begin of a task, without NUL characters, which PostgreSQL's text type refuses.
 fn headline(task: &str) -> String {
-    task.chars().filter(|c| *c != '\0').take(HEADLINE).collect()
+    task.chars()
+        .filter(|c| *c != '\0')
+        .take(HEADLINE_CHARS)
+        .collect()
 }

@@ -1,60 +1,68 @@
-//! API keys: what each may do. A key itself is shown once and never kept.
+//! API keys and their permits. Only a key's hash is stored: the key itself is shown once.
 
-use crate::storage::Store;
-use crate::storage::audit::{self, Draft};
-use crate::storage::database::InTime as _;
-use crate::storage::error::StoreError;
-use crate::storage::runs::unsigned;
-use crate::storage::sessions::{now_ms, signed};
+use crate::audit_log::{self, Draft};
+use crate::column::{signed, unsigned};
+use crate::database::InTime as _;
+use crate::error::StoreError;
+use crate::store::Store;
+use crate::time::now_ms;
 use serde::{Deserialize, Serialize};
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
-use toolhold_sandbox::Permit;
+use toolhold_policy::Permit;
 
 /// What a key may do.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Permits {
+    /// Groups of requests.
     pub scopes: Vec<Scope>,
-    /// Absent: all.
+    /// Names of agents; absent: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agents: Option<Vec<String>>,
-    /// Tools, or modules for all of their tools. Absent: all that the agent has.
+    /// Names of tools, or of modules for all of their tools; absent: all that the agent has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
-    /// What of the grants of modules may be used in its name. Absent: all that the agent has. Kept in a column
-    /// of its own.
+    /// The part of the modules' grants that its calls may use; absent: all. Stored in a column of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grants: Option<Vec<Permit>>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+/// A group of requests that a key may make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
-    /// Start runs and see its own.
+    /// Start runs, and see the key's own.
     Run,
-    /// Decide about calls of its own runs that wait for a person.
+    /// Decide about waiting calls of the key's own runs.
     Approve,
-    /// See everything, of all keys; approve modules.
+    /// See the runs of all keys; approve modules.
     Admin,
 }
 
+/// A stored key.
 #[derive(Debug, Clone)]
 pub struct Key {
+    /// Unique; runs of the key have it as their owner.
     pub name: String,
+    /// What the key may do.
     pub permits: Permits,
+    /// Milliseconds since 1970 (UTC), as the following times.
     pub created_ms: u64,
+    /// Absent: it does not expire.
     pub expires_ms: Option<u64>,
+    /// Set for a revoked key.
     pub revoked_ms: Option<u64>,
 }
 
 impl Key {
+    /// Whether it is neither revoked nor expired.
     pub fn is_valid(&self) -> bool {
         self.revoked_ms.is_none() && self.expires_ms.is_none_or(|end| now_ms() < end)
     }
 }
 
 impl Store {
-    /// Keeps a key that nobody has. Returns whether its name was free.
+    /// Stores a new key. Returns whether its name was free.
     pub async fn add_key(
         &self,
         name: &str,
@@ -88,7 +96,7 @@ impl Store {
             let is_added = added.rows_affected() > 0;
             if is_added {
                 let draft = Draft::key_created(name, told);
-                audit::append(&mut transaction, &[&draft]).await?;
+                audit_log::append(&mut transaction, &[&draft]).await?;
             }
             transaction.commit().await?;
             Ok(is_added)
@@ -96,7 +104,7 @@ impl Store {
         self.database.within(work).await
     }
 
-    /// Every key there ever was: names are not given twice, for runs are theirs.
+    /// All keys, revoked ones included: a name is never given to a second key, because runs belong to names.
     pub async fn keys(&self) -> Result<Vec<Key>, StoreError> {
         let rows = sqlx::query(
             "SELECT name, permits, grants, created_ms, expires_ms, revoked_ms FROM keys ORDER BY name",
@@ -108,7 +116,7 @@ impl Store {
         Ok(keys?)
     }
 
-    /// The key of that hash, if it is valid.
+    /// The valid key with this hash.
     pub async fn key(&self, hash: &str) -> Result<Option<Key>, StoreError> {
         let row = sqlx::query(
             "SELECT name, permits, grants, created_ms, expires_ms, revoked_ms FROM keys WHERE hash = $1",
@@ -121,8 +129,8 @@ impl Store {
         Ok(key.filter(Key::is_valid))
     }
 
-    /// What of the grants of modules may be used in the name of `owner`: of a key that was revoked, what it
-    /// could use. Absent: all, as for whoever has this machine's terminal.
+    /// The part of the modules' grants that calls of `owner` may use, also for a revoked key. `None`: all, as for the
+    /// user of this machine's terminal.
     pub async fn grants_of(&self, owner: &str) -> Result<Option<Vec<Permit>>, StoreError> {
         let row = sqlx::query(
             "SELECT name, permits, grants, created_ms, expires_ms, revoked_ms FROM keys WHERE name = $1",
@@ -135,7 +143,7 @@ impl Store {
         Ok(key.and_then(|key| key.permits.grants))
     }
 
-    /// Whether there ever was a key: revoking the last one must not open what it closed.
+    /// Whether a key was ever created. A revoked key counts, because revoking the last one must not open the server.
     pub async fn has_keys(&self) -> Result<bool, StoreError> {
         let count: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM keys")
             .fetch_one(&self.pool)
@@ -144,7 +152,7 @@ impl Store {
         Ok(count > 0)
     }
 
-    /// Returns whether there was such a key, not revoked before.
+    /// Revokes a key. Returns whether there was a key of this name that was not revoked.
     pub async fn revoke_key(&self, name: &str) -> Result<bool, StoreError> {
         let work = async {
             let mut transaction = self.pool.begin().await?;
@@ -157,7 +165,7 @@ impl Store {
             .await?;
             let is_revoked = revoked.rows_affected() > 0;
             if is_revoked {
-                audit::append(&mut transaction, &[&Draft::key_revoked(name)]).await?;
+                audit_log::append(&mut transaction, &[&Draft::key_revoked(name)]).await?;
             }
             transaction.commit().await?;
             Ok(is_revoked)

@@ -1,24 +1,27 @@
-//! Runs of servers that are gone.
+//! Runs of servers that died.
 
-use crate::storage::database::InTime as _;
-use crate::storage::error::StoreError;
-use crate::storage::{Origin, Store, runs};
+use crate::column::id;
+use crate::database::InTime as _;
+use crate::error::StoreError;
+use crate::label::Origin;
+use crate::store::Store;
 use uuid::Uuid;
 
-/// A run of a server that is not over and that no process goes on with.
+/// A run of a server that has not ended and whose holder is dead.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Orphan {
+    /// The run.
     pub run: Uuid,
-    /// Who went on with it last; absent if that one let go of it.
+    /// The last holder of its lease; absent if it released the lease.
     pub holder: Option<String>,
 }
 
-/// Of each process that is gone, at a time. The others are found when these are over.
-const MOST: i64 = 1_000;
+/// Orphans returned for each dead process. The next call finds the rest, once these have been taken.
+const ORPHANS_PER_PROCESS: i64 = 1_000;
 
 impl Store {
-    /// The runs of servers that are gone, the oldest of each first. What costs is the number of processes, and
-    /// not of the runs that go on.
+    /// The runs of dead servers, oldest first for each. The cost grows with the number of processes, and not with the
+    /// number of open runs.
     pub async fn orphans(&self) -> Result<Vec<Orphan>, StoreError> {
         let holders: Vec<Option<String>> = sqlx::query_scalar(
             "SELECT DISTINCT holder FROM runs WHERE origin = $1 AND ended_ms IS NULL",
@@ -29,7 +32,7 @@ impl Store {
         .await?;
         let mut orphans = Vec::new();
         for holder in holders {
-            // What a process holds that is here goes on, or is gone on with when the database recovers.
+            // Runs of living processes are worked on, or will be resumed after an outage.
             let lives = match &holder {
                 Some(name) => self.process.is_alive(name, &self.pool).await?,
                 None => false,
@@ -48,12 +51,12 @@ impl Store {
         )
         .bind(Origin::Serve.name())
         .bind(holder.as_deref())
-        .bind(MOST)
+        .bind(ORPHANS_PER_PROCESS)
         .fetch_all(&self.pool)
         .in_time(&self.database)
         .await?;
         let orphan = |row| {
-            let run = runs::id(row, "id")?;
+            let run = id(row, "id")?;
             let holder = holder.clone();
             Ok(Orphan { run, holder })
         };

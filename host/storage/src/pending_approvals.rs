@@ -1,37 +1,38 @@
-//! Which calls of a run wait for a person, from its events.
+//! Follows a run's events to know which of its calls wait for a person's decision.
 
 use toolhold_agent::EventKind;
 use toolhold_agent::run::approval::Pending;
 use toolhold_agent::run::sub_run;
 use uuid::Uuid;
 
-/// Calls that wait, each with the runs that it is in, the outermost first.
+/// The calls that wait. Each has the runs that it is nested in, outermost first.
 #[derive(Debug, Default)]
-pub struct Open {
+pub struct PendingApprovals {
     calls: Vec<(Vec<Uuid>, Pending)>,
 }
 
-/// What an event changed.
+/// A change that an event made.
 #[derive(Debug)]
-pub enum Moved {
+pub enum ApprovalChange {
+    /// A call of this run or sub-run waits.
     Waits(Uuid, Box<Pending>),
-    /// The call of the run within does not wait any longer.
+    /// A call of this run or sub-run no longer waits.
     Settled(Uuid, String),
 }
 
-impl Open {
-    /// Takes note of an event of `run`.
-    pub fn note(&mut self, run: Uuid, event: &EventKind) -> Vec<Moved> {
+impl PendingApprovals {
+    /// Applies the next event of `run`.
+    pub fn note(&mut self, run: Uuid, event: &EventKind) -> Vec<ApprovalChange> {
         let before: Vec<_> = self.calls.iter().map(key).collect();
         let asked = self.take(vec![run], event);
         let mut moved: Vec<_> = before
             .into_iter()
             .filter(|known| self.calls.iter().all(|call| key(call) != *known))
-            .map(|(within, call)| Moved::Settled(within, call))
+            .map(|(within, call)| ApprovalChange::Settled(within, call))
             .collect();
         let last = self.calls.last().filter(|_| asked);
         moved.extend(last.map(|(runs, pending)| {
-            Moved::Waits(
+            ApprovalChange::Waits(
                 runs.last().copied().unwrap_or(run),
                 Box::new(pending.clone()),
             )
@@ -39,7 +40,7 @@ impl Open {
         moved
     }
 
-    /// Returns whether a call waits that did not.
+    /// Applies an event of the innermost of `runs`. Returns whether a call began to wait.
     fn take(&mut self, runs: Vec<Uuid>, event: &EventKind) -> bool {
         match event {
             EventKind::Sub { call, what } => {
@@ -57,19 +58,20 @@ impl Open {
                 self.calls
                     .retain(|(of, pending)| *of != runs || pending.call.id != *id);
             }
-            // Whatever the sub-agent of this call waited for.
+            // Calls of the sub-agent that this call started wait no longer.
             EventKind::ToolResult { id, .. } => {
                 let mut inner = runs;
                 inner.extend(inner.last().map(|run| sub_run(*run, id)));
                 self.end(&inner);
             }
             EventKind::Done { .. } => self.end(&runs),
-            // `Resumed` settles nothing: what waited waits again, and may be decided before it is asked again.
+            // `Resumed` changes nothing: a call that waited will wait again, and may be decided before it is asked again.
             _ => {}
         }
         false
     }
 
+    /// The innermost of `runs` ended, and everything inside it.
     fn end(&mut self, runs: &[Uuid]) {
         self.calls.retain(|(of, _)| !of.starts_with(runs));
     }

@@ -1,9 +1,9 @@
-//! Which process goes on with a run, and whether it lives. What a process holds is free again as soon as
-//! it is gone, however it went: nothing has to time out.
+//! Processes that hold leases of runs, and whether they live. Each process holds a lock that the operating system or
+//! the database server frees when the process dies, so its leases are free at once and need no timeout.
 
-use crate::storage::database::Database;
-use crate::storage::error::StoreError;
-use crate::storage::health::{Health, Trouble};
+use crate::database::Database;
+use crate::error::StoreError;
+use crate::health::{Health, Outage};
 use sqlx::{AnyConnection, AnyPool, Connection as _};
 use std::fs::{File, TryLockError};
 use std::io;
@@ -15,38 +15,39 @@ use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
-/// This process, as it is named in `runs.holder`.
+/// This process, under the name that `runs.holder` has for it.
 #[derive(Debug)]
 pub struct Process {
     name: String,
     presence: Presence,
 }
 
-/// What is there for as long as the process is.
+/// The lock that shows that the process lives.
 #[derive(Debug)]
 enum Presence {
-    /// A locked file in a folder beside the database.
+    /// SQLite: a locked file in a folder beside the database.
     File {
         folder: PathBuf,
         path: PathBuf,
         _lock: File,
     },
-    /// An advisory lock of the server, held by a connection of its own.
+    /// PostgreSQL: an advisory lock, held by a connection of its own.
     Advisory {
         _held: AbortOnDropHandle<()>,
-        /// It was gone for a while, in which others may have taken this process for dead.
+        /// The connection was lost at some time: other processes may have taken this one for dead.
         was_lost: Arc<AtomicBool>,
         database: Database,
     },
 }
 
 impl Process {
+    /// A process that works on a SQLite file; `folder` holds the lock files.
     pub fn of_file(folder: PathBuf) -> Result<Self, StoreError> {
         let name = Uuid::now_v7().to_string();
         let made = || {
             std::fs::create_dir_all(&folder)?;
-            sweep(&folder);
-            // Locked before it has its name, so that nobody takes it for what a dead process left.
+            remove_dead(&folder);
+            // Locked before it gets its name, so that no process takes it for the file of a dead one.
             let beginning = folder.join(&name);
             let lock = File::create_new(&beginning)?;
             lock.try_lock().map_err(io::Error::from)?;
@@ -66,6 +67,7 @@ impl Process {
         Ok(Self { name, presence })
     }
 
+    /// A process that works on a PostgreSQL database.
     pub async fn of_server(
         database: &Database,
         pool: &AnyPool,
@@ -96,7 +98,7 @@ impl Process {
         }
     }
 
-    /// Whether another process may have taken over what this one goes on with.
+    /// Whether other processes may have taken over runs of this one.
     pub fn was_lost(&self) -> bool {
         match &self.presence {
             Presence::File { .. } => false,
@@ -104,11 +106,12 @@ impl Process {
         }
     }
 
+    /// Unique among all processes of all time.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether the process of that name is there.
+    /// Whether the process of that name lives.
     pub async fn is_alive(&self, name: &str, pool: &AnyPool) -> Result<bool, StoreError> {
         if name == self.name {
             return Ok(true);
@@ -116,13 +119,13 @@ impl Process {
         match &self.presence {
             Presence::File { folder, .. } => Ok(is_locked(&lock_file(folder, name))),
             Presence::Advisory { database, .. } => {
-                // For the length of this statement only.
-                let look = sqlx::query_scalar(
+                // The lock is held for this statement only.
+                let query = sqlx::query_scalar(
                     "SELECT CASE WHEN pg_try_advisory_xact_lock_shared($1) THEN CAST(1 AS BIGINT) ELSE CAST(0 AS BIGINT) END",
                 )
                 .bind(key(name))
                 .fetch_one(pool);
-                let free: i64 = database.within(look).await?;
+                let free: i64 = database.within(query).await?;
                 Ok(free == 0)
             }
         }
@@ -144,13 +147,13 @@ fn lock_file(folder: &Path, name: &str) -> PathBuf {
 fn is_locked(path: &Path) -> bool {
     match File::open(path) {
         Ok(file) => matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)),
-        // One that nobody here may look at is another user's, and nothing says that it is gone.
+        // A file that we may not open is another user's; nothing shows that its process is dead.
         Err(error) => error.kind() != io::ErrorKind::NotFound,
     }
 }
 
-/// Removes what processes left that were killed.
-fn sweep(folder: &Path) {
+/// Removes the lock files of processes that were killed.
+fn remove_dead(folder: &Path) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         if path
@@ -163,21 +166,22 @@ fn sweep(folder: &Path) {
     }
 }
 
-/// The random half of the name.
+/// The key of the advisory lock: the random half of the name.
 fn key(name: &str) -> i64 {
     let id = Uuid::parse_str(name).unwrap_or_default();
     id.as_u64_pair().1.cast_signed()
 }
 
-/// Between two looks whether the connection that holds the lock is still there.
-const LOOKS: Duration = Duration::from_secs(1);
-const RETRIES: Duration = Duration::from_millis(500);
-/// For an answer to such a look.
-const ANSWER: Duration = Duration::from_secs(10);
-/// For another connection when that one is gone, before the server is taken for away.
-const SOON: Duration = Duration::from_secs(1);
+/// Time between two pings of the connection that holds the lock.
+const PING_INTERVAL: Duration = Duration::from_secs(1);
+/// Longest wait for the reply to a ping.
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
+/// Wait before the next attempt to take the lock again. Constant: a server that comes back must see us at once.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
+/// Longest wait for another connection after the first was lost, before that counts as an outage.
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Of the server, for as long as the connection that took it.
+/// The process' advisory lock. The server frees it with the connection that took it.
 struct Lock {
     database: Database,
     pool: AnyPool,
@@ -187,12 +191,16 @@ struct Lock {
 }
 
 impl Lock {
-    /// Holds it, and takes it again when the server was gone.
+    /// Holds the lock, and takes it again after the connection was lost. `ready` gets the result of the first attempt.
     async fn hold(self, ready: oneshot::Sender<Result<(), sqlx::Error>>) {
         let mut ready = Some(ready);
         loop {
-            let patience = if ready.is_some() { Duration::MAX } else { SOON };
-            match self.take(patience).await {
+            let timeout = if ready.is_some() {
+                Duration::MAX
+            } else {
+                RECONNECT_TIMEOUT
+            };
+            match self.take(timeout).await {
                 Ok(connection) => {
                     if let Some(ready) = ready.take() {
                         let _ = ready.send(Ok(()));
@@ -207,19 +215,20 @@ impl Lock {
                         let _ = ready.send(Err(error));
                         return;
                     }
-                    if let Some(trouble) = Trouble::of(&error) {
-                        self.health.failed(trouble, &error);
+                    if let Some(outage) = Outage::of(&error) {
+                        self.health.failed(outage, &error);
                     }
                 }
             }
-            tokio::time::sleep(RETRIES).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
     }
 
-    /// Waits for a connection of ours that the server takes for alive: until then others do so, too. The server
-    /// ends a session whose other end is gone before this gives up.
-    async fn take(&self, patience: Duration) -> Result<AnyConnection, sqlx::Error> {
-        let acquired = tokio::time::timeout(patience, self.pool.acquire()).await;
+    /// Takes the lock on a new connection. While the server still takes the lost connection for alive, this waits, and
+    /// other processes still see us alive. The server ends such a connection before this gives up (see
+    /// `tcp_keepalives_*` in `database.rs`).
+    async fn take(&self, timeout: Duration) -> Result<AnyConnection, sqlx::Error> {
+        let acquired = tokio::time::timeout(timeout, self.pool.acquire()).await;
         let mut connection = acquired.unwrap_or(Err(sqlx::Error::PoolTimedOut))?.detach();
         let locked = sqlx::query("SELECT CAST(1 AS BIGINT) FROM pg_advisory_lock($1)")
             .bind(self.key)
@@ -229,11 +238,11 @@ impl Lock {
     }
 }
 
-/// Waits until the connection is gone, and why.
+/// Waits until the connection is lost, and returns why.
 async fn watch(mut connection: AnyConnection) -> sqlx::Error {
     loop {
-        match tokio::time::timeout(ANSWER, connection.ping()).await {
-            Ok(Ok(())) => tokio::time::sleep(LOOKS).await,
+        match tokio::time::timeout(PING_TIMEOUT, connection.ping()).await {
+            Ok(Ok(())) => tokio::time::sleep(PING_INTERVAL).await,
             Ok(Err(error)) => return error,
             Err(_) => return io::Error::from(io::ErrorKind::TimedOut).into(),
         }
@@ -245,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_nobody_locks_is_of_a_dead_process() {
+    fn an_unlocked_file_belongs_to_a_dead_process() {
         let folder = tempfile::tempdir().unwrap();
         let living = Process::of_file(folder.path().to_owned()).unwrap();
         assert!(is_locked(&lock_file(folder.path(), living.name())));
@@ -253,11 +262,11 @@ mod tests {
         std::fs::write(&dead, "").unwrap();
         assert!(!is_locked(&dead));
         let unseen = lock_file(&dead, "unseen");
-        assert!(is_locked(&unseen), "it cannot be looked at");
+        assert!(is_locked(&unseen), "it cannot be opened");
         let other = Process::of_file(folder.path().to_owned()).unwrap();
-        assert!(!dead.exists(), "swept");
+        assert!(!dead.exists(), "removed");
         let path = lock_file(folder.path(), living.name());
-        assert!(path.exists(), "and the living left alone");
+        assert!(path.exists(), "and the living process keeps its file");
         drop((living, other));
         assert!(!path.exists());
     }

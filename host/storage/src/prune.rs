@@ -1,52 +1,43 @@
-//! What is over for long goes away: in small pieces, so that nobody waits long for the database, each with its
-//! row in the audit log.
+//! Deletes old records: in small transactions, so that other writers wait only briefly, each with its row in the
+//! audit log.
 
-use crate::storage::audit::{self, Draft};
-use crate::storage::database::InTime as _;
-use crate::storage::error::StoreError;
-use crate::storage::sessions::signed;
-use crate::storage::{Store, runs};
+use crate::audit_log::{self, Draft, PrunedBy};
+use crate::column::{id, signed};
+use crate::database::InTime as _;
+use crate::error::StoreError;
+use crate::store::Store;
 use sqlx::AnyConnection;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// What is deleted, or would be. A session's turns are among the runs.
+/// Numbers of records that were deleted, or would be. A session's turns count among the runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Over {
+pub struct Pruned {
     pub runs: u64,
     pub sessions: u64,
 }
 
-/// Who deletes it.
-#[derive(Debug, Clone, Copy)]
-pub enum By {
-    Person,
-    /// The server, of what is older than so many days.
-    Retention {
-        days: u32,
-    },
-}
+/// Runs of one transaction; as many sessions, and as many idempotency keys.
+const BATCH_ROWS: i64 = 20;
+/// Wait between two transactions, in which other writers can write.
+const BATCH_DELAY: Duration = Duration::from_millis(20);
 
-/// Runs, sessions and requests each, in one transaction.
-const BATCH: i64 = 20;
-/// Between two, for those who wait to write.
-const PAUSE: Duration = Duration::from_millis(20);
-
-/// Runs that ended before $1 and are turns of no session that is there.
+/// Runs that ended before $1 and are turns of no existing session.
 const RUNS: &str = "ended_ms < $1 AND (session IS NULL OR NOT EXISTS \
      (SELECT 1 FROM sessions WHERE sessions.id = runs.session))";
 /// Sessions that began before $1 and all of whose turns ended before it.
 const SESSIONS: &str = "created_ms < $1 AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.session = sessions.id \
      AND (runs.ended_ms IS NULL OR runs.ended_ms >= $1))";
-/// Requests that came before $1 and whose run does not go on: nobody repeats them.
+/// Idempotency keys from before $1 whose run is not open: such a request is not repeated any more.
 const REQUESTS: &str = "created_ms < $1 AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = idempotency.run \
      AND runs.ended_ms IS NULL)";
 
 impl Store {
-    /// What was over before that time, in milliseconds since 1970: runs, and sessions with all of their turns.
-    pub async fn over_before(&self, ms: u64) -> Result<Over, StoreError> {
+    /// Counts what [`Self::prune`] would delete: runs that ended before `ms` (milliseconds since 1970), and sessions all
+    /// of whose turns did.
+    pub async fn over_before(&self, ms: u64) -> Result<Pruned, StoreError> {
         let count = async |what: String| -> Result<u64, StoreError> {
-            // Made of what is in this program only.
+            // The statement consists of constants.
             let count: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(what))
                 .bind(signed(ms))
                 .fetch_one(&self.pool)
@@ -58,45 +49,45 @@ impl Store {
         let turns = count(format!(
             "SELECT COUNT(*) FROM runs WHERE session IN (SELECT id FROM sessions WHERE {SESSIONS})"
         ));
-        Ok(Over {
+        Ok(Pruned {
             runs: alone + turns.await?,
             sessions: count(format!("SELECT COUNT(*) FROM sessions WHERE {SESSIONS}")).await?,
         })
     }
 
-    /// Deletes it.
-    pub async fn prune(&self, ms: u64, by: By) -> Result<Over, StoreError> {
-        let mut all = Over::default();
+    /// Deletes runs that ended before `ms`, and sessions all of whose turns did.
+    pub async fn prune(&self, ms: u64, by: PrunedBy) -> Result<Pruned, StoreError> {
+        let mut all = Pruned::default();
         loop {
             let gone = self.prune_some(ms, by).await?;
             all.runs += gone.runs;
             all.sessions += gone.sessions;
-            if gone == Over::default() {
+            if gone == Pruned::default() {
                 break;
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(BATCH_DELAY).await;
         }
         while self.forget_some(ms).await? > 0 {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(BATCH_DELAY).await;
         }
         Ok(all)
     }
 
-    async fn prune_some(&self, ms: u64, by: By) -> Result<Over, StoreError> {
+    async fn prune_some(&self, ms: u64, by: PrunedBy) -> Result<Pruned, StoreError> {
         let work = async {
             let mut transaction = self.pool.begin().await?;
             let alone = format!(
                 "DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE {RUNS} ORDER BY ended_ms LIMIT $2) RETURNING id"
             );
-            let mut gone = some(&mut transaction, alone, ms).await?;
-            // Changing nothing takes them: whoever begins a turn waits, or we for the turn. Only another statement sees
-            // one that began meanwhile.
+            let mut gone = batch(&mut transaction, alone, ms).await?;
+            // An update that changes nothing locks the sessions: a turn that begins waits, or we wait for it. Only a
+            // later statement sees a turn that began meanwhile.
             let idle = format!(
                 "UPDATE sessions SET created_ms = created_ms \
              WHERE id IN (SELECT id FROM sessions WHERE {SESSIONS} ORDER BY id LIMIT $2) RETURNING id"
             );
             let mut sessions = Vec::new();
-            for session in some(&mut transaction, idle, ms).await? {
+            for session in batch(&mut transaction, idle, ms).await? {
                 if delete_idle(&mut transaction, session, ms).await? {
                     gone.extend(delete_turns(&mut transaction, session).await?);
                     sessions.push(session);
@@ -104,10 +95,10 @@ impl Store {
             }
             if !(gone.is_empty() && sessions.is_empty()) {
                 let draft = Draft::pruned(by, ms, &gone, &sessions);
-                audit::append(&mut transaction, &[&draft]).await?;
+                audit_log::append(&mut transaction, &[&draft]).await?;
             }
             transaction.commit().await?;
-            Ok(Over {
+            Ok(Pruned {
                 runs: gone.len() as u64,
                 sessions: sessions.len() as u64,
             })
@@ -121,7 +112,7 @@ impl Store {
         );
         let gone = sqlx::query(sqlx::AssertSqlSafe(statement))
             .bind(signed(ms))
-            .bind(BATCH)
+            .bind(BATCH_ROWS)
             .execute(&self.pool)
             .in_time(&self.database)
             .await?;
@@ -130,8 +121,8 @@ impl Store {
 }
 
 impl Store {
-    /// `owner` deletes the record of a run that is over and is no turn of a session. Returns whether there was
-    /// one.
+    /// Deletes the record of a run that has ended and is no turn of a session, on behalf of `owner`. Returns whether
+    /// there was one.
     pub async fn delete_run(&self, owner: &str, run: Uuid) -> Result<bool, StoreError> {
         let work = async {
             let mut transaction = self.pool.begin().await?;
@@ -143,7 +134,7 @@ impl Store {
             .await?;
             let is_gone = gone.rows_affected() > 0;
             if is_gone {
-                audit::append(&mut transaction, &[&Draft::run_deleted(owner, run)]).await?;
+                audit_log::append(&mut transaction, &[&Draft::run_deleted(owner, run)]).await?;
             }
             transaction.commit().await?;
             Ok(is_gone)
@@ -152,14 +143,14 @@ impl Store {
     }
 }
 
-/// Deletes a session that is still over. Returns whether it was.
+/// Deletes a session if it still matches [`SESSIONS`]. Returns whether it did.
 async fn delete_idle(
     connection: &mut AnyConnection,
     session: Uuid,
     ms: u64,
 ) -> Result<bool, sqlx::Error> {
     let statement = format!("DELETE FROM sessions WHERE id = $2 AND {SESSIONS}");
-    // Made of what is in this program only.
+    // The statement consists of constants.
     let gone = sqlx::query(sqlx::AssertSqlSafe(statement))
         .bind(signed(ms))
         .bind(session.to_string())
@@ -168,8 +159,8 @@ async fn delete_idle(
     Ok(gone.rows_affected() > 0)
 }
 
-/// The runs that were a session's.
-pub(super) async fn delete_turns(
+/// Deletes the runs of a session, and returns their ids.
+pub(crate) async fn delete_turns(
     connection: &mut AnyConnection,
     session: Uuid,
 ) -> Result<Vec<Uuid>, sqlx::Error> {
@@ -177,19 +168,20 @@ pub(super) async fn delete_turns(
         .bind(session.to_string())
         .fetch_all(connection)
         .await?;
-    rows.iter().map(|row| runs::id(row, "id")).collect()
+    rows.iter().map(|row| id(row, "id")).collect()
 }
 
-async fn some(
+/// Runs a statement for one batch, and returns the ids of its rows.
+async fn batch(
     connection: &mut AnyConnection,
     statement: String,
     ms: u64,
 ) -> Result<Vec<Uuid>, sqlx::Error> {
-    // Made of what is in this program only.
+    // The statement consists of constants.
     let rows = sqlx::query(sqlx::AssertSqlSafe(statement))
         .bind(signed(ms))
-        .bind(BATCH)
+        .bind(BATCH_ROWS)
         .fetch_all(connection)
         .await?;
-    rows.iter().map(|row| runs::id(row, "id")).collect()
+    rows.iter().map(|row| id(row, "id")).collect()
 }

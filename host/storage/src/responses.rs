@@ -1,12 +1,12 @@
-//! What a run was asked for as a response of OpenAI's API, beside its events.
+//! Requests of OpenAI's Responses API, as far as the run's events do not hold them.
 
-use crate::storage::Store;
-use crate::storage::database::InTime as _;
-use crate::storage::error::StoreError;
+use crate::database::InTime as _;
+use crate::error::StoreError;
+use crate::store::Store;
 use uuid::Uuid;
 
 impl Store {
-    /// None of a run that was not asked for as a response.
+    /// The stored part of the request, as JSON; `None` for a run that was not requested through that API.
     pub async fn response(&self, run: Uuid) -> Result<Option<String>, StoreError> {
         let asked = sqlx::query_scalar("SELECT asked FROM responses WHERE run = $1")
             .bind(run.to_string())

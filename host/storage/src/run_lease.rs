@@ -1,55 +1,58 @@
-//! Who goes on with a run: which process has it, which run nobody has, and who takes it.
+//! Leases of runs: the process that works on a run holds its lease, and a run whose holder died can be taken.
 
-use crate::storage::audit::Drafts;
-use crate::storage::change::Change;
-use crate::storage::database::InTime as _;
-use crate::storage::error::{RecordError, StoreError};
-use crate::storage::record::Source;
-use crate::storage::runs::{LISTED, Label, Origin, RunRow, id};
-use crate::storage::sessions::{now_ms, signed};
-use crate::storage::{RunJournal, Store};
+use crate::audit_log::RunAudit;
+use crate::change::Change;
+use crate::column::{id, signed};
+use crate::database::InTime as _;
+use crate::error::{RecordError, StoreError};
+use crate::journal::RunJournal;
+use crate::label::{Label, Origin};
+use crate::record::Source;
+use crate::runs::{LISTED, RunRow};
+use crate::store::Store;
+use crate::time::now_ms;
 use toolhold_agent::Event;
 use uuid::Uuid;
 
-/// Whether a run goes on.
+/// The state of a run's lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GoingOn {
-    /// In a process.
+pub enum LeaseState {
+    /// A living process works on the run.
     Held,
-    /// It is not over, and no process goes on with it.
-    Left,
-    /// It is over, or not there.
-    Over,
+    /// The run has not ended, and no process works on it.
+    Free,
+    /// The run has ended, or does not exist.
+    Ended,
 }
 
 impl Store {
-    /// A new run's journal.
+    /// The journal of a new run, whose lease this process gets with the first event.
     pub fn journal(&self, run: Uuid, label: Label) -> RunJournal {
         RunJournal::begin(
             run,
             label,
             self.writer.clone(),
             self.process.name(),
-            self.mine.hold(run),
+            self.claimed.claim(run),
             self.redaction.clone(),
         )
     }
 
-    /// Takes a run that nobody goes on with: its events, and where the next ones are appended.
+    /// Takes the lease of a run: returns its journal and its events so far.
     ///
     /// # Errors
-    /// [`RecordError::Held`] if somebody does, [`RecordError::Over`] if there is nothing to go on with.
+    /// [`RecordError::Held`] if a process works on the run, [`RecordError::Over`] if the run has ended.
     pub async fn reopen(&self, run: Uuid) -> Result<(RunJournal, Vec<Event>), RecordError> {
-        let Some(hold) = self.mine.hold(run) else {
+        let Some(claim) = self.claimed.claim(run) else {
             return Err(RecordError::Held);
         };
-        // What this process wrote of it and the database lost.
+        // Events of the run that this process wrote and the database lost in a crash.
         self.writer.catch_up().await.map_err(sqlx::Error::Io)?;
         let before = self.holder(run).await?;
         if self.lives_elsewhere(before.as_deref()).await? {
             return Err(RecordError::Held);
         }
-        // Only if it is still so: another process may take it at the same time.
+        // Conditional on the old holder, because another process may take the run at the same time.
         let taken: Result<Option<String>, sqlx::Error> = sqlx::query_scalar(
             "UPDATE runs SET holder = $2 WHERE id = $1 AND (holder = $3 OR (holder IS NULL AND $3 IS NULL)) \
              AND ended_ms IS NULL RETURNING owner",
@@ -70,28 +73,29 @@ impl Store {
                 });
             }
             Err(error) => {
-                // The answer may be all that was lost, and nobody here goes on with it.
+                // If only the reply was lost, we hold the lease and must give it back.
                 let holder = self.process.name().to_owned();
-                self.writer.note(Change::Released { run: hold, holder });
+                self.writer.note(Change::Released { run: claim, holder });
                 return Err(error.into());
             }
         };
         let events = self.read(&Source::Run(run)).await;
         let known = events.as_deref().unwrap_or_default();
-        // Made in any case: dropping it lets go of the run.
-        let audit = Drafts::new(run, &owner, self.redaction.clone());
+        // Created even if reading failed: dropping it releases the lease.
+        let audit = RunAudit::new(run, &owner, self.redaction.clone());
         let journal = RunJournal::after(
             run,
             known,
             self.writer.clone(),
             self.process.name(),
-            Some(hold),
+            Some(claim),
             audit,
         );
         Ok((journal, events?))
     }
 
-    pub async fn going_on(&self, run: Uuid) -> Result<GoingOn, StoreError> {
+    /// The state of a run's lease.
+    pub async fn lease_state(&self, run: Uuid) -> Result<LeaseState, StoreError> {
         let holder: Option<Option<String>> =
             sqlx::query_scalar("SELECT holder FROM runs WHERE id = $1 AND ended_ms IS NULL")
                 .bind(run.to_string())
@@ -99,26 +103,26 @@ impl Store {
                 .in_time(&self.database)
                 .await?;
         let Some(holder) = holder else {
-            return Ok(GoingOn::Over);
+            return Ok(LeaseState::Ended);
         };
         let is_held = match holder.as_deref() {
-            Some(name) if name == self.process.name() => self.mine.has(run),
+            Some(name) if name == self.process.name() => self.claimed.contains(run),
             holder => self.lives_elsewhere(holder).await?,
         };
         Ok(if is_held {
-            GoingOn::Held
+            LeaseState::Held
         } else {
-            GoingOn::Left
+            LeaseState::Free
         })
     }
 
-    /// Whether a process goes on with this run just now.
+    /// Whether a living process works on the run.
     pub async fn is_held(&self, run: Uuid) -> Result<bool, StoreError> {
-        Ok(self.going_on(run).await? == GoingOn::Held)
+        Ok(self.lease_state(run).await? == LeaseState::Held)
     }
 
-    /// Runs of the server that are not over and that no process goes on with, the oldest first.
-    pub async fn left_behind(&self) -> Result<Vec<RunRow>, StoreError> {
+    /// Runs of servers that have not ended and whose lease is free, oldest first.
+    pub async fn resumable(&self) -> Result<Vec<RunRow>, StoreError> {
         let rows = self.rows(
             "origin = $1 AND ended_ms IS NULL ORDER BY id",
             Origin::Serve.name(),
@@ -126,8 +130,8 @@ impl Store {
         Ok(rows.await?.into_iter().filter(|run| !run.is_held).collect())
     }
 
-    /// Those of them that this process let go of, because the database could not be written.
-    pub async fn left_behind_here(&self) -> Result<Vec<RunRow>, StoreError> {
+    /// Those runs of [`Self::resumable`] that this process gave up during an outage.
+    pub async fn resumable_here(&self) -> Result<Vec<RunRow>, StoreError> {
         let statement = format!(
             "{LISTED} WHERE origin = $1 AND ended_ms IS NULL AND (holder IS NULL OR holder = $2) ORDER BY id"
         );
@@ -141,14 +145,15 @@ impl Store {
         Ok(rows.into_iter().filter(|run| !run.is_held).collect())
     }
 
-    /// Those of `runs` that go on here and that another process has taken over, which took this one for dead.
+    /// Those of `runs`, which this process works on, whose lease another process has taken because it took this process
+    /// for dead.
     pub async fn taken_over(&self, runs: &[Uuid]) -> Result<Vec<Uuid>, StoreError> {
         let mut taken = Vec::new();
         if !self.process.was_lost() {
             return Ok(taken);
         }
         for run in runs {
-            let is_anothers: Option<i64> = sqlx::query_scalar(
+            let is_taken: Option<i64> = sqlx::query_scalar(
                 "SELECT CAST(1 AS BIGINT) FROM runs WHERE id = $1 AND holder <> $2 AND ended_ms IS NULL",
             )
             .bind(run.to_string())
@@ -156,15 +161,15 @@ impl Store {
             .fetch_optional(&self.pool)
             .in_time(&self.database)
             .await?;
-            if is_anothers.is_some() {
+            if is_taken.is_some() {
                 taken.push(*run);
             }
         }
         Ok(taken)
     }
 
-    /// Leaves word that a run is to be stopped, for whichever process goes on with it.
-    pub async fn ask_to_cancel(&self, run: Uuid) -> Result<(), StoreError> {
+    /// Asks the process that works on a run to cancel it.
+    pub async fn request_cancellation(&self, run: Uuid) -> Result<(), StoreError> {
         sqlx::query("UPDATE runs SET cancel_ms = $2 WHERE id = $1 AND ended_ms IS NULL")
             .bind(run.to_string())
             .bind(signed(now_ms()))
@@ -174,8 +179,8 @@ impl Store {
         Ok(())
     }
 
-    /// Runs of this process that somebody wants stopped.
-    pub async fn to_cancel(&self) -> Result<Vec<Uuid>, StoreError> {
+    /// Runs of this process that were asked to be cancelled.
+    pub async fn requested_cancellations(&self) -> Result<Vec<Uuid>, StoreError> {
         let rows = sqlx::query(
             "SELECT id FROM runs WHERE holder = $1 AND cancel_ms IS NOT NULL AND ended_ms IS NULL",
         )
@@ -187,6 +192,7 @@ impl Store {
         Ok(runs?)
     }
 
+    /// Whether `holder` is another process that lives.
     async fn lives_elsewhere(&self, holder: Option<&str>) -> Result<bool, StoreError> {
         match holder {
             Some(name) if name != self.process.name() => {
@@ -196,7 +202,8 @@ impl Store {
         }
     }
 
-    pub(super) async fn holder(&self, run: Uuid) -> Result<Option<String>, StoreError> {
+    /// The process that holds the lease, alive or not.
+    pub(crate) async fn holder(&self, run: Uuid) -> Result<Option<String>, StoreError> {
         let holder: Option<Option<String>> =
             sqlx::query_scalar("SELECT holder FROM runs WHERE id = $1")
                 .bind(run.to_string())

@@ -1,9 +1,10 @@
-//! The runs: found and listed.
+//! Finds and lists runs.
 
-use crate::storage::Store;
-use crate::storage::database::InTime as _;
-use crate::storage::error::{RecordError, StoreError};
-use crate::storage::record::Source;
+use crate::column::{id, unsigned};
+use crate::database::InTime as _;
+use crate::error::{RecordError, StoreError};
+use crate::record::Source;
+use crate::store::Store;
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 use std::collections::HashMap;
@@ -11,75 +12,52 @@ use std::path::Path;
 use toolhold_agent::StopReason;
 use uuid::Uuid;
 
-/// Whose a run is, and what it was started as.
-#[derive(Debug, Clone, Default)]
-pub struct Label {
-    /// The API key's name; empty for whoever has this machine's terminal.
+/// A run as lists show it.
+#[derive(Debug, Clone)]
+pub struct RunRow {
+    /// A UUIDv7.
+    pub id: Uuid,
+    /// Name of the API key; empty for the user of this machine's terminal.
     pub owner: String,
     /// The configured agent; empty for none.
     pub agent: String,
-    pub origin: Origin,
-    /// The session of which it is a turn, and the how manieth.
+    /// The session that the run is a turn of, and the turn's number.
     pub turn: Option<(Uuid, u32)>,
-    /// What it was asked for as a response of OpenAI's API, where its events do not say it: JSON, kept as long
-    /// as its record.
-    pub asked: Option<String>,
-    /// The run's span as `traceparent`; absent if nobody traces it.
-    pub trace: Option<String>,
-}
-
-/// What began a run, and goes on with it after a crash.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Origin {
-    /// A person, with `toolhold resume`.
-    #[default]
-    Cli,
-    /// The server, by itself.
-    Serve,
-}
-
-impl Origin {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Cli => "cli",
-            Self::Serve => "serve",
-        }
-    }
-}
-
-/// A run, as a list shows it.
-#[derive(Debug, Clone)]
-pub struct RunRow {
-    pub id: Uuid,
-    pub owner: String,
-    pub agent: String,
-    pub turn: Option<(Uuid, u32)>,
+    /// The begin of the task.
     pub task: String,
+    /// The model's name.
     pub model: String,
+    /// Milliseconds since 1970 (UTC).
     pub began_ms: u64,
-    /// Absent: it is not over.
+    /// Absent while the run has not ended.
     pub ended: Option<Ended>,
-    /// A process goes on with it just now.
+    /// A living process works on it.
     pub is_held: bool,
-    /// A call of it waits for a person.
+    /// One of its calls waits for a person.
     pub waits: bool,
 }
 
+/// How a run ended.
 #[derive(Debug, Clone)]
 pub struct Ended {
+    /// Milliseconds since 1970 (UTC).
     pub at_ms: u64,
+    /// Why it ended.
     pub reason: StopReason,
+    /// Steps that it took.
     pub steps: u64,
+    /// Tool calls that it made.
     pub calls: u64,
+    /// Tokens that it used.
     pub tokens: u64,
 }
 
-/// What a list needs of a run.
-pub(super) const LISTED: &str = "SELECT id, owner, agent, session, turn, task, model, began_ms, ended_ms, reason, steps, \
+/// The columns of a [`RunRow`].
+pub(crate) const LISTED: &str = "SELECT id, owner, agent, session, turn, task, model, began_ms, ended_ms, reason, steps, \
      calls, tokens, holder, (SELECT COUNT(*) FROM approvals WHERE approvals.run = runs.id) AS waiting FROM runs";
 
 impl Store {
-    /// What `name` means: a run's id or the beginning of one, `last`, or a file that a run was exported to.
+    /// Resolves a name that a user gave: a run's id, an unambiguous prefix of one, `last`, or an exported file.
     pub async fn find(&self, name: &str) -> Result<Source, RecordError> {
         let path = Path::new(name);
         if path.extension().is_some_and(|it| it == "jsonl") && path.is_file() {
@@ -119,7 +97,7 @@ impl Store {
         }
     }
 
-    /// The span that a run began with, as `traceparent`.
+    /// The span that a run began with, as `traceparent`; `None` if it was not traced.
     pub async fn trace(&self, run: Uuid) -> Result<Option<String>, StoreError> {
         let trace: Option<Option<String>> =
             sqlx::query_scalar("SELECT trace FROM runs WHERE id = $1")
@@ -130,26 +108,26 @@ impl Store {
         Ok(trace.flatten())
     }
 
-    /// The runs that began at or after that time, in milliseconds since 1970, the oldest first.
+    /// The runs that began at or after `from_ms` (milliseconds since 1970), oldest first.
     pub async fn runs_since(&self, from_ms: u64) -> Result<Vec<RunRow>, StoreError> {
         let from_ms = i64::try_from(from_ms).unwrap_or(i64::MAX);
         self.rows("began_ms >= $1 ORDER BY id", from_ms).await
     }
 
-    /// A run, as a list shows it.
+    /// A run as lists show it; `None` if there is none.
     pub async fn run(&self, run: Uuid) -> Result<Option<RunRow>, StoreError> {
         let rows = self.rows("id = $1", run.to_string()).await?;
         Ok(rows.into_iter().next())
     }
 
-    /// The runs of `owner`, or of all, that are older than `before`, the newest first.
+    /// The runs of `owner`, or of all owners, that are older than `before`, newest first.
     pub async fn runs_before(
         &self,
         owner: Option<&str>,
         before: Option<Uuid>,
         most: u32,
     ) -> Result<Vec<RunRow>, StoreError> {
-        // Two statements: of one for both, neither database would use its index.
+        // Two statements, because neither database would use its index for one that serves both cases.
         let statement = sqlx::AssertSqlSafe(before_statement(owner.is_some()));
         let query = sqlx::query(statement)
             .bind(before.unwrap_or(Uuid::max()).to_string())
@@ -162,7 +140,8 @@ impl Store {
         self.listed(&rows).await
     }
 
-    pub(super) async fn rows<'q, T>(
+    /// The runs that match a condition with one value.
+    pub(crate) async fn rows<'q, T>(
         &self,
         which: &'static str,
         value: T,
@@ -171,7 +150,7 @@ impl Store {
         T: sqlx::Encode<'q, sqlx::Any> + sqlx::Type<sqlx::Any> + Send + 'q,
     {
         let statement = format!("{LISTED} WHERE {which}");
-        // Made of what is in this program only.
+        // The statement consists of constants.
         let rows = sqlx::query(sqlx::AssertSqlSafe(statement))
             .bind(value)
             .fetch_all(&self.pool)
@@ -180,15 +159,16 @@ impl Store {
         self.listed(&rows).await
     }
 
-    pub(super) async fn listed(&self, rows: &[AnyRow]) -> Result<Vec<RunRow>, StoreError> {
+    /// Decodes rows of [`LISTED`].
+    pub(crate) async fn listed(&self, rows: &[AnyRow]) -> Result<Vec<RunRow>, StoreError> {
         let mut runs = Vec::with_capacity(rows.len());
-        // Of hundreds of runs most are over, and the rest is of a few processes.
+        // Most runs have ended, and the others belong to few processes: each is asked once.
         let mut living: HashMap<String, bool> = HashMap::new();
         for row in rows {
             let holder: Option<String> = row.try_get("holder")?;
             let is_held = match holder {
                 None => false,
-                Some(name) if name == self.process.name() => self.mine.has(id(row, "id")?),
+                Some(name) if name == self.process.name() => self.claimed.contains(id(row, "id")?),
                 Some(name) => match living.get(&name) {
                     Some(known) => *known,
                     None => {
@@ -204,7 +184,8 @@ impl Store {
     }
 }
 
-pub(super) fn before_statement(is_of_one: bool) -> String {
+/// The statement of [`Store::runs_before`].
+pub(crate) fn before_statement(is_of_one: bool) -> String {
     let whose = if is_of_one { "AND owner = $3 " } else { "" };
     format!("{LISTED} WHERE id < $1 {whose}ORDER BY id DESC LIMIT $2")
 }
@@ -238,13 +219,4 @@ fn run_row(row: &AnyRow, is_held: bool) -> Result<RunRow, sqlx::Error> {
         is_held,
         waits: unsigned(row, "waiting")? > 0,
     })
-}
-
-pub(super) fn id(row: &AnyRow, column: &str) -> Result<Uuid, sqlx::Error> {
-    let text: String = row.try_get(column)?;
-    Uuid::parse_str(&text).map_err(|error| sqlx::Error::Decode(error.into()))
-}
-
-pub(super) fn unsigned(row: &AnyRow, column: &str) -> Result<u64, sqlx::Error> {
-    Ok(u64::try_from(row.try_get::<i64, _>(column)?).unwrap_or_default())
 }

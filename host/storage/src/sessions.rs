@@ -1,24 +1,32 @@
 //! Sessions: conversations of several turns, each of which is a run.
 
-use crate::storage::audit::{self, Draft};
-use crate::storage::database::InTime as _;
-use crate::storage::error::StoreError;
-use crate::storage::prune::delete_turns;
-use crate::storage::{RunRow, Store, runs};
+use crate::audit_log::{self, Draft};
+use crate::column::{id, signed, unsigned};
+use crate::database::InTime as _;
+use crate::error::StoreError;
+use crate::prune::delete_turns;
+use crate::runs::RunRow;
+use crate::store::Store;
+use crate::time::now_ms;
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
-use std::time::{SystemTime, UNIX_EPOCH};
 use uuid::Uuid;
 
+/// A conversation of several turns with one agent.
 #[derive(Debug, Clone)]
 pub struct Session {
+    /// A UUIDv7.
     pub id: Uuid,
+    /// Name of the agent.
     pub agent: String,
+    /// Shown in lists; may be empty.
     pub title: String,
+    /// Milliseconds since 1970 (UTC).
     pub created_ms: u64,
 }
 
 impl Store {
+    /// Creates a session without turns.
     pub async fn create_session(
         &self,
         owner: &str,
@@ -45,7 +53,7 @@ impl Store {
         Ok(session)
     }
 
-    /// A session, if it is of that owner.
+    /// A session, if it belongs to `owner`.
     pub async fn session(&self, owner: &str, id: Uuid) -> Result<Option<Session>, StoreError> {
         let row = sqlx::query(
             "SELECT id, agent, title, created_ms FROM sessions WHERE owner = $1 AND id = $2",
@@ -58,7 +66,7 @@ impl Store {
         Ok(row.as_ref().map(session).transpose()?)
     }
 
-    /// The owner's sessions, the newest first, from the one before `before` on.
+    /// The owner's sessions that are older than `before`, newest first.
     pub async fn sessions(
         &self,
         owner: &str,
@@ -79,13 +87,11 @@ impl Store {
         Ok(sessions?)
     }
 
-    /// A session with all of its turns goes away. Returns whether there was one.
-    ///
-    /// Its runs must be over: what a process still writes would have no place.
+    /// Deletes a session with all of its turns, if all of them have ended. Returns whether it was deleted.
     pub async fn delete_session(&self, owner: &str, id: Uuid) -> Result<bool, StoreError> {
         let work = async {
             let mut transaction = self.pool.begin().await?;
-            // Changing nothing takes the row: a turn that begins at this moment is seen by what comes after.
+            // An update that changes nothing locks the row, so that the next statement sees a turn that begins now.
             sqlx::query("UPDATE sessions SET title = title WHERE owner = $1 AND id = $2")
                 .bind(owner)
                 .bind(id.to_string())
@@ -103,7 +109,7 @@ impl Store {
             if is_gone {
                 let turns = delete_turns(&mut transaction, id).await?;
                 let draft = Draft::session_deleted(owner, id, &turns);
-                audit::append(&mut transaction, &[&draft]).await?;
+                audit_log::append(&mut transaction, &[&draft]).await?;
             }
             transaction.commit().await?;
             Ok(is_gone)
@@ -111,7 +117,7 @@ impl Store {
         self.database.within_minutes(work).await
     }
 
-    /// The number that the session's next turn has; none if there is no such session.
+    /// The number of the session's next turn; `None` if there is no such session.
     pub async fn next_turn(&self, session: Uuid) -> Result<Option<u32>, StoreError> {
         let next: Option<i64> = sqlx::query_scalar(
             "SELECT CAST(COALESCE((SELECT MAX(turn) + 1 FROM runs WHERE session = $1), 0) AS BIGINT) \
@@ -124,7 +130,7 @@ impl Store {
         Ok(next.map(|next| u32::try_from(next).unwrap_or(u32::MAX)))
     }
 
-    /// Whether a turn of the session is not over.
+    /// Whether a turn of the session has not ended.
     pub async fn has_open_turn(&self, session: Uuid) -> Result<bool, StoreError> {
         let open: Option<i64> = sqlx::query_scalar(
             "SELECT CAST(1 AS BIGINT) FROM runs WHERE session = $1 AND ended_ms IS NULL LIMIT 1",
@@ -136,7 +142,7 @@ impl Store {
         Ok(open.is_some())
     }
 
-    /// The turns of a session, in their order.
+    /// The turns of a session, in order.
     pub async fn turns(&self, session: Uuid) -> Result<Vec<RunRow>, StoreError> {
         self.rows("session = $1 ORDER BY turn", session.to_string())
             .await
@@ -145,19 +151,9 @@ impl Store {
 
 fn session(row: &AnyRow) -> Result<Session, sqlx::Error> {
     Ok(Session {
-        id: runs::id(row, "id")?,
+        id: id(row, "id")?,
         agent: row.try_get("agent")?,
         title: row.try_get("title")?,
-        created_ms: runs::unsigned(row, "created_ms")?,
+        created_ms: unsigned(row, "created_ms")?,
     })
-}
-
-/// Milliseconds since 1970 (UTC).
-pub fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
-}
-
-pub(super) fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -1,26 +1,28 @@
-//! A call that belongs to no run: one span, and the same metrics.
+//! Calls outside of a run: one span each, and the metrics of calls.
 
-use crate::telemetry::spans::{self, Open, Spans};
-use crate::telemetry::{Inner, Telemetry, conventions as names};
+use crate::clock::now_ms;
+use crate::conventions as names;
+use crate::handle::{Inner, Telemetry};
+use crate::spans::{self, OpenSpan, Spans};
 use opentelemetry::Context;
 use serde_json::Value;
 use std::sync::Arc;
 use toolhold_agent::{ToolFailure, ToolUsage};
 
-/// Its span, until it ends.
+/// The span of a call that has not ended.
 #[derive(Debug)]
 pub struct CallSpan {
     inner: Option<Arc<Inner>>,
     spans: Spans,
-    span: Open,
+    span: OpenSpan,
     tool: String,
 }
 
 impl Telemetry {
-    /// A call begins, in the trace of whoever makes it.
+    /// Begins the span of a call, in the trace of its caller.
     pub fn call(&self, tool: &str, call: &str, parent: &Context, arguments: &Value) -> CallSpan {
         let spans = self.spans();
-        let span = spans.tool(tool, call, parent, crate::storage::now_ms());
+        let span = spans.tool(tool, call, parent, now_ms());
         spans.capture(&span, names::TOOL_ARGUMENTS, || arguments.clone());
         CallSpan {
             inner: self.inner.clone(),
@@ -32,6 +34,7 @@ impl Telemetry {
 }
 
 impl CallSpan {
+    /// Ends the span, and records the call's metrics.
     pub fn end(
         self,
         outcome: &Result<Value, ToolFailure>,
@@ -50,11 +53,11 @@ impl CallSpan {
             inner.instruments.called(&self.tool, error, usage);
         }
         spans::called(&self.span, usage, module);
-        self.span.end(crate::storage::now_ms(), error);
+        self.span.end(now_ms(), error);
     }
 
-    /// There was no call after all.
+    /// Ends the span of a call that was not made.
     pub fn forget(self) {
-        self.span.end(crate::storage::now_ms(), Some("not_made"));
+        self.span.end(now_ms(), Some("not_made"));
     }
 }

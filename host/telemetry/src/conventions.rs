@@ -1,8 +1,8 @@
 //! Names of OpenTelemetry's semantic conventions for GenAI, and our own beside them.
 //!
-//! They are still in development and change, so the version is pinned: 1.43.0, the last of the general
-//! conventions that lists them. `gen_ai.invoke_agent.duration` and `gen_ai.execute_tool.duration` are of the
-//! conventions for GenAI that go on in a repository of their own.
+//! The conventions are in development and change, so their version is pinned: 1.43.0, the last version of the general
+//! conventions that lists them. `gen_ai.invoke_agent.duration` and `gen_ai.execute_tool.duration` come from the GenAI
+//! conventions, which continue in a repository of their own.
 
 pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.43.0";
 pub const SCOPE: &str = "toolhold";
@@ -13,7 +13,7 @@ pub const CHAT: &str = "chat";
 pub const EXECUTE_TOOL: &str = "execute_tool";
 
 pub const PROVIDER: &str = "gen_ai.provider.name";
-/// What endpoints speak, whoever is behind them.
+/// The protocol of all our endpoints, whatever their vendor.
 pub const OPENAI: &str = "openai";
 
 pub const AGENT_NAME: &str = "gen_ai.agent.name";
@@ -44,7 +44,7 @@ pub const OUTPUT_MESSAGES: &str = "gen_ai.output.messages";
 pub const TOOL_ARGUMENTS: &str = "gen_ai.tool.call.arguments";
 pub const TOOL_RESULT: &str = "gen_ai.tool.call.result";
 
-/// What the conventions have no names for.
+/// Our own names, for what the conventions do not name.
 pub const RUN: &str = "toolhold.run.id";
 pub const STEPS: &str = "toolhold.run.steps";
 pub const STOP_REASON: &str = "toolhold.run.stop_reason";

@@ -1,61 +1,42 @@
-//! Traces and metrics of runs, by OpenTelemetry's semantic conventions for GenAI.
-//!
-//! Everything is derived from the stream of events, as the view at the terminal is: nothing of the loop
-//! knows that it is watched. No prompt, argument or result is in it unless the operator asked for that, and
-//! then without the personal data and secrets that are recognised in them.
+//! The telemetry of a process.
 
-mod call;
-mod conventions;
-mod instruments;
-mod observer;
-mod setup;
-mod spans;
-
-pub use call::CallSpan;
-pub use observer::{Observer, Subject};
-
-use crate::redaction::Redaction;
-use crate::storage::Store;
-use anyhow::Result;
-use instruments::Instruments;
+use crate::instruments::{self, CacheLookups, Instruments};
+use crate::spans::Spans;
 use opentelemetry::metrics::Meter;
-use opentelemetry::propagation::TextMapPropagator as _;
-use opentelemetry_http::HeaderExtractor;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
-use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
-use spans::Spans;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold_sandbox::cache::Lookups;
-use uuid::Uuid;
+use toolhold_policy::redaction::Redaction;
 
-/// Where the telemetry of this process goes. Clones are the same one.
+/// The telemetry of a process: exporters, and the metrics of all its runs. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Telemetry {
-    /// Absent: nowhere.
-    inner: Option<Arc<Inner>>,
+    /// Absent: telemetry is off.
+    pub(crate) inner: Option<Arc<Inner>>,
 }
 
 #[derive(Debug)]
-struct Inner {
-    tracers: Option<SdkTracerProvider>,
-    tracer: Option<SdkTracer>,
-    meters: SdkMeterProvider,
-    meter: Meter,
-    instruments: Instruments,
-    registry: prometheus::Registry,
-    /// Present: content is captured, less what this takes out.
-    content: Option<Redaction>,
+pub(crate) struct Inner {
+    /// Absent: no traces are sent.
+    pub tracers: Option<SdkTracerProvider>,
+    pub tracer: Option<SdkTracer>,
+    pub meters: SdkMeterProvider,
+    pub meter: Meter,
+    pub instruments: Instruments,
+    /// What Prometheus scrapes.
+    pub registry: prometheus::Registry,
+    /// Present: content is captured, redacted by this.
+    pub content: Option<Redaction>,
 }
 
 impl Telemetry {
+    /// Telemetry that records nothing.
     pub fn off() -> Self {
         Self { inner: None }
     }
 
-    /// The host has these secrets now: none of them is in captured content.
+    /// Replaces the secrets, as pairs of name and value, that captured content is redacted of.
     pub fn renew_secrets(&self, secrets: Vec<(String, String)>) {
         let content = self.inner.as_ref().and_then(|inner| inner.content.as_ref());
         if let Some(redaction) = content {
@@ -63,12 +44,7 @@ impl Telemetry {
         }
     }
 
-    /// Follows a run.
-    pub fn observe(&self, subject: Subject) -> Observer {
-        Observer::new(self.inner.clone(), subject)
-    }
-
-    fn spans(&self) -> Spans {
+    pub(crate) fn spans(&self) -> Spans {
         let inner = self.inner.as_ref();
         inner.map_or_else(Spans::default, |inner| Spans {
             tracer: inner.tracer.clone(),
@@ -76,37 +52,40 @@ impl Telemetry {
         })
     }
 
-    /// A run of the server waited so long for a place.
+    /// Records how long a run of the server waited in its queue.
     pub fn waited_for_place(&self, wait: Duration) {
         if let Some(inner) = &self.inner {
             inner.instruments.waited_for_place(wait);
         }
     }
 
-    /// Runs that work and runs that wait are measured whenever somebody looks.
+    /// Registers a function that returns the numbers of runs that work and that wait. It is called at each export.
     pub fn watch_load(&self, load: impl Fn() -> (usize, usize) + Clone + Send + Sync + 'static) {
         if let Some(inner) = &self.inner {
             instruments::watch_load(&inner.meter, load);
         }
     }
 
-    /// So are the modules of a registry and its cache.
-    pub fn watch_cache(&self, lookups: impl Fn() -> Lookups + Send + Sync + 'static) {
+    /// Registers a function that returns the lookups in the cache of compiled modules so far.
+    pub fn watch_cache(&self, lookups: impl Fn() -> CacheLookups + Send + Sync + 'static) {
         if let Some(inner) = &self.inner {
             instruments::watch_cache(&inner.meter, lookups);
         }
     }
 
-    /// All metrics in Prometheus' text format.
-    pub fn scraped(&self) -> Result<String> {
+    /// All metrics in Prometheus' text format; empty if telemetry is off.
+    ///
+    /// # Errors
+    /// A metric cannot be written in that format.
+    pub fn scraped(&self) -> Result<String, prometheus::Error> {
         let Some(inner) = &self.inner else {
             return Ok(String::new());
         };
         let families = inner.registry.gather();
-        Ok(prometheus::TextEncoder::new().encode_to_string(&families)?)
+        prometheus::TextEncoder::new().encode_to_string(&families)
     }
 
-    /// Sends what was not sent yet.
+    /// Sends what was not sent yet, and stops the exporters.
     pub async fn close(&self) {
         let Some(inner) = self.inner.clone() else {
             return;
@@ -124,36 +103,4 @@ impl Telemetry {
         });
         let _ = closed.await;
     }
-}
-
-/// The client's trace, if its request says that there is one (`traceparent`).
-pub fn remote(headers: &axum::http::HeaderMap) -> opentelemetry::Context {
-    let none = opentelemetry::Context::new();
-    TraceContextPropagator::new().extract_with_context(&none, &HeaderExtractor(headers))
-}
-
-/// The trace that a text names which was written as `traceparent`.
-pub fn named(traceparent: &str, tracestate: &str) -> opentelemetry::Context {
-    let none = opentelemetry::Context::new();
-    let said = [("traceparent", traceparent), ("tracestate", tracestate)];
-    let said: HashMap<String, String> = said
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect();
-    TraceContextPropagator::new().extract_with_context(&none, &said)
-}
-
-/// The trace that a run had before its process went away. Not knowing it keeps no run from going on.
-pub async fn before(store: &Store, run: Uuid) -> opentelemetry::Context {
-    match store.trace(run).await {
-        Ok(Some(parent)) => named(&parent, ""),
-        _ => opentelemetry::Context::default(),
-    }
-}
-
-/// A span in the form of `traceparent`, if there is one.
-pub fn parent_of(context: &opentelemetry::Context) -> Option<String> {
-    let mut said = HashMap::new();
-    TraceContextPropagator::new().inject_context(context, &mut said);
-    said.remove("traceparent")
 }

@@ -1,13 +1,22 @@
-//! What is counted and measured, over all runs.
+//! Metrics over all runs.
 
-use crate::telemetry::conventions as names;
+use crate::conventions as names;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, Meter};
 use std::time::Duration;
 use toolhold_agent::ToolUsage;
 use toolhold_agent::model::Usage;
-use toolhold_sandbox::cache::Lookups;
 
+/// Lookups of compiled modules in their cache, so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheLookups {
+    /// Found in the cache.
+    pub hits: u64,
+    /// Had to be compiled.
+    pub misses: u64,
+}
+
+/// The instruments that runs and calls record with.
 #[derive(Debug)]
 pub struct Instruments {
     tokens: Histogram<u64>,
@@ -198,7 +207,7 @@ impl Instruments {
     }
 }
 
-/// What a server's runs do just now: those that work, and those that wait for a place.
+/// Gauges of a server's runs that work, and that wait in its queue.
 pub fn watch_load(
     meter: &Meter,
     load: impl Fn() -> (usize, usize) + Clone + Send + Sync + 'static,
@@ -216,13 +225,13 @@ pub fn watch_load(
         .build();
 }
 
-/// How often a component's compiled form was there, and how often it had to be compiled.
-pub fn watch_cache(meter: &Meter, lookups: impl Fn() -> Lookups + Send + Sync + 'static) {
+/// Counts lookups in the cache of compiled modules.
+pub fn watch_cache(meter: &Meter, lookups: impl Fn() -> CacheLookups + Send + Sync + 'static) {
     meter
         .u64_observable_counter("toolhold.module.cache.lookups")
         .with_description("Compiled modules that were looked for in the cache")
         .with_callback(move |observer| {
-            let Lookups { hits, misses } = lookups();
+            let CacheLookups { hits, misses } = lookups();
             observer.observe(hits, &[KeyValue::new(names::CACHE_RESULT, "hit")]);
             observer.observe(misses, &[KeyValue::new(names::CACHE_RESULT, "miss")]);
         })

@@ -1,10 +1,11 @@
-//! Follows one run, event by event: which span an event begins or ends, and what it adds to which metric.
+//! Follows one run event by event: the spans that an event begins or ends, and the metrics that it adds to.
 
-use crate::storage::now_ms;
-use crate::telemetry::conventions as names;
-use crate::telemetry::instruments::Instruments;
-use crate::telemetry::spans::{self, Open, Spans};
-use crate::telemetry::{self, Inner, Telemetry};
+use crate::clock::now_ms;
+use crate::context::parent_of;
+use crate::conventions as names;
+use crate::handle::{Inner, Telemetry};
+use crate::instruments::Instruments;
+use crate::spans::{self, OpenSpan, Spans};
 use opentelemetry::{Context, KeyValue};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,18 +16,21 @@ use toolhold_agent::run::fallback::Stage;
 use toolhold_agent::{Event, EventKind, StopReason};
 use uuid::Uuid;
 
-/// What is observed.
+/// The run that an [`Observer`] follows.
 #[derive(Debug, Clone, Default)]
 pub struct Subject {
+    /// Id of the run.
     pub run: Uuid,
+    /// Name of the agent.
     pub agent: String,
-    /// The session of which it is a turn.
+    /// The session that the run is a turn of.
     pub conversation: Option<Uuid>,
-    /// The trace that it goes on with: a client's, or its own of before a crash.
+    /// The trace to continue: the client's, or the run's own from before a crash.
     pub parent: Context,
 }
 
 impl Subject {
+    /// Attributes of the run's spans.
     fn about(&self) -> Vec<KeyValue> {
         let session = self.conversation;
         let session = session.map(|id| KeyValue::new(names::CONVERSATION, id.to_string()));
@@ -35,62 +39,69 @@ impl Subject {
     }
 }
 
-/// Is told every event of a run, in their order. One that begins in the middle, of a run that goes on after
-/// a crash, has a span from there on.
+/// Takes every event of a run, in order, and records spans and metrics. For a run that resumes after a crash it may
+/// start in the middle, and has a span from there on.
 #[derive(Debug)]
 pub struct Observer {
     inner: Option<Arc<Inner>>,
     spans: Spans,
     subject: Subject,
-    root: Option<Lane>,
-    /// Only what captures content needs whole requests.
+    root: Option<AgentRun>,
+    /// Completes requests, which events shorten; used only if content is captured.
     bodies: Bodies,
 }
 
 /// A run, or a sub-agent of one.
 #[derive(Debug, Default)]
-struct Lane {
+struct AgentRun {
     agent: String,
-    span: Open,
+    span: OpenSpan,
     began_ms: u64,
     model: String,
-    /// Names that are no invention of the model's.
+    /// Names of its tools. Another name is a model's invention, and no metric may have it as a label.
     tools: BTreeSet<String>,
-    /// Which the last request named.
+    /// The model that the last request named.
     asked: String,
     chat: Option<Chat>,
     calls: BTreeMap<String, Call>,
-    /// By the call that each answers.
-    subs: BTreeMap<String, Lane>,
+    /// Sub-agents, by the id of the call that started each.
+    subs: BTreeMap<String, AgentRun>,
     /// Prompt and completion tokens of all replies.
     tokens: (u64, u64),
 }
 
-/// A request that has no reply yet.
+/// A request without a reply yet.
 #[derive(Debug)]
 struct Chat {
-    span: Open,
+    span: OpenSpan,
     sent_ms: u64,
     last_ms: Option<u64>,
     models: Vec<KeyValue>,
 }
 
+/// A call that has not ended.
 #[derive(Debug)]
 struct Call {
-    span: Open,
+    span: OpenSpan,
     tool: String,
 }
 
+impl Telemetry {
+    /// An observer that follows a run.
+    pub fn observe(&self, subject: Subject) -> Observer {
+        Observer::new(self.clone(), subject)
+    }
+}
+
 impl Observer {
-    pub(super) fn new(inner: Option<Arc<Inner>>, subject: Subject) -> Self {
-        let telemetry = Telemetry { inner };
+    fn new(telemetry: Telemetry, subject: Subject) -> Self {
         let spans = telemetry.spans();
         let at_ms = now_ms();
-        let root = telemetry.inner.is_some().then(|| Lane {
+        let root = telemetry.inner.is_some().then(|| AgentRun {
             agent: subject.agent.clone(),
             span: spans.agent(&subject.agent, &subject.parent, at_ms, subject.about()),
             began_ms: at_ms,
-            ..Lane::default()
+            ..AgentRun::default()
         });
         Self {
             inner: telemetry.inner,
@@ -101,12 +112,12 @@ impl Observer {
         }
     }
 
-    /// The run's span as `traceparent`, for its record; absent if nobody traces it.
+    /// The run's span as `traceparent`, for its record; absent without tracing.
     pub fn trace(&self) -> Option<String> {
-        telemetry::parent_of(&self.root.as_ref()?.span.as_parent())
+        parent_of(&self.root.as_ref()?.span.as_parent())
     }
 
-    /// There is no run after all.
+    /// Ends the span of a run that did not begin.
     pub fn not_begun(self) {
         if let Some(mut root) = self.root {
             root.end(now_ms(), Some("not_begun"));
@@ -120,7 +131,7 @@ impl Observer {
         };
         let (spans, at_ms) = (&self.spans, event.at_ms);
         let body = if spans.captures() {
-            // One that begins in the middle has no whole requests before the next.
+            // An observer that starts in the middle cannot complete a request that refers to earlier ones.
             self.bodies.take(&event.kind).ok().flatten()
         } else {
             None
@@ -133,11 +144,11 @@ impl Observer {
                 Some(call) => (call.tool.clone(), call.span.as_parent()),
                 None => ("sub-agent".to_owned(), lane.span.as_parent()),
             };
-            lane = lane.subs.entry(call.clone()).or_insert_with(|| Lane {
+            lane = lane.subs.entry(call.clone()).or_insert_with(|| AgentRun {
                 span: spans.agent(&agent, &parent, at_ms, subject.about()),
                 agent,
                 began_ms: at_ms,
-                ..Lane::default()
+                ..AgentRun::default()
             });
             (kind, is_run) = (what, false);
         }
@@ -154,7 +165,7 @@ impl Observer {
     }
 }
 
-impl Lane {
+impl AgentRun {
     fn take(
         &mut self,
         kind: &EventKind,
@@ -177,7 +188,7 @@ impl Lane {
                     None if same.fields.iter().any(|field| field == "model") => {}
                     None => self.asked.clone_from(&self.model),
                 }
-                // One that begins in the middle was not told.
+                // An observer that starts in the middle has not seen an earlier name.
                 if self.asked.is_empty() {
                     self.asked.clone_from(&self.model);
                 }
@@ -246,14 +257,14 @@ impl Lane {
                 module,
                 ..
             } => {
-                // A sub-agent that was stopped did not say so.
+                // A sub-agent that was stopped has no event of its end.
                 if let Some(mut sub) = self.subs.remove(id) {
                     sub.end(at_ms, Some("cancelled"));
                 }
                 let begun = self.calls.remove(id);
                 let is_known = begun.is_some() || self.tools.contains(tool);
                 let tool = if is_known { tool } else { OTHER };
-                // One that was refused did not begin.
+                // A call that was refused has no event of its begin.
                 let refused = || spans.tool(tool, id, &self.span.as_parent(), at_ms);
                 let span = begun.map_or_else(refused, |call| call.span);
                 let error = match outcome {
@@ -318,13 +329,13 @@ impl Lane {
         }
     }
 
-    /// Ends what has not ended, the innermost first.
+    /// Ends all open spans, innermost first.
     fn end(&mut self, at_ms: u64, error: Option<&str>) {
         for sub in self.subs.values_mut() {
             sub.end(at_ms, Some("cancelled"));
         }
         for call in self.calls.values() {
-            // Of a run that ended well, those that its client makes.
+            // In a run that ended well, these are calls that its client makes.
             call.span.end(at_ms, error.map(|_| "cancelled"));
         }
         if let Some(chat) = self.chat.take() {
@@ -339,5 +350,5 @@ impl Lane {
     }
 }
 
-/// The conventions' word for what is not to be told apart.
+/// The conventions' label for values that are not told apart.
 const OTHER: &str = "_OTHER";

@@ -1,80 +1,70 @@
-//! Where telemetry goes: to a collector, if there is one, and to whoever scrapes this process.
+//! Starts telemetry: exporters to a collector, and the registry that Prometheus scrapes.
 
-use crate::config::TelemetryTable;
-use crate::redaction::Redaction;
-use crate::telemetry::conventions as names;
-use crate::telemetry::instruments::Instruments;
-use crate::telemetry::{Inner, Telemetry};
-use anyhow::{Context as _, Result};
+use crate::client::Client;
+use crate::conventions as names;
+use crate::handle::{Inner, Telemetry};
+use crate::instruments::Instruments;
+use crate::settings::Settings;
 use opentelemetry::InstrumentationScope;
 use opentelemetry::metrics::MeterProvider as _;
 use opentelemetry::trace::TracerProvider as _;
-use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use opentelemetry_otlp::{
-    MetricExporter, SpanExporter, WithExportConfig as _, WithHttpConfig as _,
+    ExporterBuildError, MetricExporter, SpanExporter, WithExportConfig as _, WithHttpConfig as _,
 };
 use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkError;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
 use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider};
-use std::collections::HashMap;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::runtime::Handle;
+use toolhold_policy::redaction::Redaction;
 
-/// A collector that takes longer has a problem, and must not become ours.
-const TIMEOUT: Duration = Duration::from_secs(10);
-const GENERAL: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
-
-/// What the SDK itself would not be told.
-#[derive(Debug, Clone, Copy)]
-struct Signal {
-    variable: &'static str,
-    path: &'static str,
+/// Telemetry cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TelemetryError {
+    #[error("telemetry cannot be sent: {0}")]
+    Client(#[from] reqwest::Error),
+    #[error("traces cannot be sent: {0}")]
+    Traces(ExporterBuildError),
+    #[error("metrics cannot be sent: {0}")]
+    Metrics(ExporterBuildError),
+    #[error("metrics cannot be kept for Prometheus: {0}")]
+    Prometheus(#[from] OTelSdkError),
 }
 
-const TRACES: Signal = Signal {
-    variable: "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-    path: "v1/traces",
-};
-const METRICS: Signal = Signal {
-    variable: "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
-    path: "v1/metrics",
-};
-
 impl Telemetry {
-    /// As the configuration says. Metrics are kept in any case if `is_scraped`.
+    /// Starts telemetry on the current tokio runtime. It is off if nothing is to be sent or scraped. `redaction` is
+    /// applied to captured content.
     ///
     /// # Errors
-    /// A variable of OpenTelemetry's is wrong.
-    pub fn start(table: &TelemetryTable, redaction: Redaction, is_scraped: bool) -> Result<Self> {
-        let is_off = is_set("OTEL_SDK_DISABLED", |it| it.eq_ignore_ascii_case("true"));
-        let sends = |signal: Signal| !is_off && signal.is_sent(table);
-        if !sends(TRACES) && !sends(METRICS) && !is_scraped {
+    /// The settings or OpenTelemetry's standard variables are wrong.
+    pub fn start(settings: &Settings, redaction: Redaction) -> Result<Self, TelemetryError> {
+        let (sends_traces, sends_metrics) = (settings.sends_traces(), settings.sends_metrics());
+        if !sends_traces && !sends_metrics && !settings.is_scraped {
             return Ok(Self::off());
         }
         let client = Client::new()?;
-        let tracers = if sends(TRACES) {
-            Some(tracers(table, &client)?)
+        let tracers = if sends_traces {
+            Some(tracers(settings, &client)?)
         } else {
             None
         };
         let registry = prometheus::Registry::new();
-        let mut meters = SdkMeterProvider::builder().with_resource(resource(table));
-        if is_scraped {
+        let mut meters = SdkMeterProvider::builder().with_resource(resource(settings));
+        if settings.is_scraped {
             let reader = opentelemetry_prometheus::exporter().with_registry(registry.clone());
             meters = meters.with_reader(reader.build()?);
         }
-        if sends(METRICS) {
+        if sends_metrics {
             let exporter = MetricExporter::builder()
                 .with_http()
                 .with_http_client(client)
-                .with_headers(headers(table));
-            let exporter = match METRICS.url(table) {
+                .with_headers(settings.headers.clone());
+            let exporter = match settings.url("v1/metrics") {
                 Some(url) => exporter.with_endpoint(url),
                 None => exporter,
             };
-            let exporter = exporter.build().context("metrics cannot be sent")?;
+            let exporter = exporter.build().map_err(TelemetryError::Metrics)?;
             meters = meters.with_periodic_exporter(exporter);
         }
         let meters = meters.build();
@@ -87,45 +77,46 @@ impl Telemetry {
                 tracers,
                 meters,
                 registry,
-                content: table.capture_content.then_some(redaction),
+                content: settings.capture_content.then_some(redaction),
             })),
         })
     }
 }
 
-fn tracers(table: &TelemetryTable, client: &Client) -> Result<SdkTracerProvider> {
+fn tracers(settings: &Settings, client: &Client) -> Result<SdkTracerProvider, TelemetryError> {
     let exporter = SpanExporter::builder()
         .with_http()
         .with_http_client(client.clone())
-        .with_headers(headers(table));
-    let exporter = match TRACES.url(table) {
+        .with_headers(settings.headers.clone());
+    let exporter = match settings.url("v1/traces") {
         Some(url) => exporter.with_endpoint(url),
         None => exporter,
     };
-    let exporter = exporter.build().context("traces cannot be sent")?;
-    let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(table.sample_ratio)));
+    let exporter = exporter.build().map_err(TelemetryError::Traces)?;
+    let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(settings.sample_ratio)));
     Ok(SdkTracerProvider::builder()
         .with_batch_exporter(exporter)
         .with_sampler(sampler)
-        .with_resource(resource(table))
+        .with_resource(resource(settings))
         .build())
 }
 
-impl Signal {
-    fn is_sent(self, table: &TelemetryTable) -> bool {
-        let some = |value: &str| !value.trim().is_empty();
-        !table.endpoint.is_empty() || is_set(GENERAL, some) || is_set(self.variable, some)
+impl Settings {
+    fn sends_traces(&self) -> bool {
+        let is_named = !self.endpoint.is_empty() || self.variables.has_traces_endpoint;
+        is_named && !self.variables.is_disabled
     }
 
-    /// None: as the variables say.
-    fn url(self, table: &TelemetryTable) -> Option<String> {
-        let base = table.endpoint.trim_end_matches('/');
-        (!base.is_empty()).then(|| format!("{base}/{}", self.path))
+    fn sends_metrics(&self) -> bool {
+        let is_named = !self.endpoint.is_empty() || self.variables.has_metrics_endpoint;
+        is_named && !self.variables.is_disabled
     }
-}
 
-fn is_set(variable: &str, says: impl Fn(&str) -> bool) -> bool {
-    std::env::var(variable).is_ok_and(|value| says(&value))
+    /// The URL of a signal; `None`: the SDK takes it from the standard variables.
+    fn url(&self, path: &str) -> Option<String> {
+        let base = self.endpoint.trim_end_matches('/');
+        (!base.is_empty()).then(|| format!("{base}/{path}"))
+    }
 }
 
 fn scope() -> InstrumentationScope {
@@ -135,60 +126,13 @@ fn scope() -> InstrumentationScope {
         .build()
 }
 
-fn resource(table: &TelemetryTable) -> Resource {
+fn resource(settings: &Settings) -> Resource {
     let resource = Resource::builder();
-    if is_set("OTEL_SERVICE_NAME", |name| !name.is_empty()) {
+    if settings.variables.has_service_name {
         resource.build()
     } else {
         resource
-            .with_service_name(table.service_name.clone())
+            .with_service_name(settings.service_name.clone())
             .build()
-    }
-}
-
-/// The SDK reads the standard variable by itself.
-fn headers(table: &TelemetryTable) -> HashMap<String, String> {
-    let text = match table.headers_env.as_str() {
-        "" | "OTEL_EXPORTER_OTLP_HEADERS" => String::new(),
-        name => std::env::var(name).unwrap_or_default(),
-    };
-    let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
-    pairs
-        .map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()))
-        .collect()
-}
-
-/// The SDK sends from threads of its own, which have no reactor: this sends on ours.
-#[derive(Debug, Clone)]
-struct Client {
-    runtime: Handle,
-    client: reqwest::Client,
-}
-
-impl Client {
-    fn new() -> Result<Self> {
-        let client = reqwest::Client::builder()
-            .timeout(TIMEOUT)
-            .redirect(reqwest::redirect::Policy::none());
-        Ok(Self {
-            runtime: Handle::current(),
-            client: client.build().context("telemetry cannot be sent")?,
-        })
-    }
-}
-
-type Sent<'a> = Pin<Box<dyn Future<Output = Result<Response<Bytes>, HttpError>> + Send + 'a>>;
-
-impl HttpClient for Client {
-    fn send_bytes<'a, 'b>(&'a self, request: Request<Bytes>) -> Sent<'b>
-    where
-        'a: 'b,
-        Self: 'b,
-    {
-        let client = self.client.clone();
-        let sent = self
-            .runtime
-            .spawn(async move { client.send_bytes(request).await });
-        Box::pin(async move { sent.await? })
     }
 }

@@ -1,7 +1,6 @@
-//! Spans of one run: what they are called, and what is said of them.
+//! Spans of runs and calls: their names and attributes.
 
-use crate::redaction::Redaction;
-use crate::telemetry::conventions as names;
+use crate::conventions as names;
 use opentelemetry::trace::{SpanBuilder, SpanKind, Status, TraceContextExt as _, Tracer as _};
 use opentelemetry::{Array, Context, KeyValue, StringValue, Value as Attribute};
 use opentelemetry_sdk::trace::SdkTracer;
@@ -10,29 +9,40 @@ use std::borrow::Cow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use toolhold_agent::ToolUsage;
 use toolhold_agent::model::Completion;
+use toolhold_policy::redaction::Redaction;
 
-/// Characters of content that an attribute has at most.
+/// Characters of an attribute with content.
 const MAX_CONTENT: usize = 32_768;
 
-/// Makes spans, or none.
+/// Makes spans; without a tracer, empty ones.
 #[derive(Debug, Clone, Default)]
 pub struct Spans {
+    /// Absent: no spans are recorded.
     pub tracer: Option<SdkTracer>,
+    /// Present: content is captured, redacted by this.
     pub content: Option<Redaction>,
 }
 
-/// A span that has not ended. Dropping it ends it, too.
+/// A span that has not ended, or none. Dropping it ends it, too.
 #[derive(Debug, Clone, Default)]
-pub struct Open {
+pub struct OpenSpan {
     context: Option<Context>,
 }
 
 impl Spans {
+    /// Whether spans get attributes with content.
     pub fn captures(&self) -> bool {
         self.tracer.is_some() && self.content.is_some()
     }
 
-    pub fn agent(&self, name: &str, parent: &Context, at_ms: u64, about: Vec<KeyValue>) -> Open {
+    /// The span of a run, or of a sub-agent.
+    pub fn agent(
+        &self,
+        name: &str,
+        parent: &Context,
+        at_ms: u64,
+        about: Vec<KeyValue>,
+    ) -> OpenSpan {
         let mut attributes = vec![
             KeyValue::new(names::OPERATION, names::INVOKE_AGENT),
             KeyValue::new(names::PROVIDER, names::OPENAI),
@@ -43,7 +53,8 @@ impl Spans {
         self.start(name, SpanKind::Internal, parent, at_ms, attributes)
     }
 
-    pub fn chat(&self, model: &str, parent: &Open, at_ms: u64, body: &Value) -> Open {
+    /// The span of a request to a model.
+    pub fn chat(&self, model: &str, parent: &OpenSpan, at_ms: u64, body: &Value) -> OpenSpan {
         let mut attributes = vec![
             KeyValue::new(names::OPERATION, names::CHAT),
             KeyValue::new(names::PROVIDER, names::OPENAI),
@@ -65,7 +76,8 @@ impl Spans {
         )
     }
 
-    pub fn tool(&self, tool: &str, call: &str, parent: &Context, at_ms: u64) -> Open {
+    /// The span of a tool call.
+    pub fn tool(&self, tool: &str, call: &str, parent: &Context, at_ms: u64) -> OpenSpan {
         let attributes = vec![
             KeyValue::new(names::OPERATION, names::EXECUTE_TOOL),
             KeyValue::new(names::TOOL_NAME, tool.to_owned()),
@@ -83,7 +95,7 @@ impl Spans {
         parent: &Context,
         at_ms: u64,
         attributes: Vec<KeyValue>,
-    ) -> Open {
+    ) -> OpenSpan {
         let context = self.tracer.as_ref().map(|tracer| {
             let span = SpanBuilder::from_name(name)
                 .with_kind(kind)
@@ -91,11 +103,11 @@ impl Spans {
                 .with_attributes(attributes);
             parent.with_span(tracer.build_with_context(span, parent))
         });
-        Open { context }
+        OpenSpan { context }
     }
 
-    /// What was said, if it is captured: without what is nobody's business, and not endless.
-    pub fn capture(&self, span: &Open, name: &'static str, content: impl FnOnce() -> Value) {
+    /// Sets an attribute with content, redacted and cut, if content is captured.
+    pub fn capture(&self, span: &OpenSpan, name: &'static str, content: impl FnOnce() -> Value) {
         if let (Some(redaction), true) = (&self.content, span.is_recording()) {
             let text = redaction.value(&content()).to_string();
             let end = text.char_indices().nth(MAX_CONTENT);
@@ -107,18 +119,20 @@ impl Spans {
     }
 }
 
-impl Open {
+impl OpenSpan {
+    /// The context for spans inside of it.
     pub fn as_parent(&self) -> Context {
         self.context.clone().unwrap_or_default()
     }
 
+    /// Sets an attribute.
     pub fn set(&self, attribute: KeyValue) {
         if let Some(context) = &self.context {
             context.span().set_attribute(attribute);
         }
     }
 
-    /// Something that happened in it.
+    /// Adds an event.
     pub fn event(&self, name: impl Into<Cow<'static, str>>, at_ms: u64, attributes: Vec<KeyValue>) {
         if let Some(context) = &self.context {
             let span = context.span();
@@ -126,6 +140,7 @@ impl Open {
         }
     }
 
+    /// Ends the span; `error` is the type of the error that ended it.
     pub fn end(&self, at_ms: u64, error: Option<&str>) {
         let Some(context) = &self.context else {
             return;
@@ -133,7 +148,7 @@ impl Open {
         let span = context.span();
         if let Some(error) = error {
             span.set_attribute(KeyValue::new(names::ERROR_TYPE, error.to_owned()));
-            // In words it may quote what was said.
+            // The type only: a message might quote content.
             span.set_status(Status::error(error.to_owned()));
         }
         span.end_with_timestamp(at(at_ms));
@@ -145,8 +160,8 @@ impl Open {
     }
 }
 
-/// What a reply's span says.
-pub fn replied(span: &Open, completion: &Completion) {
+/// Sets the attributes of a reply.
+pub fn replied(span: &OpenSpan, completion: &Completion) {
     if let Some(model) = &completion.model {
         span.set(KeyValue::new(names::RESPONSE_MODEL, model.clone()));
     }
@@ -167,8 +182,8 @@ pub fn replied(span: &Open, completion: &Completion) {
     }
 }
 
-/// What a call's span says.
-pub fn called(span: &Open, usage: &ToolUsage, module: Option<&str>) {
+/// Sets the attributes of an ended call.
+pub fn called(span: &OpenSpan, usage: &ToolUsage, module: Option<&str>) {
     if let Some(digest) = module {
         span.set(KeyValue::new(names::MODULE, digest.to_owned()));
         span.set(number(names::FUEL, usage.fuel));
@@ -176,6 +191,7 @@ pub fn called(span: &Open, usage: &ToolUsage, module: Option<&str>) {
     }
 }
 
+/// An attribute with a number; too large ones are cut.
 pub fn number(name: &'static str, number: u64) -> KeyValue {
     KeyValue::new(name, i64::try_from(number).unwrap_or(i64::MAX))
 }

@@ -7,7 +7,7 @@ use crate::config::{Config, Flags};
 use crate::host;
 use crate::serve::end;
 use crate::stats::Since;
-use crate::storage::{By, Over, RecordError, RunRow, Store};
+use crate::storage::{Pruned, PrunedBy, RecordError, RunRow, Store};
 use anyhow::{Result, bail};
 use clap::Subcommand;
 use serde_json::json;
@@ -97,14 +97,14 @@ pub async fn runs(config: &Config, command: RunsCommand) -> Result<Exit> {
                 );
                 return Ok(Exit::Ok);
             }
-            let gone = store.prune(before, By::Person).await?;
+            let gone = store.prune(before, PrunedBy::Person).await?;
             println!("{} {}", style::good("deleted:"), said(gone));
             Ok(Exit::Ok)
         }
     }
 }
 
-fn said(over: Over) -> String {
+fn said(over: Pruned) -> String {
     format!(
         "{} and {}",
         style::plural(over.runs, "run"),
@@ -214,7 +214,7 @@ async fn cancel(config: &Config, name: &str) -> Result<Exit> {
         bail!("this run is over; `toolhold show {run}` prints it");
     }
     if store.is_held(run).await? {
-        store.ask_to_cancel(run).await?;
+        store.request_cancellation(run).await?;
         let started = std::time::Instant::now();
         while started.elapsed() < PATIENCE {
             if is_over().await? {
@@ -235,7 +235,7 @@ pub async fn heed(store: &Store, run: Uuid) {
     loop {
         tokio::time::sleep(Duration::from_secs(1)).await;
         // A database that is away is the journal's to complain about.
-        if let Ok(runs) = store.to_cancel().await
+        if let Ok(runs) = store.requested_cancellations().await
             && runs.contains(&run)
         {
             return;

@@ -7,6 +7,7 @@ use crate::connections;
 use crate::host;
 use crate::serve::http::{App, router};
 use crate::serve::{Agents, Dispatcher, Limits, Offered, retention, takeover};
+use crate::telemetry::cache_lookups;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use std::sync::Arc;
@@ -48,7 +49,7 @@ pub async fn serve(config: &Config) -> Result<Exit> {
     };
     let telemetry = host::telemetry(config, true)?;
     let cached = agents.registry().clone();
-    telemetry.watch_cache(move || cached.cache_lookups());
+    telemetry.watch_cache(move || cache_lookups(&cached));
     let dispatcher = Dispatcher::new(store, agents.clone(), limits, telemetry.clone());
     let listener = TcpListener::bind(serve.listen).await;
     let listener = listener.with_context(|| {
@@ -76,7 +77,7 @@ pub async fn serve(config: &Config) -> Result<Exit> {
     let served = tokio::spawn(connections::serve(
         listener,
         router,
-        serve.connections,
+        connections::Settings::new(serve.connections),
         stop.clone(),
     ));
     let offered = agents.all();

@@ -67,9 +67,11 @@ impl McpTable {
             let form = "1 to 128 letters, digits, _, -, . and /";
             return Err(("tools", format!("{wrong:?} is no tool's name: {form}")));
         }
+        let launch = self.launch()?;
         Ok(Settings {
             name: name.to_owned(),
-            launch: self.launch()?,
+            secrets: launch.secrets(|name| std::env::var(name).ok()),
+            launch,
             timeout: Duration::from_millis(self.timeout_ms.unwrap_or(TIMEOUT_MS)),
             max_result_bytes: self.max_result_bytes.unwrap_or(MAX_RESULT_BYTES),
             tools: self.tools.clone(),

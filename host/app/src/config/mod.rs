@@ -29,7 +29,7 @@ pub use modules::COMPILER_COMMAND;
 pub use routes::{ROUTER, Routes, Target};
 pub use serve::{AgentTable, DEFAULT_AGENT, Keys, ServeTable};
 pub use shields::{ShieldSettings, ShieldWhat};
-pub use telemetry::{LogFormat, TelemetryTable};
+pub use telemetry::LogFormat;
 pub use types::Config;
 
 /// Merges the layers and validates the result.

@@ -1,6 +1,7 @@
 //! `[telemetry]`: where traces and metrics go, and how logs are written.
 
 use serde::Deserialize;
+use toolhold_telemetry::{Settings, Variables};
 use url::Url;
 
 #[derive(Debug, Clone, Deserialize)]
@@ -27,6 +28,28 @@ pub enum LogFormat {
 }
 
 impl TelemetryTable {
+    /// The settings for `toolhold-telemetry`; `variable` reads the environment.
+    pub fn settings(
+        &self,
+        is_scraped: bool,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Settings {
+        let headers = match self.headers_env.as_str() {
+            // The SDK reads the standard variable by itself.
+            "" | "OTEL_EXPORTER_OTLP_HEADERS" => String::new(),
+            name => variable(name).unwrap_or_default(),
+        };
+        Settings {
+            endpoint: self.endpoint.clone(),
+            headers: toolhold_telemetry::headers(&headers),
+            service_name: self.service_name.clone(),
+            sample_ratio: self.sample_ratio,
+            capture_content: self.capture_content,
+            is_scraped,
+            variables: Variables::read(variable),
+        }
+    }
+
     /// # Errors
     /// The key and what is wrong with it.
     pub(super) fn fault(&self) -> Option<(&'static str, String)> {

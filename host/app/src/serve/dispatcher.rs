@@ -258,7 +258,7 @@ impl Dispatcher {
             if store.readable().is_err() {
                 continue;
             }
-            match store.to_cancel().await {
+            match store.requested_cancellations().await {
                 Ok(runs) => {
                     for run in runs {
                         if !self.cancel(run) {

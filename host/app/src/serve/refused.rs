@@ -45,7 +45,7 @@ impl Refused {
         match self {
             Self::Full | Self::Late | Self::AgentWaits { .. } | Self::NoAgent { .. } => true,
             Self::Store(error) | Self::Record(RecordError::Store(error)) => {
-                error.trouble().is_some()
+                error.outage().is_some()
             }
             _ => false,
         }

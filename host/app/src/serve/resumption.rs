@@ -4,7 +4,7 @@ use crate::serve::agents::{Agent, OnBehalf};
 use crate::serve::dispatcher::{Dispatcher, HEED};
 use crate::serve::refused::Refused;
 use crate::serve::watcher::Watcher;
-use crate::storage::{GoingOn, RecordError, RunRow, Store};
+use crate::storage::{LeaseState, RecordError, RunRow, Store};
 use crate::telemetry::{self, Subject};
 use std::sync::Arc;
 use tokio_util::task::TaskTracker;
@@ -61,7 +61,7 @@ impl Dispatcher {
 
     /// Goes on with everything that a process left behind which is gone.
     pub async fn resume_all(&self) {
-        match self.inner.store.left_behind().await {
+        match self.inner.store.resumable().await {
             Ok(left) => self.go_on_with_each(left),
             Err(error) => tracing::error!(%error, "runs that were left behind cannot be found"),
         }
@@ -76,7 +76,7 @@ impl Dispatcher {
             store.health().breaks().await;
             let left = loop {
                 store.health().recovers().await;
-                match store.left_behind_here().await {
+                match store.resumable_here().await {
                     Ok(left) => break left,
                     Err(error) => {
                         tracing::warn!(%error, "runs that stopped here cannot be found yet");
@@ -134,8 +134,8 @@ impl Dispatcher {
     /// Whether nobody goes on with the run, nor ended it meanwhile. Where that cannot be known, it may be so.
     async fn is_left(&self, run: Uuid) -> bool {
         !matches!(
-            self.inner.store.going_on(run).await,
-            Ok(GoingOn::Held | GoingOn::Over)
+            self.inner.store.lease_state(run).await,
+            Ok(LeaseState::Held | LeaseState::Ended)
         )
     }
 
@@ -147,9 +147,9 @@ impl Dispatcher {
 
     /// Ends a run that is to be stopped and that is this process' own by name only: nobody else does.
     pub(super) async fn end_if_left(&self, run: Uuid) {
-        match self.inner.store.going_on(run).await {
-            Ok(GoingOn::Left) => {}
-            Ok(GoingOn::Held | GoingOn::Over) => return,
+        match self.inner.store.lease_state(run).await {
+            Ok(LeaseState::Free) => {}
+            Ok(LeaseState::Held | LeaseState::Ended) => return,
             Err(error) => {
                 tracing::warn!(%run, %error, "nobody knows whether it goes on, which is to be stopped");
                 return;

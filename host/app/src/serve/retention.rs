@@ -1,6 +1,6 @@
 //! Runs that are over for longer than the operator keeps them are deleted.
 
-use crate::storage::{By, Store, now_ms};
+use crate::storage::{PrunedBy, Store, now_ms};
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ pub async fn keep(store: &Store, days: NonZeroU32) {
 async fn delete(store: &Store, days: NonZeroU32, now_ms: u64) {
     let before = now_ms.saturating_sub(u64::from(days.get()).saturating_mul(DAY_MS));
     match store
-        .prune(before, By::Retention { days: days.get() })
+        .prune(before, PrunedBy::Retention { days: days.get() })
         .await
     {
         Ok(gone) if gone.runs + gone.sessions > 0 => {

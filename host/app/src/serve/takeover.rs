@@ -30,7 +30,7 @@ pub async fn take_over(dispatcher: &Dispatcher) {
             Err(error) => {
                 // Nobody could be seen to live meanwhile.
                 left.begin_again();
-                if error.trouble().is_none() {
+                if error.outage().is_none() {
                     tracing::warn!(%error, "nobody knows which runs were left behind");
                 }
                 continue;

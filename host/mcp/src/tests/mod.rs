@@ -5,18 +5,19 @@ mod http;
 mod life;
 mod trust;
 
-use super::pin::{Pins, Trust};
-use super::server::Server;
-use super::settings::{Launch, Settings};
-use super::tool::McpTool;
+use crate::pin::{Pins, Trust};
+use crate::server::Server;
+use crate::settings::{Launch, Settings};
+use crate::tool::McpTool;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use toolhold_agent::{Activity as _, ErrorClass, ToolCall, ToolFailure};
-use toolhold_sandbox::{Approvals, Standing};
+use toolhold_policy::{Approval, ApprovalStore, Standing};
 
 const SCRIPT: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -30,9 +31,30 @@ const TOOLS: [&str; 15] = [
 /// A variable that cargo sets, and as secret as any.
 const SECRET: &str = "CARGO_MANIFEST_DIR";
 
-/// A folder with a server's log and pins.
+/// Approvals in memory.
+#[derive(Debug, Default)]
+struct Memory(Mutex<BTreeMap<String, Approval>>);
+
+impl ApprovalStore for Memory {
+    fn get(&self, slot: &str) -> Option<Approval> {
+        self.0.lock().unwrap().get(slot).cloned()
+    }
+
+    fn put(&self, approval: &Approval) -> io::Result<()> {
+        let (slot, approval) = (approval.slot.clone(), approval.clone());
+        self.0.lock().unwrap().insert(slot, approval);
+        Ok(())
+    }
+
+    fn knows(&self, module: &str) -> bool {
+        self.get(module).is_some()
+    }
+}
+
+/// A server's log and pins.
 struct Bench {
     folder: TempDir,
+    approvals: Arc<Memory>,
     settings: Settings,
 }
 
@@ -52,6 +74,7 @@ impl Bench {
                 env: BTreeMap::from([("GIVEN".to_owned(), "yes".to_owned())]),
                 secret_env: Vec::new(),
             },
+            secrets: Ok(Vec::new()),
             timeout: Duration::from_secs(20),
             max_result_bytes: 100_000,
             tools: TOOLS.map(str::to_owned).to_vec(),
@@ -59,7 +82,11 @@ impl Bench {
             found: false,
             fault: None,
         };
-        Self { folder, settings }
+        Self {
+            folder,
+            approvals: Arc::default(),
+            settings,
+        }
     }
 
     fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
@@ -68,8 +95,10 @@ impl Bench {
     }
 
     fn server(&self, trust: Trust) -> Arc<Server> {
-        let pins = Pins::new(Approvals::new(self.folder.path().join("pins")), trust);
-        Arc::new(Server::new(self.settings.clone(), pins))
+        let pins = Pins::new(self.approvals.clone(), trust);
+        let mut settings = self.settings.clone();
+        settings.secrets = settings.launch.secrets(|name| std::env::var(name).ok());
+        Arc::new(Server::new(settings, pins))
     }
 
     fn log(&self) -> String {

@@ -1,9 +1,9 @@
 //! A server as a process: one message a line on its stdin and stdout.
 
-use super::error::Failure;
-use super::rpc::{self, Incoming};
-use super::settings::Settings;
-use super::stderr::Stderr;
+use crate::error::Failure;
+use crate::settings::Settings;
+use crate::wire::rpc::{self, Incoming};
+use crate::wire::stderr::Stderr;
 use rustix::process::{Pid, Signal, kill_process_group};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
@@ -117,8 +117,7 @@ impl Process {
         })
     }
 
-    /// Asks, and waits for the answer for as long as the caller does: dropped, it tells the server that
-    /// nobody waits any more.
+    /// Sends a request and waits for the answer. Dropping the future cancels the request at the server.
     pub async fn request(&self, method: &str, params: Value) -> Result<Value, Failure> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
@@ -165,7 +164,7 @@ impl Process {
         self.shared.tools_changed.swap(false, Ordering::Relaxed)
     }
 
-    /// Ends it at once, whoever still waits for an answer.
+    /// Kills it at once; open requests fail.
     pub fn kill(&self) {
         locked(&self.group).kill();
     }
@@ -187,7 +186,7 @@ impl Drop for Process {
 }
 
 impl Group {
-    /// While the leader was not waited for, its number is nobody else's.
+    /// Until the leader was waited for, its process id is not given to another process.
     fn kill(&mut self) {
         let pid = self.0.id().and_then(|id| i32::try_from(id).ok());
         if let Some(pid) = pid.and_then(Pid::from_raw) {
@@ -216,7 +215,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A request that somebody waits for.
+/// A request with a waiting caller.
 struct Asked<'a> {
     id: u64,
     shared: &'a Shared,

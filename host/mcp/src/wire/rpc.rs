@@ -1,6 +1,6 @@
 //! JSON-RPC 2.0, as far as MCP uses it: messages in and out, no batches.
 
-use super::error::{Failure, words};
+use crate::error::{Failure, words};
 use serde_json::{Map, Value, json};
 
 /// A request's id of a server's; longer ones are answered by silence.
@@ -37,7 +37,7 @@ pub fn message(id: Option<u64>, method: &str, params: Option<Value>) -> Vec<u8> 
     Value::Object(message).to_string().into_bytes()
 }
 
-/// Tells the server that nobody waits for the answer to the request `id` any more.
+/// The notification that cancels the request `id`.
 pub fn cancelled(id: u64) -> Vec<u8> {
     let params = json!({"requestId": id, "reason": "nobody waits for it any more"});
     message(None, "notifications/cancelled", Some(params))

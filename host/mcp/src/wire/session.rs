@@ -1,10 +1,10 @@
 //! A conversation with one server: `initialize`, `tools/list`, `tools/call`, over either transport.
 
-use super::error::{Failure, words};
-use super::process::Process;
-use super::settings::{Launch, Settings};
-use super::stderr::Stderr;
-use super::web::Web;
+use crate::error::{Failure, words};
+use crate::settings::{Launch, Settings};
+use crate::wire::process::Process;
+use crate::wire::stderr::Stderr;
+use crate::wire::web::Web;
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -140,7 +140,7 @@ impl Session {
         }
     }
 
-    /// Ends a process of ours at once, whoever still waits for an answer.
+    /// Kills the process of the session at once; open requests fail.
     pub fn kill(&self) {
         if let Connection::Process(process) = &self.connection {
             process.kill();

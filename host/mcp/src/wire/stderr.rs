@@ -1,9 +1,9 @@
 //! What a server writes to its stderr: for people, bounded, and never for a model.
 
 use std::sync::{Mutex, PoisonError};
-use toolhold_sandbox::{Redactor, visible};
+use toolhold_policy::{Redactor, visible};
 
-/// Kept until somebody asks; more is counted and dropped.
+/// Kept until they are read; further ones are counted and dropped.
 const KEPT: usize = 16 << 10;
 const LINE: usize = 500;
 

@@ -1,8 +1,8 @@
 //! A server over streamable HTTP: each message is a POST, answered with JSON or a stream of events.
 
-use super::error::{Failure, words};
-use super::rpc::{self, Incoming};
-use super::settings::Settings;
+use crate::error::{Failure, words};
+use crate::settings::Settings;
+use crate::wire::rpc::{self, Incoming};
 use futures_util::{Stream, StreamExt as _};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, StatusCode, Url, redirect};
@@ -18,7 +18,7 @@ const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// As long as the ids that servers make.
 const MAX_SESSION: usize = 1_024;
-/// For what nobody waits for: cancelling a request, ending a session.
+/// Timeout of requests without a waiting caller: cancelling a request, ending a session.
 const ASIDE: Duration = Duration::from_secs(2);
 
 /// A session with a server somewhere.
@@ -81,8 +81,7 @@ impl Web {
         })
     }
 
-    /// Asks, and waits for the answer for as long as the caller does: dropped, it tells the server that
-    /// nobody waits any more.
+    /// Sends a request and waits for the answer. Dropping the future cancels the request at the server.
     pub async fn request(&self, method: &str, params: Value) -> Result<Value, Failure> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let guard = Asked {
@@ -272,7 +271,7 @@ impl Line {
     }
 }
 
-/// A request that somebody waits for.
+/// A request with a waiting caller.
 struct Asked {
     line: Option<Arc<Line>>,
     id: u64,

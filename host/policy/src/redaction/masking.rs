@@ -1,35 +1,36 @@
-//! Texts, and data with texts in them, without what is to leave this place.
+//! Masking of texts, and of the texts in JSON values.
 
+use crate::pii::{Kind, find};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::HashMap;
-use toolhold_agent::guard::pii::{Kind, find};
 
-/// What takes something out of texts.
+/// Replaces parts of texts; [`Self::masked_value`] applies it to all texts of a JSON value.
 pub trait Masking {
-    /// How many arrays and objects may lie within each other; what is deeper is left out.
+    /// Depth of nested arrays and objects; deeper values are replaced.
     const DEEPEST: usize;
 
-    /// Borrowed: there is nothing to take out.
+    /// The masked text; borrowed if there is nothing to mask.
     fn masked<'a>(&self, text: &'a str) -> Cow<'a, str>;
 
-    /// What stands in the place of a member's value, whatever that is.
+    /// The replacement for a member's whole value, if its name or value asks for one.
     fn instead(&self, _name: &str, _value: &Value) -> Option<Value> {
         None
     }
 
-    /// Every text of `value` masked, and names and numbers as texts are.
+    /// `value` with all texts masked; names of members and numbers are masked like texts.
     fn masked_value(&self, value: Value) -> Value {
         self.masked_at(value, 0)
     }
 
+    /// Masks a value at a depth.
     fn masked_at(&self, value: Value, depth: usize) -> Value {
         if depth > Self::DEEPEST {
             return "<too deep>".into();
         }
         match value {
             Value::Null | Value::Bool(_) => value,
-            // A card's number is one without quotes, too.
+            // A card number may be a JSON number.
             Value::Number(number) => match self.masked(&number.to_string()) {
                 Cow::Borrowed(_) => Value::Number(number),
                 Cow::Owned(masked) => Value::String(masked),
@@ -60,7 +61,7 @@ pub trait Masking {
     }
 }
 
-/// A text with `<email>` in the place of each address, and so on for each kind of data that is `unwanted`.
+/// Replaces each finding of an `unwanted` kind by its name: a mail address by `<email>`.
 pub fn without(text: &str, unwanted: impl Fn(Kind) -> bool) -> Cow<'_, str> {
     let found = find(text, unwanted);
     if found.is_empty() {
@@ -77,8 +78,8 @@ pub fn without(text: &str, unwanted: impl Fn(Kind) -> bool) -> Cow<'_, str> {
     Cow::Owned(masked)
 }
 
-/// Two names of which something was taken out are still two. `alike`: the last number that each name was given,
-/// for there may be as many as somebody likes to send.
+/// A name that is free among `members`: two names that are equal after masking stay two members. `alike` holds the
+/// last number given to each name, so that many equal names cost linear time.
 fn free(members: &Map<String, Value>, alike: &mut HashMap<String, usize>, name: String) -> String {
     if !members.contains_key(&name) {
         return name;
@@ -107,9 +108,8 @@ mod tests {
         }
     }
 
-    /// Each of them looked for from the first number on would take hours.
     #[test]
-    fn a_hundred_thousand_names_that_are_masked_alike_are_as_many_still() {
+    fn a_hundred_thousand_names_that_are_masked_alike_stay_distinct() {
         const NAMES: usize = 100_000;
         let taken = ("<email> 3".to_owned(), Value::Null);
         let names = (0..NAMES).map(|n| (format!("a{n}@example.org"), Value::from(n)));

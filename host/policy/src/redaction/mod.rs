@@ -1,21 +1,23 @@
-//! What leaves the records of runs: without personal data, and without secrets.
+//! Redaction of what leaves the records of runs: without personal data, and without secrets.
 
-use crate::masking::{self, Masking};
+mod masking;
+
+pub use masking::{Masking, without};
+
+use crate::redact::Redactor;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::sync::{Arc, PoisonError, RwLock};
-use toolhold_sandbox::Redactor;
 
-/// Takes out of texts and data what is nobody else's business: all that the detection of personal data
-/// and secrets finds, what stands under a name such as `password`, and the secrets that this host knows.
-/// Clones are the same one.
+/// Replaces secrets and personal data in texts and JSON: everything that [`pii::find`](crate::pii::find) finds, the
+/// values of members with a name such as `password`, and the secrets that this host knows. Clones share the known
+/// secrets.
 #[derive(Clone, Default)]
 pub struct Redaction {
     known: Arc<RwLock<Redactor>>,
 }
 
-/// Members whose value is a secret whatever it looks like: the end of their name, in the singular, without `_`,
-/// `-`, `.`, spaces and case.
+/// Ends of names of members whose value is always a secret: lower case, singular, without `_`, `-`, `.` and spaces.
 const SECRET_NAMES: [&str; 20] = [
     "password",
     "passwd",
@@ -39,21 +41,22 @@ const SECRET_NAMES: [&str; 20] = [
     "connectionstring",
 ];
 
-/// How many of them there are, where that is a number, is no secret: `max_tokens`.
+/// A number under a name with this end is a count, and no secret: `max_tokens`.
 const COUNTED: &str = "tokens";
 
+/// The replacement of such a value.
 const SECRET: &str = "<secret>";
 
 impl Redaction {
-    /// Of a host that has these secrets, by name. Those that are too short to be told from ordinary text
-    /// are left to the detection.
+    /// For a host with these secrets, as pairs of name and value. Values of fewer than [`MIN_BYTES`] bytes are not looked
+    /// for.
     pub fn new(secrets: impl IntoIterator<Item = (String, String)>) -> Self {
         let this = Self::default();
         this.renew(secrets);
         this
     }
 
-    /// The host has these secrets now. Texts that are being looked at are held against those that it had.
+    /// Replaces the known secrets. Calls that are running use the previous ones.
     pub fn renew(&self, secrets: impl IntoIterator<Item = (String, String)>) {
         let secrets: Vec<_> = secrets
             .into_iter()
@@ -69,13 +72,14 @@ impl Redaction {
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
     }
 
+    /// A redacted copy of `value`.
     pub fn value(&self, value: &Value) -> Value {
         self.masked_value(value.clone())
     }
 }
 
 impl Masking for Redaction {
-    /// As deep as JSON text can be read.
+    /// The depth to which JSON text is read.
     const DEEPEST: usize = 128;
 
     fn masked<'a>(&self, text: &'a str) -> Cow<'a, str> {
@@ -85,10 +89,10 @@ impl Masking for Redaction {
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
         match known.clean(text.as_bytes()) {
-            None => masking::without(text, |_| true),
+            None => without(text, |_| true),
             Some(cleaned) => {
                 let cleaned = String::from_utf8_lossy(&cleaned.bytes);
-                Cow::Owned(masking::without(&cleaned, |_| true).into_owned())
+                Cow::Owned(without(&cleaned, |_| true).into_owned())
             }
         }
     }
@@ -104,7 +108,7 @@ impl std::fmt::Debug for Redaction {
     }
 }
 
-/// A shorter secret would be found in half of all texts.
+/// Least bytes of a known secret: a shorter one would be found in ordinary text.
 const MIN_BYTES: usize = 8;
 
 fn is_secret(name: &str, value: &Value) -> bool {
@@ -126,7 +130,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn personal_data_and_secrets_are_taken_out_wherever_they_stand() {
+    fn personal_data_and_secrets_are_replaced_everywhere() {
         let redaction = Redaction::new([
             ("crm".to_owned(), "hunter2-hunter2".to_owned()),
             ("short".to_owned(), "the".to_owned()),
@@ -159,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn names_say_what_is_a_secret() {
+    fn some_names_mark_secrets() {
         let redaction = Redaction::default();
         let is_masked = |name: &str, value: Value| {
             let before = json!({ name: value });
@@ -204,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_deep_is_not_kept() {
+    fn too_deep_values_are_replaced() {
         let deep = (0..200).fold(json!("ada@example.org"), |inner, _| json!([inner]));
         let text = Redaction::default().value(&deep).to_string();
         assert!(text.contains("too deep") && !text.contains("ada"), "{text}");

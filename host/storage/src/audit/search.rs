@@ -1,35 +1,41 @@
-//! Entries of the audit log, found and read in pages.
+//! Search in the audit log, page by page.
 
-use crate::storage::Store;
-use crate::storage::database::InTime as _;
-use crate::storage::error::StoreError;
+use crate::database::InTime as _;
+use crate::error::StoreError;
+use crate::store::Store;
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 use uuid::Uuid;
 
-/// One row of the log.
+/// One row of the audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
+    /// 1, 2, 3… without gaps.
     pub number: i64,
     /// Canonical JSON.
     pub text: String,
+    /// Covers this row and all before, in hex.
     pub hash: String,
 }
 
-/// Which entries. What is absent does not matter.
+/// Conditions for entries. An absent field matches all.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
-    /// Milliseconds since 1970, both included.
+    /// Earliest time, included: milliseconds since 1970.
     pub since_ms: Option<u64>,
+    /// Latest time, included.
     pub until_ms: Option<u64>,
+    /// The tool that was called.
     pub tool: Option<String>,
+    /// Name of the API key, or the user of this machine.
     pub owner: Option<String>,
+    /// The run that the entry follows from.
     pub run: Option<Uuid>,
-    /// Somewhere in the entry, whatever the case of its ASCII letters; on PostgreSQL, of all letters.
+    /// A part of the entry's JSON; the case of ASCII letters does not matter, on PostgreSQL of no letters.
     pub text: Option<String>,
 }
 
-/// Where a page begins, and in which order it goes on.
+/// Begin and order of a page.
 #[derive(Debug, Clone, Copy)]
 pub enum Order {
     /// The oldest first, after this number.
@@ -39,7 +45,7 @@ pub enum Order {
 }
 
 impl Store {
-    /// At most so many entries.
+    /// At most `most` entries that match `filter`.
     pub async fn audited(
         &self,
         filter: &Filter,
@@ -58,15 +64,16 @@ impl Store {
     }
 }
 
+/// A value that a statement binds.
 #[derive(Debug, Clone)]
-pub(in crate::storage) enum Value {
+pub enum Value {
     Number(i64),
     Text(String),
 }
 
-/// With those conditions only that are given, so that the database can use its indexes; and the values from
-/// $2 on.
-pub(in crate::storage) fn statement(filter: &Filter, order: Order) -> (String, Vec<Value>) {
+/// The statement with only those conditions that are set, so that the database can use its indexes; and the values
+/// to bind from $2 on.
+pub fn statement(filter: &Filter, order: Order) -> (String, Vec<Value>) {
     let time = |ms: &Option<u64>| ms.map(|ms| Value::Number(i64::try_from(ms).unwrap_or(i64::MAX)));
     let text = |text: &Option<String>| text.clone().filter(|it| !it.is_empty()).map(Value::Text);
     let (beyond, sorted, number) = match order {
@@ -84,7 +91,7 @@ pub(in crate::storage) fn statement(filter: &Filter, order: Order) -> (String, V
             filter.run.map(|run| Value::Text(run.to_string())),
             "",
         ),
-        // Both sides by the same function: SQLite's knows only ASCII.
+        // LOWER on both sides, because SQLite's knows only ASCII.
         (
             "LOWER(entry) LIKE LOWER(",
             filter
@@ -117,7 +124,7 @@ fn entry(row: &AnyRow) -> Result<Entry, sqlx::Error> {
     })
 }
 
-/// For LIKE: the text as JSON writes it, anywhere.
+/// The pattern for LIKE that finds `text`, escaped as in JSON, anywhere.
 fn pattern(text: &str) -> String {
     let written = serde_json::Value::from(text).to_string();
     let inner = written.get(1..written.len() - 1).unwrap_or_default();

@@ -1,14 +1,15 @@
-//! Whether the audit log is as it was written.
+//! Verification of the audit log.
 
-use crate::storage::Store;
-use crate::storage::database::InTime as _;
-use crate::storage::error::StoreError;
+use crate::audit_log::link;
+use crate::database::InTime as _;
+use crate::error::StoreError;
+use crate::store::Store;
 use serde_json::Value;
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 use thiserror::Error;
 
-/// What is wrong, and where.
+/// A fault of the audit log, and its place.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Fault {
     #[error("entry {number} was changed: it is not what its hash was made of")]
@@ -29,23 +30,25 @@ pub enum Fault {
     NotExpected,
 }
 
-/// What a look at the whole log came to.
+/// The result of a verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verified {
+    /// Entries that were read.
     pub entries: u64,
-    /// Of the last entry; empty if there is none. Whoever keeps it elsewhere can check later that nobody
-    /// wrote everything anew.
+    /// Hash of the last entry; empty for an empty log. Kept elsewhere, it proves later that the log was not written
+    /// anew.
     pub head: String,
-    /// The first of them; a log that was shuffled has one for each entry.
+    /// The first faults, at most [`MAX_FAULTS`]; a shuffled log has one for each entry.
     pub faults: Vec<Fault>,
 }
 
-/// Rows that are read at once.
-const PAGE: i64 = 512;
+/// Rows of one query.
+const PAGE_ROWS: i64 = 512;
+/// Faults of one verification.
 const MAX_FAULTS: usize = 100;
 
 impl Store {
-    /// Reads all of it. `expected` is a hash that was the last one once.
+    /// Reads and verifies the whole log. `expected` is an earlier value of [`Verified::head`], which must be in the log.
     pub async fn verify_audit(&self, expected: Option<&str>) -> Result<Verified, StoreError> {
         let mut chain = Chain {
             expected: expected.map(str::to_ascii_lowercase),
@@ -55,7 +58,7 @@ impl Store {
         loop {
             let before = chain.number;
             self.take_rest(&mut chain).await?;
-            // Read after the entries, the head is at least as new as they are. If it is newer, there are more.
+            // The head is read after the entries, so it is at least as new. If it is newer, more entries follow.
             let head = self.audit_head().await?;
             let has_more = head.as_ref().is_some_and(|(last, _)| *last > chain.number);
             if !has_more || !(is_first || chain.number > before) {
@@ -77,7 +80,7 @@ impl Store {
             for row in &page {
                 chain.take(row)?;
             }
-            if page.len() < PAGE as usize {
+            if page.len() < PAGE_ROWS as usize {
                 return Ok(());
             }
         }
@@ -97,14 +100,14 @@ impl Store {
              ORDER BY number LIMIT $2",
         )
         .bind(after)
-        .bind(PAGE)
+        .bind(PAGE_ROWS)
         .fetch_all(&self.pool)
         .in_time(&self.database)
         .await
     }
 }
 
-/// The rows so far.
+/// The state of a verification after the rows so far.
 #[derive(Debug, Default)]
 struct Chain {
     number: i64,
@@ -112,7 +115,7 @@ struct Chain {
     entries: u64,
     faults: Vec<Fault>,
     expected: Option<String>,
-    /// The last row held the entry of another number.
+    /// The last row held the entry of another number, so its hash does not continue the chain.
     is_lost: bool,
 }
 
@@ -129,10 +132,10 @@ impl Chain {
         let follows = number == self.number + 1 && !self.is_lost;
         let entry: Value = serde_json::from_str(&text).unwrap_or_default();
         let was = entry.get("number").and_then(Value::as_i64);
-        let is_whole = super::link(&self.hash, &text) == hash && agrees(row, &entry)?;
+        let is_whole = link(&self.hash, &text) == hash && agrees(row, &entry)?;
         match was {
             Some(was) if was != number => self.note(Fault::Reordered { number, was }),
-            // After a gap, and after another's entry, nobody knows what it was sealed with.
+            // After a gap, or after a foreign entry, the previous hash is unknown.
             Some(_) if !follows => {}
             Some(_) if is_whole => {}
             _ => self.note(Fault::Changed { number }),
@@ -177,7 +180,7 @@ impl Chain {
     }
 }
 
-/// Whether the columns by which entries are found say what the entry says.
+/// Whether the columns agree with the entry: searches use the columns, and only the entry is sealed.
 fn agrees(row: &AnyRow, entry: &Value) -> Result<bool, sqlx::Error> {
     let text = |name: &str| entry.get(name).and_then(Value::as_str).map(str::to_owned);
     let number = |name: &str| entry.get(name).and_then(Value::as_i64);

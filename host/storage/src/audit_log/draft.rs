@@ -1,39 +1,43 @@
-//! What of a run goes into the audit log, from its events.
+//! Rows for the audit log.
 
-use crate::redaction::Redaction;
-use crate::storage::audit::digest;
-use crate::storage::prune::By;
-use crate::storage::sessions::{now_ms, signed};
+use crate::column::signed;
+use crate::time::now_ms;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, HashMap};
-use toolhold_agent::event::ToolOutcome;
-use toolhold_agent::run::approval::Verdict;
-use toolhold_agent::run::sub_run;
-use toolhold_agent::{Event, EventKind, ToolFailure};
+use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// One row, before it has its place.
+/// A row of the audit log, before it has a number and a hash.
 #[derive(Debug)]
 pub struct Draft {
+    /// Milliseconds since 1970 (UTC).
     pub(super) at_ms: i64,
     pub(super) owner: String,
     pub(super) action: &'static str,
-    /// The recorded run, and the event that it follows from.
+    /// The recorded run, and the number of the event that the row follows from.
     pub(super) source: Option<(Uuid, i64)>,
     pub(super) tool: Option<String>,
-    /// What else there is to say, each object's members in the order of their names.
-    details: BTreeMap<String, Value>,
+    /// Further members of the entry. The members of each object are sorted by name.
+    pub(super) details: BTreeMap<String, Value>,
 }
 
-/// Characters of a tool's name that are kept: twice those of any tool that there is.
+/// Who deleted old records.
+#[derive(Debug, Clone, Copy)]
+pub enum PrunedBy {
+    /// A person, with `toolhold runs prune`.
+    Person,
+    /// The server: records that ended more than `days` ago.
+    Retention {
+        /// The age in days.
+        days: u32,
+    },
+}
+
+/// Characters of a tool's name in the log: twice the longest valid name.
 const MAX_NAME: usize = 128;
 
-/// Characters of arguments that are kept; what is longer is cut.
-const MAX_ARGUMENTS: usize = 16_384;
-
 impl Draft {
-    /// A person, or whoever has the key `owner`, let a module run as it is.
+    /// A person, or the key `owner`, approved a module as it is.
     pub fn module_approved(owner: &str, module: &str, digest: &str) -> Self {
         Self::now(
             owner,
@@ -42,8 +46,7 @@ impl Draft {
         )
     }
 
-    /// Whoever has the key `owner` brought a component, perhaps in the place of the one with the digest
-    /// `replaced`.
+    /// The key `owner` uploaded a component; `replaced` is the digest of the one that it replaced.
     pub fn module_uploaded(
         owner: &str,
         module: &str,
@@ -57,7 +60,7 @@ impl Draft {
         )
     }
 
-    /// A person gave a module what the sentences `may` say, for good.
+    /// A person gave a module permanent grants, which `may` describes.
     pub fn module_granted(module: &str, digest: &str, may: Value) -> Self {
         Self::now(
             "",
@@ -66,29 +69,32 @@ impl Draft {
         )
     }
 
-    /// A person took back what a module was given, and its approval.
+    /// A person revoked a module's grants and its approval.
     pub fn module_revoked(module: &str) -> Self {
         Self::now("", "module_revoked", json!({"module": module}))
     }
 
-    /// An MCP server was allowed to be started and called as it is.
+    /// A person approved an MCP server as it is.
     pub fn server_approved(server: &str) -> Self {
         Self::now("", "server_approved", json!({"server": server}))
     }
 
+    /// A person revoked the approval of an MCP server.
     pub fn server_revoked(server: &str) -> Self {
         Self::now("", "server_revoked", json!({"server": server}))
     }
 
+    /// A person created an API key.
     pub fn key_created(key: &str, permits: Value) -> Self {
         Self::now("", "key_created", json!({"key": key, "permits": permits}))
     }
 
+    /// A person revoked an API key.
     pub fn key_revoked(key: &str) -> Self {
         Self::now("", "key_revoked", json!({"key": key}))
     }
 
-    /// Somebody deleted a session with its turns.
+    /// `owner` deleted a session with its turns.
     pub fn session_deleted(owner: &str, session: Uuid, runs: &[Uuid]) -> Self {
         Self::now(
             owner,
@@ -97,17 +103,17 @@ impl Draft {
         )
     }
 
-    /// Somebody deleted the record of a run.
+    /// `owner` deleted the record of a run.
     pub fn run_deleted(owner: &str, run: Uuid) -> Self {
         Self::now(owner, "run_deleted", json!({"run": run}))
     }
 
-    /// The records of runs and sessions were deleted that were over before that time, in milliseconds since 1970.
-    pub fn pruned(by: By, before_ms: u64, runs: &[Uuid], sessions: &[Uuid]) -> Self {
+    /// Records of runs and sessions that had ended before `before_ms` were deleted.
+    pub fn pruned(by: PrunedBy, before_ms: u64, runs: &[Uuid], sessions: &[Uuid]) -> Self {
         let mut details = json!({"before_ms": before_ms, "runs": runs, "sessions": sessions});
         match by {
-            By::Person => details["by"] = "person".into(),
-            By::Retention { days } => {
+            PrunedBy::Person => details["by"] = "person".into(),
+            PrunedBy::Retention { days } => {
                 details["by"] = "retention".into();
                 details["keep_days"] = days.into();
             }
@@ -130,7 +136,7 @@ impl Draft {
         }
     }
 
-    /// The row's text as canonical JSON: no spaces, members in the order of their names.
+    /// The entry as canonical JSON: no spaces, members sorted by name.
     pub(super) fn entry(&self, number: i64) -> Result<String, serde_json::Error> {
         let details = self.details.iter();
         let mut entry: BTreeMap<&str, Member<'_>> = details
@@ -151,6 +157,7 @@ impl Draft {
     }
 }
 
+/// A member of the entry.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Member<'a> {
@@ -160,7 +167,8 @@ enum Member<'a> {
     Value(&'a Value),
 }
 
-fn canonical(members: Map<String, Value>) -> BTreeMap<String, Value> {
+/// Sorts the members of all objects by name.
+pub(super) fn canonical(members: Map<String, Value>) -> BTreeMap<String, Value> {
     let members = members.into_iter().map(|(name, mut value)| {
         value.sort_all_objects();
         (name, value)
@@ -168,8 +176,8 @@ fn canonical(members: Map<String, Value>) -> BTreeMap<String, Value> {
     members.collect()
 }
 
-/// A key's name; or who has this machine's terminal. Keys' names have no colon.
-fn who(owner: &str) -> String {
+/// The owner as the log names it: a key, or the user of this machine's terminal. Names of keys have no colon.
+pub(super) fn who(owner: &str) -> String {
     if owner.is_empty() {
         format!("uid:{}", rustix::process::getuid().as_raw())
     } else {
@@ -177,236 +185,8 @@ fn who(owner: &str) -> String {
     }
 }
 
-/// A tool's name as far as it can be one, whatever a model made up: PostgreSQL has texts without zeros, and
-/// indexes short ones.
-fn known(tool: &str) -> String {
+/// A tool's name, which may be a model's invention, as the log can hold it: PostgreSQL's text type refuses NUL
+/// characters, and its indexes refuse long texts.
+pub(super) fn tool_name(tool: &str) -> String {
     tool.chars().filter(|c| *c != '\0').take(MAX_NAME).collect()
-}
-
-/// Follows a run, and says what of it is to be in the log.
-#[derive(Debug)]
-pub struct Drafts {
-    run: Uuid,
-    owner: String,
-    policy: String,
-    redaction: Redaction,
-    /// What calls are made with that have not ended, by their run.
-    begun: HashMap<(Uuid, String), Value>,
-}
-
-impl Drafts {
-    pub fn new(run: Uuid, owner: &str, redaction: Redaction) -> Self {
-        Self {
-            run,
-            owner: who(owner),
-            policy: String::new(),
-            redaction,
-            begun: HashMap::new(),
-        }
-    }
-
-    /// The policy is another than when the run began.
-    pub fn under(&mut self, policy: &str) {
-        policy.clone_into(&mut self.policy);
-    }
-
-    /// Takes the run's next event.
-    pub fn take(&mut self, event: &Event) -> Option<Draft> {
-        let (mut within, mut kind) = (self.run, &event.kind);
-        while let EventKind::Sub { call, what } = kind {
-            within = sub_run(within, call);
-            kind = what;
-        }
-        let (action, tool, details) = match kind {
-            EventKind::Run { request, .. } => {
-                if within == self.run {
-                    self.policy.clone_from(&request.policy.hash);
-                }
-                return None;
-            }
-            EventKind::Plan { calls, .. } => {
-                for call in calls.iter().filter(|call| !call.id.is_empty()) {
-                    self.begin(within, &call.id, &call.arguments);
-                }
-                return None;
-            }
-            EventKind::Approval { pending, .. } => {
-                self.begin(within, &pending.call.id, &pending.arguments);
-                return None;
-            }
-            EventKind::ToolStart { call, filled, .. } => {
-                self.begin(within, &call.id, filled.as_ref().unwrap_or(&call.arguments));
-                return None;
-            }
-            EventKind::ToolResult {
-                id,
-                tool,
-                outcome,
-                usage,
-                module,
-                by_host,
-                ..
-            } => {
-                let mut details = json!({
-                    "call": id,
-                    "arguments": self.begun.remove(&(within, id.clone())),
-                    "duration_us": usage.duration_us,
-                    "policy": self.policy,
-                    "by_host": by_host,
-                });
-                let told = match outcome {
-                    ToolOutcome::Output(value) => Ok(value),
-                    ToolOutcome::Error(failure) => Err(failure),
-                };
-                if let Value::Object(details) = &mut details {
-                    tell(details, told, module.as_deref());
-                }
-                ("call", Some(known(tool)), details)
-            }
-            EventKind::Decided { id, decision, .. } => {
-                let verdict = match &decision.verdict {
-                    Verdict::Approve => "approve",
-                    Verdict::Edit { .. } => "edit",
-                    Verdict::Replace { .. } => "replace",
-                    Verdict::Refuse { .. } => "refuse",
-                };
-                let details = json!({
-                    "call": id,
-                    "verdict": verdict,
-                    "by": decision.by,
-                    "digest": decision.digest,
-                    "policy": self.policy,
-                });
-                ("approval_decided", None, details)
-            }
-            _ => return None,
-        };
-        let Value::Object(mut details) = details else {
-            return None;
-        };
-        if within != self.run {
-            details.insert("within".into(), json!(within));
-        }
-        Some(Draft {
-            at_ms: signed(event.at_ms),
-            owner: self.owner.clone(),
-            action,
-            source: Some((self.run, signed(event.seq))),
-            tool,
-            details: canonical(details),
-        })
-    }
-
-    fn begin(&mut self, within: Uuid, call: &str, arguments: &Value) {
-        let kept = self.redaction.kept(arguments);
-        self.begun.insert((within, call.to_owned()), kept);
-    }
-}
-
-impl Redaction {
-    /// What of a call's arguments is in the log.
-    pub fn kept(&self, arguments: &Value) -> Value {
-        let masked = self.value(arguments);
-        let text = masked.to_string();
-        match text.char_indices().nth(MAX_ARGUMENTS) {
-            None => masked,
-            Some((end, _)) => format!(
-                "{}… cut off, of {} bytes",
-                text.get(..end).unwrap_or_default(),
-                text.len()
-            )
-            .into(),
-        }
-    }
-}
-
-/// A call that belongs to no run, before it has ended.
-#[derive(Debug)]
-pub struct CallRecord {
-    pub id: String,
-    pub tool: String,
-    /// As [`Redaction::kept`] leaves them.
-    pub arguments: Value,
-    /// The policy's hash.
-    pub policy: String,
-    /// Empty for the user of this machine.
-    pub owner: String,
-    /// By which way it came, and what whoever made it said of itself.
-    pub way: Map<String, Value>,
-}
-
-impl CallRecord {
-    /// The row that says what came of it.
-    pub fn ended(
-        self,
-        outcome: &Result<Value, ToolFailure>,
-        duration_us: u64,
-        module: Option<&str>,
-    ) -> Draft {
-        let mut details = self.way;
-        for (name, value) in [
-            ("call", self.id.into()),
-            ("arguments", self.arguments),
-            ("duration_us", duration_us.into()),
-            ("policy", self.policy.into()),
-            ("by_host", module.is_none().into()),
-        ] {
-            details.insert(name.into(), value);
-        }
-        tell(&mut details, outcome.as_ref(), module);
-        Draft {
-            at_ms: signed(now_ms()),
-            owner: who(&self.owner),
-            action: "call",
-            source: None,
-            tool: Some(known(&self.tool)),
-            details: canonical(details),
-        }
-    }
-}
-
-/// What came of a call, without what it came to.
-fn tell(
-    details: &mut Map<String, Value>,
-    outcome: Result<&Value, &ToolFailure>,
-    module: Option<&str>,
-) {
-    let (status, told) = match outcome {
-        Ok(value) => ("ok", digest(value.to_string().as_bytes())),
-        Err(failure) => {
-            details.insert("error".into(), failure.kind.as_str().into());
-            ("error", digest(failure.message.as_bytes()))
-        }
-    };
-    details.insert("status".into(), status.into());
-    details.insert("result_digest".into(), told.into());
-    if let Some(module) = module {
-        details.insert("module_digest".into(), module.into());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_entry_is_the_same_text_for_the_same_data() {
-        let record = CallRecord {
-            id: "1".into(),
-            tool: "m.f".into(),
-            arguments: json!({"z": {"b": 1, "a": [{"d": 1, "c": 2}]}, "a": 0}),
-            policy: "p".into(),
-            owner: "key".into(),
-            way: Map::from_iter([("via".to_owned(), "mcp".into())]),
-        };
-        let entry = record.ended(&Ok(json!(1)), 7, None).entry(3).unwrap();
-        assert!(
-            entry.contains(r#""arguments":{"a":0,"z":{"a":[{"c":2,"d":1}],"b":1}},"at_ms":"#),
-            "{entry}"
-        );
-        let members: Map<String, Value> = serde_json::from_str(&entry).unwrap();
-        assert!(members.keys().is_sorted(), "{entry}");
-        assert_eq!(members["number"], 3);
-        assert!(!entry.contains(": ") && !entry.contains(", "), "{entry}");
-    }
 }

@@ -1,17 +1,17 @@
-//! A run's record as a file: one JSON object a line.
+//! A run's record as an exported file: one JSON object a line.
 
-use crate::storage::error::RecordError;
-use crate::storage::record::Lines;
+use super::Lines;
+use crate::error::RecordError;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use toolhold_agent::Event;
 
-/// Bytes of a line: several times what a module may return, so that memory is bounded and nothing that
-/// was written is refused.
+/// Bytes of a line: bounds memory, and is several times what a module may return, so that no exported event is
+/// refused.
 const MAX_LINE: u64 = 512 << 20;
 
-/// Reads a record event by event, and keeps none of them. A line without an end was being written when
-/// its process ended, and is none. Returns the first line that is not as it was written.
+/// Reads a record event by event, in bounded memory. A last line without a line break is ignored: its process ended
+/// while writing it. Returns the first line that differs from what was written.
 ///
 /// # Errors
 /// It cannot be read, or one of its lines is no event.

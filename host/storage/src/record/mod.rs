@@ -1,54 +1,57 @@
-//! What was recorded of a run, read and checked.
+//! Reads a run's record: its sealed events.
 
-use crate::storage::database::InTime as _;
-use crate::storage::error::{RecordError, StoreError};
-use crate::storage::sessions::signed;
-use crate::storage::{Store, exported};
+mod exported;
+
+use crate::column::signed;
+use crate::database::InTime as _;
+use crate::error::{RecordError, StoreError};
+use crate::store::Store;
 use std::path::PathBuf;
 use toolhold_agent::Event;
 use toolhold_agent::event::Seal;
 use uuid::Uuid;
 
-/// Where a record is read from.
+/// The place of a record.
 #[derive(Debug, Clone)]
 pub enum Source {
+    /// A run of the database.
     Run(Uuid),
     /// JSON lines, as `toolhold runs export` writes them.
     File(PathBuf),
 }
 
-/// A run's events, and whether they are as they were written.
+/// A run's events, and whether their seals match.
 #[derive(Debug, Default)]
 pub struct Record {
+    /// All events, in order.
     pub events: Vec<Event>,
-    /// The first line that is not as it was written.
+    /// The first line that differs from what was written, from 1 on.
     pub changed: Option<usize>,
 }
 
-/// Events that are read at once.
-const PAGE: i64 = 512;
-/// Of their lines. One that is longer is read alone.
+/// Events of one query.
+const PAGE_EVENTS: i64 = 512;
+/// Bytes of one query's events. A longer event is read alone.
 const PAGE_BYTES: i64 = 4 << 20;
 
 impl Store {
     /// The events of a record.
     ///
     /// # Errors
-    /// It cannot be read, or is not as it was written.
+    /// It cannot be read, or a seal does not match.
     pub async fn read(&self, source: &Source) -> Result<Vec<Event>, RecordError> {
         let record = self.record(source).await?;
         record.unchanged(source)
     }
 
-    /// The events of a record, whatever became of it.
+    /// The events of a record, even if seals do not match.
     pub async fn record(&self, source: &Source) -> Result<Record, RecordError> {
         let mut events = Vec::new();
         let changed = self.scan(source, |event| events.push(event)).await?;
         Ok(Record { events, changed })
     }
 
-    /// Reads a record event by event, and keeps none of them. Returns the first line that is not as it
-    /// was written.
+    /// Reads a record event by event, in bounded memory. Returns the first line that differs from what was written.
     pub async fn scan(
         &self,
         source: &Source,
@@ -72,19 +75,19 @@ impl Store {
         }
     }
 
-    /// Some events of a run, from that number on; none if there are no more.
+    /// A page of a run's events, from number `from` on; empty if there are no more.
     pub async fn events(&self, run: Uuid, from: u64) -> Result<Vec<Event>, RecordError> {
         let from = i64::try_from(from).unwrap_or(i64::MAX);
         let page = self.lines(run, from).await?;
         page.iter().map(|line| event(run, line)).collect()
     }
 
-    /// Some lines of a run's record with their numbers, from that one on; none if there are no more.
+    /// A page of a run's events as JSON lines with their numbers, from `from` on; empty if there are no more.
     pub async fn sealed(&self, run: Uuid, from: i64) -> Result<Vec<(i64, String)>, StoreError> {
         Ok(self.lines(run, from).await?)
     }
 
-    /// The first event of a run, and the last so far; they may be the same.
+    /// The first event of a run, and the last so far, which may be the same.
     ///
     /// # Errors
     /// They cannot be read, or there are none.
@@ -106,7 +109,7 @@ impl Store {
         Ok((event(run, first)?, event(run, last)?))
     }
 
-    /// Whether a run has an event of that number, or a later one.
+    /// Whether a run has an event with number `from` or a later one.
     pub async fn has_events(&self, run: Uuid, from: u64) -> Result<bool, StoreError> {
         let some: Option<i64> =
             sqlx::query_scalar("SELECT seq FROM events WHERE run = $1 AND seq >= $2 LIMIT 1")
@@ -122,7 +125,7 @@ impl Store {
         sqlx::query_as(LINES)
             .bind(run.to_string())
             .bind(from)
-            .bind(PAGE)
+            .bind(PAGE_EVENTS)
             .bind(PAGE_BYTES)
             .fetch_all(&self.pool)
             .in_time(&self.database)
@@ -130,8 +133,8 @@ impl Store {
     }
 }
 
-/// At most $3 lines of the run $1 from $2 on, and none after $4 bytes of them. A line's length is known without
-/// reading it, where nothing else of it is asked for.
+/// At most $3 lines of the run $1 from $2 on, and none after $4 bytes of them. The inner query reads only lengths,
+/// which the databases know without reading the lines.
 const LINES: &str = "SELECT seq, line FROM events WHERE run = $1 AND seq >= $2 AND seq <= (SELECT MAX(seq) FROM \
      (SELECT seq, SUM(bytes) OVER (ORDER BY seq) - bytes AS sooner FROM \
      (SELECT seq, OCTET_LENGTH(line) AS bytes FROM events WHERE run = $1 AND seq >= $2 ORDER BY seq LIMIT $3) AS sized) \
@@ -145,17 +148,17 @@ fn event(run: Uuid, (seq, line): &(i64, String)) -> Result<Event, RecordError> {
     })
 }
 
-/// A record's lines, one after the other: what was sealed when, and where that does not fit.
+/// Decodes a record's lines in order, and checks their seals.
 #[derive(Debug)]
-pub(super) struct Lines {
+struct Lines {
     what: String,
     number: usize,
     seal: Seal,
-    pub changed: Option<usize>,
+    changed: Option<usize>,
 }
 
 impl Lines {
-    pub fn new(what: String) -> Self {
+    fn new(what: String) -> Self {
         Self {
             what,
             number: 0,
@@ -164,7 +167,7 @@ impl Lines {
         }
     }
 
-    pub fn event(&mut self, line: &str) -> Result<Event, RecordError> {
+    fn event(&mut self, line: &str) -> Result<Event, RecordError> {
         self.number += 1;
         let event: Event = serde_json::from_str(line).map_err(|source| RecordError::Line {
             what: self.what.clone(),
@@ -180,8 +183,10 @@ impl Lines {
 }
 
 impl Record {
+    /// The events.
+    ///
     /// # Errors
-    /// It is not as it was written.
+    /// A seal does not match.
     pub fn unchanged(self, source: &Source) -> Result<Vec<Event>, RecordError> {
         match self.changed {
             None => Ok(self.events),
@@ -194,10 +199,10 @@ impl Record {
 }
 
 impl Source {
-    /// The run, if it is one of the database.
+    /// The run's id.
     ///
     /// # Errors
-    /// It is a file.
+    /// The source is a file.
     pub fn run(&self) -> Result<Uuid, RecordError> {
         match self {
             Self::Run(run) => Ok(*run),

@@ -1,16 +1,17 @@
 //! The audit log, the same for both databases.
 
-use super::tests::{Database, PATIENCE, Script, databases, pending};
-use super::*;
-use crate::redaction::Redaction;
-use crate::storage::audit::{Entry, Fault, Filter, Order};
+use super::{OUTAGE_TIMEOUT, Script, TestDatabase, databases, pending};
+use crate::audit::{Entry, Fault, Filter, Order};
+use crate::*;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::slice::from_ref;
+use std::time::Duration;
 use toolhold_agent::event::ToolOutcome;
 use toolhold_agent::run::approval::{Decision, Verdict};
 use toolhold_agent::run::sub_run;
 use toolhold_agent::{Event, EventKind, Journal as _, ToolFailure, ToolUsage};
+use toolhold_policy::redaction::Redaction;
 use uuid::Uuid;
 
 const EMAIL: &str = "canary@example.org";
@@ -80,8 +81,8 @@ async fn faults(store: &Store) -> Vec<String> {
 
 #[tokio::test]
 async fn a_call_is_told_once_and_without_what_is_nobodys_business() {
-    for Database { location, .. } in databases().await {
-        let store = Store::open(&location, PATIENCE).await.unwrap();
+    for TestDatabase { location, .. } in databases().await {
+        let store = Store::open(&location, OUTAGE_TIMEOUT).await.unwrap();
         let redaction = Redaction::new([("crm".to_owned(), SECRET.to_owned())]);
         let store = store.redacting(redaction);
         let (mut script, mut journal, events) = one_call(&store, "alice").await;
@@ -92,8 +93,7 @@ async fn a_call_is_told_once_and_without_what_is_nobodys_business() {
             .unwrap();
         let told = all(&store).await;
         assert_eq!(told.len(), 1, "{told:?}");
-        let digest =
-            toolhold_sandbox::module::Digest::of(json!({"from": EMAIL}).to_string().as_bytes());
+        let digest = toolhold_policy::Digest::of(json!({"from": EMAIL}).to_string().as_bytes());
         assert_eq!(
             told[0],
             json!({
@@ -176,8 +176,8 @@ async fn a_call_is_told_once_and_without_what_is_nobodys_business() {
 
 #[tokio::test]
 async fn keys_and_modules_are_told_of() {
-    for Database { location, .. } in databases().await {
-        let store = Store::open(&location, PATIENCE).await.unwrap();
+    for TestDatabase { location, .. } in databases().await {
+        let store = Store::open(&location, OUTAGE_TIMEOUT).await.unwrap();
         assert!(
             store
                 .add_key("ada", "h1", &Permits::default(), None)
@@ -263,8 +263,8 @@ async fn what_was_done_to_the_log_is_found_and_named() {
         (&["DELETE FROM audit_head"], &["the log's head is gone"]),
     ];
     for (statements, expected) in damages {
-        for Database { location, .. } in databases().await {
-            let store = Store::open(&location, PATIENCE).await.unwrap();
+        for TestDatabase { location, .. } in databases().await {
+            let store = Store::open(&location, OUTAGE_TIMEOUT).await.unwrap();
             for _ in 0..5 {
                 one_call(&store, "alice").await;
             }
@@ -284,17 +284,17 @@ async fn what_was_done_to_the_log_is_found_and_named() {
 /// Of calls that belong to no run many are written at once, each sealed by the next.
 #[tokio::test]
 async fn calls_of_no_run_are_in_the_same_log() {
-    for Database { location, .. } in databases().await {
-        let store = Store::open(&location, PATIENCE).await.unwrap();
+    for TestDatabase { location, .. } in databases().await {
+        let store = Store::open(&location, OUTAGE_TIMEOUT).await.unwrap();
         one_call(&store, "alice").await;
         let work = (0..50).map(|number: u64| {
             let store = store.clone();
             tokio::spawn(async move {
-                let waits = [Until::Queued, Until::Written, Until::OnDisk];
+                let waits = [Durability::Queued, Durability::Written, Durability::OnDisk];
                 let record = CallRecord {
                     id: number.to_string(),
                     tool: "m.f".into(),
-                    arguments: store.redaction().kept(&json!({"to": EMAIL})),
+                    arguments: kept_arguments(store.redaction(), &json!({"to": EMAIL})),
                     policy: "p".into(),
                     owner: "mcp:http".into(),
                     way: serde_json::Map::from_iter([("via".to_owned(), "mcp".into())]),
@@ -335,8 +335,8 @@ async fn calls_of_no_run_are_in_the_same_log() {
 /// A model makes up whatever name it likes.
 #[tokio::test]
 async fn a_name_that_no_tool_has_is_in_the_log_as_far_as_it_can_be() {
-    for Database { location, .. } in databases().await {
-        let store = Store::open(&location, PATIENCE).await.unwrap();
+    for TestDatabase { location, .. } in databases().await {
+        let store = Store::open(&location, OUTAGE_TIMEOUT).await.unwrap();
         let (mut script, mut journal, _) = one_call(&store, "alice").await;
         // Nothing that could be compressed.
         let name: String = (0..200_u32)
@@ -355,8 +355,8 @@ async fn a_name_that_no_tool_has_is_in_the_log_as_far_as_it_can_be() {
 
 #[tokio::test]
 async fn a_log_that_was_written_anew_lacks_the_hash_that_was_kept_elsewhere() {
-    for Database { location, .. } in databases().await {
-        let store = Store::open(&location, PATIENCE).await.unwrap();
+    for TestDatabase { location, .. } in databases().await {
+        let store = Store::open(&location, OUTAGE_TIMEOUT).await.unwrap();
         one_call(&store, "alice").await;
         let kept = store.verify_audit(None).await.unwrap().head;
         one_call(&store, "alice").await;
@@ -380,8 +380,8 @@ async fn a_log_that_was_written_anew_lacks_the_hash_that_was_kept_elsewhere() {
 async fn calls_of_many_runs_and_processes_keep_one_chain() {
     const CALLS: usize = 200;
     const PROCESSES: usize = 4;
-    for Database { location, .. } in databases().await {
-        let opened = (0..PROCESSES).map(|_| Store::open(&location, PATIENCE));
+    for TestDatabase { location, .. } in databases().await {
+        let opened = (0..PROCESSES).map(|_| Store::open(&location, OUTAGE_TIMEOUT));
         let stores: Vec<_> = futures_util::future::try_join_all(opened).await.unwrap();
         let calls = (0..CALLS).map(|number| {
             let store = stores[number % PROCESSES].clone();
@@ -408,8 +408,8 @@ async fn calls_of_many_runs_and_processes_keep_one_chain() {
 
 #[tokio::test]
 async fn entries_are_found() {
-    for Database { location, .. } in databases().await {
-        let store = Store::open(&location, PATIENCE).await.unwrap();
+    for TestDatabase { location, .. } in databases().await {
+        let store = Store::open(&location, OUTAGE_TIMEOUT).await.unwrap();
         let (script, ..) = one_call(&store, "alice").await;
         one_call(&store, "bob").await;
         store

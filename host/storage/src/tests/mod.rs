@@ -1,10 +1,15 @@
-//! The same for both databases. PostgreSQL is used where `TOOLHOLD_TEST_DATABASE_URL` names a server on
+//! Tests that run on both databases. PostgreSQL is used where `TOOLHOLD_TEST_DATABASE_URL` names a server on
 //! which databases may be made; `.ci/run` starts one.
 
-use super::*;
+mod audit;
+mod prune;
+mod queries;
+
+use crate::*;
 use serde_json::json;
 use sqlx::Connection as _;
 use std::slice::from_ref;
+use std::time::Duration;
 use toolhold_agent::event::Seal;
 use toolhold_agent::protocol::Annotations;
 use toolhold_agent::run::approval::{Decision, Pending, Verdict};
@@ -13,13 +18,13 @@ use toolhold_agent::{Event, EventKind, Journal as _, RunRequest, StopReason};
 use url::Url;
 use uuid::Uuid;
 
-/// For a database that cannot be used.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// The outage timeout of the tests' stores.
+pub const OUTAGE_TIMEOUT: Duration = Duration::from_secs(30);
 
 const SERVER: &str = "TOOLHOLD_TEST_DATABASE_URL";
 
 /// An empty database.
-pub struct Database {
+pub struct TestDatabase {
     pub location: Location,
     _folder: Option<tempfile::TempDir>,
 }
@@ -29,9 +34,9 @@ pub struct Database {
     clippy::print_stderr,
     reason = "it must be seen that a test was left out"
 )]
-pub async fn databases() -> Vec<Database> {
+pub async fn databases() -> Vec<TestDatabase> {
     let folder = tempfile::tempdir().unwrap();
-    let mut databases = vec![Database {
+    let mut databases = vec![TestDatabase {
         location: Location::File(folder.path().join("a folder/toolhold.db")),
         _folder: Some(folder),
     }];
@@ -46,7 +51,7 @@ pub async fn databases() -> Vec<Database> {
     sqlx::query(make).execute(&mut connection).await.unwrap();
     let mut url: Url = server.parse().unwrap();
     url.set_path(&name);
-    databases.push(Database {
+    databases.push(TestDatabase {
         location: Location::Postgres(url.to_string().into()),
         _folder: None,
     });
@@ -124,7 +129,9 @@ pub fn pending(call: &str, arguments: serde_json::Value) -> Pending {
 #[tokio::test]
 async fn what_was_appended_is_read_again() {
     for database in databases().await {
-        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
         assert!(matches!(store.find("last").await, Err(RecordError::None)));
         let mut script = Script::new();
         let mut journal = store.journal(script.run, Label::default());
@@ -162,8 +169,12 @@ async fn what_was_appended_is_read_again() {
 #[tokio::test]
 async fn a_run_is_of_one_process_and_free_when_that_is_gone() {
     for database in databases().await {
-        let first = Store::open(&database.location, PATIENCE).await.unwrap();
-        let second = Store::open(&database.location, PATIENCE).await.unwrap();
+        let first = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let second = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
         let mut script = Script::new();
         let mut journal = first.journal(script.run, Label::default());
         let began = script.begin("t");
@@ -197,7 +208,9 @@ async fn until<T>(look: impl AsyncFn() -> Option<T>) -> T {
 #[tokio::test]
 async fn what_was_asked_for_is_kept_as_long_as_the_run() {
     for database in databases().await {
-        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
         let mut script = Script::new();
         let run = script.run;
         let label = Label {
@@ -223,7 +236,9 @@ async fn what_was_asked_for_is_kept_as_long_as_the_run() {
 #[tokio::test]
 async fn one_event_has_one_place() {
     for database in databases().await {
-        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
         let mut script = Script::new();
         let mut journal = store.journal(script.run, Label::default());
         journal.append(&[script.begin("t")]).await.unwrap();
@@ -249,7 +264,9 @@ async fn one_event_has_one_place() {
 #[tokio::test]
 async fn events_that_came_together_are_written_together() {
     for database in databases().await {
-        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
         let mut script = Script::new();
         let mut journal = store.journal(script.run, Label::default());
         let first = [script.begin("t"), script.notice(), script.notice()];
@@ -276,7 +293,9 @@ async fn events_that_came_together_are_written_together() {
 #[tokio::test]
 async fn a_run_is_taken_once() {
     for database in databases().await {
-        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
         for _ in 0..20 {
             let mut script = Script::new();
             let mut journal = store.journal(script.run, Label::default());
@@ -304,7 +323,9 @@ async fn a_run_is_taken_once() {
 #[tokio::test]
 async fn a_run_that_was_taken_over_is_not_written_to() {
     for database in databases().await {
-        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
         let mut script = Script::new();
         let mut journal = store.journal(script.run, Label::default());
         journal.append(&[script.begin("t")]).await.unwrap();
@@ -333,7 +354,9 @@ async fn a_run_that_was_taken_over_is_not_written_to() {
 #[tokio::test]
 async fn no_event_comes_after_one_that_is_missing() {
     for database in databases().await {
-        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
         let mut script = Script::new();
         let mut journal = store.journal(script.run, Label::default());
         journal.append(&[script.begin("t")]).await.unwrap();
@@ -347,8 +370,12 @@ async fn no_event_comes_after_one_that_is_missing() {
 #[tokio::test]
 async fn a_request_is_forgotten_when_nobody_begins_its_run() {
     for database in databases().await {
-        let first = Store::open(&database.location, PATIENCE).await.unwrap();
-        let second = Store::open(&database.location, PATIENCE).await.unwrap();
+        let first = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let second = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
         let run = Uuid::now_v7();
         let asked = async |store: &Store, run| {
             let asked = store.first_or_repeat("ann", "key", "d", run).await;
@@ -379,7 +406,9 @@ async fn a_request_is_forgotten_when_nobody_begins_its_run() {
 #[tokio::test]
 async fn a_request_is_not_forgotten_that_began_a_run() {
     for database in databases().await {
-        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
         let (refused, mut script) = (Uuid::now_v7(), Script::new());
         let began = script.run;
         let asked = async |run| store.first_or_repeat("ann", "key", "d", run).await.unwrap();
@@ -399,7 +428,9 @@ async fn a_request_is_not_forgotten_that_began_a_run() {
 #[tokio::test]
 async fn a_decision_is_there_until_the_run_has_it() {
     for database in databases().await {
-        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
         let mut script = Script::new();
         let run = script.run;
         let inner = sub_run(run, "outer");
@@ -488,7 +519,9 @@ async fn a_decision_is_there_until_the_run_has_it() {
 async fn many_runs_write_at_the_same_time() {
     const RUNS: usize = 60;
     for database in databases().await {
-        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
         let work = (0..RUNS).map(|number| {
             let store = store.clone();
             tokio::spawn(async move {
@@ -520,7 +553,9 @@ async fn many_runs_write_at_the_same_time() {
 #[tokio::test]
 async fn a_key_keeps_what_it_may_use() {
     for database in databases().await {
-        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
         let permits = |grants: Option<&[&str]>| Permits {
             scopes: vec![Scope::Run],
             grants: grants.map(|texts| texts.iter().map(|text| text.parse().unwrap()).collect()),
@@ -555,7 +590,9 @@ async fn a_key_keeps_what_it_may_use() {
 #[tokio::test]
 async fn a_run_keeps_the_trace_that_it_began_in() {
     for database in databases().await {
-        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
         let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         for label in [Some(trace.to_owned()), None].map(|trace| Label {
             trace,
@@ -574,7 +611,7 @@ async fn a_run_keeps_the_trace_that_it_began_in() {
 #[tokio::test]
 async fn processes_may_start_at_the_same_time() {
     for database in databases().await {
-        let opened = (0..6).map(|_| Store::open(&database.location, PATIENCE));
+        let opened = (0..6).map(|_| Store::open(&database.location, OUTAGE_TIMEOUT));
         for store in futures_util::future::join_all(opened).await {
             assert!(store.unwrap().runs_since(0).await.unwrap().is_empty());
         }
@@ -601,7 +638,7 @@ async fn what_cannot_be_a_database_is_said() {
             "no postgres:// URL",
         ),
     ] {
-        let error = Store::open(&location, PATIENCE).await.unwrap_err();
+        let error = Store::open(&location, OUTAGE_TIMEOUT).await.unwrap_err();
         let text = error.to_string();
         assert!(text.contains(expect), "{text}");
         assert!(!text.contains("secret"), "{text}");
@@ -612,8 +649,12 @@ async fn what_cannot_be_a_database_is_said() {
 #[tokio::test]
 async fn a_run_that_a_process_has_by_name_only_goes_on_nowhere() {
     for database in databases().await {
-        let store = Store::open(&database.location, PATIENCE).await.unwrap();
-        let other = Store::open(&database.location, PATIENCE).await.unwrap();
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let other = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
         let mut script = Script::new();
         let run = script.run;
         let label = Label {
@@ -629,16 +670,17 @@ async fn a_run_that_a_process_has_by_name_only_goes_on_nowhere() {
             .execute(&store.pool)
             .await
             .unwrap();
-        until(async || (store.going_on(run).await.unwrap() == GoingOn::Left).then_some(())).await;
+        until(async || (store.lease_state(run).await.unwrap() == LeaseState::Free).then_some(()))
+            .await;
         assert!(other.is_held(run).await.unwrap(), "as far as others know");
-        other.ask_to_cancel(run).await.unwrap();
-        assert_eq!(store.to_cancel().await.unwrap(), [run]);
-        assert!(other.to_cancel().await.unwrap().is_empty());
-        let here = store.left_behind_here().await.unwrap();
+        other.request_cancellation(run).await.unwrap();
+        assert_eq!(store.requested_cancellations().await.unwrap(), [run]);
+        assert!(other.requested_cancellations().await.unwrap().is_empty());
+        let here = store.resumable_here().await.unwrap();
         assert_eq!(here.iter().map(|row| row.id).collect::<Vec<_>>(), [run]);
-        assert!(other.left_behind_here().await.unwrap().is_empty());
+        assert!(other.resumable_here().await.unwrap().is_empty());
         let (journal, _) = store.reopen(run).await.unwrap();
-        assert_eq!(store.going_on(run).await.unwrap(), GoingOn::Held);
+        assert_eq!(store.lease_state(run).await.unwrap(), LeaseState::Held);
         drop(journal);
     }
 }
@@ -646,7 +688,9 @@ async fn a_run_that_a_process_has_by_name_only_goes_on_nowhere() {
 #[tokio::test]
 async fn a_session_has_an_open_turn_until_that_is_over() {
     for database in databases().await {
-        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
         let session = store.create_session("ann", "a", "").await.unwrap().id;
         assert!(!store.has_open_turn(session).await.unwrap());
         for number in 0..2 {

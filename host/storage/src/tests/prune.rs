@@ -1,11 +1,14 @@
 //! What is deleted and what is kept, the same for both databases.
 
-use super::tests::{PATIENCE, Script, databases};
-use super::*;
-use crate::storage::audit::{Filter, Order};
+use super::{OUTAGE_TIMEOUT, Script, databases};
+use crate::audit::{Filter, Order};
+use crate::*;
 use serde_json::Value;
+use std::collections::HashSet;
 use std::slice::from_ref;
+use std::time::Duration;
 use toolhold_agent::{Event, Journal as _};
+use uuid::Uuid;
 
 /// A run that began, and ended then if it did.
 async fn run(store: &Store, turn: Option<(Uuid, u32)>, ended_ms: Option<u64>) -> Uuid {
@@ -54,7 +57,9 @@ async fn pruned(store: &Store) -> Vec<Value> {
 #[tokio::test]
 async fn what_is_over_for_long_goes_and_nothing_else() {
     for database in databases().await {
-        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
         // More than one transaction deletes.
         let mut gone = Vec::new();
         for number in 0..45 {
@@ -88,14 +93,14 @@ async fn what_is_over_for_long_goes_and_nothing_else() {
             .await
             .unwrap();
 
-        let over = Over {
+        let over = Pruned {
             runs: 48,
             sessions: 2,
         };
         assert_eq!(store.over_before(5_000).await.unwrap(), over);
-        let by = By::Retention { days: 30 };
+        let by = PrunedBy::Retention { days: 30 };
         assert_eq!(store.prune(5_000, by).await.unwrap(), over);
-        assert_eq!(store.over_before(5_000).await.unwrap(), Over::default());
+        assert_eq!(store.over_before(5_000).await.unwrap(), Pruned::default());
         for run in &gone {
             assert!(store.run(*run).await.unwrap().is_none());
             assert!(store.events(*run, 0).await.unwrap().is_empty());
@@ -124,7 +129,7 @@ async fn what_is_over_for_long_goes_and_nothing_else() {
                 .all(|it| it["by"] == "retention" && it["keep_days"] == 30)
         );
         assert!(store.verify_audit(None).await.unwrap().faults.is_empty());
-        store.prune(9_000, By::Person).await.unwrap();
+        store.prune(9_000, PrunedBy::Person).await.unwrap();
         let told = pruned(&store).await;
         assert_eq!(told.last().unwrap()["by"], "person");
     }
@@ -133,7 +138,9 @@ async fn what_is_over_for_long_goes_and_nothing_else() {
 #[tokio::test]
 async fn requests_go_with_their_runs() {
     for database in databases().await {
-        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
         let (over, open) = (
             run(&store, None, Some(1_000)).await,
             run(&store, None, None).await,
@@ -143,7 +150,7 @@ async fn requests_go_with_their_runs() {
             assert_eq!(repeat, Repeat::First);
         }
         let later = now_ms() + 1_000;
-        store.prune(later, By::Person).await.unwrap();
+        store.prune(later, PrunedBy::Person).await.unwrap();
         assert!(!store.knows_request("ann", "over").await.unwrap());
         assert!(store.knows_request("ann", "open").await.unwrap());
     }
@@ -152,7 +159,9 @@ async fn requests_go_with_their_runs() {
 #[tokio::test]
 async fn a_deleted_session_is_in_the_log() {
     for database in databases().await {
-        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
         let session = session(&store, 100).await;
         let turn = run(&store, Some((session, 0)), Some(1_000)).await;
         assert!(!store.delete_session("bob", session).await.unwrap());
@@ -174,7 +183,9 @@ async fn a_deleted_session_is_in_the_log() {
 #[tokio::test]
 async fn a_session_that_somebody_comes_back_to_is_kept() {
     for database in databases().await {
-        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
         let (kept, gone) = (session(&store, 100).await, session(&store, 100).await);
         for session in [kept, gone] {
             run(&store, Some((session, 0)), Some(200)).await;
@@ -199,7 +210,7 @@ async fn a_session_that_somebody_comes_back_to_is_kept() {
         }
         let pruning = {
             let store = store.clone();
-            tokio::spawn(async move { store.prune(1_000, By::Person).await })
+            tokio::spawn(async move { store.prune(1_000, PrunedBy::Person).await })
         };
         tokio::time::sleep(Duration::from_millis(300)).await;
         assert!(!pruning.is_finished(), "it waits for the turn");

@@ -1,13 +1,14 @@
 //! What is found, and that it is found without reading everything.
 
-use super::audit::{Filter, Order, statement};
-use super::tests::{Database, PATIENCE, Script, databases, pending};
-use super::*;
+use super::{OUTAGE_TIMEOUT, Script, TestDatabase, databases, pending};
+use crate::audit::{Filter, Order, statement};
+use crate::*;
 use serde_json::json;
 use toolhold_agent::event::ToolOutcome;
 use toolhold_agent::run::approval::{Decision, Verdict};
 use toolhold_agent::run::sub_run;
 use toolhold_agent::{Event, EventKind, Journal as _, ToolUsage};
+use uuid::Uuid;
 
 /// SQLite's, one step a line.
 async fn plan(store: &Store, statement: String) -> String {
@@ -20,7 +21,7 @@ async fn plan(store: &Store, statement: String) -> String {
     steps.join("\n")
 }
 
-fn is_file(database: &Database) -> bool {
+fn is_file(database: &TestDatabase) -> bool {
     matches!(database.location, Location::File(_))
 }
 
@@ -41,7 +42,9 @@ fn asks(script: &mut Script, call: &str) -> Event {
 #[tokio::test]
 async fn runs_are_listed_by_owner() {
     for database in databases().await {
-        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
         let mut runs = Vec::new();
         for owner in ["ann", "bob", "ann"] {
             let mut script = Script::new();
@@ -71,7 +74,9 @@ async fn runs_are_listed_by_owner() {
 #[tokio::test]
 async fn calls_that_wait_are_found_by_owner_by_run_and_by_id() {
     for database in databases().await {
-        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
         let mut runs = Vec::new();
         let mut journals = Vec::new();
         for owner in ["ann", "bob"] {
@@ -110,7 +115,9 @@ async fn calls_that_wait_are_found_by_owner_by_run_and_by_id() {
 #[tokio::test]
 async fn a_call_waits_until_it_is_asked_again() {
     for database in databases().await {
-        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
         let mut script = Script::new();
         let run = script.run;
         let inner = sub_run(run, "outer");
@@ -175,7 +182,9 @@ async fn a_call_waits_until_it_is_asked_again() {
 #[tokio::test]
 async fn a_turn_begins_in_a_session_that_is_there() {
     for database in databases().await {
-        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
         let session = store.create_session("ann", "a", "").await.unwrap().id;
         let turn = async |number| {
             let mut script = Script::new();
@@ -207,7 +216,9 @@ async fn a_turn_begins_in_a_session_that_is_there() {
 async fn a_page_of_a_record_has_a_size() {
     const MIB: usize = 1 << 20;
     for database in databases().await {
-        let store = Store::open(&database.location, PATIENCE).await.unwrap();
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
         let mut script = Script::new();
         let mut journal = store.journal(script.run, Label::default());
         let mut events = vec![script.begin("t")];
@@ -241,7 +252,9 @@ async fn a_page_of_a_record_has_a_size() {
 async fn the_audit_log_is_searched_by_its_indexes() {
     let databases = databases().await;
     let database = &databases[0];
-    let store = Store::open(&database.location, PATIENCE).await.unwrap();
+    let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+        .await
+        .unwrap();
     for (filter, index) in [
         (
             Filter {

@@ -66,5 +66,7 @@ pub async fn serve(service: Arc<Service>, bound: Bound) -> Result<()> {
     let router = router(Arc::new(endpoint));
     // Its clients are local programs: they end with it.
     let stop = CancellationToken::new();
-    connections::serve(bound.listener, router, settings.connections, stop).await
+    let settings = connections::Settings::new(settings.connections);
+    connections::serve(bound.listener, router, settings, stop).await;
+    Ok(())
 }

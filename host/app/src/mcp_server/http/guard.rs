@@ -1,7 +1,7 @@
 //! Who may talk to the endpoint at all: no page of elsewhere, and nobody without the token.
 
 use super::Refused;
-use crate::connections::{self, Stranger, bearer};
+use crate::connections::{self, ForeignHeader, bearer};
 use crate::mcp_server::settings::{Bearer, Settings};
 use axum::http::{HeaderMap, StatusCode};
 
@@ -26,10 +26,10 @@ impl Guard {
     pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), Refused> {
         self.pages.check(headers).map_err(|stranger| {
             let reason = match stranger {
-                Stranger::Host => {
+                ForeignHeader::Host => {
                     "this server is not known by that Host; name it in mcp_server.hosts"
                 }
-                Stranger::Origin => {
+                ForeignHeader::Origin => {
                     "pages of that Origin may not reach this server; name it in mcp_server.origins"
                 }
             };

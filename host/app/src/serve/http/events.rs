@@ -1,6 +1,6 @@
 //! A run's events as they happen: server-sent events, and the same over a WebSocket.
 
-use crate::connections::{Connection, socket};
+use crate::connections::{Connection, websocket};
 use crate::serve::Watcher;
 use crate::serve::http::error::ApiError;
 use crate::serve::http::veil::Veil;
@@ -84,7 +84,7 @@ pub fn socket(
         Ok(event) => text(event.as_ref()),
         Err(error) => text(&ApiError::from(error).body()),
     });
-    socket::send(upgrade, connection, texts)
+    websocket::send(upgrade, connection, texts)
 }
 
 fn text(said: &impl Serialize) -> String {

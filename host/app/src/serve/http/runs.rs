@@ -158,7 +158,7 @@ impl App {
         }
         let store = self.dispatcher.store();
         if store.is_held(run.id).await? {
-            store.ask_to_cancel(run.id).await?;
+            store.request_cancellation(run.id).await?;
         } else {
             self.dispatcher.end(run.id).await?;
         }

@@ -1,0 +1,24 @@
+//! Facade of `toolhold-telemetry`, with what joins it to the store and to the registry of modules.
+
+pub use toolhold_telemetry::*;
+
+use crate::storage::Store;
+use toolhold_sandbox::Registry;
+use uuid::Uuid;
+
+/// The lookups of a registry in its cache of compiled modules, so far.
+pub fn cache_lookups(registry: &Registry) -> CacheLookups {
+    let lookups = registry.cache_lookups();
+    CacheLookups {
+        hits: lookups.hits,
+        misses: lookups.misses,
+    }
+}
+
+/// The trace of a run from before its process died. A run without a known trace resumes in a new one.
+pub async fn before(store: &Store, run: Uuid) -> opentelemetry::Context {
+    match store.trace(run).await {
+        Ok(Some(parent)) => named(&parent, ""),
+        _ => opentelemetry::Context::default(),
+    }
+}
