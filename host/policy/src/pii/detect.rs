@@ -4,7 +4,7 @@ use super::checks;
 use regex::Regex;
 use std::ops::Range;
 use std::sync::LazyLock;
-use toolhold_protocol::privacy::Kind;
+use super::Kind;
 
 /// One piece of data, at these bytes of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
