@@ -1,10 +1,10 @@
-//! Who may begin now: a fair queue for a bounded number of permits, rates per minute, and waits between attempts.
+//! Who may begin now: a fair queue for a bounded number of permits, and rates per minute.
 //!
 //! The crate does not know what is admitted: calls of modules, runs of owners, requests to an endpoint. It
 //! promises that no lane starves another, that queues are bounded, and that time is measured by tokio's clock,
 //! so that tests with a paused clock see refusals and waits exactly.
 //!
-//! Read [`FairQueue`] first, then [`Rate`] and [`KeyedRate`]; [`Backoff`] stands alone.
+//! Read [`FairQueue`] first, then [`Rate`] and [`KeyedRate`]; [`Backoff`] is how long to wait between attempts.
 //!
 //! ```
 //! use std::time::Duration;

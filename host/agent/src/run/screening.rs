@@ -4,10 +4,10 @@
 //! that is replayed needs no shields.
 
 use crate::guard::shield::{Screening, Shields};
-use crate::model::Watch;
 use crate::run::driver::Within;
 use crate::run::machine::Work;
 use toolhold_json::validate::Validator;
+use toolhold_model::Watch;
 use toolhold_protocol::completion::Delta;
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;

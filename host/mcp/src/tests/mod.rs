@@ -16,8 +16,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use toolhold_agent::{Activity as _, ErrorClass, ToolCall, ToolFailure};
+use toolhold_agent::{Activity as _, ToolCall};
 use toolhold_policy::{Approval, ApprovalStore, Standing};
+use toolhold_protocol::failure::{ErrorClass, ToolFailure};
 
 const SCRIPT: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),

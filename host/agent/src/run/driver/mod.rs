@@ -10,7 +10,6 @@ pub(in crate::run) use sink::Sink;
 pub(in crate::run) use within::Within;
 
 use crate::guard::shield::Shields;
-use crate::model::Model;
 use crate::run::approval::{Approver, Nobody};
 use crate::run::bind;
 use crate::run::machine::{Input, Machine};
@@ -28,6 +27,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
+use toolhold_model::Model;
 use toolhold_protocol::context::Context;
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{Event, EventKind, Journal, Seal};

@@ -2,7 +2,6 @@
 
 use super::within::Happened;
 use super::{Begin, Driver, Sink, Within};
-use crate::model::{Model, Session, Watch};
 use crate::run::Spent;
 use crate::run::counting::count;
 use crate::run::machine::{Action, Effects, Input, Machine, Work};
@@ -18,6 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
+use toolhold_model::{Model, Session, Watch};
 use toolhold_protocol::approval::{Decision, Pending, Verdict};
 use toolhold_protocol::bound::Runner;
 use toolhold_protocol::completion::Delta;

@@ -2,10 +2,10 @@
 
 use crate::guard::pii::Masked;
 use crate::guard::shield::Screening;
-use crate::model::ChatRequest;
 use crate::run::purse::{Budget, Budgets};
 use crate::toolbox::ToolCall;
 use serde_json::Value;
+use toolhold_model::chat::ChatRequest;
 use toolhold_protocol::approval::{Decision, Pending};
 use toolhold_protocol::bound::Runner;
 use toolhold_protocol::completion::{Completion, Delta};
