@@ -6,70 +6,47 @@
 //! answer before the deadline. JSON goes in, JSON comes out. It knows nothing of models, runs or
 //! servers, and it is the only crate that names wasmtime.
 //!
-//! Read it in this order: [`registry`] (the public door: a folder becomes callable tools),
-//! [`module`] (bytes become a verified, compiled, linked component and its tool specs), [`call`]
-//! (one call: fresh store, invoke, classify), then what a call stands on: [`engine`], [`limits`],
-//! [`grant`], [`egress`], [`secret`], `state`. [`shape`], [`schema`] and [`value`] translate between WIT and JSON, [`docs`]
-//! finds what was written about a component, [`approval`] keeps what a person agreed to, [`compile`]
-//! and [`cache`] make and keep compiled code; the latter holds the only `unsafe`.
+//! Read it in this order: [`registry`] (the public door: a folder becomes callable tools), [`module`] (bytes
+//! become a verified, compiled, linked component and its tool specs; its calls), `call` (one call: a fresh store,
+//! the guest, the verdict) and `host` (what a guest may import). They stand on: [`engine`] (wasmtime, its clock,
+//! its permits), [`compile`] (bytes to native code, and the cache with the only `unsafe`), `policy` (the operator's
+//! decision and what it means for one module), `grant` (a grant made ready for calls), [`egress`] (outbound HTTP),
+//! `disk` (scratch files, keys and values, quotas), [`value`] (WIT types to JSON and back) and [`docs`] (what was
+//! written about a component). Each uses only rooms to its right in that list, and `bindings` and [`error`].
 
-pub mod cache;
-pub mod call;
+mod bindings;
+mod call;
 pub mod compile;
+mod disk;
 pub mod docs;
 pub mod egress;
 pub mod engine;
 pub mod error;
 #[doc(hidden)]
 pub mod fuzzing;
-pub mod grant;
+mod grant;
+mod host;
 pub mod module;
+mod policy;
 pub mod registry;
-pub mod schema;
-pub mod shape;
 pub mod value;
 
-mod approvals;
-mod bindings;
-mod capture;
-mod code;
-mod counters;
-mod current;
-mod decided;
-mod files;
-mod folder;
-mod imports;
-mod io_error;
-mod key_value;
-mod log_sink;
-mod meter;
-mod peers;
-mod policy;
-mod quota;
-mod shelf;
-mod shield;
-mod special;
-mod state;
-mod typed;
-mod verdict;
-mod world;
-
-pub use approvals::ApprovalFolder;
-pub use compile::{Compiler, CompilerProcess, compiler_process};
-pub use counters::Counters;
+pub use compile::compiler_process;
+pub use disk::{Storage, same_directory};
 pub use egress::{Resolve, SystemResolver};
-pub use engine::{Engine, EngineConfig};
+pub use engine::{Compiler, CompilerProcess, Engine, EngineConfig};
 pub use error::LoadError;
-pub use folder::is_slot;
-pub use grant::{Storage, same_directory};
+pub use module::counters::Counters;
+pub use module::shield::{Place as ShieldPlace, Screening, Verdict};
 pub use module::{Module, ModuleKind};
-pub use policy::{ApproveError, ModulePolicy, Policy, Trust};
+pub use policy::{ApprovalFolder, ApproveError, ModulePolicy, Policy, Trust};
+pub use registry::folder::is_slot;
+pub use registry::snapshot::FailedModule;
 pub use registry::{LoadEvent, Registry};
-pub use shelf::FailedModule;
-pub use shield::{Place as ShieldPlace, Screening, Verdict};
 
-// Moved to `toolhold-policy`; the old paths stay until their users name the new crate.
-pub use ApprovalFolder as Approvals;
+// The old paths of what moved stay until their users name the new ones.
+pub use compile::cache;
+pub use policy::ApprovalFolder as Approvals;
 pub use toolhold_policy::{
     Access, Annotations, Approval, ApprovalStore, ApprovedBy, CallError, CallReport, Caller,
     Capability, Captured, Change, Clocks, DirectoryGrant, DocsSource, ErrorClass, Example, Grant,
@@ -80,3 +57,4 @@ pub use toolhold_policy::{
     Standing, ToolSpec, Usage, is_name, limits, manifest, secret, text, tool_name, visible,
     visible_json,
 };
+pub use value::{schema, shape};

@@ -22,13 +22,13 @@ impl Registry {
             .policy
             .write()
             .unwrap_or_else(PoisonError::into_inner) = policy.clone();
-        let mut shelf = (*shared.shelf()).clone();
-        shelf.look_again(|module| !module.is_compiled_for(&policy));
+        let mut snapshot = (*shared.snapshot()).clone();
+        snapshot.look_again(|module| !module.is_compiled_for(&policy));
         for (module, reason) in shared.decide_anew(policy).await {
             tracing::warn!(module = module.slot, reason, "it cannot be given its grant");
-            shelf.refuse(&module, LoadError::Grant { reason });
+            snapshot.refuse(&module, LoadError::Grant { reason });
         }
-        shared.exchange(shelf).await;
+        shared.exchange(snapshot).await;
     }
 }
 
@@ -40,24 +40,24 @@ impl Shared {
         let decided = tokio::task::spawn_blocking(move || {
             let mut refused = Vec::new();
             for module in modules {
-                let decided = match module.under(&policy) {
+                let decided = match module.effective_policy(&policy) {
                     Ok(None) => {
                         // Whether it may run can be another matter now.
-                        let held = module.decided();
+                        let held = module.policy();
                         held.stand(shared.standing(&module, &held));
                         continue;
                     }
                     Ok(Some(decided)) => decided,
                     Err(reason) => {
-                        let nothing = module.decided().refused(reason.clone());
-                        module.decide(Arc::new(nothing));
+                        let nothing = module.policy().refused(reason.clone());
+                        module.set_policy(Arc::new(nothing));
                         refused.push((module, reason));
                         continue;
                     }
                 };
                 // Judged before it holds: a grant that nobody approved is not there for a moment.
                 decided.stand(shared.standing(&module, &decided));
-                module.decide(Arc::new(decided));
+                module.set_policy(Arc::new(decided));
             }
             refused
         });

@@ -9,9 +9,10 @@ mod signature;
 
 pub(crate) use describe::Sources;
 
+use crate::call::{GuestCall, State};
 use crate::engine::Engine;
 use crate::error::LoadError;
-use crate::shape::{Part, Reader, Shape};
+use crate::value::shape::{Part, Reader, Shape};
 use crate::value::{self, Unliftable};
 use describe::Signature;
 use serde_json::Value;
@@ -21,10 +22,11 @@ use toolhold_policy::limits::Limits;
 use toolhold_policy::text;
 use toolhold_policy::tool::{MAX_TOOLS_PER_MODULE, ToolSpec};
 use toolhold_policy::{CallError, ErrorClass};
+use wasmtime::Store;
 use wasmtime::component::types::{ComponentFunc, ComponentItem};
-use wasmtime::component::{Component, ComponentExportIndex, ResourceType, Val};
+use wasmtime::component::{Component, ComponentExportIndex, InstancePre, ResourceType, Val};
 
-/// More refusals than this are counted, not listed: a person reads them.
+/// Maximum refusals that are listed: a person reads them.
 const MAX_REFUSED: usize = MAX_TOOLS_PER_MODULE;
 
 /// An exported function with the plan of its calls.
@@ -217,9 +219,32 @@ impl Export {
     }
 }
 
+/// One call of an exported function.
+pub(crate) struct CallFunction<'a> {
+    pub pre: &'a InstancePre<State>,
+    pub function: &'a TypedFunction,
+    pub arguments: Vec<Val>,
+}
+
+impl GuestCall for CallFunction<'_> {
+    /// Absent: the function has no result.
+    type Return = Option<Val>;
+
+    async fn perform(self, store: &mut Store<State>) -> wasmtime::Result<Self::Return> {
+        let instance = self.pre.instantiate_async(&mut *store).await?;
+        let func = instance
+            .get_func(&mut *store, self.function.index)
+            .ok_or_else(|| wasmtime::format_err!("the export is no function"))?;
+        let mut results = vec![Val::Bool(false); usize::from(self.function.result.is_some())];
+        func.call_async(&mut *store, &self.arguments, &mut results)
+            .await?;
+        Ok(results.pop())
+    }
+}
+
 /// The result of a call, within its limits. A function's own `result` error is the tool's.
 pub(crate) fn output(
-    answer: Option<Val>,
+    returned: Option<Val>,
     function: &TypedFunction,
     limits: &Limits,
 ) -> Result<Output, CallError> {
@@ -235,7 +260,7 @@ pub(crate) fn output(
         (Some(payload), Some(shape)) => json(*payload, shape),
         _ => Ok(Value::Null),
     };
-    match (answer, &function.result) {
+    match (returned, &function.result) {
         (Some(Val::Result(Ok(payload))), Some(Shape::Result(ok, _))) => {
             side(payload, ok.as_deref()).map(Output::Value)
         }

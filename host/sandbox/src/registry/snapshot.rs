@@ -1,7 +1,7 @@
-//! The modules that are there at one moment, and which of them a name means.
+//! The modules that are loaded at one moment, and which of them a name means.
 
+use super::folder::Stamp;
 use crate::error::LoadError;
-use crate::folder::Stamp;
 use crate::module::Module;
 use semver::VersionReq;
 use std::collections::{BTreeMap, HashMap};
@@ -21,7 +21,7 @@ pub struct FailedModule {
 
 /// What became of one file or folder.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Slot {
+pub(crate) struct ModuleEntry {
     stamp: Option<Stamp>,
     /// The last form that could be loaded.
     module: Option<Arc<Module>>,
@@ -31,7 +31,7 @@ pub(crate) struct Slot {
     asked_as: Option<String>,
 }
 
-impl Slot {
+impl ModuleEntry {
     pub fn loaded(module: Arc<Module>) -> Self {
         Self {
             module: Some(module),
@@ -47,13 +47,13 @@ impl Slot {
 
 /// All slots, by origin. Never changed in place: readers keep the one they have.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Shelf {
-    slots: BTreeMap<String, Slot>,
+pub(crate) struct ModuleSnapshot {
+    slots: BTreeMap<String, ModuleEntry>,
     /// The modules of each name, for the calls: made by [`Self::indexed`].
     names: HashMap<String, Vec<Arc<Module>>>,
 }
 
-impl Shelf {
+impl ModuleSnapshot {
     /// Ready to be read.
     pub fn indexed(mut self) -> Self {
         self.names.clear();
@@ -115,9 +115,9 @@ impl Shelf {
     ) -> Result<String, ()> {
         let inserted = outcome.and_then(|module| {
             let name = module.name.clone();
-            let slot = Slot {
+            let slot = ModuleEntry {
                 stamp,
-                ..Slot::loaded(Arc::new(module))
+                ..ModuleEntry::loaded(Arc::new(module))
             };
             self.insert(origin, slot).map(|()| name)
         });
@@ -164,7 +164,7 @@ impl Shelf {
 
     /// Takes a module away that cannot be given what it is to have.
     pub fn refuse(&mut self, module: &Arc<Module>, error: LoadError) {
-        let is_it = |slot: &Slot| {
+        let is_it = |slot: &ModuleEntry| {
             slot.module
                 .as_ref()
                 .is_some_and(|own| Arc::ptr_eq(own, module))
@@ -201,7 +201,7 @@ impl Shelf {
 
     /// Puts a module in its slot, unless another has its name: whoever was first keeps it. Two
     /// versions of a name stand side by side.
-    pub fn insert(&mut self, origin: &str, slot: Slot) -> Result<(), LoadError> {
+    pub fn insert(&mut self, origin: &str, slot: ModuleEntry) -> Result<(), LoadError> {
         if let Some(module) = &slot.module
             && let Some(holder) = self.slots.iter().find_map(|(other, taken)| {
                 taken

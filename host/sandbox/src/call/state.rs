@@ -1,25 +1,19 @@
 //! The data of one call's store: what the guest was given, and the meters that watch it.
 
-use crate::bindings::{current_call, key_value, log, other_tools, progress, secrets};
-use crate::capture::CapturePipe;
-use crate::current::CurrentCall;
+use super::capture::CapturePipe;
+use super::meter::{Gauge, Meter};
+use super::open_files::OpenFiles;
+use super::{CallContext, CurrentCall, GuestLogSink, OtherTools};
+use crate::disk::Scratch;
+use crate::disk::key_value::Namespace;
+use crate::disk::quota::Quota;
 use crate::egress::Hooks;
-use crate::files::{self, OpenFiles};
-use crate::grant::{Prepared, Scratch};
-use crate::io_error;
-use crate::key_value::Namespace;
-use crate::log_sink::GuestLogSink;
-use crate::meter::{Gauge, Meter};
-use crate::peers::OtherTools;
-use crate::quota::Quota;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
-use toolhold_policy::Caller;
-use toolhold_policy::limits::Limits;
 use toolhold_policy::{LogLevel, LogLine};
 use wasmtime::Result;
-use wasmtime::component::{HasSelf, Linker, ResourceTable};
+use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
@@ -32,10 +26,10 @@ pub struct State {
     pub files: OpenFiles,
     /// By guest path.
     pub quotas: HashMap<String, Arc<Quota>>,
-    /// Held for its end: it takes the files with it.
+    /// Dropped with the store, and its files with it.
     _scratch: Option<Scratch>,
     pub key_value: Option<Namespace>,
-    pub peers: OtherTools,
+    pub other_tools: OtherTools,
     pub current: CurrentCall,
     pub meter: Meter,
     pub gauge: Gauge,
@@ -47,15 +41,16 @@ pub struct State {
 
 impl State {
     /// The state for a call that sees what it was granted and nothing else.
-    pub fn new(
-        limits: &Limits,
-        granted: &Prepared,
-        caller: Caller<'_>,
-        peers: OtherTools,
-        current: CurrentCall,
-        ear: GuestLogSink,
-        deadline: Instant,
-    ) -> Result<Self> {
+    pub(super) fn new(context: CallContext<'_>, deadline: Instant) -> Result<Self> {
+        let CallContext {
+            limits,
+            granted,
+            caller,
+            other_tools,
+            current,
+            log_sink,
+            ..
+        } = context;
         let gauge = Gauge::new(limits.host_bytes);
         let stdout = CapturePipe::new(limits.capture_bytes, gauge.clone());
         let stderr = CapturePipe::new(limits.capture_bytes, gauge.clone());
@@ -75,7 +70,7 @@ impl State {
             quotas,
             _scratch: scratch,
             key_value: granted.namespace(caller.tenant),
-            peers,
+            other_tools,
             current,
             meter: Meter::new(limits, gauge.clone()),
             gauge,
@@ -84,29 +79,12 @@ impl State {
             logs: LogBook {
                 room: limits.capture_bytes,
                 least: granted.grant.log_level,
-                ear,
+                sink: log_sink,
                 ..LogBook::default()
             },
             deadline,
         })
     }
-}
-
-/// Everything a component may import. What was not granted is linked too, and answers "empty" or
-/// "denied": most language runtimes import all of WASI whether they use it or not.
-pub fn linker(engine: &wasmtime::Engine) -> Result<Linker<State>> {
-    let mut linker = Linker::new(engine);
-    wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
-    files::add_to_linker(&mut linker)?;
-    io_error::add_to_linker(&mut linker)?;
-    wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
-    log::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
-    progress::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
-    key_value::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
-    secrets::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
-    other_tools::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
-    current_call::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
-    Ok(linker)
 }
 
 impl WasiView for State {
@@ -135,19 +113,19 @@ pub struct LogBook {
     pub dropped: u64,
     room: u64,
     least: LogLevel,
-    pub ear: GuestLogSink,
+    pub sink: GuestLogSink,
 }
 
 impl LogBook {
     /// What a line costs besides its text, so that a flood of empty lines ends too.
     const OVERHEAD: u64 = 32;
 
-    /// Keeps a line that there is room for, and has it heard.
+    /// Keeps a line if there is room for it, and passes it on.
     pub fn log(&mut self, line: LogLine) {
         if self.push(line)
             && let Some(kept) = self.lines.last()
         {
-            self.ear.logged(kept);
+            self.sink.logged(kept);
         }
     }
 

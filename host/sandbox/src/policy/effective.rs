@@ -3,7 +3,8 @@
 //! It is exchanged as a whole when the operator decides anew. A call keeps what it began with; whoever
 //! holds the module for longer, as a shield's post does, has the new from its next call on.
 
-use crate::grant::{Prepared, same_directory};
+use crate::disk::same_directory;
+use crate::grant::PreparedGrant;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,12 +16,12 @@ use toolhold_policy::restrictions::{GrantRestrictions, NarrowedGrant};
 use toolhold_policy::{Grant, Standing};
 
 #[derive(Debug)]
-pub(crate) struct Decided {
+pub(crate) struct EffectivePolicy {
     pub limits: Limits,
-    pub granted: Prepared,
+    pub granted: PreparedGrant,
     pub rate: Arc<Rate>,
     /// The grant as it is narrowed, by [`GrantRestrictions::key`].
-    narrowed: Mutex<HashMap<String, Arc<Narrow>>>,
+    narrowed: Mutex<HashMap<String, Arc<NarrowedPolicy>>>,
     /// Why it cannot be given what was decided: then it does not run with less, or with what it had.
     fault: Option<String>,
     standing: Mutex<Standing>,
@@ -30,20 +31,20 @@ pub(crate) struct Decided {
 
 /// A grant of which only a part is left for a call.
 #[derive(Debug)]
-pub(crate) struct Narrow {
-    pub granted: Prepared,
+pub(crate) struct NarrowedPolicy {
+    pub granted: PreparedGrant,
     withheld: Vec<String>,
 }
 
 /// What one call is given.
 #[derive(Clone, Copy)]
-pub(crate) struct Given<'a> {
-    pub decided: &'a Decided,
-    pub narrow: Option<&'a Narrow>,
+pub(crate) struct CallPolicy<'a> {
+    pub decided: &'a EffectivePolicy,
+    pub narrow: Option<&'a NarrowedPolicy>,
 }
 
-impl<'a> Given<'a> {
-    pub fn granted(self) -> &'a Prepared {
+impl<'a> CallPolicy<'a> {
+    pub fn granted(self) -> &'a PreparedGrant {
         self.narrow
             .map_or(&self.decided.granted, |narrow| &narrow.granted)
     }
@@ -52,7 +53,7 @@ impl<'a> Given<'a> {
 /// Agents times keys whose narrowed grants are kept ready. Of more, they are made anew.
 const MOST_NARROWED: usize = 256;
 
-impl Narrow {
+impl NarrowedPolicy {
     /// A module says in its own words that something was denied to it. Who has it in hand, it cannot say.
     pub fn explain(&self, report: &mut CallReport) {
         if let Err(
@@ -69,8 +70,8 @@ impl Narrow {
     }
 }
 
-impl Decided {
-    pub fn new(limits: Limits, granted: Prepared) -> Self {
+impl EffectivePolicy {
+    pub fn new(limits: Limits, granted: PreparedGrant) -> Self {
         Self {
             rate: Arc::new(Rate::per_minute(limits.calls_per_minute)),
             limits,
@@ -86,7 +87,7 @@ impl Decided {
     }
 
     /// The same rules with another grant or other limits. What calls of this minute took still counts.
-    pub fn anew(&self, limits: Limits, granted: Prepared) -> Self {
+    pub fn anew(&self, limits: Limits, granted: PreparedGrant) -> Self {
         let new = Self::new(limits, granted);
         if new.limits.calls_per_minute == self.limits.calls_per_minute {
             return Self {
@@ -101,7 +102,7 @@ impl Decided {
     pub fn refused(&self, reason: String) -> Self {
         Self {
             fault: Some(reason),
-            ..self.anew(self.limits.clone(), Prepared::default())
+            ..self.anew(self.limits.clone(), PreparedGrant::default())
         }
     }
 
@@ -113,7 +114,7 @@ impl Decided {
         self: &Arc<Self>,
         module: &str,
         bounds: &Arc<GrantRestrictions>,
-    ) -> Result<Option<Arc<Narrow>>, CallError> {
+    ) -> Result<Option<Arc<NarrowedPolicy>>, CallError> {
         if self.granted.grant.is_empty() {
             return Ok(None);
         }
@@ -131,7 +132,7 @@ impl Decided {
                 .map_err(|error| CallError::Grant {
                     reason: error.to_string(),
                 })?;
-            let narrow = Arc::new(Narrow { granted, withheld });
+            let narrow = Arc::new(NarrowedPolicy { granted, withheld });
             let mut known = this.narrows();
             if known.len() >= MOST_NARROWED {
                 known.clear();
@@ -145,7 +146,7 @@ impl Decided {
         made.map(Some)
     }
 
-    fn narrows(&self) -> MutexGuard<'_, HashMap<String, Arc<Narrow>>> {
+    fn narrows(&self) -> MutexGuard<'_, HashMap<String, Arc<NarrowedPolicy>>> {
         self.narrowed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

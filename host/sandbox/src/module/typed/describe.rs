@@ -2,8 +2,8 @@
 
 use super::signature::signature;
 use crate::docs::{Docs, ExampleDocs, FunctionDocs, Glossary, package, section, wit};
-use crate::schema;
-use crate::shape::{Part, Shape};
+use crate::value::schema;
+use crate::value::shape::{Part, Shape};
 use std::collections::BTreeMap;
 use toolhold_policy::manifest::ToolTexts;
 use toolhold_policy::text;

@@ -5,7 +5,7 @@
 //! nothing that a grant of a directory means either. A guest can make none of these, so what is there
 //! when it is asked for is what is opened.
 
-use crate::state::State;
+use crate::call::State;
 use wasmtime::component::Resource;
 use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView as _};
 use wasmtime_wasi::p2::bindings::filesystem::types::{

@@ -1,8 +1,12 @@
 //! From a component's bytes to code that may be started: looked at, compiled or taken from the cache,
 //! and held against its limits.
 
-use crate::cache::{self, Cache};
-use crate::compile;
+pub mod cache;
+mod process;
+
+pub use cache::{Cache, Lookups};
+pub use process::compiler_process;
+
 use crate::engine::Engine;
 use crate::error::LoadError;
 use std::sync::Arc;
@@ -67,7 +71,7 @@ pub(crate) async fn compiled(
     }
     let _turn = COMPILER.acquire().await;
     compiling();
-    let artefact = compile::compile(engine, limits, bytes).await?;
+    let artefact = process::compile(engine, limits, bytes).await?;
     let (engine, cache) = (engine.clone(), cache.cloned());
     let component = tokio::task::spawn_blocking(move || {
         if let Some(cache) = cache

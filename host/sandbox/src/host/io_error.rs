@@ -3,7 +3,7 @@
 //! wasmtime answers with the error's debug form. With `RUST_BACKTRACE` set that is a backtrace of the
 //! host, and 100 MiB of the host's debug information are read to make it.
 
-use crate::state::State;
+use crate::call::State;
 use wasmtime::component::{Linker, Resource};
 use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi::p2::bindings::io::error::Error;

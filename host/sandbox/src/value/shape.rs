@@ -2,7 +2,7 @@
 //!
 //! Types of a component are handles whose parts are looked up one by one; a [`Shape`] owns its
 //! names and parts. It exists only for types that have a JSON form, so whoever holds one never meets
-//! a resource again. [`crate::schema`] says what a shape accepts, [`crate::value`] converts it.
+//! a resource again. [`crate::value::schema`] says what a shape accepts, [`crate::value`] converts it.
 
 use wasmtime::component::{ResourceType, Type};
 

@@ -3,8 +3,8 @@
 //! needs no grant, the call itself, is in `current`.
 
 use crate::bindings::{key_value, log, other_tools, progress, secrets, types};
-use crate::key_value::{KeyValueError, Namespace};
-use crate::state::State;
+use crate::call::State;
+use crate::disk::key_value::{KeyValueError, Namespace};
 use key_value::KeyValueError as Denial;
 use toolhold_policy::{CallError, ErrorClass};
 use toolhold_policy::{LogLevel, LogLine};
@@ -26,7 +26,7 @@ impl log::Host for State {
 
 impl progress::Host for State {
     fn report(&mut self, done: u64, total: u64, note: String) {
-        self.logs.ear.progressed(done, total, &note);
+        self.logs.sink.progressed(done, total, &note);
         let of = if total == 0 {
             String::new()
         } else {
@@ -103,8 +103,8 @@ impl secrets::Host for State {
 
 impl other_tools::Host for State {
     async fn call(&mut self, tool: String, arguments: String) -> Result<String, types::ToolError> {
-        let (peers, deadline) = (self.peers.clone(), self.deadline);
-        let called = peers.call(&tool, &arguments, deadline).await;
+        let (other_tools, deadline) = (self.other_tools.clone(), self.deadline);
+        let called = other_tools.call(&tool, &arguments, deadline).await;
         called.map_err(|error| types::ToolError {
             class: match error.class() {
                 ErrorClass::Correctable => types::ErrorClass::Correctable,

@@ -1,7 +1,7 @@
 //! What a guest died of: which limit fired, or how it crashed.
 
-use crate::meter::{Refused, TooManyBytes};
-use crate::state::State;
+use super::State;
+use super::meter::{Refused, TooManyBytes};
 use std::time::Duration;
 use toolhold_policy::CallError;
 use toolhold_policy::limits::Limits;
@@ -64,7 +64,7 @@ pub(crate) fn classify(
             limit: limits.host_bytes,
         };
     }
-    // A refusal by itself kills nobody; a guest that dies after one died of it.
+    // A refusal by itself ends no guest; a guest that dies after one died of it.
     match state.gauge.refused() {
         Some(Refused::Memory) => {
             return CallError::Memory {

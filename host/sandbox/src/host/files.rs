@@ -4,12 +4,11 @@
 //! Only the functions that move bytes or make entries are replaced; whatever keeps a path inside its
 //! preopen is wasmtime's own.
 
-use crate::meter::{Gauge, Refused};
-use crate::quota::{ENTRY_BYTES, Quota, Taken};
-use crate::special;
-use crate::state::State;
+use super::special;
+use crate::call::State;
+use crate::call::meter::{Gauge, Refused};
+use crate::disk::quota::{ENTRY_BYTES, Quota, Taken};
 use bytes::Bytes;
-use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use wasmtime::component::{Linker, Resource};
@@ -23,13 +22,6 @@ use wasmtime_wasi::p2::{
     DynInputStream, DynOutputStream, FsResult, InputStream, OutputStream, Pollable, StreamError,
     StreamResult,
 };
-
-/// Which open descriptors belong to a directory with a quota. A number is used again after its
-/// descriptor was closed, and then overwritten here: every way to get a descriptor passes by.
-#[derive(Debug, Default)]
-pub struct OpenFiles {
-    quotas: HashMap<u32, Arc<Quota>>,
-}
 
 /// Puts the metered functions over wasmtime's.
 pub fn add_to_linker(linker: &mut Linker<State>) -> Result<()> {
@@ -111,9 +103,9 @@ fn bytes(linker: &mut Linker<State>) -> Result<()> {
             let stream = answer(state.filesystem().read_via_stream(fd, offset))?;
             if let Ok(stream) = &stream {
                 let gauge = state.gauge.clone();
-                let slot = state.table.get_mut(stream)?;
-                let inner = std::mem::replace(slot, Box::new(Gone));
-                *slot = Box::new(MeteredInput { inner, gauge });
+                let place = state.table.get_mut(stream)?;
+                let inner = std::mem::replace(place, Box::new(Gone));
+                *place = Box::new(MeteredInput { inner, gauge });
             }
             Ok((stream,))
         },
@@ -246,19 +238,6 @@ impl Room {
     }
 }
 
-impl OpenFiles {
-    fn quota(&self, fd: &Fd) -> Option<Arc<Quota>> {
-        self.quotas.get(&fd.rep()).cloned()
-    }
-
-    fn set(&mut self, fd: &Fd, quota: Option<Arc<Quota>>) {
-        match quota {
-            Some(quota) => drop(self.quotas.insert(fd.rep(), quota)),
-            None => drop(self.quotas.remove(&fd.rep())),
-        }
-    }
-}
-
 impl State {
     /// Room for `bytes` more in the directory that `fd` belongs to, or nothing if it is full.
     async fn may_add(&mut self, fd: &Fd, bytes: u64) -> Option<Room> {
@@ -286,9 +265,9 @@ impl State {
     ) -> Result<Result<Resource<DynOutputStream>, ErrorCode>> {
         if let Ok(stream) = &stream {
             let gauge = self.gauge.clone();
-            let slot = self.table.get_mut(stream)?;
-            let inner = std::mem::replace(slot, Box::new(Gone));
-            *slot = Box::new(MeteredOutput {
+            let place = self.table.get_mut(stream)?;
+            let inner = std::mem::replace(place, Box::new(Gone));
+            *place = Box::new(MeteredOutput {
                 inner,
                 gauge,
                 quota,

@@ -5,35 +5,16 @@
 //! processors; killed when nobody waits for it any more. The host's own executable is that process
 //! ([`compiler_process`] is its whole `main`); a library user without one compiles in process.
 
-use crate::engine::{Engine, Variant, code_config};
+use crate::engine::{Compiler, CompilerProcess, Engine, Variant, code_config};
 use crate::error::LoadError;
 use serde::{Deserialize, Serialize};
 use std::io::{Read as _, Write as _};
-use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 use toolhold_policy::limits::Limits;
-
-/// Where components are compiled.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Compiler {
-    /// On a blocking thread of this process: nothing can stop it, so its input should be trusted or
-    /// small.
-    InProcess,
-    /// In a process of its own.
-    Process(CompilerProcess),
-}
-
-/// How to start the process. What it may use are limits of the module that it compiles.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CompilerProcess {
-    /// A program whose `main` calls [`compiler_process`].
-    pub program: PathBuf,
-    pub arguments: Vec<String>,
-}
 
 /// Native code that our own compiler made just now. There is no other way to get one, which is what
 /// makes it safe to load.

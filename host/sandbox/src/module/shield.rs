@@ -3,16 +3,19 @@
 //! A shield is loaded, pinned, limited and run as any module is. It gets what is screened and the
 //! operator's settings, and gives back a verdict that its caller has still to check.
 
+use crate::bindings::shield::ShieldPre;
 use crate::bindings::shield::shields::{self, Place as GuestPlace, Verdict as Guest};
 use crate::bindings::types::ScopedValue;
-use crate::call::shallow;
+use crate::call::{GuestCall, State, shallow};
 use serde_json::{Value, json};
 use std::time::Duration;
 use toolhold_policy::limits::Limits;
 use toolhold_policy::text;
 use toolhold_policy::{CallError, ErrorClass};
 use toolhold_policy::{CallReport, Output};
+use wasmtime::Store;
 
+/// Maximum characters of a reason.
 const MAX_REASON: usize = 1_000;
 
 /// Where a shield stands.
@@ -67,9 +70,30 @@ impl Screening<'_> {
     }
 }
 
+/// `screen` of a shield.
+pub(super) struct Screen<'a> {
+    pub pre: &'a ShieldPre<State>,
+    pub screening: shields::Screening,
+}
+
+impl GuestCall for Screen<'_> {
+    type Return = Result<Guest, String>;
+
+    async fn perform(self, store: &mut Store<State>) -> wasmtime::Result<Self::Return> {
+        let instance = self.pre.instantiate_async(&mut *store).await?;
+        instance
+            .toolhold_module_shields()
+            .call_screen(store, &self.screening)
+            .await
+    }
+}
+
 /// A verdict as a call's output, within the limits of outputs.
-pub(crate) fn output(answer: Result<Guest, String>, limits: &Limits) -> Result<Output, CallError> {
-    let said = match answer {
+pub(crate) fn output(
+    returned: Result<Guest, String>,
+    limits: &Limits,
+) -> Result<Output, CallError> {
+    let said = match returned {
         Ok(Guest::Pass) => json!({"pass": true}),
         Ok(Guest::Block(reason)) => json!({"block": text::visible(&reason, MAX_REASON)}),
         Ok(Guest::Redact(redaction)) => {

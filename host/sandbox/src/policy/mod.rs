@@ -1,7 +1,14 @@
-//! What the operator decided: limits, trust, grants.
+//! What the operator decided: limits, trust, grants. [`Policy`] is the decision for all modules,
+//! `EffectivePolicy` what it means for one loaded module.
 
+mod approvals;
+mod effective;
+
+pub use approvals::ApprovalFolder;
+pub(crate) use effective::{CallPolicy, EffectivePolicy};
+
+use crate::disk::Storage;
 use crate::egress::{Resolve, SystemResolver};
-use crate::grant::Storage;
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
@@ -19,7 +26,7 @@ pub struct Policy {
     /// Whether modules need approval.
     pub trust: Trust,
     pub storage: Storage,
-    /// Who is asked for the addresses of the hosts that modules send to.
+    /// Resolves the names of the hosts that modules send to.
     pub resolver: Arc<dyn Resolve>,
     /// Decisions for single modules, by name.
     pub modules: HashMap<String, ModulePolicy>,
@@ -71,7 +78,7 @@ pub struct ModulePolicy {
     /// with what was approved.
     pub one_off: bool,
     /// Why what was granted cannot be given, such as a secret that is not there. The module is then
-    /// refused with this reason; the others are none the worse for it.
+    /// refused with this reason; the others are not affected.
     pub fault: Option<String>,
 }
 

@@ -4,9 +4,9 @@
 //! loaded only if a keyed BLAKE3 over its bytes, the component's digest and the engine's
 //! compatibility hash checks out. The key lies outside the cache folder. Anything else about an
 //! entry (its name, its size, a flipped bit, another engine's version) makes it worthless, and the
-//! component is compiled again. THREATS.md, promise 5.
+//! component is compiled again. `docs/security.md`, promise 5.
 
-use crate::compile::Artefact;
+use super::process::Artefact;
 use crate::engine::Engine;
 use crate::error::LoadError;
 use std::fs::{self, OpenOptions};

@@ -1,7 +1,7 @@
 //! A function's signature for a model to read, for want of a description.
 
 use crate::docs::{Docs, FunctionDocs, Glossary};
-use crate::shape::{Part, Shape};
+use crate::value::shape::{Part, Shape};
 use toolhold_policy::text;
 
 /// Characters; a signature of records within records says less the longer it is, and the schemas

@@ -1,49 +1,46 @@
 //! Modules of the tool world: what a module says of its own tools, checked and cleaned.
 
 use crate::bindings::{ToolModulePre, types};
-use crate::call::{self, Answer, Errand, Terms};
-use crate::current::CurrentCall;
+use crate::call::{
+    self, CallContext, CurrentCall, GuestCall, GuestLogSink, OtherTools, State, shallow,
+};
 use crate::engine::Engine;
 use crate::error::LoadError;
-use crate::grant::Prepared;
-use crate::log_sink::GuestLogSink;
-use crate::module::mismatched;
-use crate::peers::OtherTools;
-use crate::state::State;
+use crate::grant::PreparedGrant;
 use serde_json::Value;
 use toolhold_policy::Caller;
 use toolhold_policy::DocsSource;
 use toolhold_policy::limits::Limits;
 use toolhold_policy::text;
 use toolhold_policy::tool::{Annotations, Example, MAX_TOOLS_PER_MODULE, ToolSpec};
+use toolhold_policy::{CallError, ErrorClass, Output};
+use wasmtime::Store;
 
+/// Maximum characters of a description, and of the message of an error.
 const MAX_DESCRIPTION: usize = 4_000;
+/// Maximum bytes of one schema, and of one part of an example.
 const MAX_SCHEMA_BYTES: usize = 64 << 10;
 
 /// Asks a fresh instance, without grants, for its tools.
-pub(crate) async fn list_tools(
+pub(super) async fn list_tools(
     engine: &Engine,
     module: &str,
     limits: &Limits,
     pre: &ToolModulePre<State>,
 ) -> Result<Vec<ToolSpec>, LoadError> {
-    let terms = Terms {
+    let context = CallContext {
         engine,
         limits,
-        granted: &Prepared::default(),
-        // Shared by all modules that are being loaded: at most a few at a time.
+        granted: &PreparedGrant::default(),
+        // The lane of all modules that are being loaded: at most a few at a time.
         module: 0,
         caller: Caller::default(),
-        peers: OtherTools::default(),
+        other_tools: OtherTools::default(),
         current: CurrentCall::default(),
-        ear: GuestLogSink::default(),
+        log_sink: GuestLogSink::default(),
         timeout: limits.timeout(),
     };
-    let ran = call::run(terms, Errand::ListTools(pre)).await;
-    let listed = ran.and_then(|answer| match answer {
-        Answer::Tools(tools) => Ok(tools),
-        _ => Err(mismatched()),
-    });
+    let listed = call::run(context, ListTools(pre)).await;
     let tools = listed
         .result
         .map_err(|source| LoadError::ListTools { source })?;
@@ -56,6 +53,71 @@ pub(crate) async fn list_tools(
         });
     }
     specs(module, tools)
+}
+
+/// `list-tools` of a module of the tool world.
+struct ListTools<'a>(&'a ToolModulePre<State>);
+
+impl GuestCall for ListTools<'_> {
+    type Return = Vec<types::Tool>;
+
+    async fn perform(self, store: &mut Store<State>) -> wasmtime::Result<Self::Return> {
+        let instance = self.0.instantiate_async(&mut *store).await?;
+        instance
+            .toolhold_module_tools()
+            .call_list_tools(store)
+            .await
+    }
+}
+
+/// `call` of a module of the tool world.
+pub(super) struct CallTool<'a> {
+    pub pre: &'a ToolModulePre<State>,
+    pub invocation: types::Invocation,
+}
+
+impl GuestCall for CallTool<'_> {
+    type Return = Result<types::Output, types::ToolError>;
+
+    async fn perform(self, store: &mut Store<State>) -> wasmtime::Result<Self::Return> {
+        let instance = self.pre.instantiate_async(&mut *store).await?;
+        instance
+            .toolhold_module_tools()
+            .call_call(store, &self.invocation)
+            .await
+    }
+}
+
+/// The result of a tool-world call, within its limits.
+pub(super) fn output(
+    returned: Result<types::Output, types::ToolError>,
+    limits: &Limits,
+) -> Result<Output, CallError> {
+    let parse = |json: String| {
+        if json.len() as u64 > limits.output_bytes {
+            return Err(CallError::Output {
+                limit: limits.output_bytes,
+            });
+        }
+        let value = serde_json::from_str(&json).map_err(|error| CallError::Encoding {
+            reason: error.to_string(),
+        })?;
+        shallow(&value, limits.json_depth).map_err(|reason| CallError::Encoding { reason })?;
+        Ok(value)
+    };
+    match returned {
+        Ok(types::Output::Value(json)) => parse(json).map(Output::Value),
+        Ok(types::Output::Message(json)) => parse(json).map(Output::Message),
+        Err(error) => Err(CallError::Tool {
+            class: match error.class {
+                types::ErrorClass::Correctable => ErrorClass::Correctable,
+                types::ErrorClass::Retryable => ErrorClass::Retryable,
+                types::ErrorClass::Fatal => ErrorClass::Fatal,
+            },
+            message: text::visible(&error.message, MAX_DESCRIPTION),
+            data: error.data.map(parse).transpose()?,
+        }),
+    }
 }
 
 /// The tools as they are offered, or the first that cannot be.

@@ -1,15 +1,17 @@
-//! What a guest is told of the call that it serves, besides its arguments (PROTOCOL.md, 6).
+//! What a guest can ask about the call that it serves, besides its arguments (`docs/protocol.md`, 6).
 
-use crate::bindings::current_call;
-use crate::module::Module;
-use crate::state::State;
 use serde_json::{Map, Value, json};
+use std::fmt::Debug;
 use std::sync::Arc;
-use toolhold_policy::Invocation;
-use toolhold_policy::ToolSpec;
+use toolhold_policy::{Invocation, ToolSpec};
 
-/// The call of one store. It is put into words when a guest asks, which few do. The default is no
-/// call: a guest is asked for its tools.
+/// A module's descriptions of its own tools, by full name.
+pub(crate) trait DescribeTools: Debug + Send + Sync {
+    fn describe(&self, tool: &str) -> Option<&ToolSpec>;
+}
+
+/// The call of one store. It is turned into text when a guest asks, which few do. The default is no
+/// call: a guest that lists its tools.
 #[derive(Debug, Default)]
 pub(crate) struct CurrentCall(Option<Told>);
 
@@ -24,25 +26,26 @@ struct Told {
 #[derive(Debug)]
 enum Schema {
     /// What the caller said.
-    Given(Arc<Value>),
+    CallPolicy(Arc<Value>),
     /// What the module says of its tool of this name.
-    Own(Arc<Module>, String),
+    Own(Arc<dyn DescribeTools>, String),
 }
 
 impl CurrentCall {
-    /// `tool` is the name that `module` has for what is called.
-    pub fn new(module: &Arc<Module>, tool: &str, invocation: &Invocation<'_>) -> Self {
+    /// `tool` is the full name by which `module` knows the tool that is called.
+    pub fn new(module: Arc<dyn DescribeTools>, tool: String, invocation: &Invocation<'_>) -> Self {
         Self(Some(Told {
             name: invocation.tool.to_owned(),
             reserved: invocation.reserved.cloned().unwrap_or_default(),
             schema: match &invocation.tool_schema {
-                Some(schema) => Schema::Given(schema.clone()),
-                None => Schema::Own(module.clone(), format!("{}.{tool}", module.name)),
+                Some(schema) => Schema::CallPolicy(schema.clone()),
+                None => Schema::Own(module, tool),
             },
         }))
     }
 
-    fn reserved_properties(&self) -> String {
+    /// The reserved properties as JSON text.
+    pub fn reserved_properties(&self) -> String {
         let Some(told) = &self.0 else {
             return "{}".into();
         };
@@ -52,12 +55,12 @@ impl CurrentCall {
         Value::from(properties).to_string()
     }
 
-    fn tool_schema(&self) -> String {
+    /// The tool's schema as JSON text.
+    pub fn tool_schema(&self) -> String {
         match self.0.as_ref().map(|told| &told.schema) {
-            Some(Schema::Given(schema)) => schema.to_string(),
+            Some(Schema::CallPolicy(schema)) => schema.to_string(),
             Some(Schema::Own(module, name)) => {
-                let mut tools = module.tools.iter();
-                let spec = tools.find(|spec| spec.name == *name);
+                let spec = module.describe(name);
                 spec.map_or_else(|| "{}".into(), |spec| schema(spec).to_string())
             }
             None => "{}".into(),
@@ -65,24 +68,7 @@ impl CurrentCall {
     }
 }
 
-impl current_call::Host for State {
-    fn reserved_properties(&mut self) -> wasmtime::Result<String> {
-        self.told(self.current.reserved_properties())
-    }
-
-    fn tool_schema(&mut self) -> wasmtime::Result<String> {
-        self.told(self.current.tool_schema())
-    }
-}
-
-impl State {
-    fn told(&self, text: String) -> wasmtime::Result<String> {
-        self.gauge.moved(text.len() as u64)?;
-        Ok(text)
-    }
-}
-
-/// A tool as its module describes it, in the form of PROTOCOL.md, 3.
+/// A tool as its module describes it, in the form of `docs/protocol.md`, 3.
 fn schema(spec: &ToolSpec) -> Value {
     let mut schema = spec.input_schema.clone();
     let Value::Object(keywords) = &mut schema else {

@@ -3,7 +3,7 @@
 //! wasmtime-wasi's own memory pipe traps the guest on the first byte too many. A chatty tool should
 //! survive, so these pipes keep what fits, count the rest and always accept.
 
-use crate::meter::{Gauge, TooManyBytes};
+use super::meter::{Gauge, TooManyBytes};
 use bytes::Bytes;
 use std::io;
 use std::pin::Pin;

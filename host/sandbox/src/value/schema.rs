@@ -6,7 +6,7 @@
 //! `description`, which constrain nothing.
 
 use crate::docs::{Docs, Entry, FunctionDocs, Glossary, shown};
-use crate::shape::{Part, Shape};
+use crate::value::shape::{Part, Shape};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 
