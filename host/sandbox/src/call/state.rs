@@ -118,7 +118,7 @@ pub struct LogBook {
 
 impl LogBook {
     /// What a line costs besides its text, so that a flood of empty lines ends too.
-    const OVERHEAD: u64 = 32;
+    const LINE_OVERHEAD_BYTES: u64 = 32;
 
     /// Keeps a line if there is room for it, and passes it on.
     pub fn log(&mut self, line: LogLine) {
@@ -134,7 +134,7 @@ impl LogBook {
         if line.level < self.least {
             return false;
         }
-        let cost = line.message.len() as u64 + Self::OVERHEAD;
+        let cost = line.message.len() as u64 + Self::LINE_OVERHEAD_BYTES;
         if cost > self.room {
             self.dropped += 1;
             return false;

@@ -19,8 +19,8 @@ use toolhold_policy::Digest;
 use wasmtime::component::Component;
 
 const MAC_BYTES: usize = 32;
-/// What entries' names are derived from the key for.
-const NAMES: &str = "toolhold 2026 names of compiled cache entries";
+/// The context in which entries' names are derived from the key.
+const NAME_DERIVATION_CONTEXT: &str = "toolhold 2026 names of compiled cache entries";
 
 /// A folder of compiled components that this host made itself.
 #[derive(Debug, Clone)]
@@ -98,9 +98,9 @@ impl Cache {
         }
         // SAFETY: `deserialize` runs whatever code the bytes hold, so they must come from
         // `Component::serialize` of a compatible engine. The keyed MAC just verified over these very
-        // bytes, in memory, proves that this host wrote them for this digest and this engine: nobody
-        // without the key, which is not in the cache folder, can make such an entry, and nobody can
-        // change the bytes between check and use.
+        // bytes, in memory, proves that this host wrote them for this digest and this engine: without
+        // the key, which is not in the cache folder, such an entry cannot be made, and the bytes cannot
+        // change between check and use.
         #[expect(
             unsafe_code,
             reason = "loading compiled code is unsafe by nature; see above"
@@ -134,7 +134,7 @@ impl Cache {
 
     /// Hosts with keys of their own that share the folder leave each other's entries alone.
     fn path(&self, engine: &Engine, digest: &Digest) -> PathBuf {
-        let mut name = StableHasher(blake3::Hasher::new_derive_key(NAMES));
+        let mut name = StableHasher(blake3::Hasher::new_derive_key(NAME_DERIVATION_CONTEXT));
         name.write(&self.key);
         name.write(&compatibility(engine).to_le_bytes());
         self.folder
@@ -156,7 +156,7 @@ pub(crate) fn adopt(engine: &Engine, artefact: &Artefact) -> Result<Component, L
     // SAFETY: `deserialize` runs whatever code the bytes hold, so they must come from
     // `Component::serialize` of a compatible engine. An `Artefact` has no other constructor than
     // `compile::compile`, which takes its bytes from this engine's compiler: in this process, or in a
-    // child running this host's own executable, over a pipe that nobody else holds.
+    // child running this host's own executable, over a private pipe.
     #[expect(
         unsafe_code,
         reason = "loading compiled code is unsafe by nature; see above"
@@ -221,7 +221,7 @@ fn read_or_make_key(path: &Path) -> io::Result<[u8; 32]> {
     }
 }
 
-/// A name beside `path` that nobody else writes to.
+/// A name beside `path` that is unique to this process and call.
 fn unfinished(path: &Path) -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);

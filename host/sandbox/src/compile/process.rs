@@ -2,7 +2,7 @@
 //!
 //! A compiler that works on hostile input takes as long and as much as the input's author chooses. So
 //! it can run in a process of its own: bounded in time and memory by the module's limits, and in
-//! processors; killed when nobody waits for it any more. The host's own executable is that process
+//! processors; killed when its caller stops waiting. The host's own executable is that process
 //! ([`compiler_process`] is its whole `main`); a library user without one compiles in process.
 
 use crate::engine::{Compiler, CompilerProcess, Engine, Variant, code_config};
@@ -35,10 +35,10 @@ struct Job {
     cpu_seconds: u64,
 }
 
-/// Most of what the process may say when it fails.
-const MAX_COMPLAINT: u64 = 16 << 10;
-/// Code is at most some twenty times its Wasm; beyond this something is wrong.
-const MAX_ARTEFACT: u64 = 2 << 30;
+/// Maximum bytes that are read of the process's stderr.
+const MAX_STDERR_BYTES: u64 = 16 << 10;
+/// Maximum bytes of compiled code: about twenty times its Wasm is normal.
+const MAX_ARTEFACT_BYTES: u64 = 2 << 30;
 
 /// Compiles `bytes` for `engine`, within `compile_ms` and `compile_memory_bytes` of `limits`.
 ///
@@ -80,7 +80,7 @@ async fn in_process(
             .max(1)
             .saturating_mul(cores),
     };
-    // Dropped with this future, and killed then: nobody compiles for a caller who has left.
+    // Dropped with this future, and killed then: a caller that left needs no code.
     let mut child = Command::new(&process.program)
         .args(&process.arguments)
         .env_clear()
@@ -137,8 +137,18 @@ async fn converse(
     let (mut artefact, mut complaint) = (Vec::new(), Vec::new());
     let take = async {
         tokio::try_join!(
-            async { stdout.take(MAX_ARTEFACT).read_to_end(&mut artefact).await },
-            async { stderr.take(MAX_COMPLAINT).read_to_end(&mut complaint).await },
+            async {
+                stdout
+                    .take(MAX_ARTEFACT_BYTES)
+                    .read_to_end(&mut artefact)
+                    .await
+            },
+            async {
+                stderr
+                    .take(MAX_STDERR_BYTES)
+                    .read_to_end(&mut complaint)
+                    .await
+            },
         )
     };
     let ((), taken) = tokio::join!(give, take);

@@ -10,19 +10,19 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use thiserror::Error;
 
-/// Longer keys would not fit a file name.
-pub const MAX_KEY: usize = 100;
-/// What a value costs besides its bytes.
-const OVERHEAD: u64 = 64;
-/// More keys than a listing should hold.
-const MAX_KEYS: usize = 10_000;
+/// Maximum bytes of a key: longer ones would not fit a file name.
+pub const MAX_KEY_BYTES: usize = 100;
+/// What a value counts besides its bytes.
+const ENTRY_OVERHEAD_BYTES: u64 = 64;
+/// Maximum keys of one namespace: a listing holds them all.
+const MAX_KEYS_PER_NAMESPACE: usize = 10_000;
 
 /// Why a key or value was not read or kept.
 #[derive(Debug, Error)]
 pub(crate) enum KeyValueError {
-    #[error("a key has 1 to {MAX_KEY} bytes")]
+    #[error("a key has 1 to {MAX_KEY_BYTES} bytes")]
     Key,
-    #[error("the namespace may hold {limit} bytes and {MAX_KEYS} keys")]
+    #[error("the namespace may hold {limit} bytes and {MAX_KEYS_PER_NAMESPACE} keys")]
     Quota { limit: u64 },
     #[error("the host could not read or write it: {0}")]
     Io(#[from] io::Error),
@@ -65,7 +65,7 @@ impl Namespace {
                 keys += 1;
             }
         }
-        if total > self.limit || keys > MAX_KEYS {
+        if total > self.limit || keys > MAX_KEYS_PER_NAMESPACE {
             return Err(full);
         }
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -105,7 +105,7 @@ impl Namespace {
 }
 
 fn cost(key: usize, value: u64) -> u64 {
-    key as u64 + value + OVERHEAD
+    key as u64 + value + ENTRY_OVERHEAD_BYTES
 }
 
 /// Keys and the sizes of their values.
@@ -126,7 +126,7 @@ fn entries(folder: &Dir) -> io::Result<Vec<(String, u64)>> {
 
 fn file_name(key: &str) -> Result<String, KeyValueError> {
     use std::fmt::Write as _;
-    if key.is_empty() || key.len() > MAX_KEY {
+    if key.is_empty() || key.len() > MAX_KEY_BYTES {
         return Err(KeyValueError::Key);
     }
     Ok(key.bytes().fold(String::new(), |mut name, byte| {

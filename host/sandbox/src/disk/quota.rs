@@ -20,7 +20,7 @@ use tokio::runtime::Handle;
 /// disk as well as one large one.
 pub const ENTRY_BYTES: u64 = 4 << 10;
 /// A directory with more entries is full, whatever they hold: measuring must end.
-const MAX_ENTRIES: u64 = 100_000;
+const MAX_DIRECTORY_ENTRIES: u64 = 100_000;
 
 /// The budget of one directory.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub struct Quota {
     ledger: Arc<Ledger>,
 }
 
-/// What is known of one directory, by all who were granted it.
+/// The count of one directory, shared by all grants of it.
 #[derive(Debug, Default)]
 struct Ledger {
     count: Mutex<Count>,
@@ -38,7 +38,7 @@ struct Ledger {
     unwritten: Arc<AtomicU64>,
 }
 
-/// By canonical path; those that nobody uses any more are swept when one is added.
+/// By canonical path; ledgers without users are removed when one is added.
 static LEDGERS: LazyLock<Mutex<HashMap<PathBuf, Weak<Ledger>>>> = LazyLock::new(Mutex::default);
 
 impl Ledger {
@@ -73,8 +73,8 @@ pub struct Taken {
     written: bool,
 }
 
-/// How long the file system may still be at what a call gave it that was then cancelled.
-const AFTERMATH: Duration = Duration::from_secs(2);
+/// Time after which a write of a cancelled call has ended: until then its bytes count as unwritten.
+const CANCELLED_WRITE_DELAY: Duration = Duration::from_secs(2);
 
 impl Taken {
     /// It is on the disk, or never will be.
@@ -89,10 +89,10 @@ impl Drop for Taken {
         let release = move || {
             unwritten.fetch_sub(bytes, Ordering::SeqCst);
         };
-        // Cancelled in the midst of it: the file system ends what it has begun, on a thread of its own.
+        // Cancelled during the write: the file system finishes it on a thread of its own.
         match Handle::try_current() {
             Ok(runtime) if !self.written => drop(runtime.spawn(async move {
-                tokio::time::sleep(AFTERMATH).await;
+                tokio::time::sleep(CANCELLED_WRITE_DELAY).await;
                 release();
             })),
             _ => release(),
@@ -173,7 +173,7 @@ fn measure(root: &Path) -> io::Result<u64> {
         for entry in folder.entries()? {
             let entry = entry?;
             entries += 1;
-            if entries > MAX_ENTRIES {
+            if entries > MAX_DIRECTORY_ENTRIES {
                 return Err(io::Error::other("too many entries"));
             }
             // What vanishes while it is counted takes no room.

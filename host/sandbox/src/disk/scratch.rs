@@ -94,13 +94,12 @@ fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// It is used now: [`sweep`] goes by this.
+/// Marks the folder as used now: [`sweep`] goes by this.
 fn touch(folder: &Path) -> io::Result<()> {
     std::fs::File::open(folder)?.set_modified(SystemTime::now())
 }
 
-/// Removes what nobody used for a while: sessions that are over, and what calls left behind whose
-/// host was killed. Blocks on the file system.
+/// Removes unused folders: those of sessions that are over, and of calls whose host was killed. Blocks on the file system.
 pub(super) fn sweep(root: &Path) {
     // No call runs for an hour; a session may rest over a holiday.
     let (call, session) = (Duration::from_hours(1), Duration::from_hours(14 * 24));
@@ -124,7 +123,7 @@ pub(super) fn sweep(root: &Path) {
     }
 }
 
-/// A folder of a call's, or of whatever does not last.
+/// A name for a folder of one call, or of a copy in progress.
 fn temporary_folder() -> String {
     static MADE: AtomicU64 = AtomicU64::new(0);
     let number = MADE.fetch_add(1, Ordering::Relaxed);
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_used_is_swept() {
+    fn unused_folders_are_swept() {
         let root = tempfile::tempdir().unwrap();
         let old = SystemTime::now() - Duration::from_hours(15 * 24);
         for (name, is_old) in [

@@ -23,7 +23,7 @@ pub struct EngineConfig {
 /// What differs between sibling engines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Variant {
-    /// Bytes of Wasm stack: a power of two within [`STACK_BYTES`].
+    /// Bytes of Wasm stack: a power of two within [`STACK_BYTES_RANGE`].
     pub stack_bytes: usize,
     /// Whether instructions are counted.
     pub metered: bool,
@@ -34,7 +34,7 @@ impl Variant {
     pub fn of(limits: &Limits) -> Self {
         let bytes = limits
             .stack_bytes
-            .clamp(STACK_BYTES.0, STACK_BYTES.1)
+            .clamp(STACK_BYTES_RANGE.0, STACK_BYTES_RANGE.1)
             .next_power_of_two();
         Self {
             stack_bytes: usize::try_from(bytes).unwrap_or(1 << 20),
@@ -75,4 +75,4 @@ pub struct CompilerProcess {
 }
 
 /// The smallest and the largest stack a call may have.
-const STACK_BYTES: (u64, u64) = (64 << 10, 8 << 20);
+const STACK_BYTES_RANGE: (u64, u64) = (64 << 10, 8 << 20);

@@ -90,7 +90,7 @@ impl PreparedGrant {
         })
     }
 
-    /// The same module with less. What directories hold is counted together, whoever was given what of them.
+    /// The same module with less. Quotas of directories are shared with the whole grant.
     pub fn narrowed(&self, grant: Grant) -> Result<Self, LoadError> {
         let Some(resolver) = &self.resolver else {
             return Ok(Self::default());

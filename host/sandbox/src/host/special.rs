@@ -1,6 +1,6 @@
 //! Opening nothing but files and directories.
 //!
-//! Opening a FIFO blocks in the kernel until somebody opens its other end, and no deadline reaches
+//! Opening a FIFO blocks in the kernel until another process opens its other end, and no deadline reaches
 //! there: the call would end in time, and leave a thread behind for good. Devices and sockets are
 //! nothing that a grant of a directory means either. A guest can make none of these, so what is there
 //! when it is asked for is what is opened.

@@ -288,7 +288,7 @@ impl Module {
         let storage = &policy.storage;
         let granted = PreparedGrant::new(&self.name, own.grant, storage, policy.resolver.clone());
         match granted {
-            Ok(granted) => Ok(Some(now.anew(limits, granted))),
+            Ok(granted) => Ok(Some(now.with(limits, granted))),
             Err(LoadError::Grant { reason }) => Err(reason),
             Err(other) => Err(other.to_string()),
         }

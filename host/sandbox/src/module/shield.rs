@@ -16,7 +16,7 @@ use toolhold_policy::{CallReport, Output};
 use wasmtime::Store;
 
 /// Maximum characters of a reason.
-const MAX_REASON: usize = 1_000;
+const MAX_REASON_CHARS: usize = 1_000;
 
 /// Where a shield stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +95,7 @@ pub(crate) fn output(
 ) -> Result<Output, CallError> {
     let said = match returned {
         Ok(Guest::Pass) => json!({"pass": true}),
-        Ok(Guest::Block(reason)) => json!({"block": text::visible(&reason, MAX_REASON)}),
+        Ok(Guest::Block(reason)) => json!({"block": text::visible(&reason, MAX_REASON_CHARS)}),
         Ok(Guest::Redact(redaction)) => {
             if redaction.value.len() as u64 > limits.output_bytes {
                 return Err(CallError::Output {
@@ -107,12 +107,12 @@ pub(crate) fn output(
                     reason: error.to_string(),
                 })?;
             shallow(&value, limits.json_depth).map_err(|reason| CallError::Encoding { reason })?;
-            json!({"redact": value, "reason": text::visible(&redaction.reason, MAX_REASON)})
+            json!({"redact": value, "reason": text::visible(&redaction.reason, MAX_REASON_CHARS)})
         }
         Err(reason) => {
             return Err(CallError::Tool {
                 class: ErrorClass::Fatal,
-                message: text::visible(&reason, MAX_REASON),
+                message: text::visible(&reason, MAX_REASON_CHARS),
                 data: None,
             });
         }

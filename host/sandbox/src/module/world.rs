@@ -17,7 +17,7 @@ use toolhold_policy::{CallError, ErrorClass, Output};
 use wasmtime::Store;
 
 /// Maximum characters of a description, and of the message of an error.
-const MAX_DESCRIPTION: usize = 4_000;
+const MAX_DESCRIPTION_CHARS: usize = 4_000;
 /// Maximum bytes of one schema, and of one part of an example.
 const MAX_SCHEMA_BYTES: usize = 64 << 10;
 
@@ -114,7 +114,7 @@ pub(super) fn output(
                 types::ErrorClass::Retryable => ErrorClass::Retryable,
                 types::ErrorClass::Fatal => ErrorClass::Fatal,
             },
-            message: text::visible(&error.message, MAX_DESCRIPTION),
+            message: text::visible(&error.message, MAX_DESCRIPTION_CHARS),
             data: error.data.map(parse).transpose()?,
         }),
     }
@@ -175,7 +175,7 @@ fn tool_spec(module: &str, tool: types::Tool) -> Result<ToolSpec, String> {
     Ok(ToolSpec {
         name,
         title: tool.title.map(|t| text::visible(&t, 100)),
-        description: text::visible(&tool.description, MAX_DESCRIPTION),
+        description: text::visible(&tool.description, MAX_DESCRIPTION_CHARS),
         input_schema,
         output_schema,
         annotations: Annotations {

@@ -1,7 +1,7 @@
-//! What the operator decided about a module, as it holds now: its limits, its grant, whether it may run.
+//! What the operator's policy means for one module now: its limits, its grant, whether it may run.
 //!
-//! It is exchanged as a whole when the operator decides anew. A call keeps what it began with; whoever
-//! holds the module for longer, as a shield's post does, has the new from its next call on.
+//! It is replaced as a whole when the policy changes. A call keeps the one it began with; a holder of the
+//! module, such as a shield's binding, gets the new one with its next call.
 
 use crate::disk::same_directory;
 use crate::grant::PreparedGrant;
@@ -20,23 +20,23 @@ pub(crate) struct EffectivePolicy {
     pub limits: Limits,
     pub granted: PreparedGrant,
     pub rate: Arc<Rate>,
-    /// The grant as it is narrowed, by [`GrantRestrictions::key`].
+    /// Narrowed grants, by [`GrantRestrictions::key`].
     narrowed: Mutex<HashMap<String, Arc<NarrowedPolicy>>>,
-    /// Why it cannot be given what was decided: then it does not run with less, or with what it had.
+    /// Why the module cannot be given its grant. It then does not run, neither with less nor with its old grant.
     fault: Option<String>,
     standing: Mutex<Standing>,
-    /// What `standing` says, for every call.
+    /// `standing.may_run()`, without the lock.
     may_run: AtomicBool,
 }
 
-/// A grant of which only a part is left for a call.
+/// The part of a grant that restrictions leave to a call.
 #[derive(Debug)]
 pub(crate) struct NarrowedPolicy {
     pub granted: PreparedGrant,
     withheld: Vec<String>,
 }
 
-/// What one call is given.
+/// The policy of one call.
 #[derive(Clone, Copy)]
 pub(crate) struct CallPolicy<'a> {
     pub decided: &'a EffectivePolicy,
@@ -50,11 +50,12 @@ impl<'a> CallPolicy<'a> {
     }
 }
 
-/// Agents times keys whose narrowed grants are kept ready. Of more, they are made anew.
-const MOST_NARROWED: usize = 256;
+/// Maximum narrowed grants (agents times keys) that are kept ready for one module. Beyond it all are made again.
+const MAX_CACHED_NARROWED: usize = 256;
 
 impl NarrowedPolicy {
-    /// A module says in its own words that something was denied to it. Who has it in hand, it cannot say.
+    /// Adds to the error of a call what was withheld from it and by which restriction: the module itself cannot
+    /// know that.
     pub fn explain(&self, report: &mut CallReport) {
         if let Err(
             CallError::Tool { message: said, .. }
@@ -78,7 +79,7 @@ impl EffectivePolicy {
             granted,
             narrowed: Mutex::default(),
             fault: None,
-            // Until the approvals have been looked at.
+            // Until the approvals were read.
             standing: Mutex::new(Standing::Pending {
                 changes: Vec::new(),
             }),
@@ -86,8 +87,8 @@ impl EffectivePolicy {
         }
     }
 
-    /// The same rules with another grant or other limits. What calls of this minute took still counts.
-    pub fn anew(&self, limits: Limits, granted: PreparedGrant) -> Self {
+    /// A policy with another grant or other limits. Calls of this minute still count against the rate.
+    pub fn with(&self, limits: Limits, granted: PreparedGrant) -> Self {
         let new = Self::new(limits, granted);
         if new.limits.calls_per_minute == self.limits.calls_per_minute {
             return Self {
@@ -98,34 +99,34 @@ impl EffectivePolicy {
         new
     }
 
-    /// Nothing is given, and no call is made.
+    /// A policy that gives nothing and allows no call.
     pub fn refused(&self, reason: String) -> Self {
         Self {
             fault: Some(reason),
-            ..self.anew(self.limits.clone(), PreparedGrant::default())
+            ..self.with(self.limits.clone(), PreparedGrant::default())
         }
     }
 
-    /// What `bounds` leave of the grant of `module`; nothing if that is all of it.
+    /// What `restrictions` leave of the grant of `module`; absent if the module has no grant.
     ///
     /// # Errors
-    /// It cannot be given in this form.
+    /// The narrowed grant cannot be prepared.
     pub async fn narrowed(
         self: &Arc<Self>,
         module: &str,
-        bounds: &Arc<GrantRestrictions>,
+        restrictions: &Arc<GrantRestrictions>,
     ) -> Result<Option<Arc<NarrowedPolicy>>, CallError> {
         if self.granted.grant.is_empty() {
             return Ok(None);
         }
-        if let Some(known) = self.narrows().get(bounds.key()) {
+        if let Some(known) = self.narrows().get(restrictions.key()) {
             return Ok(Some(known.clone()));
         }
-        let (this, bounds, module) = (self.clone(), bounds.clone(), module.to_owned());
-        // Directories are looked at.
+        let (this, restrictions, module) = (self.clone(), restrictions.clone(), module.to_owned());
+        // Compares and opens directories, which blocks.
         let made = tokio::task::spawn_blocking(move || {
             let NarrowedGrant { grant, withheld } =
-                bounds.narrow(&module, &this.granted.grant, &same_directory);
+                restrictions.narrow(&module, &this.granted.grant, &same_directory);
             let granted = this
                 .granted
                 .narrowed(grant)
@@ -134,10 +135,10 @@ impl EffectivePolicy {
                 })?;
             let narrow = Arc::new(NarrowedPolicy { granted, withheld });
             let mut known = this.narrows();
-            if known.len() >= MOST_NARROWED {
+            if known.len() >= MAX_CACHED_NARROWED {
                 known.clear();
             }
-            known.insert(bounds.key().to_owned(), narrow.clone());
+            known.insert(restrictions.key().to_owned(), narrow.clone());
             Ok(narrow)
         });
         let made = made.await.map_err(|error| CallError::Host {
@@ -150,10 +151,10 @@ impl EffectivePolicy {
         self.narrowed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it gives what it is to give.
+    /// Whether the module has its grant.
     ///
     /// # Errors
-    /// Why it does not, for whoever made the call.
+    /// Why it does not, for the caller.
     pub fn check(&self) -> Result<(), CallError> {
         match &self.fault {
             None => Ok(()),
@@ -163,7 +164,7 @@ impl EffectivePolicy {
         }
     }
 
-    /// Whether it says the same as these would.
+    /// Whether a policy of these limits and this grant would be the same.
     pub fn is_same(&self, limits: &Limits, grant: &Grant) -> bool {
         self.fault.is_none() && self.limits == *limits && self.granted.grant.is_same(grant)
     }
@@ -179,7 +180,7 @@ impl EffectivePolicy {
         self.may_run.load(Ordering::Acquire)
     }
 
-    pub fn stand(&self, standing: Standing) {
+    pub fn set_standing(&self, standing: Standing) {
         self.may_run.store(standing.may_run(), Ordering::Release);
         *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = standing;
     }

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use toolhold_policy::manifest::Manifest;
 use toolhold_policy::text;
 
-/// Something in the folder that wants to be a module.
+/// Something in the folder that may be a module.
 pub(crate) struct Candidate {
     /// The file's or folder's name without its ending: `name` or `name@version`.
     pub slot: String,
@@ -257,8 +257,8 @@ impl Candidate {
     }
 }
 
-/// The most bytes of `NAME@VERSION`: approvals are kept under it.
-const MAX_SLOT: usize = 100;
+/// Maximum bytes of `NAME@VERSION`: approvals are kept under it.
+const MAX_SLOT_BYTES: usize = 100;
 
 /// Whether `slot` is `NAME` or `NAME@VERSION`, as a file of the modules folder may be called.
 pub fn is_slot(slot: &str) -> bool {
@@ -271,7 +271,7 @@ pub(crate) fn parts(slot: &str) -> Option<(&str, Option<Version>)> {
         Some((name, written)) => (name, Some(version(written)?)),
         None => (slot, None),
     };
-    (slot.len() <= MAX_SLOT && text::is_name(name)).then_some((name, written))
+    (slot.len() <= MAX_SLOT_BYTES && text::is_name(name)).then_some((name, written))
 }
 
 /// `1`, `1.2` or a whole semantic version.
@@ -284,8 +284,8 @@ fn version(written: &str) -> Option<Version> {
     Version::parse(&padded).ok()
 }
 
-/// The files at the top of a module's folder that it may be made from; more than a few hundred are
-/// somebody's sources.
+/// The files at the top of a module's folder that it may be made from; a folder
+/// with more than a few hundred holds sources.
 fn stamp_folder(folder: &Dir, hasher: &mut blake3::Hasher) {
     let Ok(entries) = folder.entries() else {
         return;

@@ -221,7 +221,7 @@ impl Registry {
         let origin = root.join(format!("{slot}.wasm")).display().to_string();
         let loaded = self.shared.load_slot(slot, &origin, component, on_event);
         let module = loaded.await?;
-        // A copy, which nobody else sees.
+        // A private copy.
         let mut snapshot = (*self.shared.snapshot()).clone();
         snapshot.insert(&origin, ModuleEntry::loaded(module.clone()))?;
         Ok(module)

@@ -192,7 +192,7 @@ impl Registry {
         })
         .await
         .map_err(|error| ApproveError::Kept(io::Error::other(error)))?;
-        // What was written down counts, and not what was meant: it may be another by now.
+        // Judged by the approval as it was written, because the module may have changed meanwhile.
         self.shared.judge(vec![module.clone()]).await;
         Ok(changes.unwrap_or_default())
     }
@@ -251,10 +251,10 @@ impl Shared {
             });
         };
         if !module.may_run() {
-            // Somebody may have approved it since, in another process.
+            // A person may have approved it meanwhile, in another process.
             self.judge(vec![module.clone()]).await;
         }
-        // Once: what is decided meanwhile is for the next call.
+        // Read once: a policy that changes meanwhile holds for the next call.
         let decided = module.policy();
         let narrow = match &invocation.restrictions {
             None => Ok(None),

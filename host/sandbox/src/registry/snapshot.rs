@@ -19,7 +19,7 @@ pub struct FailedModule {
     pub error: LoadError,
 }
 
-/// What became of one file or folder.
+/// The outcome of loading one file or folder.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ModuleEntry {
     stamp: Option<Stamp>,
@@ -45,10 +45,10 @@ impl ModuleEntry {
     }
 }
 
-/// All slots, by origin. Never changed in place: readers keep the one they have.
+/// All entries, by origin. Never changed in place: readers keep the one they have.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ModuleSnapshot {
-    slots: BTreeMap<String, ModuleEntry>,
+    entries: BTreeMap<String, ModuleEntry>,
     /// The modules of each name, for the calls: made by [`Self::indexed`].
     names: HashMap<String, Vec<Arc<Module>>>,
 }
@@ -68,36 +68,36 @@ impl ModuleSnapshot {
 
     /// Whether what lies at `origin` was seen in this very form.
     pub fn is_current(&self, origin: &str, stamp: &Stamp) -> bool {
-        self.slots
+        self.entries
             .get(origin)
-            .is_some_and(|slot| slot.stamp.as_ref() == Some(stamp))
+            .is_some_and(|entry| entry.stamp.as_ref() == Some(stamp))
     }
 
     /// The module that was made from files in this very form, wherever they were found.
     pub fn made_from(&self, stamp: &Stamp) -> Option<Arc<Module>> {
-        let mut slots = self.slots.values();
-        let slot = slots.find(|slot| slot.stamp.as_ref() == Some(stamp))?;
-        slot.module.clone()
+        let mut entries = self.entries.values();
+        let entry = entries.find(|entry| entry.stamp.as_ref() == Some(stamp))?;
+        entry.module.clone()
     }
 
     /// The module from `origin`.
     pub fn from(&self, origin: &str) -> Option<Arc<Module>> {
-        self.slots.get(origin)?.module.clone()
+        self.entries.get(origin)?.module.clone()
     }
 
     /// Whether a module from `origin` is there.
     pub fn holds(&self, origin: &str) -> bool {
-        self.slots
+        self.entries
             .get(origin)
-            .is_some_and(|slot| slot.module.is_some())
+            .is_some_and(|entry| entry.module.is_some())
     }
 
     /// Takes away what came from `folder` and is not there any more; the names of those modules.
     pub fn retain_origins(&mut self, folder: &Path, found: &[String]) -> Vec<String> {
         let mut removed = Vec::new();
-        self.slots.retain(|origin, slot| {
+        self.entries.retain(|origin, entry| {
             let stays = !Path::new(origin).starts_with(folder) || found.contains(origin);
-            if !stays && let Some(module) = &slot.module {
+            if !stays && let Some(module) = &entry.module {
                 removed.push(module.name.clone());
             }
             stays
@@ -115,11 +115,11 @@ impl ModuleSnapshot {
     ) -> Result<String, ()> {
         let inserted = outcome.and_then(|module| {
             let name = module.name.clone();
-            let slot = ModuleEntry {
+            let entry = ModuleEntry {
                 stamp,
                 ..ModuleEntry::loaded(Arc::new(module))
             };
-            self.insert(origin, slot).map(|()| name)
+            self.insert(origin, entry).map(|()| name)
         });
         inserted.map_err(|error| {
             self.fail(FailedModule {
@@ -127,34 +127,34 @@ impl ModuleSnapshot {
                 origin: origin.to_owned(),
                 error,
             });
-            if let Some(slot) = self.slots.get_mut(origin) {
-                slot.stamp = stamp;
+            if let Some(entry) = self.entries.get_mut(origin) {
+                entry.stamp = stamp;
             }
         })
     }
 
     /// Takes away whatever else has that name than what is at `origin`, and what was fetched for it before.
     pub fn make_room(&mut self, name: &str, origin: &str) {
-        self.slots.retain(|other, slot| {
-            let is_named = slot.module.as_ref().is_some_and(|own| own.name == name);
-            other == origin || !(is_named || slot.asked_as.as_deref() == Some(name))
+        self.entries.retain(|other, entry| {
+            let is_named = entry.module.as_ref().is_some_and(|own| own.name == name);
+            other == origin || !(is_named || entry.asked_as.as_deref() == Some(name))
         });
     }
 
     /// Notes that the operator asked for what is at `origin` as `name`.
     pub fn asked(&mut self, origin: &str, name: &str) {
-        if let Some(slot) = self.slots.get_mut(origin) {
-            slot.asked_as = Some(name.to_owned());
+        if let Some(entry) = self.entries.get_mut(origin) {
+            entry.asked_as = Some(name.to_owned());
         }
     }
 
     /// Takes away what was fetched under other names than these; the names of those modules.
     pub fn retain_asked(&mut self, names: &[&str]) -> Vec<String> {
         let mut removed = Vec::new();
-        self.slots.retain(|_, slot| {
-            let asked_as = slot.asked_as.as_deref();
+        self.entries.retain(|_, entry| {
+            let asked_as = entry.asked_as.as_deref();
             let stays = asked_as.is_none_or(|name| names.contains(&name));
-            if !stays && let Some(module) = &slot.module {
+            if !stays && let Some(module) = &entry.module {
                 removed.push(module.name.clone());
             }
             stays
@@ -164,21 +164,22 @@ impl ModuleSnapshot {
 
     /// Takes a module away that cannot be given what it is to have.
     pub fn refuse(&mut self, module: &Arc<Module>, error: LoadError) {
-        let is_it = |slot: &ModuleEntry| {
-            slot.module
+        let is_it = |entry: &ModuleEntry| {
+            entry
+                .module
                 .as_ref()
                 .is_some_and(|own| Arc::ptr_eq(own, module))
         };
-        let Some(slot) = self
-            .slots
+        let Some(entry) = self
+            .entries
             .get_mut(&module.origin)
-            .filter(|slot| is_it(slot))
+            .filter(|entry| is_it(entry))
         else {
             return;
         };
-        slot.stamp = None;
-        slot.module = None;
-        slot.failure = Some(Arc::new(FailedModule {
+        entry.stamp = None;
+        entry.module = None;
+        entry.failure = Some(Arc::new(FailedModule {
             name: module.slot.clone(),
             origin: module.origin.clone(),
             error,
@@ -187,23 +188,24 @@ impl ModuleSnapshot {
 
     /// Forgets in what form those files were seen whose module is `stale`, or which are none.
     pub fn look_again(&mut self, stale: impl Fn(&Module) -> bool) {
-        for slot in self.slots.values_mut() {
-            if slot.failure.is_some() || slot.module.as_ref().is_some_and(|module| stale(module)) {
-                slot.stamp = None;
+        for entry in self.entries.values_mut() {
+            if entry.failure.is_some() || entry.module.as_ref().is_some_and(|module| stale(module))
+            {
+                entry.stamp = None;
             }
         }
     }
 
     pub fn fail(&mut self, failure: FailedModule) {
-        let slot = self.slots.entry(failure.origin.clone()).or_default();
-        slot.failure = Some(Arc::new(failure));
+        let entry = self.entries.entry(failure.origin.clone()).or_default();
+        entry.failure = Some(Arc::new(failure));
     }
 
-    /// Puts a module in its slot, unless another has its name: whoever was first keeps it. Two
-    /// versions of a name stand side by side.
-    pub fn insert(&mut self, origin: &str, slot: ModuleEntry) -> Result<(), LoadError> {
-        if let Some(module) = &slot.module
-            && let Some(holder) = self.slots.iter().find_map(|(other, taken)| {
+    /// Adds or replaces the module of `origin`, unless a module of another origin has its name: the first one
+    /// keeps it. Two versions of a name exist side by side.
+    pub fn insert(&mut self, origin: &str, entry: ModuleEntry) -> Result<(), LoadError> {
+        if let Some(module) = &entry.module
+            && let Some(holder) = self.entries.iter().find_map(|(other, taken)| {
                 taken
                     .module
                     .as_ref()
@@ -215,24 +217,24 @@ impl ModuleSnapshot {
                 holder: holder.origin.clone(),
             });
         }
-        self.slots.insert(origin.to_owned(), slot);
+        self.entries.insert(origin.to_owned(), entry);
         Ok(())
     }
 
     pub fn modules(&self) -> Vec<Arc<Module>> {
         let mut modules: Vec<_> = self
-            .slots
+            .entries
             .values()
-            .filter_map(|slot| slot.module.clone())
+            .filter_map(|entry| entry.module.clone())
             .collect();
         modules.sort_by(|a, b| (&a.name, &b.version).cmp(&(&b.name, &a.version)));
         modules
     }
 
     pub fn failures(&self) -> Vec<Arc<FailedModule>> {
-        self.slots
+        self.entries
             .values()
-            .filter_map(|slot| slot.failure.clone())
+            .filter_map(|entry| entry.failure.clone())
             .collect()
     }
 

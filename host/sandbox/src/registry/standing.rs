@@ -14,13 +14,13 @@ impl Shared {
 
     pub(super) async fn judge(self: &Arc<Self>, modules: Vec<Arc<Module>>) {
         let shared = self.clone();
-        // Only a panic in there could be lost, and there is none.
+        // Only a panic could be lost here, and the closure has none.
         let _ = tokio::task::spawn_blocking(move || {
             for module in modules {
                 let decided = module.policy();
                 // One that has nothing of what it was to have is no new module without grants.
                 if decided.check().is_ok() {
-                    decided.stand(shared.standing(&module, &decided));
+                    decided.set_standing(shared.standing(&module, &decided));
                 }
             }
         })
@@ -52,7 +52,7 @@ impl Shared {
                     Standing::Pending { changes }
                 }
             }
-            // A newcomer that takes the name of a module which somebody approved is no newcomer.
+            // A new module under the name of an approved one is a change of it, and not a new module.
             None if *first_sight
                 && (decided.granted.grant.is_empty() || one_off)
                 && !approvals.knows(&module.name) =>

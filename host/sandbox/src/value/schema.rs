@@ -1,6 +1,6 @@
 //! Shapes → JSON Schema, for components that were not written for this host.
 //!
-//! Only constructs that every endpoint's grammar understands (TOOLCHAINS.md): closed objects with
+//! Only constructs that every endpoint's grammar understands: closed objects with
 //! all keys listed, `anyOf` with constants, integer bounds, anchored patterns. [`crate::value`]
 //! converts exactly what these schemas accept. What people wrote about types goes into `title` and
 //! `description`, which constrain nothing.

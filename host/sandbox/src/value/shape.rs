@@ -1,16 +1,16 @@
 //! A WIT type as JSON sees it: read once when a module is loaded, then a plan for every call.
 //!
 //! Types of a component are handles whose parts are looked up one by one; a [`Shape`] owns its
-//! names and parts. It exists only for types that have a JSON form, so whoever holds one never meets
+//! names and parts. It exists only for types that have a JSON form, so code that has one never meets
 //! a resource again. [`crate::value::schema`] says what a shape accepts, [`crate::value`] converts it.
 
 use wasmtime::component::{ResourceType, Type};
 
 /// What a signature of nested types may be: deeper ones are refused rather than shown to a model.
-const MAX_DEPTH: usize = 16;
+const MAX_TYPE_DEPTH: usize = 16;
 /// Parts of one function's types, named ones counted at every use. Types are a graph in a component
 /// and a tree in a schema: a few bytes of nested tuples would unfold to gigabytes.
-const MAX_PARTS: usize = 2_000;
+const MAX_TYPE_PARTS: usize = 2_000;
 
 /// A type with a JSON form. The comments say which.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,7 +99,7 @@ impl<'a> Reader<'a> {
     pub fn new(resources: &'a [(ResourceType, String)]) -> Self {
         Self {
             resources,
-            left: MAX_PARTS,
+            left: MAX_TYPE_PARTS,
         }
     }
 
@@ -108,8 +108,10 @@ impl<'a> Reader<'a> {
     }
 
     fn nested(&mut self, ty: &Type, depth: usize) -> Result<Shape, String> {
-        if depth > MAX_DEPTH {
-            return Err(format!("its type is nested deeper than {MAX_DEPTH} levels"));
+        if depth > MAX_TYPE_DEPTH {
+            return Err(format!(
+                "its type is nested deeper than {MAX_TYPE_DEPTH} levels"
+            ));
         }
         self.count(1)?;
         let deeper = depth + 1;
@@ -201,7 +203,7 @@ impl<'a> Reader<'a> {
         self.left = self
             .left
             .checked_sub(parts)
-            .ok_or_else(|| format!("its types have more than {MAX_PARTS} parts"))?;
+            .ok_or_else(|| format!("its types have more than {MAX_TYPE_PARTS} parts"))?;
         Ok(())
     }
 }

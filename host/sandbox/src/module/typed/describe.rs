@@ -10,9 +10,9 @@ use toolhold_policy::text;
 use toolhold_policy::{Annotations, Claims, DocsSource, Example, ToolSpec};
 
 /// As for tools that describe themselves, in `world`.
-const MAX_DESCRIPTION: usize = 4_000;
-const MAX_TITLE: usize = 100;
-const MAX_EXAMPLE_TEXT: usize = 500;
+const MAX_DESCRIPTION_CHARS: usize = 4_000;
+const MAX_TITLE_CHARS: usize = 100;
+const MAX_EXAMPLE_TEXT_CHARS: usize = 500;
 const MAX_EXAMPLES: usize = 8;
 const MAX_EXAMPLE_BYTES: usize = 4 << 10;
 const MAX_SCHEMA_BYTES: usize = 64 << 10;
@@ -101,7 +101,7 @@ impl Sources {
             name: text::tool_name(module, local)?,
             title: title
                 .or(own.and_then(|own| own.title.as_deref()))
-                .map(|title| text::visible(title, MAX_TITLE)),
+                .map(|title| text::visible(title, MAX_TITLE_CHARS)),
             description,
             input_schema,
             output_schema,
@@ -134,7 +134,7 @@ impl Sources {
         ]
         .into_iter()
         .find_map(|(text, source)| {
-            let text = text::visible(text?.trim(), MAX_DESCRIPTION);
+            let text = text::visible(text?.trim(), MAX_DESCRIPTION_CHARS);
             (!text.trim().is_empty()).then_some((text, source))
         })
     }
@@ -190,10 +190,10 @@ fn examples<'a>(mut sources: impl Iterator<Item = &'a [ExampleDocs]>) -> Vec<Exa
         .filter(|example| small(&example.arguments) && small(&example.output))
         .take(MAX_EXAMPLES)
         .map(|example| Example {
-            task: text::visible(&example.task, MAX_EXAMPLE_TEXT),
+            task: text::visible(&example.task, MAX_EXAMPLE_TEXT_CHARS),
             arguments: example.arguments.clone(),
             output: example.output.clone(),
-            answer: text::visible(&example.answer, MAX_EXAMPLE_TEXT),
+            answer: text::visible(&example.answer, MAX_EXAMPLE_TEXT_CHARS),
         })
         .collect()
 }

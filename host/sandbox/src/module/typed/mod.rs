@@ -27,7 +27,7 @@ use wasmtime::component::types::{ComponentFunc, ComponentItem};
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre, ResourceType, Val};
 
 /// Maximum refusals that are listed: a person reads them.
-const MAX_REFUSED: usize = MAX_TOOLS_PER_MODULE;
+const MAX_REFUSED_EXPORTS: usize = MAX_TOOLS_PER_MODULE;
 
 /// An exported function with the plan of its calls.
 #[derive(Debug, Clone)]
@@ -85,7 +85,7 @@ pub(crate) fn exports(
             Err(reason) => found.refused.push((export.shown(), reason)),
         }
     }
-    found.refused.truncate(MAX_REFUSED);
+    found.refused.truncate(MAX_REFUSED_EXPORTS);
     match found.tools.len() {
         0 => {
             let reasons = found.refused.iter().take(8);
@@ -163,7 +163,7 @@ fn listed(engine: &Engine, component: &Component) -> Vec<Export> {
 
 /// The parameters of the `init` that componentize-py and componentize-qjs export beside what the
 /// author wrote: they call it once, while they make the component.
-const STARTERS: [&[&str]; 2] = [
+const RUNTIME_INIT_PARAMETERS: [&[&str]; 2] = [
     &["app-name", "symbols", "stub-wasi"],
     &["shim", "script", "entry-path", "disable-gc"],
 ];
@@ -189,7 +189,7 @@ impl Export {
             );
         }
         let names: Vec<_> = self.func.params().map(|(name, _)| name).collect();
-        if self.name == "init" && STARTERS.contains(&names.as_slice()) {
+        if self.name == "init" && RUNTIME_INIT_PARAMETERS.contains(&names.as_slice()) {
             return Err(
                 "it is how the language's runtime was started when the component was made".into(),
             );

@@ -6,7 +6,7 @@ use toolhold_policy::text;
 
 /// Characters; a signature of records within records says less the longer it is, and the schemas
 /// have all of it.
-const MAX: usize = 400;
+const MAX_SIGNATURE_CHARS: usize = 400;
 
 /// `evaluate(expression: string) -> result<f64, string>`; types are called by their names where
 /// `docs` knows them, and spelled out where it does not.
@@ -30,7 +30,7 @@ pub(super) fn signature(
         out.push_str(" -> ");
         out.push_str(&spelled(shape, glossary));
     }
-    text::visible(&out, MAX)
+    text::visible(&out, MAX_SIGNATURE_CHARS)
 }
 
 fn spelled(shape: &Shape, glossary: Glossary<'_>) -> String {
