@@ -6,13 +6,37 @@
 //! answer before the deadline. JSON goes in, JSON comes out. It knows nothing of models, runs or
 //! servers, and it is the only crate that names wasmtime.
 //!
+//! ```
+//! use serde_json::json;
+//! use toolhold_policy::{Invocation, Output};
+//! use toolhold_sandbox::{Engine, EngineConfig, Policy, Registry};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let component = wat::parse_str(
+//!     r#"(component
+//!          (core module $m (func (export "double") (param i32) (result i32)
+//!            (i32.mul (local.get 0) (i32.const 2))))
+//!          (core instance $i (instantiate $m))
+//!          (func (export "double") (param "n" s32) (result s32) (canon lift (core func $i "double"))))"#,
+//! )?;
+//! let registry = Registry::new(Engine::new(EngineConfig::default())?, None, Policy::default());
+//! registry.load_bytes("numbers", component).await?;
+//!
+//! let arguments = json!({"n": 21});
+//! let report = registry.call(&Invocation::new("call-1", "numbers.double", &arguments)).await;
+//! assert_eq!(report.result?, Output::Value(json!(42)));
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Read it in this order: [`registry`] (the public door: a folder becomes callable tools), [`module`] (bytes
-//! become a verified, compiled, linked component and its tool specs; its calls), `call` (one call: a fresh store,
-//! the guest, the verdict) and `host` (what a guest may import). They stand on: [`engine`] (wasmtime, its clock,
-//! its permits), [`compile`] (bytes to native code, and the cache with the only `unsafe`), `policy` (the operator's
-//! decision and what it means for one module), `grant` (a grant made ready for calls), [`egress`] (outbound HTTP),
-//! `disk` (scratch files, keys and values, quotas), [`value`] (WIT types to JSON and back) and [`docs`] (what was
-//! written about a component). Each uses only rooms to its right in that list, and `bindings` and [`error`].
+//! become a verified, compiled, linked component and its tool specs; its calls), `host` (what a guest may import)
+//! and `call` (one call: a fresh store, the guest, the verdict). They stand on: `policy` (the operator's decision
+//! and what it means for one module), [`compile`] (bytes to native code, and the cache with the only `unsafe`),
+//! [`engine`] (wasmtime, its clock, its permits), `grant` (a grant made ready for calls), [`egress`] (outbound
+//! HTTP), `disk` (scratch files, keys and values, quotas), [`value`] (WIT types to JSON and back) and [`docs`]
+//! (what was written about a component). A room uses only rooms after it in that list, `bindings` and [`error`].
 
 mod bindings;
 mod call;
