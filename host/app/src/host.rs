@@ -1,8 +1,8 @@
 //! Builds what a command needs from the configuration.
 
-use crate::components::Sources;
+use crate::components::{Sources, fetch};
 use crate::config::{Audit, Config, Endpoint};
-use crate::fetch::{Credentials, FetchError, Fetched, Fetcher, Reference};
+use crate::fetch::{Credentials, FetchError, Fetcher};
 use crate::recorded::Recorder;
 use crate::redaction::Redaction;
 use crate::storage::{Store, Until};
@@ -114,23 +114,6 @@ async fn load_sources(
     is_any
 }
 
-pub async fn fetch(
-    fetcher: &Result<Fetcher, FetchError>,
-    text: &str,
-    most: u64,
-) -> Result<Fetched, String> {
-    let fetched = match (fetcher, reference(text)) {
-        (Ok(fetcher), Ok(reference)) => fetcher.resolve(&reference, most).await,
-        (Err(error), _) => return Err(error.to_string()),
-        (_, Err(error)) => Err(error),
-    };
-    let fetched = fetched.map_err(|error| error.to_string())?;
-    if let Some(note) = fetched.note() {
-        tracing::warn!("{note}");
-    }
-    Ok(fetched)
-}
-
 /// What fetches components, as whom the environment says.
 pub fn fetcher(config: &Config) -> Result<Fetcher, FetchError> {
     let credentials = Credentials::read(|name| std::env::var(name).ok())?;
@@ -147,14 +130,6 @@ pub fn sources(config: &Config) -> Sources {
             .map(|(name, reference)| (name.to_owned(), reference.to_owned()))
             .collect(),
     }
-}
-
-/// Reads a reference.
-pub fn reference(text: &str) -> Result<Reference, FetchError> {
-    text.parse().map_err(|source| FetchError::Reference {
-        text: text.to_owned(),
-        source,
-    })
 }
 
 /// A file of JSON.

@@ -1,15 +1,16 @@
 //! `toolhold chat`: a session at the terminal.
 
-use crate::approver::{Unclear, left, question, unclear, verdict};
 use crate::cli::endpoint::EndpointArgs;
 use crate::cli::progress::Loading;
 use crate::cli::run::{exit_of, warn_of_failures};
+use crate::cli::terminal_approver::{Unclear, question, unclear, verdict};
 use crate::cli::view::View;
 use crate::cli::{Exit, runs, style};
 use crate::config::{Config, DEFAULT_AGENT, Flags};
 use crate::host;
 use crate::serve::{Agent, Agents, OnBehalf, left_by};
 use crate::storage::{Label, Origin, Session, Store};
+use crate::stored_approver::stored_decision;
 use crate::telemetry::{Subject, Telemetry};
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
@@ -191,7 +192,7 @@ impl Chat {
         let stopped = async {
             tokio::select! {
                 _ = tokio::signal::ctrl_c() => {}
-                () = runs::heed(&self.store, id) => {}
+                () = crate::cancellation::requested(&self.store, id) => {}
             }
             cancel.cancel();
             std::future::pending::<()>().await;
@@ -382,7 +383,7 @@ impl Approver for AtPrompt {
         Box::pin(async move {
             tokio::select! {
                 decision = self.asked(pending) => decision,
-                decision = left(&self.store, run, pending) => decision,
+                decision = stored_decision(&self.store, run, pending) => decision,
             }
         })
     }

@@ -35,6 +35,7 @@ mod serve;
 mod serving;
 mod stats;
 pub mod style;
+mod terminal_approver;
 mod usage;
 mod view;
 

@@ -3,6 +3,7 @@
 use crate::cli::Exit;
 use crate::cli::progress::Spinner;
 use crate::cli::style::{bytes, dim, good, warn};
+use crate::components;
 use crate::config::Config;
 use crate::fetch::Fetched;
 use crate::host;
@@ -32,7 +33,7 @@ pub struct PullArgs {
 }
 
 pub async fn pull(config: &Config, args: PullArgs) -> Result<Exit> {
-    let reference = host::reference(&args.reference)?;
+    let reference = components::reference(&args.reference)?;
     let name = args.name.unwrap_or_else(|| reference.module_name());
     if !is_name(&name) {
         bail!(

@@ -229,16 +229,3 @@ async fn cancel(config: &Config, name: &str) -> Result<Exit> {
     println!("{} {run}", style::good("cancelled:"));
     Ok(Exit::Ok)
 }
-
-/// Stops `run` when another process asks for it.
-pub async fn heed(store: &Store, run: Uuid) {
-    loop {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        // A database that is away is the journal's to complain about.
-        if let Ok(runs) = store.to_cancel().await
-            && runs.contains(&run)
-        {
-            return;
-        }
-    }
-}

@@ -3,7 +3,7 @@
 use super::request::Request;
 use super::revision::Terms;
 use super::within::{Asker, Question};
-use crate::cli::runs::heed;
+use crate::cancellation;
 use crate::config::{Config, DEFAULT_AGENT};
 use crate::host;
 use crate::recorded::{Ended, Recorder};
@@ -215,7 +215,7 @@ async fn followed(
     let (id, cancel) = (run.id, run.cancel.clone());
     let mut stopped = pin!(async {
         tokio::select! {
-            () = heed(store, id) => {}
+            () = cancellation::requested(store, id) => {}
             () = stop.cancelled() => {}
         }
         cancel.cancel();

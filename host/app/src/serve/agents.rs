@@ -1,6 +1,5 @@
 //! Agents as the server offers them: a name, and everything that a run of it is put together with.
 
-use crate::approver::AppApprover;
 use crate::config::{AgentTable, Config};
 use crate::dialect::Known;
 use crate::host;
@@ -10,6 +9,7 @@ use crate::names;
 use crate::requests::{Requests, RequestsFolder};
 use crate::shields::shields;
 use crate::storage::Store;
+use crate::stored_approver::StoredApprover;
 use crate::tools::{LiveBounds, Narrowing, SandboxTools};
 use anyhow::{Result, anyhow};
 use serde_json::{Value, json};
@@ -137,7 +137,7 @@ impl Agent {
             shields.grants["key"] = json!(grants);
         }
         let driver = Driver {
-            approver: Arc::new(AppApprover::new(store.clone(), false)),
+            approver: Arc::new(StoredApprover::new(store.clone())),
             activities,
             shields,
             candidates: self.candidates.clone(),

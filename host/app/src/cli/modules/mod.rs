@@ -8,7 +8,6 @@ mod list;
 mod watch;
 
 pub use approve::{confirmed, show as show_changes};
-pub use inspect::describe;
 
 use crate::cli::progress::Loading;
 use crate::cli::run::warn_of_failures;

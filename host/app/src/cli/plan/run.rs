@@ -2,10 +2,10 @@
 
 use super::PlanArgs;
 use super::found::{disabled, module, module_of, name_of, offers};
-use crate::approver::AppApprover;
 use crate::cli::progress::Loading;
 use crate::cli::run::{Shown, launch, warn_of_failures};
 use crate::cli::style::{bad, plain, warn};
+use crate::cli::terminal_approver::TerminalApprover;
 use crate::cli::{Exit, plan};
 use crate::config::Config;
 use crate::host;
@@ -95,7 +95,7 @@ async fn with(
         eprintln!("{} {}", warn("left out:"), plain(&note));
     }
     let driver = Driver {
-        approver: Arc::new(AppApprover::new(store.clone(), !json)),
+        approver: Arc::new(TerminalApprover::new(store.clone(), !json)),
         activities: servers.activities(Activities::default()),
         shields,
         ..Driver::new(Arc::new(NoModel), Arc::new(tools))

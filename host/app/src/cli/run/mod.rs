@@ -6,8 +6,8 @@ mod resume;
 pub use options::{Means, Options, RequestArgs, ResumeArgs, RunArgs, Shown};
 pub use resume::resume;
 
-use crate::approver::AppApprover;
 use crate::cli::progress::Loading;
+use crate::cli::terminal_approver::TerminalApprover;
 use crate::cli::view::View;
 use crate::cli::{Exit, given, plan, runs, style};
 use crate::config::{Config, DEFAULT_AGENT};
@@ -219,7 +219,7 @@ async fn driver(
     }
     let selected = Box::pin(models.selected()).await?;
     let driver = Driver {
-        approver: Arc::new(AppApprover::new(store.clone(), !means.json)),
+        approver: Arc::new(TerminalApprover::new(store.clone(), !means.json)),
         activities: servers.activities(Activities::default()),
         shields,
         candidates: selected.candidates,
@@ -270,7 +270,7 @@ pub async fn watch(
     if let Some(store) = store.cloned() {
         let (cancel, id) = (run.cancel.clone(), run.id);
         tokio::spawn(async move {
-            runs::heed(&store, id).await;
+            crate::cancellation::requested(&store, id).await;
             cancel.cancel();
         });
     }
