@@ -4,7 +4,6 @@ use crate::cli::Exit;
 use crate::cli::style::{bad, bold, bytes, count, dim, plain, warn};
 use crate::module_report::describe;
 use anyhow::Result;
-use serde_json::{Value, json};
 use toolhold_sandbox::{DocsSource, Module, Standing};
 
 /// Everything about a module for a person.
