@@ -2,7 +2,8 @@
 
 use super::approval::{self, nobody};
 use super::catalog::Offered;
-use super::outlet::{Outlet, ear, telling};
+use super::client_sender::{ClientSender, ear, telling};
+use super::elicitation;
 use super::request::{Request, note_run};
 use super::result;
 use super::revision::{Era, Terms};
@@ -10,7 +11,6 @@ use super::rpc::{Error, INTERNAL_ERROR};
 use super::run::Asked;
 use super::service::{Rules, Service, cut};
 use super::session::Session;
-use super::within;
 use crate::recorded::{Begun, Ended, Recording};
 use crate::tools;
 use futures_util::future::BoxFuture;
@@ -51,7 +51,7 @@ impl Service {
         mut params: Map<String, Value>,
         terms: &Terms,
         session: Option<&Session>,
-        outlet: &Outlet,
+        client_sender: &ClientSender,
     ) -> Result<Value, Error> {
         let Some(name) = params.get("name").and_then(Value::as_str) else {
             return Err(Error::params("tools/call needs the \"name\" of a tool"));
@@ -84,7 +84,7 @@ impl Service {
         let decided = match unfit {
             Some(failure) => Ok(Decided::Not(failure)),
             None => {
-                self.decided(&call, &arguments, &params, session, outlet)
+                self.decided(&call, &arguments, &params, session, client_sender)
                     .await
             }
         };
@@ -107,7 +107,7 @@ impl Service {
                     );
                     return Err(Error::new(INTERNAL_ERROR, message));
                 };
-                self.perform(&call, arguments, session, outlet).await
+                self.perform(&call, arguments, session, client_sender).await
             }
             // In the words of a schema or a shield, which may quote what is hidden.
             Ok(Decided::Not(failure)) => Ended::refused(rules.mask.failure(failure)),
@@ -205,7 +205,7 @@ impl Service {
         arguments: &Value,
         params: &Map<String, Value>,
         session: Option<&Session>,
-        outlet: &Outlet,
+        client_sender: &ClientSender,
     ) -> Result<Decided, Error> {
         let Call { offered, terms, .. } = call;
         let approvals = &call.rules.approvals;
@@ -230,7 +230,7 @@ impl Service {
         let time = self.settings.answer_timeout;
         let judged = match session {
             Some(session) => match self.asking.try_acquire() {
-                Ok(_place) => approval::put(&pending, session, outlet, time).await,
+                Ok(_place) => approval::put(&pending, session, client_sender, time).await,
                 Err(_) => Err(approval::too_many()),
             },
             None => match self.questions.answered(&pending, params)? {
@@ -258,7 +258,7 @@ impl Service {
         call: &Call<'_>,
         arguments: Value,
         session: Option<&Session>,
-        outlet: &Outlet,
+        client_sender: &ClientSender,
     ) -> Ended {
         let arguments = match call.admitted(arguments).await {
             Ok(arguments) => arguments,
@@ -266,10 +266,12 @@ impl Service {
         };
         let ended = match &call.offered.request {
             Some(request) => {
-                let ended = self.request(*call, request, arguments, session, outlet);
+                let ended = self.request(*call, request, arguments, session, client_sender);
                 ended.await
             }
-            None => Ended::from(tools::result(self.run(call, &arguments, outlet).await)),
+            None => Ended::from(tools::result(
+                self.run(call, &arguments, client_sender).await,
+            )),
         };
         let outcome = ended.outcome.and_then(|value| {
             call.fits(&value)
@@ -286,7 +288,12 @@ impl Service {
         }
     }
 
-    async fn run(&self, call: &Call<'_>, arguments: &Value, outlet: &Outlet) -> CallReport {
+    async fn run(
+        &self,
+        call: &Call<'_>,
+        arguments: &Value,
+        client_sender: &ClientSender,
+    ) -> CallReport {
         let Call {
             id,
             offered,
@@ -306,7 +313,17 @@ impl Service {
         };
         let call = self.registry.call(&invocation);
         match heard {
-            Some(heard) => telling(call, heard, &offered.name, terms, &rules.mask, outlet).await,
+            Some(heard) => {
+                telling(
+                    call,
+                    heard,
+                    &offered.name,
+                    terms,
+                    &rules.mask,
+                    client_sender,
+                )
+                .await
+            }
             None => call.await,
         }
     }
@@ -320,7 +337,7 @@ impl Service {
         request: &'a Request,
         arguments: Value,
         session: Option<&'a Session>,
-        outlet: &'a Outlet,
+        client_sender: &'a ClientSender,
     ) -> BoxFuture<'a, Ended> {
         Box::pin(async move {
             let Call { rules, terms, .. } = call;
@@ -337,10 +354,10 @@ impl Service {
                 answer_timeout: time,
             });
             let session = session.filter(|_| terms.elicits && self.settings.ask);
-            let run = within::asking(run, asked, session, outlet, time);
+            let run = within::asking(run, asked, session, client_sender, time);
             let name = &call.offered.name;
             match heard {
-                Some(heard) => telling(run, heard, name, terms, &rules.mask, outlet).await,
+                Some(heard) => telling(run, heard, name, terms, &rules.mask, client_sender).await,
                 None => run.await,
             }
         })

@@ -1,8 +1,8 @@
 //! A saved Request that is called: a run of the default agent, recorded as every run is.
 
+use super::elicitation::{ElicitationApprover, Question};
 use super::request::Request;
 use super::revision::Terms;
-use super::within::{Asker, Question};
 use crate::cancellation;
 use crate::config::{Configuration, DEFAULT_AGENT};
 use crate::host;
@@ -131,7 +131,11 @@ impl Runs {
         for note in notes {
             tracing::warn!(request = asked.request.name, "{note}");
         }
-        driver.approver = Arc::new(Asker::new(store, asked.questions, asked.answer_timeout));
+        driver.approver = Arc::new(ElicitationApprover::new(
+            store,
+            asked.questions,
+            asked.answer_timeout,
+        ));
         let run = match driver.start(request, Box::new(journal)).await {
             Ok(run) => run,
             Err(refused) => {

@@ -2,7 +2,7 @@
 //! client's user or somebody with `toolhold approvals`.
 
 use super::approval::{Said, form, judged, said, too_late};
-use super::outlet::Outlet;
+use super::client_sender::ClientSender;
 use super::session::{Answer, Session};
 use crate::recorded::Ended;
 use crate::storage::Store;
@@ -26,7 +26,7 @@ pub struct Question {
 
 /// The run's end of it.
 #[derive(Debug)]
-pub struct Asker {
+pub struct ElicitationApprover {
     store: Store,
     questions: mpsc::Sender<Question>,
     time: Duration,
@@ -37,7 +37,7 @@ pub async fn asking<'a>(
     mut run: BoxFuture<'a, Ended>,
     mut questions: mpsc::Receiver<Question>,
     session: Option<&'a Session>,
-    outlet: &'a Outlet,
+    client_sender: &'a ClientSender,
     time: Duration,
 ) -> Ended {
     let mut asking: FuturesUnordered<BoxFuture<'a, ()>> = FuturesUnordered::new();
@@ -46,7 +46,7 @@ pub async fn asking<'a>(
             biased;
             ended = &mut run => return ended,
             Some(question) = questions.recv() => if let Some(session) = session {
-                asking.push(ask(question, session, outlet, time));
+                asking.push(ask(question, session, client_sender, time));
             },
             Some(()) = asking.next() => {}
         }
@@ -56,7 +56,7 @@ pub async fn asking<'a>(
 fn ask<'a>(
     question: Question,
     session: &'a Session,
-    outlet: &'a Outlet,
+    client_sender: &'a ClientSender,
     time: Duration,
 ) -> BoxFuture<'a, ()> {
     let Question {
@@ -69,7 +69,7 @@ fn ask<'a>(
             return;
         };
         let answer = tokio::select! {
-            answer = session.ask(form, outlet, time) => answer,
+            answer = session.ask(form, client_sender, time) => answer,
             () = decided.closed() => return,
         };
         let Answer::Given(answer) = answer else {
@@ -88,7 +88,7 @@ fn refuse(failure: ToolFailure) -> Verdict {
     }
 }
 
-impl Asker {
+impl ElicitationApprover {
     /// What waits longer than `time` is refused.
     pub fn new(store: &Store, questions: mpsc::Sender<Question>, time: Duration) -> Self {
         Self {
@@ -107,7 +107,7 @@ impl Asker {
     }
 }
 
-impl Approver for Asker {
+impl Approver for ElicitationApprover {
     fn decide<'a>(&'a self, run: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
         let decision = |verdict, by| Decision {
             digest: pending.digest.clone(),
