@@ -29,7 +29,7 @@ pub enum LogFormat {
 impl TelemetryTable {
     /// # Errors
     /// The key and what is wrong with it.
-    pub(super) fn fault(&self) -> Option<(&'static str, String)> {
+    pub fn fault(&self) -> Option<(&'static str, String)> {
         if !(0.0..=1.0).contains(&self.sample_ratio) {
             return Some(("sample_ratio", "must be from 0 to 1".into()));
         }

@@ -44,7 +44,7 @@ pub fn build(targets: &[String]) -> Result<()> {
     build.args([
         "build",
         "--package",
-        "toolhold",
+        "toolhold-cli",
         "--package",
         "toolhold-fuzz",
     ]);
