@@ -18,7 +18,7 @@ use toolhold_runtime::config::LogFormat;
     max_term_width = 100,
     after_help = "Exit codes: 0 done, 1 failed, or what was compared or checked differs, 2 wrong usage, \
 3 the endpoint or its model failed, 4 a limit of the run was reached, 5 the tool failed, 6 a shield blocked it, \
-130 interrupted, 141 nobody reads the output any more."
+130 interrupted, 141 the reader of the output went away."
 )]
 pub struct Cli {
     /// Read this configuration file instead of ./toolhold.toml and the user's [env: TOOLHOLD_CONFIG].

@@ -128,7 +128,7 @@ impl Agent {
             .fold(activities, Activities::with_clients);
         let mut shields = self.shields.clone();
         if let Some(grants) = &behalf.grants {
-            // Of the policy that the run is under, and so of the hash in its record.
+            // Part of the policy of the run, and so of the hash in its record.
             shields.grants["key"] = json!(grants);
         }
         let driver = Driver {
@@ -195,7 +195,7 @@ impl Agent {
     }
 }
 
-/// What an agent leaves that was not granted is nothing: somebody may think that it is something.
+/// Warns when an agent's share names a capability that the module does not have.
 fn warn_of_vain_shares(config: &Configuration, agent: &str) {
     let policy = config.policy();
     for (module, share) in config.shares() {

@@ -26,7 +26,7 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Nothing is fetched: for whoever is not to say what this machine talks to, and what it loads.
+    /// Nothing is fetched: for callers that may not decide what this machine talks to, and what it loads.
     pub(crate) fn without_fetching(mut self) -> Self {
         self.fetcher = None;
         self
@@ -83,7 +83,7 @@ impl Components {
     /// The module that `name` means, if it is one by its form; `Ok(None)` if no module has that name.
     ///
     /// # Errors
-    /// Why it cannot be had, in words for whoever wrote the name.
+    /// Why it cannot be had, in words for the author of the name.
     pub async fn find(&self, name: &str) -> Result<Option<Arc<Module>>, String> {
         if name.starts_with("oci://") {
             return self.by_reference(name).await.map(Some);

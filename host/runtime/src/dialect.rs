@@ -32,7 +32,7 @@ impl Known {
         }
     }
 
-    /// Decides what nobody decided: the contract that all that may answer can do, and the window. A reply
+    /// Decides what the configuration leaves open: the contract that all that may answer can do, and the window. A reply
     /// may take half of it. What a person should know of that is said on stderr.
     pub fn adapt(&self, settings: &mut Settings, config: &Configuration) {
         self.adapt_candidates(settings, config);

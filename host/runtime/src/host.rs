@@ -209,8 +209,7 @@ pub async fn model(
     Ok(named(endpoint, &transport, total, first(&models)?))
 }
 
-/// As [`model`], where nobody asks again later: a server that still loads its model is waited for as it would
-/// be for an answer. `name` is what the endpoint is called.
+/// As [`model`], but retries while the server is still loading its model, as it would for an answer. `name` is what the endpoint is called.
 pub async fn awaited_model(
     name: &str,
     endpoint: &Endpoint,

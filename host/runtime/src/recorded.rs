@@ -270,7 +270,7 @@ impl Drop for Recording {
         if self.record.is_none() && self.span.is_none() {
             return;
         }
-        let message = "whoever made the call did not wait for its end";
+        let message = "the caller did not wait for its end";
         let cancelled = ToolFailure::correctable("cancelled", message);
         let took = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
         let outcome = Err(cancelled);

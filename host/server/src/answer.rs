@@ -57,7 +57,7 @@ pub struct Usage {
     pub prompt_tokens: u64,
     pub completion_tokens: u64,
     pub total_tokens: u64,
-    /// Absent if nobody knows.
+    /// Absent if it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_nano: Option<u64>,
 }

@@ -28,7 +28,7 @@ use toolhold_runtime::host;
 use toolhold_runtime::models::Spared;
 use toolhold_sandbox::Registry;
 
-/// More columns than this nobody compares.
+/// Configurations that are compared at most: more columns cannot be read.
 const MAX_ARMS: usize = 6;
 
 /// Native tool calling as a plain loop does it. What it means is written in the README.

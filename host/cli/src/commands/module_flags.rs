@@ -17,7 +17,7 @@ pub struct ModuleArgs {
     /// Let a module see a variable: MODULE=NAME=VALUE, such as clock=TZ=UTC.
     #[arg(long = "env", global = true, value_name = "GRANT")]
     environment: Vec<String>,
-    /// Run modules that nobody approved: for authors.
+    /// Run modules without approval: for authors.
     #[arg(long, global = true)]
     trust_all: bool,
     /// Use components from registries only as they were fetched before, without any network.

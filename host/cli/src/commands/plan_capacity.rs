@@ -81,7 +81,7 @@ pub struct CapacityArgs {
     endpoint: EndpointArgs,
 }
 
-/// What is asked where nobody knows how long prompts and replies are.
+/// What is asked where the lengths of prompts and replies are not known.
 const PROBE: (f64, f64) = (256.0, 64.0);
 /// A measurement is to be short.
 const MOST_PROBED: (f64, f64) = (32_768.0, 256.0);

@@ -102,7 +102,7 @@ pub async fn diff(config: &Configuration, [left, right]: [&str; 2]) -> Result<Ex
     Ok(Exit::Ok)
 }
 
-/// Which lines of two long milestones differ: nobody finds a word in a thousand characters.
+/// Which lines of two long milestones differ: a word is not found in a thousand characters.
 fn parts(left: &Milestone, right: &Milestone) {
     let [left, right] = [left, right].map(|milestone| style::plain(&milestone.lines()));
     if left.lines().count() < LONG && right.lines().count() < LONG {

@@ -18,7 +18,7 @@ use toolhold_sandbox::Registry;
 pub trait Serving {
     type Made;
 
-    /// In words, for whoever reads that it was read again, or could not be.
+    /// In words, for the message that it was read again, or could not be.
     const WHAT: &'static str;
 
     /// # Errors

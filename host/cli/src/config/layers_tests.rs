@@ -193,7 +193,7 @@ fn modules_take_grants_and_limits_and_nothing_else() {
     assert!(merge_with("[module.files.limits]\nfule = 1", &[], &Flags::default()).is_err());
 }
 
-/// What nobody knows is refused, though it holds nothing: it was meant to hold something.
+/// An unknown key is refused, though it holds nothing: it was meant to hold something.
 #[test]
 fn an_unknown_key_is_an_error_though_it_is_empty() {
     for (text, key) in [

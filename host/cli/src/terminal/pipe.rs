@@ -3,8 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 
-/// What a shell says of a process that wrote to nobody: 128 and the number of SIGPIPE.
-const NOBODY_READS: u8 = 141;
+/// What a shell reports of a process whose reader went away: 128 and the number of SIGPIPE.
+const BROKEN_PIPE_EXIT: u8 = 141;
 /// What `println!` panics with, on every system that has the error.
 const PANIC: &str = "failed printing to stdout: Broken pipe";
 
@@ -22,7 +22,7 @@ pub fn quietly(command: impl FnOnce() -> ExitCode) -> ExitCode {
         Err(payload) => {
             let text = payload.downcast_ref::<String>().map(String::as_str);
             if text.is_some_and(is_of_reader) {
-                return ExitCode::from(NOBODY_READS);
+                return ExitCode::from(BROKEN_PIPE_EXIT);
             }
             resume_unwind(payload)
         }

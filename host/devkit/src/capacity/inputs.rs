@@ -30,7 +30,7 @@ pub struct Sourced {
     pub source: String,
 }
 
-/// Every input of a [`Point`]; what nobody knows is absent.
+/// Every input of a [`Point`]; what is not known is absent.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Inputs {
     pub first_token: Option<Sourced>,

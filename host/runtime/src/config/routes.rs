@@ -62,7 +62,7 @@ impl<'a> Routes<'a> {
         prices.all(|other| other == Some(first)).then_some(first)
     }
 
-    /// Why nobody knows what a reply of `name` costs, and what to do about it.
+    /// Why the cost of a reply of `name` is not known, and what to do about it.
     pub fn unpriced(self, name: &str) -> Option<String> {
         if self.price(name).is_some() {
             return None;
@@ -87,7 +87,7 @@ impl<'a> Routes<'a> {
             )
         } else {
             format!(
-                "nobody knows what a reply of {name} costs: set {keys}; prices of 0 if it costs nothing"
+                "the cost of a reply of {name} is not known: set {keys}; prices of 0 if it costs nothing"
             )
         })
     }

@@ -77,7 +77,7 @@ pub struct Took {
     pub fallbacks: u64,
     /// Requests that another one for the same answer was faster than.
     pub hedges: u64,
-    /// Of these, those whose cost nobody knows.
+    /// Of these, those of unknown cost.
     pub unheard: u64,
 }
 

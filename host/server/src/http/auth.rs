@@ -47,7 +47,7 @@ impl Client {
             Scope::Admin => "admin",
         };
         Err(ApiError::forbidden(format!(
-            "this key lacks the scope {name:?}; whoever runs this server can make one that has it"
+            "this key lacks the scope {name:?}; the operator of this server can make one that has it"
         )))
     }
 

@@ -1,4 +1,4 @@
-//! Keys that nobody knows: each costs a look into the database, and whoever tries them pays with the right to
+//! Unknown keys: each costs a look into the database, and an address that tries them loses the right to
 //! try more. A key that was good before is looked up whatever else comes from its address.
 
 use crate::http::error::ApiError;

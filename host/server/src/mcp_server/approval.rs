@@ -152,7 +152,7 @@ pub fn judged(said: Said) -> Result<(), ToolFailure> {
 }
 
 pub fn too_late(time: Duration) -> ToolFailure {
-    refused(&format!("nobody decided within {} s", time.as_secs()))
+    refused(&format!("no decision within {} s", time.as_secs()))
 }
 
 pub fn too_many() -> ToolFailure {

@@ -267,7 +267,9 @@ impl Dispatcher {
                         }
                     }
                 }
-                Err(error) => tracing::warn!(%error, "nobody knows what is to be cancelled"),
+                Err(error) => {
+                    tracing::warn!(%error, "cancellations by other processes cannot be looked up")
+                }
             }
             let active: Vec<Uuid> = self.inner.lock().keys().copied().collect();
             match store.taken_over(&active).await {
@@ -276,7 +278,9 @@ impl Dispatcher {
                         self.let_go(run);
                     }
                 }
-                Err(error) => tracing::warn!(%error, "nobody knows what others have taken over"),
+                Err(error) => {
+                    tracing::warn!(%error, "runs that other servers took over cannot be looked up")
+                }
             }
         }
     }

@@ -152,7 +152,7 @@ impl Dispatcher {
             Ok(GoingOn::Left) => {}
             Ok(GoingOn::Held | GoingOn::Over) => return,
             Err(error) => {
-                tracing::warn!(%run, %error, "nobody knows whether it goes on, which is to be stopped");
+                tracing::warn!(%run, %error, "cannot tell whether the run that is to be stopped goes on elsewhere");
                 return;
             }
         }

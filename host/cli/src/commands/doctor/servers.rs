@@ -88,7 +88,7 @@ async fn usable(server: &Server, ready: &Ready) -> Finding {
     }
 }
 
-/// What a person has to look at. A server that nobody wants yet, or no more, breaks nothing.
+/// What a person has to look at. A server that is not wanted yet, or no more, breaks nothing.
 fn disabled(name: &str, before: &str, standing: &Standing) -> Finding {
     let text = format!("{before}{}", reason(standing));
     let approve = format!("toolhold mcp approve {name}");

@@ -88,7 +88,7 @@ pub fn print(server: &Server, ready: &Ready) {
         println!("  none; name some in [mcp.{}]: tools = […]", settings.name);
     }
     if !ready.offer.others.is_empty() {
-        println!("\n{}", bold("tools that nobody named"));
+        println!("\n{}", bold("tools that the configuration does not name"));
         for (name, description) in &ready.offer.others {
             println!("  {}  {}", plain(name), dim(&headline(description, 100)));
         }

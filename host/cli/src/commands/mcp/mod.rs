@@ -39,7 +39,7 @@ enum McpCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Start one server and show its tools: those that may be called, and those that nobody named.
+    /// Start one server and show its tools: those that may be called, and those that the configuration does not name.
     Inspect {
         name: String,
         #[arg(long)]

@@ -147,7 +147,7 @@ async fn transport(service: Arc<Service>, address: Option<String>) -> Result<Exi
         Some(address) => {
             let bound = Bound::new(&service, &address).await?;
             let token = if bound.has_token() {
-                ", for whoever has the token"
+                ", for clients that have the token"
             } else {
                 ""
             };

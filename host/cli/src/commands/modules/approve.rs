@@ -122,7 +122,7 @@ pub fn show(changes: &[Change]) {
     }
 }
 
-/// Asks at a terminal. Elsewhere nobody can answer, and silence is no consent.
+/// Asks at a terminal. Elsewhere there is no one to answer, and silence is no consent.
 pub fn confirmed(question: &str) -> Result<bool> {
     if !std::io::stdin().is_terminal() {
         bail!("{question} Say so with --yes: this is no terminal");

@@ -339,7 +339,7 @@ fn beside(path: &Path, file: &Table) -> Result<PathBuf> {
     Ok(unfinished)
 }
 
-/// In one step: whoever reads it sees all of it or what was there before.
+/// In one step: a reader sees all of it or what was there before.
 fn put_in_place(unfinished: &Path, path: &Path) -> Result<()> {
     std::fs::rename(unfinished, path)
         .with_context(|| format!("{} cannot be written", path.display()))

@@ -104,6 +104,6 @@ fn described_by(source: DocsSource) -> &'static str {
         DocsSource::Wit => "described by a .wit file beside the component",
         DocsSource::Manifest => "described by module.toml",
         DocsSource::PackageDocs => "described by the package-docs section in the component",
-        DocsSource::Signature => "nobody described it: its signature",
+        DocsSource::Signature => "no description; generated from the signature",
     }
 }

@@ -82,7 +82,7 @@ pub async fn rehearsed(config: &Configuration, events: &[Event]) -> Result<()> {
                 Err(unusable) => unusable.reason,
             },
             Runner::Model => "the model answers it itself".to_owned(),
-            Runner::Client => "whoever asks for the run makes it".to_owned(),
+            Runner::Client => "the client that asks for the run makes it".to_owned(),
             Runner::Request(_) | Runner::CleanRoom | Runner::Advisor => {
                 "a sub-agent answers it".to_owned()
             }
@@ -134,7 +134,7 @@ fn sentences(found: &Found) -> Vec<String> {
             let how = match approval.as_ref().map(|approval| approval.by) {
                 Some(ApprovedBy::Person) => "as it was approved",
                 Some(ApprovedBy::FirstSight) => "as it was first seen",
-                None => "which nobody has to approve",
+                None => "which needs no approval",
             };
             let line = settings.launch.line();
             let place = match &settings.launch {

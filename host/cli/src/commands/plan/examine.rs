@@ -241,7 +241,7 @@ async fn tools(
             let place = Place::step(index);
             let is_latent = *kind == FaultKind::UnknownTool && step.call.get("_output").is_some();
             let latent = if is_latent {
-                "; a model made up its _output, and without a model nobody can"
+                "; its _output was made up by a model, and there is no model here that could"
             } else {
                 ""
             };

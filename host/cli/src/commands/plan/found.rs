@@ -30,7 +30,7 @@ pub enum By {
         server: Arc<Server>,
         /// The server's own name for the tool.
         tool: String,
-        /// Absent where nobody asks for approvals.
+        /// Absent where no approval is needed.
         approval: Option<Box<Approval>>,
     },
 }
@@ -98,7 +98,7 @@ impl<'a> Finder<'a> {
             Runner::Model => "is latent: a model writes its result",
             Runner::Request(_) | Runner::CleanRoom => "is answered by a sub-agent",
             Runner::Advisor => "is answered by an advisor",
-            Runner::Client => "is called by whoever asks for the run",
+            Runner::Client => "is called by the client that asks for the run",
         };
         Err(Unusable {
             kind: FaultKind::NeedsModel,

@@ -173,7 +173,9 @@ async fn tools(config: &Configuration, request: &RunRequest) -> Result<PlanTools
             }
             Err(reason) => {
                 let made_up = match call.get("_output") {
-                    Some(_) => "; a model made up its _output, and without a model nobody can",
+                    Some(_) => {
+                        "; its _output was made up by a model, and there is no model here that could"
+                    }
                     None => "",
                 };
                 faults.push(format!("{}: {reason}{made_up}", Place::step(index)));

@@ -10,7 +10,7 @@ use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::stats::{GroupStats, Histogram, Since};
 
-/// Of a replica, where nobody says: waiting is threefold there.
+/// Utilization of a replica unless it is given: waiting is threefold there.
 const UTILISATION: f64 = 0.7;
 
 /// The level that counts: the one that was asked for, or the one with the most tokens per second.

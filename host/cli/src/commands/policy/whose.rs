@@ -83,7 +83,7 @@ impl Whose {
             );
         }
         if !key.is_valid() {
-            bail!("the key {name:?} was revoked or has expired: nobody can do anything with it");
+            bail!("the key {name:?} was revoked or has expired and cannot be used");
         }
         Ok(Self {
             key: Some(key.name),

@@ -195,7 +195,7 @@ fn subject(run: Uuid) -> Subject {
     }
 }
 
-/// A model, the modules, the MCP servers and whoever approves; and what is known of the endpoints.
+/// A model, the modules, the MCP servers and the approver; and what is known of the endpoints.
 async fn driver(
     config: &Configuration,
     store: &Store,

@@ -134,7 +134,7 @@ pub(super) fn side(request: &SideRequest) -> String {
 /// What a request takes. What the endpoint did not count itself is an estimate, and marked as one.
 pub(super) fn budget(window: Option<u64>, reply: u64, parts: &Parts, exact: &[Part]) -> String {
     let of = window.map_or_else(
-        || "a window that nobody told the size of".to_owned(),
+        || "a window of unknown size".to_owned(),
         |window| format!("a window of {}", count(window)),
     );
     let marked = |is_exact: bool| if is_exact { "" } else { "≈ " };
