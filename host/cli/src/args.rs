@@ -177,8 +177,6 @@ impl Cli {
             return LogFormat::Text;
         }
         let loaded = config::load(self.file().as_deref(), &Flags::default());
-        loaded.map_or(LogFormat::Text, |loaded| {
-            loaded.configuration.telemetry.log_format
-        })
+        loaded.map_or(LogFormat::Text, |loaded| loaded.configuration.log_format())
     }
 }

@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use toolhold::mcp::{Servers, WithServers};
-use toolhold::storage::Store;
 use toolhold_agent::guard::shield::{Place, Shields};
 use toolhold_agent::model::{Model, ModelError};
 use toolhold_agent::run::DEFAULT_INSTRUCTIONS;
 use toolhold_agent::{Activities, Driver, ErrorClass, RunRequest, Toolbox};
+use toolhold_mcp::{Servers, WithServers};
 use toolhold_sandbox::{Bounds, Permit, Registry, Within};
+use toolhold_storage::Store;
 
 /// One agent, ready to run.
 #[derive(Debug)]

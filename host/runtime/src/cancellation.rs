@@ -2,7 +2,7 @@
 //! the database.
 
 use std::time::Duration;
-use toolhold::storage::Store;
+use toolhold_storage::Store;
 use uuid::Uuid;
 
 /// How often the database is asked whether the run is to be cancelled.
@@ -13,7 +13,7 @@ pub async fn requested(store: &Store, run: Uuid) {
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
         // A database that is away is reported by the run's journal.
-        if let Ok(runs) = store.to_cancel().await
+        if let Ok(runs) = store.requested_cancellations().await
             && runs.contains(&run)
         {
             return;

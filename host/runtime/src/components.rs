@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use toolhold::fetch::{Credentials, FetchError, Fetched, Fetcher, Reference, Settings};
+use toolhold_oci::{Credentials, FetchError, Fetched, Fetcher, Reference, Settings};
 use toolhold_sandbox::{LoadError, Module, Registry, is_slot};
 
 /// Where modules come from that a tool names by path or by reference. By default from nowhere: a

@@ -9,15 +9,15 @@ use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold::fetch::{Credentials, FetchError, Fetcher};
-use toolhold::redaction::Redaction;
-use toolhold::storage::{Store, Until};
-use toolhold::telemetry::Telemetry;
 use toolhold_agent::model::{
     Delivery, HttpTransport, ModelError, OpenAiModel, Routing, Timeouts, Transport,
 };
+use toolhold_oci::{Credentials, FetchError, Fetcher};
+use toolhold_policy::redaction::Redaction;
 use toolhold_sandbox::cache::Cache;
 use toolhold_sandbox::{Engine, LoadError, LoadEvent, Policy, Registry, Trust};
+use toolhold_storage::{Durability, Store};
+use toolhold_telemetry::Telemetry;
 
 /// An engine with an empty registry: modules are loaded into it.
 pub fn registry(config: &Configuration) -> Result<Registry> {
@@ -146,16 +146,17 @@ pub async fn store(config: &Configuration) -> Result<Store> {
 
 /// Where telemetry goes. `is_scraped`: this process offers its metrics itself, too.
 pub fn telemetry(config: &Configuration, is_scraped: bool) -> Result<Telemetry> {
-    Telemetry::start(&config.telemetry, redaction(config), is_scraped)
+    let settings = config.telemetry(is_scraped);
+    Ok(Telemetry::start(&settings, redaction(config))?)
 }
 
 /// Where calls leave their records that belong to no run.
 pub async fn recorder(config: &Configuration, audit: AuditMode) -> Result<Recorder> {
     let until = match audit {
         AuditMode::Off => None,
-        AuditMode::Behind => Some(Until::Queued),
-        AuditMode::Written => Some(Until::Written),
-        AuditMode::Durable => Some(Until::OnDisk),
+        AuditMode::Behind => Some(Durability::Queued),
+        AuditMode::Written => Some(Durability::Written),
+        AuditMode::Durable => Some(Durability::OnDisk),
     };
     let log = match until {
         Some(until) => Some((store(config).await?, until)),

@@ -55,6 +55,7 @@ pub mod requests;
 pub mod shields;
 pub mod stats;
 pub mod stored_approver;
+pub mod telemetry;
 pub mod tools;
 pub mod watch;
 

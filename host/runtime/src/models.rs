@@ -16,7 +16,6 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::OnceCell;
-use toolhold::storage::Dialects;
 use toolhold_agent::model::route::{
     Class, Endpoint, EndpointPolicy, Member, Pool, PoolPolicy, Protection, Retry, Router,
     RouterPolicy,
@@ -25,6 +24,7 @@ use toolhold_agent::model::{
     ChatRequest, Completion, Counter, Model, ModelError, OpenAiModel, RecordingTransport,
     SideModel, SideRole, Transport, Watch,
 };
+use toolhold_storage::Dialects;
 
 /// What answers a run's requests.
 #[derive(Debug)]

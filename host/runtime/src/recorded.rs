@@ -2,9 +2,10 @@
 //! of runs are.
 //!
 //! A call's row is in the log before anybody gets what the call came to, or follows at once where whoever
-//! serves wants it so ([`Until::Queued`]). One that was cancelled has its row, too; one whose process is killed
+//! serves wants it so ([`Durability::Queued`]). One that was cancelled has its row, too; one whose process is killed
 //! meanwhile has none.
 
+use crate::telemetry::cache_lookups;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::io;
@@ -13,19 +14,19 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
-use toolhold::redaction::Redaction;
-use toolhold::storage::{CallRecord, Draft, Store, StoreError, Until};
-use toolhold::telemetry::{CallSpan, Telemetry};
 use toolhold_agent::{ToolFailure, ToolResult, ToolUsage};
+use toolhold_policy::redaction::Redaction;
 use toolhold_sandbox::Registry;
+use toolhold_storage::{CallRecord, Draft, Durability, Store, StoreError, kept_arguments};
+use toolhold_telemetry::{CallSpan, Telemetry};
 
 /// Whether calls are in the audit log, and what a result waits for before it is given out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AuditMode {
-    /// Until the row is on the disk.
+    /// Durability the row is on the disk.
     Durable,
-    /// Until the row is written: a process that is killed loses none; a machine that fails may lose the last.
+    /// Durability the row is written: a process that is killed loses none; a machine that fails may lose the last.
     Written,
     /// For nothing; the row follows soon. A process that is killed loses the rows that are still to be written.
     Behind,
@@ -45,7 +46,7 @@ pub struct Recorder {
 #[derive(Debug, Clone)]
 struct Audit {
     store: Store,
-    until: Until,
+    until: Durability,
     /// A permit for each call that is made, or whose row is still to be written.
     room: Arc<Semaphore>,
 }
@@ -105,7 +106,7 @@ const CLOSE_GRACE: Duration = Duration::from_secs(2);
 
 impl Recorder {
     /// `log`: where the audit log is, and what a result waits for; without one nothing is in it.
-    pub fn new(log: Option<(Store, Until)>, telemetry: Telemetry) -> Self {
+    pub fn new(log: Option<(Store, Durability)>, telemetry: Telemetry) -> Self {
         let audit = log.map(|(store, until)| Audit {
             store,
             until,
@@ -128,7 +129,7 @@ impl Recorder {
 
     pub fn watch_cache(&self, registry: &Registry) {
         let cached = registry.clone();
-        self.telemetry.watch_cache(move || cached.cache_lookups());
+        self.telemetry.watch_cache(move || cache_lookups(&cached));
     }
 
     pub fn telemetry(&self) -> &Telemetry {
@@ -164,7 +165,7 @@ impl Recorder {
         let record = self.redaction().map(|redaction| CallRecord {
             id: id.to_owned(),
             tool: tool.to_owned(),
-            arguments: redaction.kept(arguments),
+            arguments: kept_arguments(redaction, arguments),
             policy: policy.to_owned(),
             owner: owner.to_owned(),
             way,
@@ -209,7 +210,7 @@ pub struct Recording {
     record: Option<CallRecord>,
     span: Option<CallSpan>,
     began: Instant,
-    /// Until its row is written.
+    /// Durability its row is written.
     open: Option<(TaskTrackerToken, Option<OwnedSemaphorePermit>)>,
 }
 
@@ -298,7 +299,7 @@ mod tests {
     use super::*;
     use serde_json::json;
     use sqlx::Connection as _;
-    use toolhold::storage::{AuditFilter, AuditOrder, Location};
+    use toolhold_storage::{AuditFilter, AuditOrder, Location};
 
     /// More rows than fit into the queue wait for the database, and whoever made the call that comes after
     /// them goes away.
@@ -311,7 +312,7 @@ mod tests {
         let store = Store::open(&Location::File(file.clone()), patience)
             .await
             .unwrap();
-        let recorder = Recorder::new(Some((store.clone(), Until::Written)), Telemetry::off());
+        let recorder = Recorder::new(Some((store.clone(), Durability::Written)), Telemetry::off());
         let url = format!("sqlite://{}", file.display());
         let mut busy = sqlx::AnyConnection::connect(&url).await.unwrap();
         sqlx::query("BEGIN IMMEDIATE")

@@ -3,8 +3,8 @@
 
 use futures_util::future::BoxFuture;
 use std::time::Duration;
-use toolhold::storage::Store;
 use toolhold_agent::run::approval::{Approver, Decision, Pending};
+use toolhold_storage::Store;
 use uuid::Uuid;
 
 /// How often the database is asked for a decision that another process recorded: at first, and for a call

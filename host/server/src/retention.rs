@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
-use toolhold::storage::{By, Store, now_ms};
+use toolhold_storage::{PrunedBy, Store, now_ms};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 /// Time between two sweeps.
@@ -27,7 +27,7 @@ pub async fn keep(store: &Store, days: NonZeroU32) {
 async fn delete(store: &Store, days: NonZeroU32, now_ms: u64) {
     let before = now_ms.saturating_sub(u64::from(days.get()).saturating_mul(DAY_MS));
     match store
-        .prune(before, By::Retention { days: days.get() })
+        .prune(before, PrunedBy::Retention { days: days.get() })
         .await
     {
         Ok(gone) if gone.runs + gone.sessions > 0 => {
@@ -72,9 +72,9 @@ impl Clock {
 mod tests {
     use super::*;
     use std::slice::from_ref;
-    use toolhold::storage::{Label, Location};
     use toolhold_agent::event::Seal;
     use toolhold_agent::{Event, EventKind, Journal as _, RunRequest, StopReason};
+    use toolhold_storage::{Label, Location};
     use uuid::Uuid;
 
     #[test]

@@ -1,9 +1,9 @@
 //! What a turn of a session leaves for the next.
 
 use serde_json::Value;
-use toolhold::storage::{RecordError, Store};
 use toolhold_agent::protocol::Role;
 use toolhold_agent::{EventKind, Message, StopReason};
+use toolhold_storage::{RecordError, Store};
 use uuid::Uuid;
 
 /// The context with which the turn after `run` begins: that of `run`, and what it answered.

@@ -5,10 +5,10 @@ use crate::terminal::style;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use toolhold::storage::{AuditEntry, AuditFilter, AuditOrder, Store};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::stats::Since;
+use toolhold_storage::{AuditEntry, AuditFilter, AuditOrder, Store};
 use uuid::Uuid;
 
 #[derive(Debug, Subcommand)]
@@ -45,7 +45,7 @@ pub struct Which {
     /// From then on: 90m, 2h, 7d ago, or a date such as 2026-11-20 (UTC).
     #[arg(long, value_name = "WHEN")]
     since: Option<Since>,
-    /// Until then.
+    /// Durability then.
     #[arg(long, value_name = "WHEN")]
     until: Option<Since>,
     /// Calls of this tool.

@@ -17,8 +17,6 @@ use rustyline::{Config as EditorConfig, Editor};
 use std::fmt::{self, Debug, Formatter};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use toolhold::storage::{Label, Origin, Session, Store};
-use toolhold::telemetry::{Subject, Telemetry};
 use toolhold_agent::run::approval::{Approver, Decision, Pending};
 use toolhold_agent::{EventKind, Message};
 use toolhold_runtime::agents::{Agent, Agents, OnBehalf};
@@ -26,6 +24,8 @@ use toolhold_runtime::config::{Configuration, DEFAULT_AGENT};
 use toolhold_runtime::host;
 use toolhold_runtime::stored_approver::stored_decision;
 use toolhold_server::sessions::left_by;
+use toolhold_storage::{Label, Origin, Session, Store};
+use toolhold_telemetry::{Subject, Telemetry};
 use uuid::Uuid;
 
 #[derive(Debug, Args)]

@@ -7,7 +7,6 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use std::path::PathBuf;
 use std::sync::Arc;
-use toolhold::telemetry::{Subject, Telemetry};
 use toolhold_agent::event::NoJournal;
 use toolhold_agent::model::{
     Model, OpenAiModel, RecordingTransport, ReplayTransport, Timeouts, Transport,
@@ -16,6 +15,7 @@ use toolhold_agent::{Driver, RunRequest};
 use toolhold_devkit::demo;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
+use toolhold_telemetry::{Subject, Telemetry};
 
 #[derive(Debug, Args)]
 pub struct DemoArgs {

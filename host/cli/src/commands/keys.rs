@@ -5,15 +5,15 @@ use crate::terminal::style;
 use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
 use serde_json::json;
 use std::time::{SystemTime, UNIX_EPOCH};
-use toolhold::storage::{Permits, Scope};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::stats::Since;
 use toolhold_sandbox::{Permit, PermitError, is_name};
 use toolhold_server::http::digest;
+use toolhold_storage::{Permits, Scope};
 
 #[derive(Debug, Subcommand)]
 pub enum KeysCommand {
@@ -23,7 +23,7 @@ pub enum KeysCommand {
         name: String,
         /// What it may do.
         #[arg(long, value_enum, value_delimiter = ',', default_values = ["run", "approve"])]
-        scopes: Vec<Scope>,
+        scopes: Vec<ScopeName>,
         /// Only these agents.
         #[arg(long, value_name = "NAMES", value_delimiter = ',')]
         agents: Option<Vec<String>>,
@@ -49,6 +49,27 @@ pub enum KeysCommand {
     Revoke { name: String },
 }
 
+/// A scope as `--scopes` names it.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum ScopeName {
+    /// Start runs and see its own.
+    Run,
+    /// Decide about calls of its own runs that wait for a person.
+    Approve,
+    /// See everything, of all keys; approve modules.
+    Admin,
+}
+
+impl From<ScopeName> for Scope {
+    fn from(name: ScopeName) -> Self {
+        match name {
+            ScopeName::Run => Self::Run,
+            ScopeName::Approve => Self::Approve,
+            ScopeName::Admin => Self::Admin,
+        }
+    }
+}
+
 /// Bytes of chance in a key.
 const BYTES: usize = 32;
 
@@ -69,7 +90,7 @@ pub async fn keys(config: &Configuration, command: KeysCommand) -> Result<Exit> 
                 );
             }
             let permits = Permits {
-                scopes,
+                scopes: scopes.into_iter().map(Scope::from).collect(),
                 agents,
                 tools,
                 grants: grants.as_deref().map(permitted).transpose()?,

@@ -9,11 +9,11 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde_json::json;
 use std::time::Duration;
-use toolhold::storage::{Dialects, Probed};
 use toolhold_agent::model::probe::{self, Question};
 use toolhold_agent::model::{Delivery, Dialect, Model as _, OpenAiModel, Verdict};
 use toolhold_runtime::config::{Configuration, Endpoint};
 use toolhold_runtime::host;
+use toolhold_storage::{Dialects, Probed};
 use uuid::Uuid;
 
 /// For one answer. A small model on a CPU that is busy needs minutes for one that is cut at its limit.

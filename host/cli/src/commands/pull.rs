@@ -8,8 +8,7 @@ use clap::Args;
 use serde_json::json;
 use std::io;
 use std::path::{Path, PathBuf};
-use toolhold::fetch::Fetched;
-use toolhold::storage::Draft;
+use toolhold_oci::Fetched;
 use toolhold_runtime::components;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
@@ -17,6 +16,7 @@ use toolhold_runtime::install;
 use toolhold_runtime::install::Place;
 use toolhold_sandbox::is_name;
 use toolhold_sandbox::module::Digest;
+use toolhold_storage::Draft;
 
 #[derive(Debug, Args)]
 pub struct PullArgs {

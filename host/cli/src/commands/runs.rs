@@ -10,12 +10,12 @@ use anyhow::{Result, bail};
 use clap::Subcommand;
 use serde_json::json;
 use std::time::{Duration, SystemTime};
-use toolhold::storage::{By, Over, RecordError, RunRow};
 use toolhold_agent::EventKind;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::stats::Since;
 use toolhold_server::runs::end;
+use toolhold_storage::{Pruned, PrunedBy, RecordError, RunRow};
 
 #[derive(Debug, Subcommand)]
 pub enum RunsCommand {
@@ -99,14 +99,14 @@ pub async fn runs(config: &Configuration, command: RunsCommand) -> Result<Exit> 
                 );
                 return Ok(Exit::Ok);
             }
-            let gone = store.prune(before, By::Person).await?;
+            let gone = store.prune(before, PrunedBy::Person).await?;
             println!("{} {}", style::good("deleted:"), said(gone));
             Ok(Exit::Ok)
         }
     }
 }
 
-fn said(over: Over) -> String {
+fn said(over: Pruned) -> String {
     format!(
         "{} and {}",
         style::plural(over.runs, "run"),
@@ -216,7 +216,7 @@ async fn cancel(config: &Configuration, name: &str) -> Result<Exit> {
         bail!("this run is over; `toolhold show {run}` prints it");
     }
     if store.is_held(run).await? {
-        store.ask_to_cancel(run).await?;
+        store.request_cancellation(run).await?;
         let started = std::time::Instant::now();
         while started.elapsed() < PATIENCE {
             if is_over().await? {

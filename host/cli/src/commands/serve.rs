@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use toolhold::connections;
+use toolhold_connections as connections;
 use toolhold_runtime::agents::{Agents, Offered};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
+use toolhold_runtime::telemetry::cache_lookups;
 use toolhold_server::http::{App, router};
 use toolhold_server::retention;
 use toolhold_server::runs::{Dispatcher, Limits, takeover};
@@ -54,7 +55,7 @@ pub async fn serve(loaded: &Loaded) -> Result<Exit> {
     };
     let telemetry = host::telemetry(config, true)?;
     let cached = agents.registry().clone();
-    telemetry.watch_cache(move || cached.cache_lookups());
+    telemetry.watch_cache(move || cache_lookups(&cached));
     let dispatcher = Dispatcher::new(store, agents.clone(), limits, telemetry.clone());
     let listener = TcpListener::bind(serve.listen).await;
     let listener = listener.with_context(|| {
@@ -82,7 +83,7 @@ pub async fn serve(loaded: &Loaded) -> Result<Exit> {
     let served = tokio::spawn(connections::serve(
         listener,
         router,
-        serve.connections,
+        connections::Settings::new(serve.connections),
         stop.clone(),
     ));
     let offered = agents.all();

@@ -7,10 +7,10 @@ use crate::exit::Exit;
 use crate::terminal::style;
 use anyhow::{Result, bail};
 use clap::Args;
-use toolhold::storage::{RecordError, Source, Store};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::stats::{RunStats, Since, Totals};
+use toolhold_storage::{RecordError, Source, Store};
 
 #[derive(Debug, Args)]
 pub struct StatsArgs {

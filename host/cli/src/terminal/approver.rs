@@ -8,9 +8,9 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Mutex, mpsc};
-use toolhold::storage::Store;
 use toolhold_agent::run::approval::{Approver, Decision, Pending, Verdict};
 use toolhold_runtime::stored_approver::stored_decision;
+use toolhold_storage::Store;
 use uuid::Uuid;
 
 /// Asks at the terminal if there is one, and waits for recorded decisions.

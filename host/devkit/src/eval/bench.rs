@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
-use toolhold::storage::{Label, Store};
 use toolhold_agent::protocol::Message;
 use toolhold_agent::{Driver, RunRequest};
 use toolhold_runtime::config::Configuration;
@@ -22,6 +21,7 @@ use toolhold_sandbox::cache::Cache;
 use toolhold_sandbox::{
     Access, DirectoryGrant, Engine, Invocation, ModulePolicy, Output, Registry, Storage,
 };
+use toolhold_storage::{Label, Store};
 
 /// Where modules see a task's folder.
 const GUEST: &str = "/data";

@@ -12,15 +12,13 @@ use crate::config::router::RouterTable;
 use crate::config::routes::{Routes, Target};
 use crate::config::shields::{ShieldSettings, ShieldTable, ShieldWhat};
 use crate::config::surroundings::{Fault, Surroundings, Variables};
+use crate::config::telemetry::{LogFormat, TelemetryTable};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use toolhold::config::TelemetryTable;
-use toolhold::mcp;
-use toolhold::storage::Location;
 use toolhold_agent::context::Window;
 use toolhold_agent::contract::MAX_EXAMPLES;
 use toolhold_agent::cost::Amount;
@@ -28,7 +26,9 @@ use toolhold_agent::guard::pii::Privacy;
 use toolhold_agent::run::Wiring;
 use toolhold_agent::run::approval::{Approvals as CallApprovals, When};
 use toolhold_agent::{Settings, Shape};
+use toolhold_mcp as mcp;
 use toolhold_sandbox::{Approvals, CompilerProcess, Grant, LimitsRequest, Share};
+use toolhold_storage::Location;
 
 /// The tables of the configuration as they are written, merged from all their sources and not checked yet.
 #[derive(Debug, Clone, Deserialize)]
@@ -65,7 +65,7 @@ pub struct Tables {
 pub struct Configuration {
     /// What runs use: an endpoint, a pool, or the router.
     pub endpoint: String,
-    pub telemetry: TelemetryTable,
+    telemetry: toolhold_telemetry::Settings,
     pub(super) tables: Tables,
     /// By module: what it is given, or why that cannot be given.
     pub(super) grants: BTreeMap<String, Result<Grant, String>>,
@@ -165,7 +165,12 @@ impl Configuration {
         for (name, table) in &tables.mcp {
             let key = format!("mcp.{name}");
             let is_untrusted = surroundings.is_untrusted;
-            let settings = table.settings(name, is_untrusted(&key), is_untrusted("paths.state"));
+            let settings = table.settings(
+                name,
+                is_untrusted(&key),
+                is_untrusted("paths.state"),
+                surroundings.variable,
+            );
             let settings =
                 settings.map_err(|(leaf, reason)| Fault::new(format!("{key}.{leaf}"), reason))?;
             servers.push(settings);
@@ -184,7 +189,7 @@ impl Configuration {
         };
         let configuration = Self {
             endpoint: tables.endpoint.clone(),
-            telemetry: tables.telemetry.clone(),
+            telemetry: tables.telemetry.settings(surroundings.variable),
             grants: tables
                 .module
                 .iter()
@@ -233,7 +238,7 @@ impl Configuration {
         };
         self.price_fault()
             .or_else(|| fallback().map(below("fallback")))
-            .or_else(|| self.telemetry.fault().map(below("telemetry")))
+            .or_else(|| tables.telemetry.fault().map(below("telemetry")))
             .or_else(|| self.agents_fault())
             .or_else(|| self.screening.iter().find_map(missing_endpoint))
             .or_else(|| self.time_fault())
@@ -551,6 +556,19 @@ impl Configuration {
     /// The secrets that the configuration names, with their values: what no record may hold.
     pub fn secrets(&self) -> Vec<(String, String)> {
         self.secrets.0.clone()
+    }
+
+    /// Where traces and metrics go. `is_scraped`: this process offers its metrics itself, too.
+    pub fn telemetry(&self, is_scraped: bool) -> toolhold_telemetry::Settings {
+        toolhold_telemetry::Settings {
+            is_scraped,
+            ..self.telemetry.clone()
+        }
+    }
+
+    /// How logs are written.
+    pub fn log_format(&self) -> LogFormat {
+        self.tables.telemetry.log_format
     }
 
     /// For how long runs and sessions are kept that are over. Absent: for ever.

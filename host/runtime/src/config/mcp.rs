@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use toolhold::mcp::{Launch, Settings, address};
+use toolhold_mcp::{Launch, Settings, address};
 use toolhold_sandbox::is_name;
 
 /// Slow servers look something up; those that compute longer say so in their table.
@@ -38,7 +38,7 @@ impl McpTable {
     }
 
     /// What the table says. `is_found` and `is_state_found`: whether it, or where approvals are kept,
-    /// is said by a file that nobody named.
+    /// is said by a file that was found and not named. `variable` reads the environment.
     ///
     /// # Errors
     /// The key and what is wrong with it.
@@ -47,6 +47,7 @@ impl McpTable {
         name: &str,
         is_found: bool,
         is_state_found: bool,
+        variable: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Settings, Wrong> {
         if !is_name(name) {
             let reason = "a server's name is lower case letters, digits and _, at most 48, starting with a letter";
@@ -67,9 +68,11 @@ impl McpTable {
             let form = "1 to 128 letters, digits, _, -, . and /";
             return Err(("tools", format!("{wrong:?} is no tool's name: {form}")));
         }
+        let launch = self.launch()?;
         Ok(Settings {
             name: name.to_owned(),
-            launch: self.launch()?,
+            secrets: launch.secrets(variable),
+            launch,
             timeout: Duration::from_millis(self.timeout_ms.unwrap_or(TIMEOUT_MS)),
             max_result_bytes: self.max_result_bytes.unwrap_or(MAX_RESULT_BYTES),
             tools: self.tools.clone(),
@@ -130,7 +133,7 @@ mod tests {
 
     fn read(text: &str) -> Result<Settings, Wrong> {
         let table: McpTable = toml::from_str(text).unwrap();
-        table.settings("weather", false, false)
+        table.settings("weather", false, false, &|_| None)
     }
 
     #[test]
@@ -159,7 +162,7 @@ mod tests {
             assert_eq!(read(text).unwrap_err().0, key, "{text}");
         }
         let table: McpTable = toml::from_str("command = [\"a\"]").unwrap();
-        assert!(table.settings("Weather", false, false).is_err());
+        assert!(table.settings("Weather", false, false, &|_| None).is_err());
     }
 
     #[test]
@@ -167,12 +170,12 @@ mod tests {
         let table: McpTable = toml::from_str("command = [\"a\"]").unwrap();
         assert!(
             table
-                .settings("weather", true, true)
+                .settings("weather", true, true, &|_| None)
                 .unwrap()
                 .fault
                 .is_some()
         );
-        let found = table.settings("weather", true, false).unwrap();
+        let found = table.settings("weather", true, false, &|_| None).unwrap();
         assert!(found.found && found.fault.is_none());
     }
 }

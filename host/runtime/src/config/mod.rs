@@ -19,6 +19,7 @@ mod router;
 mod routes;
 mod shields;
 mod surroundings;
+mod telemetry;
 
 pub use agents::{
     AGENT_KEYS, AgentConfiguration, AgentTable, DEFAULT_AGENT, InvalidAgent, OVERRIDES, SHARES,
@@ -31,7 +32,7 @@ pub use router::CLASS_KEYS;
 pub use routes::{ROUTER, Routes, Target};
 pub use shields::{ShieldSettings, ShieldWhat};
 pub use surroundings::{Fault, Surroundings};
-pub use toolhold::config::{LogFormat, TelemetryTable};
+pub use telemetry::LogFormat;
 
 /// The default file: every key with its default and its meaning.
 pub const DEFAULTS: &str = include_str!("default.toml");

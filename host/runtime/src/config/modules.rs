@@ -8,7 +8,6 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use toolhold::fetch;
 use toolhold_sandbox::{
     Access, Approvals, Clocks, Compiler, DirectoryGrant, EngineConfig, Grant, HttpGrant,
     KeyValueGrant, Limits, LimitsRequest, LogLevel, ModulePolicy, Origin, Place, Policy,
@@ -189,11 +188,11 @@ impl Configuration {
     }
 
     /// How components are fetched, and as whom.
-    pub fn fetch(&self, credentials: Option<fetch::Credentials>) -> fetch::Settings {
-        fetch::Settings {
+    pub fn fetch(&self, credentials: Option<toolhold_oci::Credentials>) -> toolhold_oci::Settings {
+        toolhold_oci::Settings {
             offline: self.tables.oci.offline,
             timeout: Duration::from_millis(self.tables.oci.timeout_ms),
-            network: fetch::Network {
+            network: toolhold_oci::Network {
                 insecure: self.tables.oci.insecure.clone(),
                 idle_timeout: Duration::from_millis(self.tables.oci.idle_timeout_ms),
                 credentials,

@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolhold::storage::{AuditFilter, AuditOrder, Scope};
+use toolhold_storage::{AuditFilter, AuditOrder, Scope};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;

@@ -7,11 +7,11 @@ use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use std::net::{IpAddr, Ipv4Addr};
-use toolhold::connections::{Connection, bearer};
-use toolhold::storage::{Permits, Scope};
-use toolhold::telemetry;
 use toolhold_agent::hex::sha256;
+use toolhold_connections::{Connection, bearer};
 use toolhold_sandbox::Permit;
+use toolhold_storage::{Permits, Scope};
+use toolhold_telemetry as telemetry;
 
 /// Whoever sent a request. Extracting one is what requires a key.
 #[derive(Debug, Clone)]

@@ -6,8 +6,8 @@ use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use toolhold::connections::is_too_slow;
-use toolhold::storage::{RecordError, StoreError};
+use toolhold_connections::is_too_slow;
+use toolhold_storage::{RecordError, StoreError};
 use utoipa::ToSchema;
 
 /// An answer that is none, with its status.
@@ -224,10 +224,10 @@ impl From<RecordError> for ApiError {
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         // What is known is in the log already.
-        if !matches!(error, StoreError::Trouble(_)) {
+        if !matches!(error, StoreError::Outage(_)) {
             tracing::error!(%error, "the database failed");
         }
-        match error.trouble() {
+        match error.outage() {
             Some(trouble) => Self::unavailable(format!("{trouble}; try again in a while")),
             None => Self::unavailable("the database cannot be used just now; try again in a while"),
         }

@@ -4,10 +4,10 @@
 use crate::http::auth::Client;
 use serde_json::Value;
 use std::sync::Arc;
-use toolhold::storage::{RecordError, Store};
 use toolhold_agent::guard::shield::Place;
 use toolhold_agent::model::Completion;
 use toolhold_agent::{Event, EventKind};
+use toolhold_storage::{RecordError, Store};
 use uuid::Uuid;
 
 /// Takes it out of the events that a client is told: pieces of replies are left out, and replies, Requests, which

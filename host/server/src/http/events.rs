@@ -11,9 +11,9 @@ use serde::Serialize;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold::connections::{Connection, socket};
-use toolhold::storage::RecordError;
 use toolhold_agent::Event;
+use toolhold_connections::{Connection, websocket};
+use toolhold_storage::RecordError;
 
 /// A comment, so that proxies leave a silent stream open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -84,7 +84,7 @@ pub fn socket(
         Ok(event) => text(event.as_ref()),
         Err(error) => text(&ApiError::from(error).body()),
     });
-    socket::send(upgrade, connection, texts)
+    websocket::send(upgrade, connection, texts)
 }
 
 fn text(said: &impl Serialize) -> String {

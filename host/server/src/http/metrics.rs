@@ -5,7 +5,7 @@ use crate::http::auth::Client;
 use crate::http::error::{ApiError, ErrorBody};
 use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, HeaderName};
-use toolhold::storage::Scope;
+use toolhold_storage::Scope;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 

@@ -38,7 +38,7 @@ use axum::{Router, middleware};
 use error::ApiError;
 use limiter::Limiter;
 use std::sync::Arc;
-use toolhold::connections::Guard;
+use toolhold_connections::Guard;
 use toolhold_runtime::config::Configuration;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};

@@ -15,11 +15,11 @@ use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolhold::connections::Connection;
-use toolhold::storage::{RunRow, Scope};
 use toolhold_agent::StopReason;
 use toolhold_agent::protocol::Annotations;
 use toolhold_agent::run::approval::{Decision, Verdict};
+use toolhold_connections::Connection;
+use toolhold_storage::{RunRow, Scope};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -158,7 +158,7 @@ impl App {
         }
         let store = self.dispatcher.store();
         if store.is_held(run.id).await? {
-            store.ask_to_cancel(run.id).await?;
+            store.request_cancellation(run.id).await?;
         } else {
             self.dispatcher.end(run.id).await?;
         }

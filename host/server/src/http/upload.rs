@@ -10,12 +10,12 @@ use futures_util::StreamExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::Mutex;
-use toolhold::connections::is_too_slow;
-use toolhold::storage::Draft;
+use toolhold_connections::is_too_slow;
 use toolhold_runtime::install;
 use toolhold_runtime::install::Place;
 use toolhold_sandbox::module::Digest;
 use toolhold_sandbox::{LoadError, LoadEvent, Module, is_slot};
+use toolhold_storage::Draft;
 
 /// What is brought.
 #[derive(Debug)]

@@ -9,11 +9,11 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
-use toolhold::storage::Store;
 use toolhold_agent::ToolFailure;
 use toolhold_agent::run::approval::{Approver, Decision, Pending, Verdict};
 use toolhold_runtime::recorded::Ended;
 use toolhold_runtime::stored_approver::stored_decision;
+use toolhold_storage::Store;
 use uuid::Uuid;
 
 /// A call that waits.

@@ -7,10 +7,10 @@
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use toolhold::masking;
-use toolhold::masking::Masking;
 use toolhold_agent::ToolFailure;
 use toolhold_agent::guard::pii::{Kind, Privacy};
+use toolhold_policy::redaction;
+use toolhold_policy::redaction::Masking;
 
 /// Kinds of data that no client is told.
 #[derive(Debug, Clone, Default)]
@@ -66,7 +66,7 @@ impl Masking for Mask {
         if self.is_off() {
             return Cow::Borrowed(text);
         }
-        masking::without(text, |kind| self.hide.contains(&kind))
+        redaction::without(text, |kind| self.hide.contains(&kind))
     }
 }
 

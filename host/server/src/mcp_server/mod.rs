@@ -6,7 +6,7 @@
 //! approvals of every other call.
 //!
 //! Written here and not taken from `rmcp`, whose features unify with those of `serde`, `libc` and
-//! `futures-util` below wasmtime, as [`toolhold::mcp`] says. What it would save is the small part: how many
+//! `futures-util` below wasmtime, as [`toolhold_mcp`] says. What it would save is the small part: how many
 //! calls there may be, what stops them and who decides about them is this host's either way.
 //!
 //! Read it in this order: [`rpc`] (messages), [`revision`] (what a request says of itself),

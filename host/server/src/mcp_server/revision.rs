@@ -4,8 +4,8 @@ use super::rpc::{Error, INVALID_REQUEST, Request, UNSUPPORTED_VERSION};
 use opentelemetry::Context;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
-use toolhold::telemetry;
 use toolhold_sandbox::{LogLevel, visible};
+use toolhold_telemetry as telemetry;
 
 /// The revision without sessions.
 pub const MODERN: &str = "2026-07-28";

@@ -12,8 +12,6 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{OnceCell, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
-use toolhold::storage::{Label, Origin, Store};
-use toolhold::telemetry::{Observer, Subject};
 use toolhold_agent::run::DEFAULT_INSTRUCTIONS;
 use toolhold_agent::{
     ErrorClass, Event, EventKind, Run, RunRequest, StopReason, ToolFailure, ToolUsage,
@@ -24,6 +22,8 @@ use toolhold_runtime::config::{Configuration, DEFAULT_AGENT};
 use toolhold_runtime::host;
 use toolhold_runtime::recorded::{Ended, Recorder};
 use toolhold_sandbox::{Listener, LogLevel, LogLine, Progress, Registry};
+use toolhold_storage::{Label, Origin, Store};
+use toolhold_telemetry::{Observer, Subject};
 use uuid::Uuid;
 
 /// What runs saved Requests. It is made when the first is called: until then no endpoint is asked, and none is

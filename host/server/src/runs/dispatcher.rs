@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolhold::storage::{Label, Origin, Store};
-use toolhold::telemetry::{Observer, Subject, Telemetry};
 use toolhold_agent::{Event, Run, RunRequest};
 use toolhold_runtime::agents::{Agent, Agents, OnBehalf};
 use toolhold_sandbox::admission::{Admission, Lane, Refusal};
+use toolhold_storage::{Label, Origin, Store};
+use toolhold_telemetry::{Observer, Subject, Telemetry};
 use uuid::Uuid;
 
 /// Events that a watcher may lag behind before it reads them from the database instead.
@@ -259,7 +259,7 @@ impl Dispatcher {
             if store.readable().is_err() {
                 continue;
             }
-            match store.to_cancel().await {
+            match store.requested_cancellations().await {
                 Ok(runs) => {
                     for run in runs {
                         if !self.cancel(run) {

@@ -2,9 +2,9 @@
 
 use thiserror::Error;
 use tokio::task::JoinError;
-use toolhold::storage::{RecordError, StoreError};
 use toolhold_agent::RunError;
 use toolhold_agent::run::replay::ReplayError;
+use toolhold_storage::{RecordError, StoreError};
 use uuid::Uuid;
 
 /// Why a run was not begun, or is not gone on with.
@@ -45,7 +45,7 @@ impl Refused {
         match self {
             Self::Full | Self::Late | Self::AgentWaits { .. } | Self::NoAgent { .. } => true,
             Self::Store(error) | Self::Record(RecordError::Store(error)) => {
-                error.trouble().is_some()
+                error.outage().is_some()
             }
             _ => false,
         }

@@ -5,13 +5,13 @@ use crate::runs::refused::Refused;
 use crate::runs::watcher::Watcher;
 use std::sync::Arc;
 use tokio_util::task::TaskTracker;
-use toolhold::storage::{GoingOn, RecordError, RunRow, Store};
-use toolhold::telemetry;
-use toolhold::telemetry::Subject;
 use toolhold_agent::model::NoModel;
 use toolhold_agent::run::replay::replay;
 use toolhold_agent::{Driver, NoModules};
 use toolhold_runtime::agents::{Agent, OnBehalf};
+use toolhold_runtime::telemetry;
+use toolhold_storage::{LeaseState, RecordError, RunRow, Store};
+use toolhold_telemetry::Subject;
 use uuid::Uuid;
 
 impl Dispatcher {
@@ -62,7 +62,7 @@ impl Dispatcher {
 
     /// Goes on with everything that a process left behind which is gone.
     pub async fn resume_all(&self) {
-        match self.inner.store.left_behind().await {
+        match self.inner.store.resumable().await {
             Ok(left) => self.go_on_with_each(left),
             Err(error) => tracing::error!(%error, "runs that were left behind cannot be found"),
         }
@@ -77,7 +77,7 @@ impl Dispatcher {
             store.health().breaks().await;
             let left = loop {
                 store.health().recovers().await;
-                match store.left_behind_here().await {
+                match store.resumable_here().await {
                     Ok(left) => break left,
                     Err(error) => {
                         tracing::warn!(%error, "runs that stopped here cannot be found yet");
@@ -135,8 +135,8 @@ impl Dispatcher {
     /// Whether nobody goes on with the run, nor ended it meanwhile. Where that cannot be known, it may be so.
     async fn is_left(&self, run: Uuid) -> bool {
         !matches!(
-            self.inner.store.going_on(run).await,
-            Ok(GoingOn::Held | GoingOn::Over)
+            self.inner.store.lease_state(run).await,
+            Ok(LeaseState::Held | LeaseState::Ended)
         )
     }
 
@@ -148,9 +148,9 @@ impl Dispatcher {
 
     /// Ends a run that is to be stopped and that is this process' own by name only: nobody else does.
     pub(super) async fn end_if_left(&self, run: Uuid) {
-        match self.inner.store.going_on(run).await {
-            Ok(GoingOn::Left) => {}
-            Ok(GoingOn::Held | GoingOn::Over) => return,
+        match self.inner.store.lease_state(run).await {
+            Ok(LeaseState::Free) => {}
+            Ok(LeaseState::Held | LeaseState::Ended) => return,
             Err(error) => {
                 tracing::warn!(%run, %error, "cannot tell whether the run that is to be stopped goes on elsewhere");
                 return;

@@ -6,7 +6,7 @@
 use crate::runs::dispatcher::Dispatcher;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
-use toolhold::storage::Orphan;
+use toolhold_storage::Orphan;
 
 /// Time between two looks for orphaned runs. Chance adds up to as much again, so that servers do not all look at once.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ pub async fn take_over(dispatcher: &Dispatcher) {
             Err(error) => {
                 // Nobody could be seen to live meanwhile.
                 orphaned.restart_grace();
-                if error.trouble().is_none() {
+                if error.outage().is_none() {
                     tracing::warn!(%error, "orphaned runs cannot be looked up");
                 }
                 continue;

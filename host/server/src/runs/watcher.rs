@@ -5,8 +5,8 @@ use crate::runs::takeover;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
-use toolhold::storage::{GoingOn, RecordError};
 use toolhold_agent::{Event, EventKind};
+use toolhold_storage::{LeaseState, RecordError};
 use uuid::Uuid;
 
 /// Reads a run's events in their order, each once: what was written before from the database, and then as
@@ -102,17 +102,17 @@ impl Watcher {
                 },
                 Follow::Others(alone) => {
                     let now = Instant::now();
-                    match self.inner.store.going_on(self.run).await {
-                        Ok(GoingOn::Held) => *alone = None,
-                        Ok(GoingOn::Left) => _ = alone.get_or_insert(now),
+                    match self.inner.store.lease_state(self.run).await {
+                        Ok(LeaseState::Held) => *alone = None,
+                        Ok(LeaseState::Free) => _ = alone.get_or_insert(now),
                         // All of it is written, or was deleted.
-                        Ok(GoingOn::Over) => {
+                        Ok(LeaseState::Ended) => {
                             self.follow = Follow::No;
                             self.reads = true;
                             continue;
                         }
                         // It may have been held all that time.
-                        Err(error) if error.trouble().is_some() => *alone = None,
+                        Err(error) if error.outage().is_some() => *alone = None,
                         Err(error) => return Err(error.into()),
                     }
                     let is_abandoned =
@@ -135,7 +135,7 @@ impl Watcher {
         loop {
             match self.inner.store.events(self.run, self.next).await {
                 Err(RecordError::Store(error))
-                    if error.trouble().is_some()
+                    if error.outage().is_some()
                         && !matches!(self.follow, Follow::No)
                         && !self.inner.closing.is_cancelled() =>
                 {

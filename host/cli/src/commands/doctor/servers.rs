@@ -2,7 +2,7 @@
 
 use super::Finding::{self, Broken, Fine, Lacking};
 use futures_util::future::join_all;
-use toolhold::mcp::{Ready, Server, Servers, reason};
+use toolhold_mcp::{Ready, Server, Servers, reason};
 use toolhold_runtime::config::Configuration;
 use toolhold_sandbox::{ApprovedBy, Standing};
 

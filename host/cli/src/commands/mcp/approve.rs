@@ -7,11 +7,11 @@ use crate::terminal::style::{bold, good, plain, warn};
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::json;
 use std::sync::Arc;
-use toolhold::mcp::{Ready, Server, Servers};
-use toolhold::storage::Draft;
+use toolhold_mcp::{Ready, Server, Servers};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_sandbox::{ApprovedBy, Change, Standing};
+use toolhold_storage::Draft;
 
 /// Shows what would be started, starts it once a person agreed, shows what it offers, asks, and pins.
 pub async fn approve(config: &Configuration, server: &Server, yes: bool) -> Result<Exit> {

@@ -5,7 +5,7 @@ use crate::exit::Exit;
 use crate::terminal::style::{bad, bold, dim, headline, plain, warn};
 use anyhow::{Result, anyhow};
 use serde_json::json;
-use toolhold::mcp::{Offered, Ready, Server, reason};
+use toolhold_mcp::{Offered, Ready, Server, reason};
 use toolhold_sandbox::Standing;
 
 /// Starts the server, if it may be, and shows what it offers.

@@ -4,7 +4,7 @@ use crate::exit::Exit;
 use crate::terminal::style::{bold, dim, plain, warn};
 use anyhow::Result;
 use serde_json::{Value, json};
-use toolhold::mcp::{Server, Servers, is_revoked};
+use toolhold_mcp::{Server, Servers, is_revoked};
 use toolhold_sandbox::ApprovedBy;
 
 /// All servers, as they are known without starting one.

@@ -11,7 +11,7 @@ use crate::terminal::style::plain;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use std::sync::Arc;
-use toolhold::mcp::{Server, Servers};
+use toolhold_mcp::{Server, Servers};
 
 pub const AFTER_HELP: &str = "\
 Without a command the modules are served: over stdin and stdout, for a client that starts this \

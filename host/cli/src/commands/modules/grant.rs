@@ -13,10 +13,10 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::{Table, Value};
-use toolhold::storage::Draft;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_sandbox::{Approval, Module, Registry, Standing};
+use toolhold_storage::Draft;
 
 #[derive(Debug, Args)]
 pub struct GrantArgs {

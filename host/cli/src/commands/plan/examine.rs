@@ -6,7 +6,6 @@ use crate::terminal::progress::Loading;
 use anyhow::Result;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use toolhold::mcp::Servers;
 use toolhold_agent::protocol::Scopes;
 use toolhold_agent::protocol::context::Context;
 use toolhold_agent::protocol::plan::{
@@ -16,6 +15,7 @@ use toolhold_agent::protocol::reference::{Path, Source};
 use toolhold_agent::run::Bound;
 use toolhold_agent::run::bind::bind;
 use toolhold_agent::{Activities, RunError};
+use toolhold_mcp::Servers;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::requests::Requests;

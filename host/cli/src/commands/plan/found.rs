@@ -3,10 +3,10 @@
 use super::examine::FaultKind;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use toolhold::mcp::{Offered, Server, Servers, Settings, activity};
 use toolhold_agent::guard::Validator;
 use toolhold_agent::protocol::Annotations;
 use toolhold_agent::run::{Bound, Runner};
+use toolhold_mcp::{Offered, Server, Servers, Settings, activity};
 use toolhold_sandbox::{Approval, Module, Registry, ToolSpec};
 
 /// Lines that a server printed before it died.

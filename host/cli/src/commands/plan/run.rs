@@ -14,13 +14,12 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use toolhold::mcp::Servers;
-use toolhold::storage::Store;
 use toolhold_agent::model::NoModel;
 use toolhold_agent::protocol::Tool;
 use toolhold_agent::protocol::context::Context;
 use toolhold_agent::protocol::plan::{Place, Plan};
 use toolhold_agent::{Activities, Driver, Module, RunRequest, ToolCall, ToolResult, Toolbox};
+use toolhold_mcp::Servers;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::models::Models;
@@ -28,6 +27,7 @@ use toolhold_runtime::requests::Requests;
 use toolhold_runtime::shields::shields;
 use toolhold_runtime::tools::{SandboxTools, tool};
 use toolhold_sandbox::Registry;
+use toolhold_storage::Store;
 
 #[derive(Debug, Args)]
 pub struct PlanRunArgs {

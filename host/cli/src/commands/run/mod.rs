@@ -17,11 +17,9 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold::mcp::Servers;
-use toolhold::storage::{Label, Source, Store};
-use toolhold::telemetry::{Observer, Subject, Telemetry};
 use toolhold_agent::protocol::Message;
 use toolhold_agent::{Activities, Driver, EventKind, Run, RunRequest, StopReason};
+use toolhold_mcp::Servers;
 use toolhold_runtime::config::{Configuration, DEFAULT_AGENT};
 use toolhold_runtime::dialect::Known;
 use toolhold_runtime::host;
@@ -31,6 +29,8 @@ use toolhold_runtime::requests::Requests;
 use toolhold_runtime::shields::shields;
 use toolhold_runtime::tools::SandboxTools;
 use toolhold_sandbox::{LoadError, Registry};
+use toolhold_storage::{Label, Source, Store};
+use toolhold_telemetry::{Observer, Subject, Telemetry};
 use uuid::Uuid;
 
 pub async fn run(config: &Configuration, args: RunArgs) -> Result<Exit> {

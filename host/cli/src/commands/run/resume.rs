@@ -6,8 +6,6 @@ use crate::commands::plan;
 use crate::exit::Exit;
 use crate::terminal::style;
 use anyhow::{Context as _, Result, bail};
-use toolhold::telemetry;
-use toolhold::telemetry::Subject;
 use toolhold_agent::model::Verdict;
 use toolhold_agent::protocol::Execution;
 use toolhold_agent::run::Runner;
@@ -15,6 +13,8 @@ use toolhold_agent::run::replay::replay;
 use toolhold_agent::{Event, EventKind, Settings};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
+use toolhold_runtime::telemetry;
+use toolhold_telemetry::Subject;
 
 /// Goes on with a run whose process ended.
 pub async fn resume(config: &Configuration, args: ResumeArgs) -> Result<Exit> {

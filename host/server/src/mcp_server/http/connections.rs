@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use toolhold::connections;
+use toolhold_connections as connections;
 use uuid::Uuid;
 
 /// An address that is listened at, and what protects it.
@@ -65,5 +65,7 @@ pub async fn serve(service: Arc<Service>, bound: Bound) -> Result<()> {
     let router = router(Arc::new(endpoint));
     // Its clients are local programs: they end with it.
     let stop = CancellationToken::new();
-    connections::serve(bound.listener, router, settings.connections, stop).await
+    let settings = connections::Settings::new(settings.connections);
+    connections::serve(bound.listener, router, settings, stop).await;
+    Ok(())
 }

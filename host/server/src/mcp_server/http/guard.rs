@@ -3,8 +3,8 @@
 use super::Refused;
 use crate::mcp_server::settings::{Bearer, Settings};
 use axum::http::{HeaderMap, StatusCode};
-use toolhold::connections;
-use toolhold::connections::{Stranger, bearer};
+use toolhold_connections as connections;
+use toolhold_connections::{ForeignHeader, bearer};
 
 #[derive(Debug)]
 pub struct Guard {
@@ -27,10 +27,10 @@ impl Guard {
     pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), Refused> {
         self.pages.check(headers).map_err(|stranger| {
             let reason = match stranger {
-                Stranger::Host => {
+                ForeignHeader::Host => {
                     "this server is not known by that Host; name it in mcp_server.hosts"
                 }
-                Stranger::Origin => {
+                ForeignHeader::Origin => {
                     "pages of that Origin may not reach this server; name it in mcp_server.origins"
                 }
             };

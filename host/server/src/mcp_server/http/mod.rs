@@ -27,8 +27,8 @@ use guard::Guard;
 use opentelemetry::trace::TraceContextExt as _;
 use sessions::Sessions;
 use std::sync::Arc;
-use toolhold::connections::is_too_slow;
-use toolhold::telemetry;
+use toolhold_connections::is_too_slow;
+use toolhold_telemetry as telemetry;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");

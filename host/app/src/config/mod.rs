@@ -1,5 +1,0 @@
-//! `[telemetry]`.
-
-mod telemetry;
-
-pub use telemetry::{LogFormat, TelemetryTable};

@@ -1,0 +1,5 @@
+//! Policy: redaction of texts.
+#![forbid(unsafe_code)]
+
+pub mod pii;
+pub mod redaction;
