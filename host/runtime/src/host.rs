@@ -5,8 +5,6 @@ use crate::config::{Configuration, Endpoint};
 use crate::recorded::{AuditMode, Recorder};
 use anyhow::{Context as _, Result};
 use futures_util::stream::{self, StreamExt as _};
-use serde_json::Value;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use toolhold_agent::model::{
@@ -130,12 +128,6 @@ pub fn sources(config: &Configuration) -> Sources {
             .map(|(name, reference)| (name.to_owned(), reference.to_owned()))
             .collect(),
     }
-}
-
-/// A file of JSON.
-pub fn json_file(path: &Path) -> Result<Value> {
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    serde_json::from_str(&text).with_context(|| format!("{} is not JSON", path.display()))
 }
 
 /// Where runs are kept.

@@ -1,34 +1,35 @@
-//! Tables on a terminal: columns as wide as what is in them.
+//! Tables on a terminal: columns as wide as what is in them, wherever that is shown in two cells a character.
 
 use crate::terminal::style;
-use std::fmt::Write as _;
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, Table};
+
+/// Spaces before each column.
+const GAP: u16 = 2;
 
 /// The rows under their headings. The first column begins at the left, numbers end at the right.
 pub fn columns<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> String {
-    let widths: [usize; N] = std::array::from_fn(|column| {
-        let cells = rows.iter().filter_map(|row| row.get(column));
-        let heading = headings.get(column).map_or(0, |text| text.chars().count());
-        cells
-            .map(|cell| cell.chars().count())
-            .fold(heading, usize::max)
-    });
-    let line = |cells: &[String]| -> String {
-        let padded = cells
-            .iter()
-            .zip(widths)
-            .enumerate()
-            .map(|(at, (cell, width))| {
-                if at == 0 {
-                    format!("{cell:<width$}")
-                } else {
-                    format!("  {cell:>width$}")
-                }
-            });
-        padded.collect::<String>().trim_end().to_owned()
-    };
-    let mut text = format!("  {}\n", style::dim(&line(&headings.map(str::to_owned))));
-    for row in rows {
-        let _ = writeln!(text, "  {}", line(row));
+    let mut table = Table::new();
+    table
+        .load_style(NOTHING)
+        .set_header(headings)
+        .add_rows(rows);
+    for (at, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((GAP, 0));
+        if at > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let mut text = String::new();
+    for (at, line) in table.lines().enumerate() {
+        let line = line.trim();
+        text.push_str("  ");
+        text.push_str(&if at == 0 {
+            style::dim(line)
+        } else {
+            line.to_owned()
+        });
+        text.push('\n');
     }
     text
 }
@@ -46,6 +47,18 @@ mod tests {
         assert_eq!(
             columns(["name", "time"], &rows),
             "  name     time\n  a        1 µs\n  longer  12 µs\n"
+        );
+    }
+
+    #[test]
+    fn wide_characters_take_two_cells() {
+        let rows = [
+            ["日本".to_owned(), "1".to_owned()],
+            ["🦀 crab".to_owned(), "2".to_owned()],
+        ];
+        assert_eq!(
+            columns(["name", "n"], &rows),
+            "  name     n\n  日本     1\n  🦀 crab  2\n"
         );
     }
 }

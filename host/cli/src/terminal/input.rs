@@ -1,8 +1,10 @@
 //! What a command line gives: a text, `-` for stdin, or a file.
 
 use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 
 /// A plan of ten thousand steps of three kilobytes.
 const MAX_BYTES: u64 = 32 << 20;
@@ -24,6 +26,12 @@ pub fn file(path: &str) -> Result<String> {
         path => File::open(path).map_err(Into::into).and_then(bounded),
     };
     text.with_context(|| format!("{path} cannot be read"))
+}
+
+/// A file of JSON.
+pub fn json(path: &Path) -> Result<Value> {
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    serde_json::from_str(&text).with_context(|| format!("{} is not JSON", path.display()))
 }
 
 fn bounded(source: impl Read) -> Result<String> {

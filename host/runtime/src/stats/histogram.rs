@@ -1,38 +1,45 @@
-//! Numbers counted in buckets, as HdrHistogram does it: memory does not grow with how many there are,
-//! and a percentile is at most 1 % above the true one.
+//! Numbers counted in buckets: memory does not grow with how many there are, and a percentile is at most 1 %
+//! above the true one.
 
-use std::collections::BTreeMap;
-
-/// Numbers below this have buckets of their own; above, each power of two has half as many.
-const EXACT: u64 = 256;
-const EXACT_BITS: u32 = EXACT.trailing_zeros();
+/// Significant decimal digits of a percentile: buckets are at most 1 % wide, and numbers below 256 have buckets
+/// of their own.
+const DIGITS: u8 = 2;
 
 /// How often numbers occurred.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Histogram {
-    /// By the bucket's greatest number: at most 7 400 of them.
-    buckets: BTreeMap<u64, u64>,
-    count: u64,
+    /// Absent while it is empty: most histograms of a report are.
+    numbers: Option<hdrhistogram::Histogram<u64>>,
     sum: u128,
 }
 
+impl Eq for Histogram {}
+
 impl Histogram {
     pub fn add(&mut self, number: u64) {
-        *self.buckets.entry(bucket(number)).or_default() += 1;
-        self.count += 1;
-        self.sum += u128::from(number);
+        if self.numbers.is_none() {
+            self.numbers = hdrhistogram::Histogram::new(DIGITS).ok();
+        }
+        if let Some(numbers) = &mut self.numbers {
+            numbers.saturating_record(number);
+            self.sum += u128::from(number);
+        }
     }
 
     pub fn merge(&mut self, other: &Self) {
-        for (bucket, count) in &other.buckets {
-            *self.buckets.entry(*bucket).or_default() += count;
+        match (&mut self.numbers, &other.numbers) {
+            (_, None) => return,
+            // It grows as it has to.
+            (Some(own), Some(numbers)) => drop(own.add(numbers)),
+            (own @ None, Some(numbers)) => *own = Some(numbers.clone()),
         }
-        self.count += other.count;
         self.sum += other.sum;
     }
 
     pub fn count(&self) -> u64 {
-        self.count
+        self.numbers
+            .as_ref()
+            .map_or(0, hdrhistogram::Histogram::len)
     }
 
     pub fn sum(&self) -> u128 {
@@ -41,24 +48,9 @@ impl Histogram {
 
     /// The number that `percent` of the numbers are not above (nearest rank); `None` of no numbers.
     pub fn percentile(&self, percent: u32) -> Option<u64> {
-        let rank = (u128::from(self.count) * u128::from(percent))
-            .div_ceil(100)
-            .max(1);
-        let mut seen = 0_u128;
-        self.buckets.iter().find_map(|(bucket, count)| {
-            seen += u128::from(*count);
-            (seen >= rank).then_some(*bucket)
-        })
+        let numbers = self.numbers.as_ref()?;
+        Some(numbers.value_at_percentile(f64::from(percent)))
     }
-}
-
-/// The greatest number that is counted together with `number`.
-fn bucket(number: u64) -> u64 {
-    if number < EXACT {
-        return number;
-    }
-    let dropped = u64::BITS - number.leading_zeros() - EXACT_BITS;
-    number | ((1 << dropped) - 1)
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! From when on runs are looked at: `90m`, `2026-11-20`, `2026-11-20T08:00:00+01:00`.
 
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 use thiserror::Error;
-use toml::value::{Date, Datetime, Offset, Time};
 
-/// A moment, in the words of whoever asks for it.
+/// A moment, as it was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Since {
     /// So many seconds ago.
@@ -64,42 +66,13 @@ fn ago(text: &str) -> Option<u64> {
     is_digits.then(|| number.parse::<u64>().ok()?.checked_mul(unit))?
 }
 
+/// A date, or a date and a time, in UTC unless it has an offset.
 fn date(text: &str) -> Option<u64> {
-    // TOML's dates are RFC 3339's, and its parser knows how long months are.
-    let Datetime {
-        date: Some(date),
-        time,
-        offset,
-    } = text.parse().ok()?
-    else {
-        return None;
-    };
-    let seconds = time.map_or(0, |time: Time| {
-        i64::from(time.hour) * 3_600
-            + i64::from(time.minute) * 60
-            + i64::from(time.second.unwrap_or(0))
-    });
-    let offset = match offset {
-        Some(Offset::Custom { minutes }) => i64::from(minutes) * 60,
-        Some(Offset::Z) | None => 0,
-    };
-    let at = days(date) * 86_400 + seconds - offset;
-    u64::try_from(at).ok()?.checked_mul(1_000)
-}
-
-/// Days from 1970-01-01 to a date of the Gregorian calendar: years begin in March, so that a leap day
-/// is the last of its year, and 400 years have 146 097 days.
-fn days(date: Date) -> i64 {
-    let (year, month, day) = (
-        i64::from(date.year),
-        i64::from(date.month),
-        i64::from(date.day),
-    );
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let of_era = year.rem_euclid(400);
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+    let at = text.parse::<Timestamp>().ok().or_else(|| {
+        let at: DateTime = text.parse().ok()?;
+        Some(at.to_zoned(TimeZone::UTC).ok()?.timestamp())
+    })?;
+    u64::try_from(at.as_millisecond()).ok()
 }
 
 #[cfg(test)]

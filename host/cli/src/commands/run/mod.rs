@@ -37,7 +37,7 @@ pub async fn run(config: &Configuration, args: RunArgs) -> Result<Exit> {
     let mut request = RunRequest::new("");
     request.context = match &args.context {
         Some(path) => {
-            let value = host::json_file(path)?;
+            let value = input::json(path)?;
             Message::parse_all(&value).with_context(|| format!("--context {}", path.display()))?
         }
         None => Vec::new(),
@@ -48,11 +48,7 @@ pub async fn run(config: &Configuration, args: RunArgs) -> Result<Exit> {
     if let Some(instructions) = args.instructions {
         request.instructions = instructions;
     }
-    request.output_schema = args
-        .output_schema
-        .as_deref()
-        .map(host::json_file)
-        .transpose()?;
+    request.output_schema = args.output_schema.as_deref().map(input::json).transpose()?;
     Box::pin(start(config, request, None, args.options)).await
 }
 
