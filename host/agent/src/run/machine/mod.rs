@@ -48,7 +48,7 @@ use toolhold_protocol::advisor::Moment;
 use toolhold_protocol::bound::Bound;
 use toolhold_protocol::context::{Context, Message};
 use toolhold_protocol::error::RunError;
-use toolhold_protocol::event::{EventKind, StopReason};
+use toolhold_protocol::event::{EventKind, FORMAT, StopReason};
 use toolhold_protocol::failure::ErrorClass;
 use toolhold_protocol::plan::Mode;
 use toolhold_protocol::settings::RunRequest;
@@ -287,6 +287,7 @@ impl Machine {
 
     fn start(&mut self, effects: &mut Effects, elapsed: Duration) {
         effects.events.push(EventKind::Run {
+            format: FORMAT,
             task: self.task(),
             model: self.model.clone(),
             request: Box::new(self.request.clone()),

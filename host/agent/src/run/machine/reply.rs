@@ -9,13 +9,12 @@ use toolhold_json::validate::cut;
 use toolhold_protocol::advisor;
 use toolhold_protocol::advisor::{Attendance, Council};
 use toolhold_protocol::completion::{Completion, Delta, Usage};
-use toolhold_protocol::event::{EventKind, RunFailure, StopReason};
+use toolhold_protocol::event::{EventKind, RunFailure, StopReason, UnusableReply};
 use toolhold_protocol::failure::ErrorClass;
 use toolhold_protocol::meta;
 use toolhold_protocol::settings::Settings;
 use toolhold_protocol::solution::{Call, Solution};
 use toolhold_protocol::turn::Turn;
-use toolhold_protocol::window::Habits;
 
 impl Machine {
     /// A piece of the reply: calls that it completes are made at once (7.2).
@@ -113,7 +112,7 @@ impl Machine {
         match usable {
             Ok(solution) => self.solved(solution, &completion, effects, elapsed),
             Err(reason) if self.has_acted() => {
-                let notice = EventKind::unusable_rest(self.steps, &reason);
+                let notice = self.unusable_reply(true, &reason);
                 effects.events.push(notice);
                 self.unusable += 1;
                 self.step.notes.push(format!(
@@ -256,6 +255,14 @@ impl Machine {
         }
     }
 
+    fn unusable_reply(&self, calls_made: bool, reason: &str) -> EventKind {
+        EventKind::UnusableReply(UnusableReply {
+            step: self.steps,
+            calls_made,
+            reason: reason.to_owned(),
+        })
+    }
+
     /// A reply that cannot be used goes back to the model with the reason, a few times.
     pub(super) fn reject(
         &mut self,
@@ -274,7 +281,7 @@ impl Machine {
         self.unusable += 1;
         if self.unusable >= self.request.settings.max_unusable {
             // Both quote what no shield saw.
-            let why = if self.withholds() && self.habits() != Habits::First {
+            let why = if self.withholds() {
                 "; what it wrote is for the run's record alone, because shields stand on its output"
                     .to_owned()
             } else {
@@ -296,9 +303,7 @@ impl Machine {
                 elapsed,
             );
         }
-        effects
-            .events
-            .push(EventKind::unusable(self.steps, &reason));
+        effects.events.push(self.unusable_reply(false, &reason));
         self.history.push(Turn::Rejected {
             reply: reply.to_owned(),
             reason,
