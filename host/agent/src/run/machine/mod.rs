@@ -1,21 +1,21 @@
 //! The loop as a state machine: told what happened, it says what to do next. No I/O, no clock, no
 //! randomness: the same inputs give the same events and actions (PROTOCOL.md, 7).
 //!
-//! `door` is what goes in and comes out; `ask` makes the next Request, `budget` counts it, and `allowance` is
+//! `io` is what goes in and comes out; `ask` makes the next Request, `budget` counts it, and `completion_limit` is
 //! what its reply may take; `reply` reads what the model says, while it says it; `calls` takes each call from
 //! there to being made, `results` from there to what the model is told; `turns` is what it is shown of it
 //! all, `window` what of that it is not; `end` is the end.
 
-mod allowance;
 mod ask;
 mod budget;
 mod calls;
-mod carried;
+mod completion_limit;
 mod decided;
-mod door;
 mod end;
 mod fallback;
+mod io;
 mod plan;
+mod plan_progress;
 mod privacy;
 #[cfg(test)]
 mod random_tests;
@@ -29,7 +29,7 @@ mod window;
 #[cfg(test)]
 mod window_tests;
 
-pub use door::{Action, Effects, Input, Work};
+pub use io::{Action, Effects, Input, Work};
 
 use crate::contract::Reader;
 use crate::guard::Gate;
@@ -37,8 +37,8 @@ use crate::guard::pii::Vault;
 use crate::run::purse::Spent;
 use crate::run::schedule::Schedule;
 use budget::Fitting;
-use carried::Carried;
 use fallback::Fallbacks;
+use plan_progress::PlanProgress;
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -92,7 +92,7 @@ pub struct Machine {
     /// Replies that could be used.
     solutions: u32,
     /// The context's plan, and what became of its steps.
-    carried: Carried,
+    progress: PlanProgress,
     fallbacks: Fallbacks,
     window: Window,
     /// Replies in a row that broke off before anything was done.
@@ -196,7 +196,7 @@ impl Machine {
             spent: Spent::default(),
             unusable: 0,
             solutions: 0,
-            carried: Carried::default(),
+            progress: PlanProgress::default(),
             fallbacks: Fallbacks::default(),
             window: Window::default(),
             broken: 0,

@@ -49,11 +49,11 @@ impl Machine {
             let calls = read(message.plan).map_err(failed)?;
             if !calls.is_empty() {
                 // The model is told, and makes another.
-                self.carried.fault = self.check_plan(&calls).err();
+                self.progress.fault = self.check_plan(&calls).err();
             }
             let calls = calls.into_iter().map(|call| self.placed(call));
             let calls: Vec<Call> = calls.collect();
-            self.carried.plan(calls, &self.context.instances);
+            self.progress.plan(calls, &self.context.instances);
         }
         if let Some(plan) = self.request.plan.clone() {
             self.step.planned = self.saved_plan(plan).map_err(failed)?;
@@ -363,8 +363,8 @@ impl Machine {
         if self.context.plan.is_some() {
             let placed = calls.iter().map(|call| self.placed(call.clone()));
             let placed: Vec<Call> = placed.collect();
-            self.carried.replace();
-            self.carried.plan(placed, &self.context.instances);
+            self.progress.replace();
+            self.progress.plan(placed, &self.context.instances);
         }
         for call in self.served(calls) {
             self.open(call, effects);
@@ -383,7 +383,7 @@ impl Machine {
             // A question is no step, and a tool that nobody knows cannot become one.
             if execution.is_some_and(|execution| *execution != Execution::Consult) {
                 let call = self.placed(one.call.clone());
-                self.carried.settle(&call, one.failed);
+                self.progress.settle(&call, one.failed);
             }
         }
     }

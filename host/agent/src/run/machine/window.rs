@@ -1,8 +1,8 @@
 //! The window: what each Request takes of it, what is dropped when it is nearly full, and the tools by
 //! which the model reads what it was not shown (PROTOCOL.md, 7, "Budget").
 
-use super::allowance::ReplyTokens;
 use super::budget::{Composed, Tokens};
+use super::completion_limit::CompletionLimit;
 use super::results::Ending;
 use super::{Effects, Machine};
 use crate::context::summary::CUT;
@@ -49,7 +49,7 @@ pub(super) struct Window {
     shown: Option<Vec<Tool>>,
     book: Toolbook,
     refusals: u32,
-    pub(super) reply: ReplyTokens,
+    pub(super) reply: CompletionLimit,
 }
 
 impl Machine {

@@ -15,7 +15,7 @@ const MAX_RAISED: u32 = 16_384;
 
 /// What a reply may take, where that is not what the run says.
 #[derive(Debug, Default)]
-pub(super) struct ReplyTokens {
+pub(super) struct CompletionLimit {
     /// More: thoughts took all of one.
     raised: Option<u32>,
     /// Less, in this step: the endpoint refused its Request and told how much the prompt leaves. Nothing
