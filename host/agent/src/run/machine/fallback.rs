@@ -4,7 +4,6 @@
 use super::fallbacks::{Due, Key};
 use super::{Effects, Machine};
 use serde_json::Value;
-use std::time::Duration;
 use toolhold_json::validate::cut;
 use toolhold_protocol::compose::Forcing;
 use toolhold_protocol::contract::Contract;
@@ -87,7 +86,7 @@ impl Machine {
     }
 
     /// The next Request: to a candidate if a tool failed too often, and else to the run's own model.
-    pub(super) fn next(&mut self, effects: &mut Effects, elapsed: Duration) {
+    pub(super) fn next(&mut self, effects: &mut Effects) {
         while let Some(due) = self.due_fallback() {
             let stage = Stage::Begun {
                 failures: due.failures,
@@ -95,11 +94,11 @@ impl Machine {
             };
             self.tell(&due.key, stage, effects);
             self.fallbacks.begin(due);
-            if self.ask_candidate(effects, elapsed) {
+            if self.ask_candidate(effects) {
                 return;
             }
         }
-        self.ask(effects, elapsed);
+        self.ask(effects);
     }
 
     fn due_fallback(&self) -> Option<Due> {
@@ -110,7 +109,7 @@ impl Machine {
 
     /// Asks the candidate whose turn it is, or the first after it that can be asked. Whether the run goes
     /// on with that, or ended; if not, everybody failed.
-    fn ask_candidate(&mut self, effects: &mut Effects, elapsed: Duration) -> bool {
+    fn ask_candidate(&mut self, effects: &mut Effects) -> bool {
         loop {
             let (Some(key), Some(attempt)) =
                 (self.fallbacks.key().cloned(), self.fallbacks.attempt())
@@ -132,7 +131,7 @@ impl Machine {
             }
             if let Some((reason, message)) = self.overdrawn() {
                 self.fallbacks.abandon();
-                self.fail(reason, ErrorClass::Correctable, message, effects, elapsed);
+                self.fail(reason, ErrorClass::Correctable, message, effects);
                 return true;
             }
             let stage = Stage::Asked {
@@ -148,12 +147,7 @@ impl Machine {
     }
 
     /// A candidate's reply was carried out: `calls` are what came of it.
-    pub(super) fn attempted(
-        &mut self,
-        calls: &[Answered],
-        effects: &mut Effects,
-        elapsed: Duration,
-    ) {
+    pub(super) fn attempted(&mut self, calls: &[Answered], effects: &mut Effects) {
         let Some(key) = self.fallbacks.key() else {
             return;
         };
@@ -164,13 +158,13 @@ impl Machine {
                 self.history.extend(turns);
                 self.tell(&key, Stage::Succeeded { candidate }, effects);
             }
-            return self.next(effects, elapsed);
+            return self.next(effects);
         }
         let reason = of_tool.next_back().map_or_else(
             || "the reply holds no call of the tool".to_owned(),
             |answered| answered.text.clone(),
         );
-        self.attempt_failed(&reason, false, effects, elapsed);
+        self.attempt_failed(&reason, false, effects);
     }
 
     /// An attempt came to nothing: the candidate tries again while it may, and then the next one.
@@ -179,7 +173,6 @@ impl Machine {
         reason: &str,
         is_hopeless: bool,
         effects: &mut Effects,
-        elapsed: Duration,
     ) {
         let candidate = self.addressee().unwrap_or_default().to_owned();
         let most = self.request.settings.fallback.attempts;
@@ -192,8 +185,8 @@ impl Machine {
             reason: cut(reason, MAX_ERROR),
         };
         self.tell(&key, stage, effects);
-        if !self.ask_candidate(effects, elapsed) {
-            self.next(effects, elapsed);
+        if !self.ask_candidate(effects) {
+            self.next(effects);
         }
     }
 

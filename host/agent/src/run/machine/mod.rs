@@ -241,24 +241,18 @@ impl Machine {
         }
         self.elapsed = elapsed;
         match input {
-            Input::Called { id, result } => self.called(&id, result, &mut effects, elapsed),
-            Input::Start => self.start(&mut effects, elapsed),
+            Input::Called { id, result } => self.called(&id, result, &mut effects),
+            Input::Start => self.start(&mut effects),
             Input::Wrote(delta) => self.wrote(delta, &mut effects),
-            Input::Replied(completion) => self.replied(completion, &mut effects, elapsed),
-            Input::ModelFailed(failure) => self.model_failed(failure, &mut effects, elapsed),
-            Input::Decided { id, decision } => self.decided(&id, decision, &mut effects, elapsed),
-            Input::Screened(screened) => self.screened(screened, &mut effects, elapsed),
+            Input::Replied(completion) => self.replied(completion, &mut effects),
+            Input::ModelFailed(failure) => self.model_failed(failure, &mut effects),
+            Input::Decided { id, decision } => self.decided(&id, decision, &mut effects),
+            Input::Screened(screened) => self.screened(screened, &mut effects),
             Input::Counted(counted) => self.tokens_counted(counted, &mut effects),
             Input::SideRequest(request) => self.asked_beside(request, &mut effects),
-            Input::Resumed => self.resumed(&mut effects, elapsed),
+            Input::Resumed => self.resumed(&mut effects),
             Input::Cancelled => {
-                self.finish(
-                    StopReason::Cancelled,
-                    Value::Null,
-                    None,
-                    &mut effects,
-                    elapsed,
-                );
+                self.finish(StopReason::Cancelled, Value::Null, None, &mut effects);
             }
             Input::OutOf(budget) => {
                 self.fail(
@@ -266,7 +260,6 @@ impl Machine {
                     ErrorClass::Fatal,
                     budget.taken().into(),
                     &mut effects,
-                    elapsed,
                 );
             }
             Input::TimedOut => {
@@ -279,14 +272,13 @@ impl Machine {
                     ErrorClass::Retryable,
                     message,
                     &mut effects,
-                    elapsed,
                 );
             }
         }
         effects
     }
 
-    fn start(&mut self, effects: &mut Effects, elapsed: Duration) {
+    fn start(&mut self, effects: &mut Effects) {
         effects.events.push(EventKind::Run {
             format: FORMAT,
             task: self.task(),
@@ -299,15 +291,15 @@ impl Machine {
             effects.events.push(EventKind::Notice { step: 0, message });
         }
         if !self.screens_input(effects) {
-            self.begin_work(effects, elapsed);
+            self.begin_work(effects);
         }
     }
 
-    fn begin_work(&mut self, effects: &mut Effects, elapsed: Duration) {
+    fn begin_work(&mut self, effects: &mut Effects) {
         if self.request.plan.is_some() {
-            self.carry_out(effects, elapsed);
+            self.carry_out(effects);
         } else {
-            self.ask(effects, elapsed);
+            self.ask(effects);
         }
     }
 
