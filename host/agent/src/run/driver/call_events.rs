@@ -3,18 +3,18 @@
 use tokio::sync::{mpsc, oneshot};
 use toolhold_protocol::event::EventKind;
 
-/// Tells a run what happens within its calls.
+/// Sends a run what happens within its calls.
 #[derive(Clone)]
-pub(in crate::run) struct Within(mpsc::Sender<Happened>);
+pub(in crate::run) struct CallEventSender(mpsc::Sender<CallEvent>);
 
-pub(in crate::run) struct Happened {
+pub(in crate::run) struct CallEvent {
     pub kind: EventKind,
     /// Told once it is recorded.
     pub recorded: Option<oneshot::Sender<()>>,
 }
 
-impl Within {
-    pub fn channel(room: usize) -> (Self, mpsc::Receiver<Happened>) {
+impl CallEventSender {
+    pub fn channel(room: usize) -> (Self, mpsc::Receiver<CallEvent>) {
         let (sender, receiver) = mpsc::channel(room);
         (Self(sender), receiver)
     }
@@ -41,6 +41,6 @@ impl Within {
 
     async fn send(&self, kind: EventKind, recorded: Option<oneshot::Sender<()>>) {
         // A run that is gone drops its calls as well.
-        let _ = self.0.send(Happened { kind, recorded }).await;
+        let _ = self.0.send(CallEvent { kind, recorded }).await;
     }
 }
