@@ -2,13 +2,14 @@
 //! with two users. `toolhold selftest` runs it on a user's machine and prints the table; the tests
 //! run each attack under its own name. There is no product code here.
 //!
-//! Read it in this order: [`attack`] (what an attack is, and how one is judged), [`lab`] (where they
-//! run: engines, modules, temporary folders, and what "ends" means), then the attacks by family:
-//! `compute`, `memory`, `output`, `arguments`, `files`, `disk`, `network`, `egress`, `responses`,
-//! `secrets`, `loader`, `compiler`, `trust`, `names`, `cache`, `isolation`, `tenants`, `endurance`;
-//! [`web`] is the server and the resolver of the three about HTTP, `fetcher` the guest that is sent
-//! there. Hostile components are WAT in [`components`], or the guest in `attacker/`, which does what
-//! it is told; [`liar`] makes modules that say of themselves what they are told.
+//! Read it in this order: [`attack`] (what an attack is, and how one is judged), [`fault`] (why one
+//! does not end as it must), [`lab`] (where they run: engines, modules, temporary folders, and what
+//! "ends" means), then the attacks by family: `compute`, `memory`, `output`, `arguments`, `files`,
+//! `disk`, `network`, `egress`, `responses`, `secrets`, `loader`, `compiler`, `trust`, `names`,
+//! `cache`, `isolation`, `tenants`, `endurance`; [`web`] is the server and the resolver of the three
+//! about HTTP, `fetcher` the guest that is sent there. Hostile components are WAT in [`components`],
+//! or the guest in `attacker/`, which does what it is told; [`liar`] makes modules that say of
+//! themselves what they are told.
 //!
 //! A new row is one entry in [`suite`]: the row's number, a name, what is attacked, what must happen,
 //! and a function that tries it.
@@ -16,6 +17,7 @@
 
 pub mod attack;
 pub mod components;
+pub mod fault;
 pub mod lab;
 pub mod liar;
 pub mod web;
@@ -26,6 +28,7 @@ mod compiler;
 mod compute;
 mod disk;
 mod egress;
+mod encodings;
 mod endurance;
 mod fetcher;
 mod files;
@@ -42,7 +45,8 @@ mod secrets;
 mod tenants;
 mod trust;
 
-pub use attack::{Attack, Fault, Outcome, Verdict, run};
+pub use attack::{Attack, Outcome, Verdict, run};
+pub use fault::Fault;
 pub use lab::{Lab, Scale};
 
 /// Rows of THREATS.md that try other parts of Toolhold than the sandbox, and where they are tried.

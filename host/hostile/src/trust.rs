@@ -1,7 +1,8 @@
 //! Rows 18 and 23: a module that becomes another one after a person approved it.
 
-use crate::attack::{Attack, Fault, ensure};
+use crate::attack::Attack;
 use crate::components;
+use crate::fault::{Fault, ensure};
 use crate::lab::{Arena, Lab, expect_kind, kind};
 use crate::liar::{Claim, Reply, component};
 use serde_json::json;
@@ -44,7 +45,7 @@ impl Shop {
         let approvals = Approvals::new(folder.path().join("approvals"));
         let mut arena = lab.arena(|policy| {
             policy.trust = Trust::Approved {
-                approvals,
+                approvals: Arc::new(approvals),
                 first_sight,
             };
         })?;

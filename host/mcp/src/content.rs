@@ -1,4 +1,4 @@
-//! What a tool of a server returned, as the loop knows results.
+//! Reads a result of `tools/call` as the loop's results.
 
 use crate::error::{Failure, words};
 use crate::offer::{Checks, is_at_most};
@@ -6,19 +6,19 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-/// Arrays and objects inside each other; the limit of modules.
+/// Depth of nested arrays and objects: the same limit as for modules.
 const MAX_DEPTH: usize = 64;
 /// Parts of one result.
 const MAX_PARTS: usize = 1_000;
 
 /// Reads the result of `tools/call`.
 ///
-/// A text is a string, several parts are a list, none is null. What is not text is an object:
+/// A text becomes a string, several parts a list, no part null. Other content becomes an object:
 /// `{"mime", "base64"}` for bytes, `{"uri", "mime", "text"}` for a resource, `{"uri", "name", "mime"}`
-/// for a link to one, which is not followed.
+/// for a link to a resource, which is not followed.
 ///
 /// # Errors
-/// What the tool says is wrong, or why its result cannot be used.
+/// The tool reported a failure, or its result cannot be used.
 pub fn read(result: Value, checks: &Checks, max_bytes: usize) -> Result<Value, Failure> {
     if result.get("isError").and_then(Value::as_bool) == Some(true) {
         return Err(Failure::Tool(complaint(&result)));
@@ -137,7 +137,7 @@ fn complaint(result: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toolhold_agent::guard::Validator;
+    use toolhold_json::validate::Validator;
 
     fn checks(output: Option<Value>) -> Checks {
         Checks {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 use thiserror::Error;
-use toolhold_agent::{ErrorClass, ToolFailure};
-use toolhold_sandbox::visible;
+use toolhold_policy::visible;
+use toolhold_protocol::failure::{ErrorClass, ToolFailure};
 
 /// Characters of a server's text in a failure.
 const MAX_QUOTED: usize = 500;

@@ -1,11 +1,11 @@
-//! What a server says of its tools, made fit to be read: names, texts and schemas are another's words.
+//! Reads and cleans what a server says about its tools: names, texts and schemas are untrusted.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use toolhold_agent::guard::Validator;
-use toolhold_agent::protocol::{Annotations, Execution, Tool};
-use toolhold_sandbox::{tool_name, visible, visible_json};
+use toolhold_json::validate::Validator;
+use toolhold_policy::{tool_name, visible, visible_json};
+use toolhold_protocol::tool::{Annotations, Execution, Tool};
 
 // The limits of modules (`sandbox/src/world.rs`).
 const MAX_DESCRIPTION: usize = 4_000;
@@ -18,7 +18,7 @@ const MAX_NAME: usize = 128;
 /// One tool of a server, as it is pinned and as models see it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Offered {
-    /// The server's own name for it.
+    /// The server's own name for the tool.
     pub name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
@@ -29,18 +29,18 @@ pub struct Offered {
     pub annotations: Annotations,
 }
 
-/// What a server has, sorted by what becomes of it.
+/// All tools of a server, by whether they may be called.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Offer {
-    /// That may be called, by name.
+    /// Tools that may be called, sorted by name.
     pub tools: Vec<Offered>,
-    /// That the operator named and that cannot be used, with the reason.
+    /// Tools that the operator named and that cannot be used, with the reason.
     pub refused: Vec<(String, String)>,
-    /// That the operator did not name.
+    /// Names of tools that the operator did not name.
     pub others: Vec<(String, String)>,
 }
 
-/// The schemas of a tool, compiled.
+/// The compiled schemas of a tool.
 #[derive(Debug)]
 pub struct Checks {
     pub arguments: Validator,

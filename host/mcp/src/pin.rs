@@ -9,9 +9,10 @@ use crate::offer::{Offer, Offered};
 use crate::settings::Settings;
 use serde_json::{Value, json};
 use std::io;
+use std::sync::Arc;
 use std::time::SystemTime;
-use toolhold_agent::hex::sha256;
-use toolhold_sandbox::{Approval, Approvals, ApprovedBy, Change, Standing};
+use toolhold_json::hex::sha256;
+use toolhold_policy::{Approval, ApprovalStore, ApprovedBy, Change, Standing};
 
 /// When a person must approve a server before its tools run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,13 +28,13 @@ pub enum Trust {
 /// The pins of all servers.
 #[derive(Debug, Clone)]
 pub struct Pins {
-    approvals: Approvals,
+    approvals: Arc<dyn ApprovalStore>,
     trust: Trust,
 }
 
 impl Pins {
     /// Pins that `approvals` keeps.
-    pub fn new(approvals: Approvals, trust: Trust) -> Self {
+    pub fn new(approvals: Arc<dyn ApprovalStore>, trust: Trust) -> Self {
         Self { approvals, trust }
     }
 

@@ -16,8 +16,8 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until, timeout};
 use toolhold_admission::Backoff;
-use toolhold_agent::ToolFailure;
-use toolhold_sandbox::{Redactor, Standing};
+use toolhold_policy::{Redactor, Standing};
+use toolhold_protocol::failure::ToolFailure;
 
 /// Waits between starts, after starts in a row without a call that worked.
 const RESTART: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(30));

@@ -8,7 +8,7 @@ use crate::toolbox::WithServers;
 use futures_util::future::join_all;
 use std::sync::Arc;
 use toolhold_agent::{Activities, Toolbox};
-use toolhold_sandbox::Permit;
+use toolhold_policy::Permit;
 
 /// The servers that a run may use. A server is started by its first use, and killed when the last handle is dropped.
 #[derive(Debug)]

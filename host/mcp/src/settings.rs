@@ -4,7 +4,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use toolhold_sandbox::Redactor;
+use toolhold_policy::Redactor;
 
 /// Least bound of an answer's bytes: lists of tools may be larger than results.
 const LIST_BYTES: usize = 4 << 20;

@@ -5,8 +5,9 @@ use crate::server::Server;
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
 use std::time::Instant;
-use toolhold_agent::protocol::Annotations;
-use toolhold_agent::{Activity, ToolCall, ToolOutput, ToolResult, ToolUsage};
+use toolhold_agent::{Activity, ToolCall};
+use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
+use toolhold_protocol::tool::Annotations;
 
 /// A tool under the server's own name. A server gets a call's arguments and nothing else: neither the caller's name for
 /// the tool nor its context.

@@ -4,9 +4,10 @@ use crate::offer::Offered;
 use crate::tool::McpTool;
 use futures_util::future::BoxFuture;
 use std::collections::BTreeMap;
-use toolhold_agent::protocol::Tool;
-use toolhold_agent::{Activity as _, Module, ToolCall, ToolResult, Toolbox};
-use toolhold_sandbox::tool_name;
+use toolhold_agent::{Activity as _, Module, ToolCall, Toolbox};
+use toolhold_policy::tool_name;
+use toolhold_protocol::result::ToolResult;
+use toolhold_protocol::tool::Tool;
 
 /// The tools of `inner`, and tools of servers as `SERVER.tool`.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use toolhold_agent::model::{Model, ModelError};
 use toolhold_agent::run::DEFAULT_INSTRUCTIONS;
 use toolhold_agent::{Activities, Driver, ErrorClass, RunRequest, Toolbox};
 use toolhold_mcp::{Servers, WithServers};
-use toolhold_sandbox::{Bounds, Permit, Registry, Within};
+use toolhold_sandbox::{Bounds, Permit, Registry, Within, same_directory};
 use toolhold_storage::Store;
 
 /// One agent, ready to run.
@@ -200,7 +200,7 @@ fn warn_of_vain_shares(config: &Configuration, agent: &str) {
     let policy = config.policy();
     for (module, share) in config.shares() {
         let granted = policy.modules.get(module).map(|own| own.grant.clone());
-        for kind in share.in_vain(&granted.unwrap_or_default()) {
+        for kind in share.in_vain(&granted.unwrap_or_default(), &same_directory) {
             let kind = kind.name();
             tracing::warn!(
                 agent,

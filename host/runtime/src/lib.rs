@@ -49,6 +49,7 @@ pub mod install;
 pub mod models;
 pub mod module_report;
 pub mod names;
+pub mod probed;
 pub mod recorded;
 pub mod renewal;
 pub mod requests;

@@ -5,6 +5,7 @@ use crate::config::{Configuration, Endpoint as EndpointTable, Named, ROUTER, Rou
 use crate::dialect;
 use crate::dialect::Known;
 use crate::host;
+use crate::probed::Dialects;
 use anyhow::{Context as _, Result, anyhow};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -24,7 +25,6 @@ use toolhold_agent::model::{
     ChatRequest, Completion, Counter, Model, ModelError, OpenAiModel, RecordingTransport,
     SideModel, SideRole, Transport, Watch,
 };
-use toolhold_storage::Dialects;
 
 /// What answers a run's requests.
 #[derive(Debug)]

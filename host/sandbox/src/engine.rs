@@ -4,11 +4,8 @@
 //! and whether instructions are counted. So the engine has siblings that are like it but for these;
 //! they share the places for calls, the compiler and the compiled cache.
 
-use crate::admission::Admission;
 use crate::compile::Compiler;
 use crate::error::LoadError;
-use crate::limits::{Limits, MOST_INSTANCES, MOST_MEMORIES, MOST_TABLES};
-use crate::rate::Rate;
 use crate::state::{self, State};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -17,6 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, Thread};
 use std::time::Duration;
+use toolhold_admission::{FairQueue, Rate};
+use toolhold_policy::limits::{Limits, MAX_INSTANCES, MAX_MEMORIES, MAX_TABLES};
 use wasmtime::component::Linker;
 use wasmtime::{
     Config, Enabled, EngineWeak, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig,
@@ -92,10 +91,13 @@ struct Inner {
     family: Arc<Family>,
 }
 
+/// The queue for calls: a lane for each module (by its number) and each tenant that calls it.
+pub(crate) type CallQueue = FairQueue<u64, String>;
+
 /// What siblings share.
 struct Family {
     config: EngineConfig,
-    admission: Arc<Admission>,
+    admission: Arc<CallQueue>,
     rate: Rate,
     /// There are few: stack sizes are powers of two. Each is kept by the modules that use it; this
     /// must not, because they hold the family.
@@ -120,7 +122,7 @@ impl Engine {
     /// # Errors
     /// [`LoadError::Compile`] if this machine cannot reserve the address space or lacks a feature.
     pub fn new(config: EngineConfig) -> Result<Self, LoadError> {
-        let admission = Admission::new(
+        let admission = FairQueue::new(
             config.concurrent_calls as usize,
             config.waiting_calls as usize,
         );
@@ -200,7 +202,7 @@ impl Engine {
         &self.inner.linker
     }
 
-    pub(crate) fn admission(&self) -> &Arc<Admission> {
+    pub(crate) fn admission(&self) -> &Arc<CallQueue> {
         &self.inner.family.admission
     }
 
@@ -227,9 +229,9 @@ fn pool(config: &EngineConfig) -> InstanceAllocationStrategy {
         .total_memories(2 * n)
         .total_tables(4 * n)
         .max_component_instance_size(4 << 20)
-        .max_core_instances_per_component(most(MOST_INSTANCES))
-        .max_memories_per_component(most(MOST_MEMORIES))
-        .max_tables_per_component(most(MOST_TABLES))
+        .max_core_instances_per_component(most(MAX_INSTANCES))
+        .max_memories_per_component(most(MAX_MEMORIES))
+        .max_tables_per_component(most(MAX_TABLES))
         .max_memory_size(config.max_memory_bytes)
         .table_elements(20_000)
         // Pages kept resident and cleaned by PAGEMAP_SCAN: one system call and no page fault a call.

@@ -7,7 +7,7 @@ use crate::store::Store;
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 use tokio::sync::futures::Notified;
-use toolhold_agent::run::approval::{Decision, Pending};
+use toolhold_protocol::approval::{Decision, Pending};
 use uuid::Uuid;
 
 /// A call that waits for a decision.

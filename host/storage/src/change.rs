@@ -5,7 +5,7 @@ use crate::claims::RunClaim;
 use crate::error::WriteError;
 use crate::label::Label;
 use sqlx::AnyConnection;
-use toolhold_agent::run::approval::Pending;
+use toolhold_protocol::approval::Pending;
 use uuid::Uuid;
 
 /// A change that a run, or a call outside of one, makes.

@@ -9,9 +9,11 @@ use crate::pending_approvals::{ApprovalChange, PendingApprovals};
 use crate::writer::Writer;
 use futures_util::future::BoxFuture;
 use std::io;
-use toolhold_agent::protocol::Role;
-use toolhold_agent::{Event, EventKind, Journal, Message, RunRequest};
 use toolhold_policy::redaction::Redaction;
+use toolhold_protocol::context::Message;
+use toolhold_protocol::event::{Event, EventKind, Journal};
+use toolhold_protocol::settings::RunRequest;
+use toolhold_protocol::turn::Role;
 use uuid::Uuid;
 
 /// Appends a run's events, and keeps the run's row, its waiting calls and its audit rows up to date in the same

@@ -9,7 +9,7 @@ use crate::time::now_ms;
 use serde::{Deserialize, Serialize};
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
-use toolhold_sandbox::Permit;
+use toolhold_policy::Permit;
 
 /// What a key may do.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

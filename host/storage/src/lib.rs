@@ -10,8 +10,7 @@
 //! what is known about an outage. `process` tells living processes from dead ones, `run_lease` gives runs to
 //! them, and `journal` is a run's journal. The other rooms are queries: `runs`, `record` (events), `sessions`,
 //! `approvals`, `keys`, `idempotency`, `orphans`, `prune`, `responses`. The audit log is `audit_log`
-//! (rows and their chain of hashes) and `audit` (search and verification). `dialects` is a folder of files
-//! beside the database.
+//! (rows and their chain of hashes) and `audit` (search and verification).
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -35,7 +34,6 @@ mod change;
 mod claims;
 mod column;
 mod database;
-mod dialects;
 mod error;
 mod health;
 mod idempotency;
@@ -66,7 +64,6 @@ pub use audit::{
 };
 pub use audit_log::{CallRecord, Draft, PrunedBy, kept_arguments};
 pub use database::Location;
-pub use dialects::{Dialects, Probed};
 pub use error::{RecordError, StoreError, WriteError};
 pub use health::{Health, Outage};
 pub use idempotency::{Promise, Repeat};

@@ -1,8 +1,8 @@
 //! Follows a run's events to know which of its calls wait for a person's decision.
 
-use toolhold_agent::EventKind;
-use toolhold_agent::run::approval::Pending;
-use toolhold_agent::run::sub_run;
+use toolhold_protocol::approval::Pending;
+use toolhold_protocol::event::EventKind;
+use toolhold_protocol::event::sub_run;
 use uuid::Uuid;
 
 /// The calls that wait. Each has the runs that it is nested in, outermost first.

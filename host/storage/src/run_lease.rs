@@ -11,7 +11,7 @@ use crate::record::Source;
 use crate::runs::{LISTED, RunRow};
 use crate::store::Store;
 use crate::time::now_ms;
-use toolhold_agent::Event;
+use toolhold_protocol::event::Event;
 use uuid::Uuid;
 
 /// The state of a run's lease.

@@ -9,7 +9,7 @@ use sqlx::Row as _;
 use sqlx::any::AnyRow;
 use std::collections::HashMap;
 use std::path::Path;
-use toolhold_agent::StopReason;
+use toolhold_protocol::event::StopReason;
 use uuid::Uuid;
 
 /// A run as lists show it.

@@ -7,7 +7,8 @@ use crate::spans::{self, OpenSpan, Spans};
 use opentelemetry::Context;
 use serde_json::Value;
 use std::sync::Arc;
-use toolhold_agent::{ToolFailure, ToolUsage};
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::result::ToolUsage;
 
 /// The span of a call that has not ended.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use crate::conventions as names;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, Meter};
 use std::time::Duration;
-use toolhold_agent::ToolUsage;
-use toolhold_agent::model::Usage;
+use toolhold_protocol::completion::Usage;
+use toolhold_protocol::result::ToolUsage;
 
 /// Lookups of compiled modules in their cache, so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,10 +10,10 @@ use opentelemetry::{Context, KeyValue};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold_agent::event::{Bodies, ToolOutcome};
-use toolhold_agent::model::Routing;
-use toolhold_agent::run::fallback::Stage;
-use toolhold_agent::{Event, EventKind, StopReason};
+use toolhold_protocol::event::{Bodies, ToolOutcome};
+use toolhold_protocol::event::{Event, EventKind, StopReason};
+use toolhold_protocol::fallback::Stage;
+use toolhold_protocol::routing::Routing;
 use uuid::Uuid;
 
 /// The run that an [`Observer`] follows.

@@ -7,9 +7,9 @@ use opentelemetry_sdk::trace::SdkTracer;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use toolhold_agent::ToolUsage;
-use toolhold_agent::model::Completion;
 use toolhold_policy::redaction::Redaction;
+use toolhold_protocol::completion::Completion;
+use toolhold_protocol::result::ToolUsage;
 
 /// Characters of an attribute with content.
 const MAX_CONTENT: usize = 32_768;

@@ -13,7 +13,7 @@ use toolhold_agent::model::probe::{self, Question};
 use toolhold_agent::model::{Delivery, Dialect, Model as _, OpenAiModel, Verdict};
 use toolhold_runtime::config::{Configuration, Endpoint};
 use toolhold_runtime::host;
-use toolhold_storage::{Dialects, Probed};
+use toolhold_runtime::probed::{Dialects, Probed};
 use uuid::Uuid;
 
 /// For one answer. A small model on a CPU that is busy needs minutes for one that is cut at its limit.

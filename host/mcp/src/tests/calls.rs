@@ -108,7 +108,7 @@ async fn a_call_that_is_never_answered_ends_and_is_cancelled() {
     // The server's own time would be over after twenty seconds.
     assert!(started.elapsed() < Duration::from_secs(10));
     bench.logged("cancelled").await;
-    // Dropped by whoever called, it is cancelled as well.
+    // A call that its caller drops is cancelled as well.
     let hang = tokio::time::timeout(most, call(&server, "hang", json!({}))).await;
     assert!(hang.is_err());
     eventually(|| bench.log().matches("cancelled").count() == 2).await;

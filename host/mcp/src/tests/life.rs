@@ -146,7 +146,7 @@ async fn everything_that_a_server_started_dies_with_it() {
     }
     assert!(status.exists());
     drop(server);
-    // A zombie is dead, whoever may wait for it.
+    // A zombie counts as dead, although its parent has not waited for it.
     eventually(|| std::fs::read_to_string(&status).map_or(true, |stat| stat.contains(") Z ")))
         .await;
 }

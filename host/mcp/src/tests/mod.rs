@@ -11,12 +11,14 @@ use crate::settings::{Launch, Settings};
 use crate::tool::McpTool;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use toolhold_agent::{Activity as _, ErrorClass, ToolCall, ToolFailure};
-use toolhold_sandbox::{Approvals, Standing};
+use toolhold_agent::{Activity as _, ToolCall};
+use toolhold_policy::{Approval, ApprovalStore, Standing};
+use toolhold_protocol::failure::{ErrorClass, ToolFailure};
 
 const SCRIPT: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -30,9 +32,30 @@ const TOOLS: [&str; 15] = [
 /// A variable that cargo sets, and as secret as any.
 const SECRET: &str = "CARGO_MANIFEST_DIR";
 
-/// A folder with a server's log and pins.
+/// Approvals in memory.
+#[derive(Debug, Default)]
+struct Memory(Mutex<BTreeMap<String, Approval>>);
+
+impl ApprovalStore for Memory {
+    fn get(&self, slot: &str) -> Option<Approval> {
+        self.0.lock().unwrap().get(slot).cloned()
+    }
+
+    fn put(&self, approval: &Approval) -> io::Result<()> {
+        let (slot, approval) = (approval.slot.clone(), approval.clone());
+        self.0.lock().unwrap().insert(slot, approval);
+        Ok(())
+    }
+
+    fn knows(&self, module: &str) -> bool {
+        self.get(module).is_some()
+    }
+}
+
+/// A server's log and pins.
 struct Bench {
     folder: TempDir,
+    approvals: Arc<Memory>,
     settings: Settings,
 }
 
@@ -60,7 +83,11 @@ impl Bench {
             found: false,
             fault: None,
         };
-        Self { folder, settings }
+        Self {
+            folder,
+            approvals: Arc::default(),
+            settings,
+        }
     }
 
     fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
@@ -69,7 +96,7 @@ impl Bench {
     }
 
     fn server(&self, trust: Trust) -> Arc<Server> {
-        let pins = Pins::new(Approvals::new(self.folder.path().join("pins")), trust);
+        let pins = Pins::new(self.approvals.clone(), trust);
         let mut settings = self.settings.clone();
         settings.secrets = settings.launch.secrets(|name| std::env::var(name).ok());
         Arc::new(Server::new(settings, pins))

@@ -3,11 +3,11 @@
 use crate::error::{Failure, words};
 use serde_json::{Map, Value, json};
 
-/// A request's id of a server's; longer ones are answered by silence.
+/// Bytes of a server's request id; a request with a longer one is ignored.
 const MAX_ID: usize = 256;
 const METHOD_NOT_FOUND: i64 = -32_601;
 
-/// What a server may send.
+/// A message of a server.
 #[derive(Debug, PartialEq)]
 pub enum Incoming {
     /// To the request with this number.
@@ -15,11 +15,11 @@ pub enum Incoming {
         id: u64,
         outcome: Result<Value, Failure>,
     },
-    /// It wants something of us; this is our answer.
+    /// A request to us, with our answer.
     Asked(Value),
-    /// The tools are not what they were.
+    /// The list of tools changed.
     ToolsChanged,
-    /// Something that needs no answer.
+    /// A message without an answer.
     Notice,
 }
 
@@ -46,7 +46,7 @@ pub fn cancelled(id: u64) -> Vec<u8> {
 /// Reads one message.
 ///
 /// # Errors
-/// What it is instead.
+/// It is no message of JSON-RPC.
 pub fn parse(bytes: &[u8]) -> Result<Incoming, String> {
     let value: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     let Value::Object(mut message) = value else {
@@ -86,7 +86,7 @@ fn failure(error: &Value) -> Failure {
     }
 }
 
-/// We can be pinged, and can do nothing else for a server.
+/// Answers a server's request: we support `ping` only.
 fn reply(id: Value, method: &str) -> Option<Value> {
     let fits = match &id {
         Value::String(text) => text.len() <= MAX_ID,

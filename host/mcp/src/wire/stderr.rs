@@ -1,13 +1,13 @@
-//! What a server writes to its stderr: for people, bounded, and never for a model.
+//! The stderr of a server's process: shown to people, bounded, and never given to a model.
 
 use std::sync::{Mutex, PoisonError};
-use toolhold_sandbox::{Redactor, visible};
+use toolhold_policy::{Redactor, visible};
 
 /// Kept until they are read; further ones are counted and dropped.
 const KEPT: usize = 16 << 10;
 const LINE: usize = 500;
 
-/// What was written since it was last taken. What comes first is kept: it says what went wrong.
+/// Lines since they were last taken. The first ones are kept, because they name the cause of a failure.
 #[derive(Debug, Default)]
 pub struct Stderr {
     written: Mutex<Written>,

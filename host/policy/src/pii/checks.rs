@@ -1,4 +1,4 @@
-//! Checksums and forms by which a number proves what it is.
+//! Checksums and forms of numbers.
 
 /// Digits of a text, as numbers.
 pub(super) fn digits(text: &str) -> Vec<u32> {
@@ -82,7 +82,7 @@ pub(super) fn iban(compact: &str) -> bool {
     remainder == 1
 }
 
-/// A US social security number: no area, group or serial of zeros, and none that is given to nobody.
+/// A US social security number: no area, group or serial of zeros, and no number that is never issued.
 pub(super) fn ssn(digits: &[u32]) -> bool {
     let number = |range: std::ops::Range<usize>| {
         let taken = digits.get(range).unwrap_or_default();

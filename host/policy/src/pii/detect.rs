@@ -218,7 +218,7 @@ fn is_escape(text: &str) -> bool {
     backslashes % 2 == 1
 }
 
-/// Whether nothing of a word goes on before or after.
+/// Whether no character of a word stands directly before or after.
 fn is_alone(text: &str, range: &Range<usize>) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let next = slice(text, range.end..text.len()).chars().next();
@@ -230,7 +230,7 @@ fn joins(c: char) -> bool {
     ".-/".contains(c)
 }
 
-/// Whether no number goes on at `start` that began before.
+/// Whether `start` is not in the middle of a number.
 fn begins_number(text: &str, start: usize) -> bool {
     let (last, other) = before(text, start);
     let goes_before = last.is_some_and(joins) && other.is_some_and(|c| c.is_ascii_digit());
@@ -257,7 +257,7 @@ fn alone(text: &str, range: Range<usize>) -> Option<Range<usize>> {
     is_alone(text, &range).then_some(range)
 }
 
-/// Something that nobody would write as words: it has digits.
+/// Whether it cannot be words: it has digits.
 fn opaque(text: &str, range: Range<usize>) -> Option<Range<usize>> {
     let has_digits = slice(text, range.clone()).contains(|c: char| c.is_ascii_digit());
     (has_digits && is_alone(text, &range)).then_some(range)
@@ -346,7 +346,7 @@ fn card(text: &str, range: Range<usize>) -> Option<Range<usize>> {
     })
 }
 
-/// A number that somebody could dial: with a country's code, or in a form of its own country.
+/// A phone number: with a country's code, or in the form of a country.
 fn phone(text: &str, range: Range<usize>) -> Option<Range<usize>> {
     let found = slice(text, range.clone());
     let range = if found.starts_with("+1") || found.starts_with("001") {

@@ -4,10 +4,10 @@ mod masking;
 
 pub use masking::{Masking, without};
 
+use crate::redact::Redactor;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::sync::{Arc, PoisonError, RwLock};
-use toolhold_sandbox::Redactor;
 
 /// Replaces secrets and personal data in texts and JSON: everything that [`pii::find`](crate::pii::find) finds, the
 /// values of members with a name such as `password`, and the secrets that this host knows. Clones share the known

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use toolhold_agent::context::Window;
 use toolhold_agent::contract::MAX_EXAMPLES;
@@ -522,7 +523,8 @@ impl Configuration {
             Approval::Always => mcp::Trust::Always,
             Approval::Never => mcp::Trust::Never,
         };
-        mcp::Pins::new(Approvals::new(self.state_folder().join("mcp")), trust)
+        let approvals = Approvals::new(self.state_folder().join("mcp"));
+        mcp::Pins::new(Arc::new(approvals), trust)
     }
 
     /// Where compiled modules, fetched components and toolchains are kept.

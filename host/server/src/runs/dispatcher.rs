@@ -5,15 +5,14 @@ use crate::runs::refused::Refused;
 use crate::runs::run_permit::{AdmissionHandle, RunPermit};
 use crate::runs::watcher::{Follow, Watcher};
 use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use toolhold_admission::{FairQueue, Lane, Refusal};
 use toolhold_agent::{Event, Run, RunRequest};
 use toolhold_runtime::agents::{Agent, Agents, OnBehalf};
-use toolhold_sandbox::admission::{Admission, Lane, Refusal};
 use toolhold_storage::{Label, Origin, Store};
 use toolhold_telemetry::{Observer, Subject, Telemetry};
 use uuid::Uuid;
@@ -52,7 +51,7 @@ pub struct Dispatcher {
 pub(super) struct Inner {
     pub(super) store: Store,
     pub(super) agents: Arc<Agents>,
-    admission: Arc<Admission>,
+    admission: Arc<FairQueue<String>>,
     parked: Arc<ParkedRuns>,
     limits: Limits,
     active: Mutex<HashMap<Uuid, Active>>,
@@ -89,7 +88,7 @@ impl Drop for Turning {
 
 impl Dispatcher {
     pub fn new(store: Store, agents: Arc<Agents>, limits: Limits, telemetry: Telemetry) -> Self {
-        let admission = Admission::new(limits.places, limits.waiting);
+        let admission = FairQueue::new(limits.places, limits.waiting);
         let parked = ParkedRuns::new(limits.waiting);
         let this = Self {
             inner: Arc::new(Inner {
@@ -311,16 +310,12 @@ impl Dispatcher {
 
     pub(super) async fn permit(&self, owner: &str) -> Result<RunPermit, Refused> {
         let inner = &self.inner;
-        let mut hasher = DefaultHasher::new();
-        owner.hash(&mut hasher);
-        let lane = Lane {
-            module: hasher.finish(),
-            caller: 0,
-        };
+        let lane = Lane::of(owner.to_owned());
         let deadline = Instant::now() + inner.limits.patience;
-        let entered = inner
-            .admission
-            .enter(lane, inner.limits.places_of_one, deadline);
+        let entered =
+            inner
+                .admission
+                .enter(lane.clone(), inner.limits.places_of_one, deadline.into());
         let asked = Instant::now();
         let admitted = tokio::select! {
             biased;

@@ -3,20 +3,20 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use toolhold_sandbox::admission::Lane;
+use toolhold_admission::Lane;
 
 /// How many runs are parked, by owner.
 #[derive(Debug)]
 pub struct ParkedRuns {
     most: usize,
-    lanes: Mutex<HashMap<Lane, usize>>,
+    lanes: Mutex<HashMap<Lane<String>, usize>>,
 }
 
 /// The right of one run to be parked; returned when dropped.
 #[derive(Debug)]
 pub struct ParkPermit {
     parked: Arc<ParkedRuns>,
-    lane: Lane,
+    lane: Lane<String>,
 }
 
 impl ParkedRuns {
@@ -33,21 +33,21 @@ impl ParkedRuns {
     }
 
     /// Parks a run, unless its owner, or all owners together, have parked too many.
-    pub fn park(self: &Arc<Self>, lane: Lane) -> Option<ParkPermit> {
+    pub fn park(self: &Arc<Self>, lane: Lane<String>) -> Option<ParkPermit> {
         let mut lanes = self.lock();
         let all: usize = lanes.values().sum();
         let own = lanes.get(&lane).copied().unwrap_or(0);
         if own >= self.most.saturating_sub(all) {
             return None;
         }
-        lanes.insert(lane, own + 1);
+        lanes.insert(lane.clone(), own + 1);
         Some(ParkPermit {
             parked: self.clone(),
             lane,
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Lane, usize>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Lane<String>, usize>> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -68,8 +68,8 @@ impl Drop for ParkPermit {
 mod tests {
     use super::*;
 
-    fn lane(module: u64) -> Lane {
-        Lane { module, caller: 0 }
+    fn lane(owner: u64) -> Lane<String> {
+        Lane::of(owner.to_string())
     }
 
     #[test]

@@ -5,17 +5,17 @@ use crate::runs::parked_runs::{ParkPermit, ParkedRuns};
 use futures_util::future::BoxFuture;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use toolhold_admission::{FairQueue, Lane, Permit};
 use toolhold_agent::model::{ChatRequest, Completion, Counter, Model, ModelError, Session, Watch};
 use toolhold_agent::run::approval::{Approver, Decision, Pending};
 use toolhold_agent::{Driver, Module, Tool, ToolCall, ToolResult, Toolbox};
-use toolhold_sandbox::admission::{Admission, Lane, Place};
 use uuid::Uuid;
 
 /// Where the permits of one owner's runs come from and go back to.
 #[derive(Debug, Clone)]
 pub struct AdmissionHandle {
-    pub admission: Arc<Admission>,
-    pub lane: Lane,
+    pub admission: Arc<FairQueue<String>>,
+    pub lane: Lane<String>,
     /// Runs of that owner that may work at the same time.
     pub most: usize,
     pub parked: Arc<ParkedRuns>,
@@ -46,7 +46,7 @@ struct State {
 
 #[derive(Debug)]
 enum Has {
-    Place(#[expect(dead_code, reason = "held until it is dropped")] Place),
+    Place(#[expect(dead_code, reason = "held until it is dropped")] Permit<String>),
     Nothing(#[expect(dead_code, reason = "held until it is dropped")] ParkPermit),
 }
 
@@ -58,7 +58,7 @@ struct Working(RunPermit);
 struct AskingAPerson(RunPermit);
 
 impl RunPermit {
-    pub fn new(place: Place, admission: AdmissionHandle) -> Self {
+    pub fn new(place: Permit<String>, admission: AdmissionHandle) -> Self {
         let state = State {
             has: Has::Place(place),
             working: 0,
@@ -114,7 +114,7 @@ impl RunPermit {
             let admission = &self.inner.admission;
             let place = admission
                 .admission
-                .enter_again(admission.lane, admission.most)
+                .enter_again(admission.lane.clone(), admission.most)
                 .await;
             self.lock().has = Has::Place(place);
         }
@@ -144,7 +144,7 @@ impl RunPermit {
             return;
         }
         let admission = &self.inner.admission;
-        let Some(park) = admission.parked.park(admission.lane) else {
+        let Some(park) = admission.parked.park(admission.lane.clone()) else {
             return;
         };
         let had = std::mem::replace(&mut state.has, Has::Nothing(park));
@@ -255,17 +255,16 @@ mod tests {
     use super::*;
     use std::time::{Duration, Instant};
 
-    const LANE: Lane = Lane {
-        module: 1,
-        caller: 0,
-    };
+    fn lane() -> Lane<String> {
+        Lane::of("ada".to_owned())
+    }
 
-    async fn permit(admission: &Arc<Admission>, parked: usize) -> RunPermit {
+    async fn permit(admission: &Arc<FairQueue<String>>, parked: usize) -> RunPermit {
         let soon = Instant::now() + Duration::from_secs(5);
-        let place = admission.enter(LANE, 9, soon).await.unwrap();
+        let place = admission.enter(lane(), 9, soon.into()).await.unwrap();
         let admission = AdmissionHandle {
             admission: admission.clone(),
-            lane: LANE,
+            lane: lane(),
             most: 9,
             parked: ParkedRuns::new(parked),
         };
@@ -274,14 +273,17 @@ mod tests {
 
     #[tokio::test]
     async fn a_place_is_free_while_a_run_does_nothing_but_wait() {
-        let admission = Admission::new(1, 9);
+        let admission = FairQueue::new(1, 9);
         let permit = permit(&admission, 1).await;
         let call = permit.work().await;
         let asking = permit.ask_a_person();
         assert_eq!(admission.free(), 0, "another call goes on");
         drop(call);
         assert_eq!(admission.free(), 1);
-        let taken = admission.enter(LANE, 9, Instant::now()).await.unwrap();
+        let taken = admission
+            .enter(lane(), 9, Instant::now().into())
+            .await
+            .unwrap();
         drop(asking);
         let again = tokio::spawn({
             let permit = permit.clone();
@@ -300,7 +302,7 @@ mod tests {
 
     #[tokio::test]
     async fn no_more_than_may_be_are_without_a_place() {
-        let admission = Admission::new(1, 9);
+        let admission = FairQueue::new(1, 9);
         let permit = permit(&admission, 0).await;
         let _asking = permit.ask_a_person();
         assert_eq!(admission.free(), 0);
@@ -309,10 +311,13 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_gives_up_leaves_no_trace() {
-        let admission = Admission::new(1, 9);
+        let admission = FairQueue::new(1, 9);
         let permit = permit(&admission, 1).await;
         let asking = permit.ask_a_person();
-        let taken = admission.enter(LANE, 9, Instant::now()).await.unwrap();
+        let taken = admission
+            .enter(lane(), 9, Instant::now().into())
+            .await
+            .unwrap();
         let waits = tokio::spawn({
             let permit = permit.clone();
             async move { drop(permit.work().await) }

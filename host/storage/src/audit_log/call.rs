@@ -5,8 +5,8 @@ use super::draft::{Draft, canonical, tool_name, who};
 use crate::column::signed;
 use crate::time::now_ms;
 use serde_json::{Map, Value};
-use toolhold_agent::ToolFailure;
 use toolhold_policy::redaction::Redaction;
+use toolhold_protocol::failure::ToolFailure;
 
 /// Characters of a call's arguments in the log; longer ones are cut.
 const MAX_ARGUMENTS: usize = 16_384;

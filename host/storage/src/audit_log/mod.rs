@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use sqlx::{AnyConnection, Database as _, Sqlite};
 use std::collections::HashSet;
-use toolhold_sandbox::module::Digest;
+use toolhold_policy::Digest;
 
 /// The last row of the log: its number, and its hash, which covers all rows.
 pub type Head = (i64, String);

@@ -5,11 +5,11 @@ use super::draft::{Draft, canonical, tool_name, who};
 use crate::column::signed;
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use toolhold_agent::event::ToolOutcome;
-use toolhold_agent::run::approval::Verdict;
-use toolhold_agent::run::sub_run;
-use toolhold_agent::{Event, EventKind};
 use toolhold_policy::redaction::Redaction;
+use toolhold_protocol::approval::Verdict;
+use toolhold_protocol::event::ToolOutcome;
+use toolhold_protocol::event::sub_run;
+use toolhold_protocol::event::{Event, EventKind};
 use uuid::Uuid;
 
 /// Follows a run's events and makes its rows of the audit log.

@@ -4,7 +4,7 @@ use super::Lines;
 use crate::error::RecordError;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::Path;
-use toolhold_agent::Event;
+use toolhold_protocol::event::Event;
 
 /// Bytes of a line: bounds memory, and is several times what a module may return, so that no exported event is
 /// refused.

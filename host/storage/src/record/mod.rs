@@ -7,8 +7,8 @@ use crate::database::InTime as _;
 use crate::error::{RecordError, StoreError};
 use crate::store::Store;
 use std::path::PathBuf;
-use toolhold_agent::Event;
-use toolhold_agent::event::Seal;
+use toolhold_protocol::event::Event;
+use toolhold_protocol::event::Seal;
 use uuid::Uuid;
 
 /// The place of a record.

@@ -7,11 +7,13 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::slice::from_ref;
 use std::time::Duration;
-use toolhold_agent::event::ToolOutcome;
-use toolhold_agent::run::approval::{Decision, Verdict};
-use toolhold_agent::run::sub_run;
-use toolhold_agent::{Event, EventKind, Journal as _, ToolFailure, ToolUsage};
 use toolhold_policy::redaction::Redaction;
+use toolhold_protocol::approval::{Decision, Verdict};
+use toolhold_protocol::event::ToolOutcome;
+use toolhold_protocol::event::sub_run;
+use toolhold_protocol::event::{Event, EventKind, Journal as _};
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::result::ToolUsage;
 use uuid::Uuid;
 
 const EMAIL: &str = "canary@example.org";
@@ -20,7 +22,7 @@ const SECRET: &str = "correct-horse-battery";
 fn started(call: &str, arguments: Value) -> EventKind {
     EventKind::ToolStart {
         step: 1,
-        call: toolhold_agent::protocol::Call {
+        call: toolhold_protocol::solution::Call {
             id: call.into(),
             tool: "files.write".into(),
             arguments,
@@ -93,8 +95,7 @@ async fn a_call_is_told_once_and_without_what_is_nobodys_business() {
             .unwrap();
         let told = all(&store).await;
         assert_eq!(told.len(), 1, "{told:?}");
-        let digest =
-            toolhold_sandbox::module::Digest::of(json!({"from": EMAIL}).to_string().as_bytes());
+        let digest = toolhold_policy::Digest::of(json!({"from": EMAIL}).to_string().as_bytes());
         assert_eq!(
             told[0],
             json!({
@@ -126,7 +127,7 @@ async fn a_call_is_told_once_and_without_what_is_nobodys_business() {
             },
         };
         journal.append(&[script.event(decided)]).await.unwrap();
-        // Another process goes on with the run, under another policy, with what a sub-agent began.
+        // Another process resumes the run, under another policy, in the middle of a sub-agent's call.
         drop(journal);
         let (mut journal, _) = loop {
             match store.reopen(script.run).await {
@@ -341,7 +342,7 @@ async fn a_name_that_no_tool_has_is_in_the_log_as_far_as_it_can_be() {
         let (mut script, mut journal, _) = one_call(&store, "alice").await;
         // Nothing that could be compressed.
         let name: String = (0..200_u32)
-            .map(|n| toolhold_agent::hex::sha256(n.to_string()))
+            .map(|n| toolhold_policy::Digest::of(n.to_string().as_bytes()).to_string())
             .collect();
         let mut kind = ended("c2", ToolOutcome::Output(json!(1)));
         if let EventKind::ToolResult { tool, .. } = &mut kind {

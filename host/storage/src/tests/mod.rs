@@ -10,11 +10,12 @@ use serde_json::json;
 use sqlx::Connection as _;
 use std::slice::from_ref;
 use std::time::Duration;
-use toolhold_agent::event::Seal;
-use toolhold_agent::protocol::Annotations;
-use toolhold_agent::run::approval::{Decision, Pending, Verdict};
-use toolhold_agent::run::sub_run;
-use toolhold_agent::{Event, EventKind, Journal as _, RunRequest, StopReason};
+use toolhold_protocol::approval::{Decision, Pending, Verdict};
+use toolhold_protocol::event::Seal;
+use toolhold_protocol::event::sub_run;
+use toolhold_protocol::event::{Event, EventKind, Journal as _, StopReason};
+use toolhold_protocol::settings::RunRequest;
+use toolhold_protocol::tool::Annotations;
 use url::Url;
 use uuid::Uuid;
 
@@ -118,7 +119,7 @@ impl Script {
 }
 
 pub fn pending(call: &str, arguments: serde_json::Value) -> Pending {
-    let call = toolhold_agent::protocol::Call {
+    let call = toolhold_protocol::solution::Call {
         id: call.into(),
         tool: "files.write".into(),
         ..Default::default()
@@ -301,7 +302,7 @@ async fn a_run_is_taken_once() {
             let mut journal = store.journal(script.run, Label::default());
             journal.append(&[script.begin("t")]).await.unwrap();
             drop(journal);
-            // What lets go of it may come after whoever takes it.
+            // The release may be written after another task takes the run.
             let mut journal = until(async || {
                 let (one, other) = tokio::join!(store.reopen(script.run), store.reopen(script.run));
                 match (one, other) {
@@ -319,7 +320,7 @@ async fn a_run_is_taken_once() {
     }
 }
 
-/// Whoever took this process for dead has the run: nothing more is written to it here.
+/// Another process that took this one for dead has the run: this one writes nothing more to it.
 #[tokio::test]
 async fn a_run_that_was_taken_over_is_not_written_to() {
     for database in databases().await {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::HashSet;
 use std::slice::from_ref;
 use std::time::Duration;
-use toolhold_agent::{Event, Journal as _};
+use toolhold_protocol::event::{Event, Journal as _};
 use uuid::Uuid;
 
 /// A run that began, and ended then if it did.
@@ -26,7 +26,7 @@ async fn run(store: &Store, turn: Option<(Uuid, u32)>, ended_ms: Option<u64>) ->
         };
         journal.append(from_ref(&done)).await.unwrap();
     } else {
-        // It goes on.
+        // The run stays open: dropping its journal would release the lease.
         std::mem::forget(journal);
     }
     script.run

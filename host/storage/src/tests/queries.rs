@@ -4,10 +4,11 @@ use super::{OUTAGE_TIMEOUT, Script, TestDatabase, databases, pending};
 use crate::audit::{Filter, Order, statement};
 use crate::*;
 use serde_json::json;
-use toolhold_agent::event::ToolOutcome;
-use toolhold_agent::run::approval::{Decision, Verdict};
-use toolhold_agent::run::sub_run;
-use toolhold_agent::{Event, EventKind, Journal as _, ToolUsage};
+use toolhold_protocol::approval::{Decision, Verdict};
+use toolhold_protocol::event::ToolOutcome;
+use toolhold_protocol::event::sub_run;
+use toolhold_protocol::event::{Event, EventKind, Journal as _};
+use toolhold_protocol::result::ToolUsage;
 use uuid::Uuid;
 
 /// SQLite's, one step a line.
@@ -161,7 +162,7 @@ async fn a_call_waits_until_it_is_asked_again() {
         journal.append(&[script.event(asked)]).await.unwrap();
         let found = store.decision(inner, "deep").await.unwrap();
         assert_eq!(found.as_ref(), Some(&decision));
-        // The call of the sub-agent was not gone on with.
+        // The call of the sub-agent was not resumed.
         let lost = EventKind::ToolResult {
             step: 1,
             id: "outer".into(),

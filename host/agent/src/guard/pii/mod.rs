@@ -1,13 +1,12 @@
 //! The vault that replaces personal data and secrets by placeholders before the model sees a text, and puts them
 //! back for tools. `toolhold_policy::pii` finds them.
 
-mod privacy;
 mod vault;
 mod written;
 
 #[cfg(test)]
 mod tests;
 
-pub use privacy::Privacy;
 pub use toolhold_policy::pii::{Finding, Kind, find};
+pub use toolhold_protocol::privacy::Privacy;
 pub use vault::{Masked, Vault};

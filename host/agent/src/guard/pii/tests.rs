@@ -1,6 +1,17 @@
 use super::*;
 use proptest::prelude::*;
+use samples::{FOUND, FREE};
 use serde_json::{Value, json};
+
+#[path = "../../../../policy/src/pii/samples.rs"]
+mod samples;
+
+fn kinds(text: &str) -> Vec<(Kind, &str)> {
+    find(text, |_| true)
+        .into_iter()
+        .map(|finding| (finding.kind, &text[finding.start..finding.end]))
+        .collect()
+}
 
 fn vault() -> Vault {
     Vault::new(Privacy {

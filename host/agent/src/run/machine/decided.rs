@@ -2,10 +2,11 @@
 
 use super::results::Ending;
 use super::{Effects, Machine};
-use crate::event::EventKind;
-use crate::run::approval::{Decision, Pending, Verdict};
-use crate::toolbox::{ToolFailure, ToolUsage};
 use std::time::Duration;
+use toolhold_protocol::approval::{Decision, Pending, Verdict};
+use toolhold_protocol::event::EventKind;
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::result::ToolUsage;
 
 impl Machine {
     /// A person decided about a call.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use toml::{Table, Value};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
-use toolhold_sandbox::{Approval, Module, Registry, Standing};
+use toolhold_sandbox::{Approval, ApprovalStore as _, Module, Registry, Standing};
 use toolhold_storage::Draft;
 
 #[derive(Debug, Args)]

@@ -1,0 +1,324 @@
+//! A part of a grant: what an agent leaves a module of what the operator gave it.
+
+use super::{Access, Clocks, DirectoryGrant, Grant, KeyValueGrant, ScratchGrant};
+use crate::egress::HttpGrant;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// A kind of what a grant gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Capability {
+    Directories,
+    Scratch,
+    Environment,
+    Http,
+    Secrets,
+    KeyValue,
+    Tools,
+    /// Finer ones than everybody has.
+    Clocks,
+}
+
+impl Capability {
+    pub const ALL: [Self; 8] = [
+        Self::Directories,
+        Self::Scratch,
+        Self::Environment,
+        Self::Http,
+        Self::Secrets,
+        Self::KeyValue,
+        Self::Tools,
+        Self::Clocks,
+    ];
+
+    /// As in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Directories => "directories",
+            Self::Scratch => "scratch",
+            Self::Environment => "environment",
+            Self::Http => "http",
+            Self::Secrets => "secrets",
+            Self::KeyValue => "key_value",
+            Self::Tools => "tools",
+            Self::Clocks => "clocks",
+        }
+    }
+}
+
+/// Whether two paths of the host name the same directory. This crate does no I/O: the caller compares them
+/// on its file system.
+pub type SameDirectory<'a> = &'a dyn Fn(&Path, &Path) -> bool;
+
+/// What may be left of a grant, written as a grant is. What is not named is not left; what is named and
+/// was not given is not given by this.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Share {
+    /// The very directories that were given, to read only or with less room if this says so. Not folders
+    /// inside of them: whoever may write to the directory could turn those into links.
+    pub directories: Vec<DirectoryGrant>,
+    pub scratch: Option<ScratchGrant>,
+    /// With the values that were given.
+    pub environment: BTreeMap<String, String>,
+    pub http: Vec<HttpGrant>,
+    /// By name.
+    pub secrets: Vec<String>,
+    pub key_value: Option<KeyValueGrant>,
+    pub tools: Vec<String>,
+    pub clocks: Clocks,
+}
+
+impl Share {
+    /// What both this and `grant` give.
+    pub fn of(&self, grant: &Grant, same_directory: SameDirectory<'_>) -> Grant {
+        let directories = self.directories.iter().filter_map(|own| {
+            let mut given = grant.directories.iter();
+            let given = given.find(|given| is_same(given, own, same_directory))?;
+            Some(DirectoryGrant {
+                access: match (own.access, given.access) {
+                    (Access::ReadWrite, Access::ReadWrite) => Access::ReadWrite,
+                    _ => Access::Read,
+                },
+                quota_bytes: least(own.quota_bytes, given.quota_bytes),
+                ..given.clone()
+            })
+        });
+        let scratch = self.scratch.as_ref().zip(grant.scratch.as_ref());
+        let environment = grant.environment.iter();
+        let environment =
+            environment.filter(|(name, value)| self.environment.get(*name) == Some(*value));
+        let http = grant.http.iter();
+        let http = http.flat_map(|given| self.http.iter().filter_map(|own| given.and(own)));
+        let secrets = grant.secrets.iter();
+        let secrets = secrets.filter(|secret| self.secrets.contains(&secret.slot().name));
+        let key_value = self.key_value.as_ref().zip(grant.key_value.as_ref());
+        let key_value = key_value
+            .filter(|(own, given)| own.namespace.is_empty() || own.namespace == given.namespace);
+        Grant {
+            directories: directories.collect(),
+            scratch: scratch.map(|(own, given)| ScratchGrant {
+                quota_bytes: own.quota_bytes.min(given.quota_bytes),
+                keep: own.keep.min(given.keep),
+                ..given.clone()
+            }),
+            environment: environment
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
+            http: http.collect(),
+            secrets: secrets.cloned().collect(),
+            key_value: key_value.map(|(own, given)| KeyValueGrant {
+                quota_bytes: own.quota_bytes.min(given.quota_bytes),
+                ..given.clone()
+            }),
+            tools: both(&self.tools, &grant.tools),
+            clocks: Clocks {
+                precision_us: self.clocks.precision_us.max(grant.clocks.precision_us),
+            },
+            // Neither reaches anything.
+            randomness: grant.randomness,
+            log_level: grant.log_level,
+        }
+    }
+}
+
+impl Share {
+    /// The kinds that this names and of which nothing is left, because `grant` has nothing of it.
+    pub fn in_vain(&self, grant: &Grant, same_directory: SameDirectory<'_>) -> Vec<Capability> {
+        let left = self.of(grant, same_directory);
+        let is_named = |kind: &Capability| match kind {
+            Capability::Directories => !self.directories.is_empty(),
+            Capability::Scratch => self.scratch.is_some(),
+            Capability::Environment => !self.environment.is_empty(),
+            Capability::Http => !self.http.is_empty(),
+            Capability::Secrets => !self.secrets.is_empty(),
+            Capability::KeyValue => self.key_value.is_some(),
+            Capability::Tools => !self.tools.is_empty(),
+            Capability::Clocks => self.clocks != Clocks::default(),
+        };
+        let named = Capability::ALL.into_iter().filter(is_named);
+        named.filter(|kind| !left.has(*kind)).collect()
+    }
+}
+
+impl Grant {
+    /// The same without the kinds that `permits` does not name.
+    pub(crate) fn only(&self, permits: impl Fn(Capability) -> bool) -> Self {
+        let mut left = self.clone();
+        for kind in Capability::ALL.into_iter().filter(|kind| !permits(*kind)) {
+            match kind {
+                Capability::Directories => left.directories.clear(),
+                Capability::Scratch => left.scratch = None,
+                Capability::Environment => left.environment.clear(),
+                Capability::Http => left.http.clear(),
+                Capability::Secrets => left.secrets.clear(),
+                Capability::KeyValue => left.key_value = None,
+                Capability::Tools => left.tools.clear(),
+                Capability::Clocks => {
+                    let usual = Clocks::default().precision_us;
+                    left.clocks.precision_us = left.clocks.precision_us.max(usual);
+                }
+            }
+        }
+        left
+    }
+
+    /// This kind of it and nothing else.
+    pub(crate) fn part(&self, kind: Capability) -> Self {
+        let mut part = Self::default();
+        match kind {
+            Capability::Directories => part.directories.clone_from(&self.directories),
+            Capability::Scratch => part.scratch.clone_from(&self.scratch),
+            Capability::Environment => part.environment.clone_from(&self.environment),
+            Capability::Http => part.http.clone_from(&self.http),
+            Capability::Secrets => part.secrets.clone_from(&self.secrets),
+            Capability::KeyValue => part.key_value.clone_from(&self.key_value),
+            Capability::Tools => part.tools.clone_from(&self.tools),
+            Capability::Clocks => part.clocks = self.clocks,
+        }
+        part
+    }
+
+    /// Whether anything of this kind is given.
+    pub(crate) fn has(&self, kind: Capability) -> bool {
+        self.part(kind) != Self::default()
+    }
+}
+
+/// The same directory under the same name.
+fn is_same(
+    given: &DirectoryGrant,
+    own: &DirectoryGrant,
+    same_directory: SameDirectory<'_>,
+) -> bool {
+    given.guest == own.guest && (given.host == own.host || same_directory(&given.host, &own.host))
+}
+
+fn least(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// The names that both lists allow, each the narrower of two: `text` and `text.count` is `text.count`.
+fn both(one: &[String], other: &[String]) -> Vec<String> {
+    let within = |name: &String, list: &[String]| {
+        let module = name.split(['.', '@']).next().unwrap_or_default();
+        list.iter().any(|known| known == name || known == module)
+    };
+    let narrow = one.iter().filter(|name| within(name, other));
+    let mut names: Vec<String> = narrow
+        .chain(other.iter().filter(|name| within(name, one)))
+        .cloned()
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grant::Keep;
+    use crate::secret::{SecretGrant, SecretPlace, SecretSlot};
+
+    fn same(given: &Path, own: &Path) -> bool {
+        let real = |path: &Path| path.canonicalize().ok();
+        real(given).is_some() && real(given) == real(own)
+    }
+
+    fn share(text: &str) -> Share {
+        toml::from_str(text).unwrap()
+    }
+
+    fn http(text: &str) -> HttpGrant {
+        toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn a_share_is_never_more_than_was_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = folder.path().display();
+        let slot = SecretSlot {
+            name: "key".into(),
+            origin: "https://a.example".parse().unwrap(),
+            place: SecretPlace::Query { name: "k".into() },
+        };
+        let grant = Grant {
+            directories: vec![DirectoryGrant {
+                host: folder.path().into(),
+                guest: "/data".into(),
+                access: Access::ReadWrite,
+                quota_bytes: Some(100),
+            }],
+            scratch: Some(ScratchGrant {
+                guest: "/tmp".into(),
+                quota_bytes: 50,
+                keep: Keep::Call,
+            }),
+            environment: [("A".into(), "a".into()), ("B".into(), "b".into())].into(),
+            http: vec![http(
+                "origin = 'https://*.example.com'\nmethods = ['GET', 'POST']",
+            )],
+            secrets: vec![SecretGrant::new(slot, "long enough".to_owned().into()).unwrap()],
+            key_value: Some(KeyValueGrant {
+                namespace: "team".into(),
+                quota_bytes: 10,
+            }),
+            tools: vec!["text".into()],
+            clocks: Clocks { precision_us: 1 },
+            ..Grant::default()
+        };
+        assert_eq!(
+            Share::default().of(&grant, &same),
+            Grant::default(),
+            "nothing is named"
+        );
+        let vain = share(
+            "tools = ['shell']\nkey_value = {}\nhttp = [{ origin = 'https://elsewhere.com' }]",
+        );
+        assert_eq!(
+            vain.in_vain(&grant, &same),
+            [Capability::Http, Capability::Tools]
+        );
+        let more = share(&format!(
+            "directories = [{{ host = '{host}/.', guest = '/data', access = 'read-write', quota_bytes = 1000 }},\n\
+             {{ host = '/', guest = '/data' }}, {{ host = '{host}', guest = '/other' }}]\n\
+             scratch = {{ quota_bytes = 1000, keep = 'session' }}\n\
+             environment = {{ A = 'a', B = 'other', C = 'c' }}\n\
+             http = [{{ origin = 'https://api.example.com', methods = ['GET', 'PUT'], path_prefix = '/v1', redirects = 3 }},\n\
+             {{ origin = 'https://elsewhere.com' }}]\n\
+             secrets = ['key', 'other']\nkey_value = {{ quota_bytes = 1000 }}\ntools = ['text.count', 'shell']\n\
+             clocks = {{ precision_us = 5 }}"
+        ));
+        let left = more.of(&grant, &same);
+        assert_eq!(
+            left,
+            Grant {
+                environment: [("A".into(), "a".into())].into(),
+                http: vec![http(
+                    "origin = 'https://api.example.com'\npath_prefix = '/v1'\nmethods = ['GET']"
+                )],
+                tools: vec!["text.count".into()],
+                clocks: Clocks { precision_us: 5 },
+                ..grant.clone()
+            }
+        );
+        let less = share(&format!(
+            "directories = [{{ host = '{host}', guest = '/data', quota_bytes = 7 }}]\nscratch = {{ quota_bytes = 3 }}\n\
+             key_value = {{ namespace = 'other' }}"
+        ));
+        let left = less.of(&grant, &same);
+        assert_eq!(
+            (left.directories[0].access, left.directories[0].quota_bytes),
+            (Access::Read, Some(7))
+        );
+        assert_eq!(left.scratch.as_ref().map(|it| it.quota_bytes), Some(3));
+        assert!(left.key_value.is_none() && left.secrets.is_empty() && left.http.is_empty());
+        // Asking again changes nothing, whatever was asked.
+        assert_eq!(less.of(&left, &same), left);
+    }
+}

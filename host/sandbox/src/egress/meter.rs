@@ -1,0 +1,141 @@
+//! Counts what one call uses of outbound HTTP, against its limits.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use toolhold_policy::{HttpLimit, HttpLimits};
+use wasmtime_wasi_http::Error;
+
+/// What the guest gets when a limit fired.
+fn error_code(limit: HttpLimit) -> Error {
+    match limit {
+        HttpLimit::RequestBytes(limit) => Error::HttpRequestBodySize(Some(limit)),
+        HttpLimit::ResponseBytes(limit) => Error::HttpResponseBodySize(Some(limit)),
+        HttpLimit::Time(_) => Error::HttpResponseTimeout,
+        // `Requests`, `Concurrent`, and whatever limit is added to them.
+        _ => Error::ConnectionLimitReached,
+    }
+}
+
+/// Counts one call's use of HTTP. Shared by the call's requests, which run side by side.
+#[derive(Debug)]
+pub(super) struct Meter {
+    pub limits: HttpLimits,
+    requests: AtomicU32,
+    running: AtomicU32,
+    sent: AtomicU64,
+    received: AtomicU64,
+    redactions: AtomicU64,
+    /// The first limit that fired: later ones are its consequences.
+    fired: OnceLock<HttpLimit>,
+}
+
+impl Meter {
+    pub fn new(limits: HttpLimits) -> Self {
+        Self {
+            limits,
+            requests: AtomicU32::new(0),
+            running: AtomicU32::new(0),
+            sent: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            redactions: AtomicU64::new(0),
+            fired: OnceLock::new(),
+        }
+    }
+
+    pub fn fired(&self) -> Option<HttpLimit> {
+        self.fired.get().copied()
+    }
+
+    pub fn redactions(&self) -> u64 {
+        self.redactions.load(Relaxed)
+    }
+
+    pub fn redacted(&self, count: u64) {
+        self.redactions.fetch_add(count, Relaxed);
+    }
+
+    /// Notes that `limit` fired; the answer is what the guest is told.
+    pub fn fire(&self, limit: HttpLimit) -> Error {
+        let _ = self.fired.set(limit);
+        error_code(limit)
+    }
+
+    /// A permit to be one of the concurrent requests, held until it is dropped.
+    pub fn start(self: &Arc<Self>) -> Result<Running, Error> {
+        let running = Running(self.clone());
+        if self.running.fetch_add(1, Relaxed) >= self.limits.concurrent {
+            return Err(self.fire(HttpLimit::Concurrent(self.limits.concurrent)));
+        }
+        Ok(running)
+    }
+
+    /// One more request goes out.
+    pub fn request(&self) -> Result<(), Error> {
+        if self.requests.fetch_add(1, Relaxed) >= self.limits.requests {
+            return Err(self.fire(HttpLimit::Requests(self.limits.requests)));
+        }
+        Ok(())
+    }
+
+    /// `bytes` more of request bodies.
+    pub fn send(&self, bytes: u64) -> Result<(), Error> {
+        let limit = self.limits.request_bytes;
+        let before = self.sent.fetch_add(bytes, Relaxed);
+        if before.saturating_add(bytes) > limit {
+            return Err(self.fire(HttpLimit::RequestBytes(limit)));
+        }
+        Ok(())
+    }
+
+    /// `bytes` more of responses.
+    pub fn receive(&self, bytes: u64) -> Result<(), Error> {
+        let limit = self.limits.response_bytes;
+        let before = self.received.fetch_add(bytes, Relaxed);
+        if before.saturating_add(bytes) > limit {
+            return Err(self.fire(HttpLimit::ResponseBytes(limit)));
+        }
+        Ok(())
+    }
+}
+
+/// A request under way.
+#[derive(Debug)]
+pub(super) struct Running(Arc<Meter>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_limit_fires_at_its_bound_and_the_first_is_remembered() {
+        let meter = Arc::new(Meter::new(HttpLimits {
+            requests: 2,
+            request_bytes: 10,
+            response_bytes: 10,
+            concurrent: 1,
+            ..HttpLimits::default()
+        }));
+        let running = meter.start().unwrap();
+        assert!(meter.request().is_ok() && meter.request().is_ok());
+        assert!(meter.send(10).is_ok() && meter.receive(10).is_ok());
+        assert_eq!(meter.fired(), None);
+        assert!(matches!(
+            meter.receive(1),
+            Err(Error::HttpResponseBodySize(Some(10)))
+        ));
+        assert!(matches!(
+            meter.send(1),
+            Err(Error::HttpRequestBodySize(Some(10)))
+        ));
+        assert!(meter.start().is_err() && meter.request().is_err());
+        assert_eq!(meter.fired(), Some(HttpLimit::ResponseBytes(10)));
+        drop(running);
+        assert!(meter.start().is_ok());
+    }
+}
