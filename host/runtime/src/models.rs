@@ -193,7 +193,7 @@ impl<'a> Models<'a> {
             host::model(table, transport, self.total).await
         };
         let model = model.with_context(|| format!("the endpoint {name:?}"))?;
-        let dialects = Dialects::new(&self.config.state_folder());
+        let dialects = Dialects::new(self.config.state_folder());
         let (model, dialect) = Box::pin(dialect::known(&dialects, table, model)).await;
         if let Some(dialect) = dialect {
             self.known.add(name, dialect);
@@ -235,7 +235,7 @@ impl<'a> Models<'a> {
             return Ok(built.clone());
         }
         let table = named.table();
-        let dialects = Dialects::new(&self.config.state_folder());
+        let dialects = Dialects::new(self.config.state_folder());
         let transport = self.transport(&table)?;
         if let Some(probed) = dialects.find(transport.target(), &named.model) {
             self.known.add_candidate(name, &probed.dialect);

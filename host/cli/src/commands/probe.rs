@@ -63,7 +63,7 @@ pub async fn probe(config: &Configuration, json: bool) -> Result<Exit> {
     })
     .await?;
     let probed = Probed::now(model.target(), model.name(), dialect);
-    let kept = Dialects::new(&config.state_folder())
+    let kept = Dialects::new(config.state_folder())
         .keep(&probed)
         .context("what was found cannot be kept for runs; set paths.state")?;
     if json {
@@ -130,7 +130,7 @@ pub(super) async fn found(config: &Configuration, endpoint: &Endpoint) -> Option
 }
 
 fn kept(config: &Configuration, model: &OpenAiModel) -> Option<Probed> {
-    Dialects::new(&config.state_folder()).find(model.target(), model.name())
+    Dialects::new(config.state_folder()).find(model.target(), model.name())
 }
 
 async fn model(config: &Configuration, endpoint: &Endpoint) -> Result<OpenAiModel> {

@@ -267,7 +267,7 @@ impl Dispatcher {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "cancellations by other processes cannot be looked up")
+                    tracing::warn!(%error, "cancellations by other processes cannot be looked up");
                 }
             }
             let active: Vec<Uuid> = self.inner.lock().keys().copied().collect();
@@ -278,7 +278,7 @@ impl Dispatcher {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "runs that other servers took over cannot be looked up")
+                    tracing::warn!(%error, "runs that other servers took over cannot be looked up");
                 }
             }
         }

@@ -4,7 +4,7 @@ use super::reply::{self, Work};
 use super::sessions::{Held, Refusal};
 use super::{Endpoint, Refused, SESSION, VERSION, accepts, remote};
 use crate::mcp_server::client_sender::ClientSender;
-use crate::mcp_server::in_flight::Flight;
+use crate::mcp_server::in_flight::InFlightRequest;
 use crate::mcp_server::revision::{LEGACY, Terms};
 use crate::mcp_server::rpc;
 use crate::mcp_server::rpc::{Error, INTERNAL_ERROR, Malformed, Message, Request};
@@ -129,7 +129,7 @@ struct Begun {
     held: Arc<Held>,
     request: Request,
     terms: Terms,
-    flight: Flight,
+    flight: InFlightRequest,
 }
 
 impl Begun {
