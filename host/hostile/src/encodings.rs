@@ -1,4 +1,6 @@
-//! Forms in which servers and languages write the bytes of a text, and in which a secret may come back.
+//! The forms in which servers and languages write bytes: what a leaked secret may look like.
+
+use serde_json::Value;
 
 /// `text` in the forms in which servers and languages write bytes. Written apart from the sandbox's
 /// own list, so that each checks the other.
@@ -7,7 +9,7 @@ pub fn forms(text: &str) -> Vec<String> {
         return Vec::new();
     }
     let each = |form: fn(u8) -> String| text.bytes().map(form).collect::<String>();
-    let json = serde_json::Value::from(text).to_string();
+    let json = Value::from(text).to_string();
     let json = json[1..json.len() - 1].to_owned();
     let mut forms = vec![
         text.to_owned(),

@@ -2,14 +2,13 @@
 //! with two users. `toolhold selftest` runs it on a user's machine and prints the table; the tests
 //! run each attack under its own name. There is no product code here.
 //!
-//! Read it in this order: [`attack`] (what an attack is, and how one is judged), [`fault`] (why one
-//! does not end as it must), [`lab`] (where they run: engines, modules, temporary folders, and what
-//! "ends" means), then the attacks by family: `compute`, `memory`, `output`, `arguments`, `files`,
-//! `disk`, `network`, `egress`, `responses`, `secrets`, `loader`, `compiler`, `trust`, `names`,
-//! `cache`, `isolation`, `tenants`, `endurance`; [`web`] is the server and the resolver of the three
-//! about HTTP, `fetcher` the guest that is sent there. Hostile components are WAT in [`components`],
-//! or the guest in `attacker/`, which does what it is told; [`liar`] makes modules that say of
-//! themselves what they are told.
+//! Read it in this order: [`attack`] (what an attack is, and how one is judged), [`lab`] (where they
+//! run: engines, modules, temporary folders, and what "ends" means), then the attacks by family:
+//! `compute`, `memory`, `output`, `arguments`, `files`, `disk`, `network`, `egress`, `responses`,
+//! `secrets`, `loader`, `compiler`, `trust`, `names`, `cache`, `isolation`, `tenants`, `endurance`;
+//! [`web`] is the server and the resolver of the three about HTTP, `fetcher` the guest that is sent
+//! there. Hostile components are WAT in [`components`], or the guest in `attacker/`, which does what
+//! it is told; [`liar`] makes modules that say of themselves what they are told.
 //!
 //! A new row is one entry in [`suite`]: the row's number, a name, what is attacked, what must happen,
 //! and a function that tries it.

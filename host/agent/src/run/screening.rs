@@ -4,7 +4,7 @@
 //! that is replayed needs no shields.
 
 use crate::guard::shield::{Screening, Shields};
-use crate::run::driver::Within;
+use crate::run::driver::CallEventSender;
 use crate::run::machine::Work;
 use toolhold_json::validate::Validator;
 use toolhold_model::Watch;
@@ -17,7 +17,11 @@ use toolhold_protocol::shield::{Place, Screened};
 use toolhold_protocol::side_request::SideRequest;
 
 /// What the shields say, each of them told, and what they took for it.
-pub(super) async fn screen(shields: &Shields, screening: Screening, events: &Within) -> Screened {
+pub(super) async fn screen(
+    shields: &Shields,
+    screening: Screening,
+    events: &CallEventSender,
+) -> Screened {
     let mut heard = Heard::default();
     let (screened, judgements) = shields.screen(screening, &mut heard).await;
     let judgements = judgements.into_iter().map(EventKind::Shield);
@@ -49,9 +53,9 @@ impl Watch for Heard {
 pub(super) async fn admit(
     shields: &Shields,
     work: &mut Work,
-    events: &Within,
+    events: &CallEventSender,
 ) -> Result<(), ToolFailure> {
-    if !shields.stand_at(Place::ToolInput, Some(&work.call.tool)) {
+    if !shields.applies_to(Place::ToolInput, Some(&work.call.tool)) {
         return Ok(());
     }
     let context = work.call.context.iter();
@@ -87,7 +91,7 @@ pub(super) async fn released(
     shields: &Shields,
     work: &Work,
     outcome: Result<ToolOutput, ToolFailure>,
-    events: &Within,
+    events: &CallEventSender,
 ) -> Result<ToolOutput, ToolFailure> {
     let outcome = match outcome {
         Ok(output) => Ok(ToolOutput {
@@ -99,7 +103,7 @@ pub(super) async fn released(
             ..failure
         }),
     };
-    if !shields.stand_at(Place::ToolOutput, Some(&work.call.tool)) {
+    if !shields.applies_to(Place::ToolOutput, Some(&work.call.tool)) {
         return outcome;
     }
     let screening = Screening {

@@ -369,7 +369,7 @@ impl Call<'_> {
     async fn admitted(&self, arguments: Value) -> Result<Value, ToolFailure> {
         let place = Place::ToolInput;
         let Self { offered, rules, .. } = self;
-        if !rules.shields.stand_at(place, Some(&offered.name)) {
+        if !rules.shields.applies_to(place, Some(&offered.name)) {
             return Ok(arguments);
         }
         match self.screen(place, arguments.clone()).await {
@@ -391,7 +391,11 @@ impl Call<'_> {
     /// What the shields leave of what a call came to.
     async fn released(&self, outcome: Result<Value, ToolFailure>) -> Result<Value, ToolFailure> {
         let place = Place::ToolOutput;
-        if !self.rules.shields.stand_at(place, Some(&self.offered.name)) {
+        if !self
+            .rules
+            .shields
+            .applies_to(place, Some(&self.offered.name))
+        {
             return outcome;
         }
         let value = match &outcome {

@@ -1,11 +1,11 @@
 //! One run: tells the machine what happened, and does what it asks for.
 
-use super::within::Happened;
-use super::{Begin, Driver, Sink, Within};
+use super::call_events::CallEvent;
+use super::{Begin, CallEventSender, Driver, Sink};
 use crate::run::Spent;
+use crate::run::budget_tracker::BudgetTracker;
 use crate::run::counting::count;
 use crate::run::machine::{Action, Effects, Input, Machine, Work};
-use crate::run::purse::Purse;
 use crate::run::replay::Replayed;
 use crate::run::screening::{admit, released, screen};
 use crate::run::sub_agent::{self, Ended, Left};
@@ -42,10 +42,10 @@ pub(super) struct Performer {
     pub(super) class: Option<String>,
     pub(super) parent: Arc<RunRequest>,
     pub(super) deadline: Instant,
-    pub(super) purse: Arc<Purse>,
+    pub(super) budget: Arc<BudgetTracker>,
     pub(super) sink: Sink,
     /// For calls: what happens in them.
-    pub(super) events: Within,
+    pub(super) events: CallEventSender,
     pub(super) subs: BTreeMap<String, Replayed>,
     /// Each on its own task: a guest that computes holds up neither another guest nor the model's
     /// stream. Dropping the set stops them all.
@@ -69,7 +69,7 @@ impl Performer {
         mut self,
         mut machine: Machine,
         begin: Begin,
-        mut call_events: mpsc::Receiver<Happened>,
+        mut call_events: mpsc::Receiver<CallEvent>,
         cancel: CancellationToken,
     ) -> Result<Ended, RunError> {
         let started = Instant::now();
@@ -133,7 +133,7 @@ impl Performer {
         }
     }
 
-    fn told(&mut self, happened: Happened) -> Told {
+    fn told(&mut self, happened: CallEvent) -> Told {
         self.waiting.extend(happened.recorded);
         Told::Event(Box::new(happened.kind))
     }
@@ -204,7 +204,7 @@ impl Performer {
     ) -> Result<Option<Ended>, RunError> {
         let mut ended = None;
         for kind in &effects.events {
-            self.purse.note(kind);
+            self.budget.note(kind);
             ended = ended.or_else(|| Ended::of(kind, spent));
         }
         if !effects.events.is_empty() {
@@ -224,7 +224,7 @@ impl Performer {
                     candidate,
                 } => {
                     if self.parent.depth > 0
-                        && let Some(budget) = self.purse.overdrawn()
+                        && let Some(budget) = self.budget.overdrawn()
                     {
                         let told = std::future::ready(Input::OutOf(budget));
                         self.spawn(Doing::Ask, told);
@@ -257,7 +257,7 @@ impl Performer {
                 }
                 Action::Call(work) => {
                     if !work.again {
-                        self.purse.note_call();
+                        self.budget.note_call();
                     }
                     let doing = Doing::Call(work.call.id.clone());
                     let call = self.call(*work);
@@ -296,7 +296,7 @@ impl Performer {
         let begun = self.subs.remove(&work.call.id);
         let driver = self.driver.clone();
         let (parent, events) = (self.parent.clone(), self.events.clone());
-        let (deadline, purse) = (self.deadline, self.purse.clone());
+        let (deadline, budget) = (self.deadline, self.budget.clone());
         Box::pin(async move {
             let id = work.call.id.clone();
             let admitted = admit(&driver.shields, &mut work, &events).await;
@@ -321,7 +321,7 @@ impl Performer {
                 Runner::Request(_) | Runner::CleanRoom | Runner::Advisor | Runner::Model => {
                     let left = Left {
                         time: deadline.saturating_duration_since(Instant::now()),
-                        purse,
+                        budget,
                     };
                     Box::pin(sub_agent::run(driver, &work, begun, &parent, left, events)).await
                 }

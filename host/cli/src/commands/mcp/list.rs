@@ -63,7 +63,7 @@ fn print(server: &Server, described: &Value) {
         (Some(fault), ..) => println!("  {} {}", warn("cannot be used:"), plain(fault)),
         (None, Some("pending"), None) => {
             println!(
-                "  {} nobody has approved it yet; toolhold mcp approve {name}",
+                "  {} it has not been approved yet; toolhold mcp approve {name}",
                 warn("disabled:")
             );
         }

@@ -1,0 +1,46 @@
+//! What happens within a run's calls, on its way into the run's record.
+
+use tokio::sync::{mpsc, oneshot};
+use toolhold_protocol::event::EventKind;
+
+/// Sends a run what happens within its calls.
+#[derive(Clone)]
+pub(in crate::run) struct CallEventSender(mpsc::Sender<CallEvent>);
+
+pub(in crate::run) struct CallEvent {
+    pub kind: EventKind,
+    /// Told once it is recorded.
+    pub recorded: Option<oneshot::Sender<()>>,
+}
+
+impl CallEventSender {
+    pub fn channel(room: usize) -> (Self, mpsc::Receiver<CallEvent>) {
+        let (sender, receiver) = mpsc::channel(room);
+        (Self(sender), receiver)
+    }
+
+    pub async fn tell(&self, kind: EventKind) {
+        self.send(kind, None).await;
+    }
+
+    /// When this returns, they are recorded.
+    pub async fn record(&self, mut kinds: Vec<EventKind>) {
+        let Some(last) = kinds.pop() else {
+            return;
+        };
+        for kind in kinds {
+            self.tell(kind).await;
+        }
+        let (recorded, is_recorded) = oneshot::channel();
+        self.send(last, Some(recorded)).await;
+        if is_recorded.await.is_err() {
+            // The run ended, or could not record it, and drops whoever waits here.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    async fn send(&self, kind: EventKind, recorded: Option<oneshot::Sender<()>>) {
+        // A run that is gone drops its calls as well.
+        let _ = self.0.send(CallEvent { kind, recorded }).await;
+    }
+}
