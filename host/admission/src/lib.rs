@@ -4,7 +4,7 @@
 //! promises that no lane starves another, that queues are bounded, and that time is measured by tokio's clock,
 //! so that tests with a paused clock see refusals and waits exactly.
 //!
-//! Read [`FairQueue`] first, then [`Rate`] and [`KeyedRate`].
+//! Read [`FairQueue`] first, then [`Rate`] and [`KeyedRate`]; [`Backoff`] is how long to wait between attempts.
 //!
 //! ```
 //! use std::time::Duration;
@@ -28,8 +28,10 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod backoff;
 mod queue;
 mod rate;
 
+pub use backoff::Backoff;
 pub use queue::{FairQueue, Key, Lane, Permit, Refusal};
 pub use rate::{KeyedRate, Rate};

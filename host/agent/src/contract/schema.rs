@@ -1,15 +1,18 @@
 //! The `schema` contract: one JSON object that satisfies the composed schema.
 
-use crate::contract::conversation::{self, Voice};
+use crate::contract::conversation::{self, TranscriptFormat};
 use crate::contract::reader::SolutionReader;
 use crate::contract::{Said, View, text};
-use crate::guard::mend::Mended;
-use crate::model::{ChatMessage, ChatRequest};
-use crate::protocol::compose::{self, Composition};
-use crate::protocol::lower::MAX_REPETITIONS;
-use crate::protocol::{Exchange, Shape, Solution};
 use serde_json::{Value, json};
 use std::mem;
+use toolhold_json::lower::MAX_REPETITIONS;
+use toolhold_json::repair::Repaired;
+use toolhold_model::chat::{ChatMessage, ChatRequest};
+use toolhold_protocol::compose;
+use toolhold_protocol::compose::Composition;
+use toolhold_protocol::compose::Shape;
+use toolhold_protocol::solution::Solution;
+use toolhold_protocol::turn::Exchange;
 
 pub fn request(view: &View<'_>) -> ChatRequest {
     let settings = view.settings;
@@ -50,18 +53,18 @@ pub fn read(said: &Said<'_>) -> Result<Solution, String> {
             SolutionReader::default().push(said.answer, &mut Vec::new())?;
             solution
         }
-        Err(reason) => match mend(said) {
+        Err(reason) => match repair(said) {
             Some(solution) => solution,
             None => return said.solution(said.leaked().ok_or(reason)?),
         },
     };
-    let mended = mem::replace(&mut solution.repairs, said.repairs());
-    solution.note(mended);
+    let repaired = mem::replace(&mut solution.repairs, said.repairs());
+    solution.note(repaired);
     Ok(solution)
 }
 
-fn mend(said: &Said<'_>) -> Option<Solution> {
-    let Mended { value, repairs } = said.mended(said.answer)?;
+fn repair(said: &Said<'_>) -> Option<Solution> {
+    let Repaired { value, repairs } = said.repaired(said.answer)?;
     let solution = Solution::of(value).ok()?;
     Some(Solution {
         repairs,
@@ -97,7 +100,7 @@ struct Solutions {
     reasons: bool,
 }
 
-impl Voice for Solutions {
+impl TranscriptFormat for Solutions {
     fn answer(&self, text: &str) -> ChatMessage {
         ChatMessage::assistant(json!({"calls": [], "output": text}).to_string())
     }
@@ -122,8 +125,8 @@ impl Voice for Solutions {
 
 #[cfg(test)]
 mod tests {
-    use crate::contract::Contract;
     use crate::contract::tests::read;
+    use toolhold_protocol::contract::Contract;
 
     #[test]
     fn a_reply_that_can_be_understood_in_two_ways_is_none() {

@@ -1,14 +1,15 @@
 //! The `simple` contract: JSON in plain text, one call or the answer a reply (PROTOCOL.md, 4.3).
 
-use crate::contract::conversation::{self, Voice};
+use crate::contract::conversation::{self, TranscriptFormat};
 use crate::contract::reader::{Given, ObjectFinder, call_object};
 use crate::contract::{Said, View, text};
-use crate::guard::repair::Kind;
-use crate::model::{ChatMessage, ChatRequest};
-use crate::protocol::{Call, Exchange, Solution};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::slice;
+use toolhold_json::repair::RepairKind;
+use toolhold_model::chat::{ChatMessage, ChatRequest};
+use toolhold_protocol::solution::{Call, Solution};
+use toolhold_protocol::turn::Exchange;
 
 const TOOL_NAME: &str = "tool_name";
 const ARGUMENTS: &str = "arguments";
@@ -39,7 +40,7 @@ pub fn read(said: &Said<'_>) -> Result<Solution, String> {
     };
     let object = match finder().find(said.answer) {
         Ok(object) => object,
-        Err(reason) => match mend(said) {
+        Err(reason) => match repair(said) {
             Some((object, repairs)) => {
                 solution.note(repairs);
                 object
@@ -56,12 +57,12 @@ pub fn read(said: &Said<'_>) -> Result<Solution, String> {
     Ok(solution)
 }
 
-/// The first object in the text, where it is not quite JSON, and what had to be mended.
-fn mend(said: &Said<'_>) -> Option<(Map<String, Value>, Vec<Kind>)> {
-    let mended = said.mended(said.answer)?;
-    match mended.value {
+/// The first object in the text, where it is not quite JSON, and what had to be repaired.
+fn repair(said: &Said<'_>) -> Option<(Map<String, Value>, Vec<RepairKind>)> {
+    let repaired = said.repaired(said.answer)?;
+    match repaired.value {
         Value::Object(object) if WANTED.iter().any(|name| object.contains_key(*name)) => {
-            Some((object, mended.repairs))
+            Some((object, repaired.repairs))
         }
         _ => None,
     }
@@ -152,7 +153,7 @@ struct Objects {
     reasons: bool,
 }
 
-impl Voice for Objects {
+impl TranscriptFormat for Objects {
     fn answer(&self, text: &str) -> ChatMessage {
         ChatMessage::assistant(json!({FINAL_ANSWER: text}).to_string())
     }
@@ -180,13 +181,15 @@ impl Voice for Objects {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::Contract;
     use crate::contract::tests::{read, read_completion};
-    use crate::model::Completion;
-    use crate::protocol::compose::Composition;
-    use crate::protocol::turn::Answered;
-    use crate::protocol::{Call, Example, Execution, Tool, Turn};
-    use crate::run::Settings;
+    use toolhold_protocol::completion::Completion;
+    use toolhold_protocol::compose::Composition;
+    use toolhold_protocol::contract::Contract;
+    use toolhold_protocol::settings::Settings;
+    use toolhold_protocol::solution::Call;
+    use toolhold_protocol::tool::{Example, Execution, Tool};
+    use toolhold_protocol::turn::Answered;
+    use toolhold_protocol::turn::Turn;
 
     fn tool() -> Tool {
         Tool {
@@ -356,7 +359,7 @@ mod tests {
         };
         let solution = reply("stop").unwrap();
         assert_eq!(solution.calls[0].arguments, json!({"x": 1}));
-        assert_eq!(solution.repairs, [Kind::Unclosed]);
+        assert_eq!(solution.repairs, [RepairKind::Unclosed]);
         assert!(reply("length").unwrap_err().contains("has no end"));
     }
 

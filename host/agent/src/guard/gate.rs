@@ -1,15 +1,16 @@
 //! The gate that every call passes before it runs, and every result after (PROTOCOL.md, 7): is there
 //! such a tool, do the arguments fit, was this very call made before; does the result fit.
 
-use crate::error::RunError;
-use crate::guard::coerce::coerce;
-use crate::guard::repair::Repair;
-use crate::guard::validate::{Fault, cut};
-use crate::guard::{Repeats, Validator};
-use crate::protocol::{Call, Tool};
-use crate::toolbox::ToolFailure;
+use crate::guard::Repeats;
 use serde_json::Value;
 use std::collections::HashMap;
+use toolhold_json::coerce::coerce;
+use toolhold_json::repair::Repair;
+use toolhold_json::validate::{Fault, Validator, cut};
+use toolhold_protocol::error::RunError;
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::solution::Call;
+use toolhold_protocol::tool::Tool;
 
 /// The checks of one run, compiled once.
 #[derive(Debug)]

@@ -1,16 +1,16 @@
 //! What stands between a model's wish and a call: validation, and the guard against repetition.
 
-pub mod coerce;
 pub mod gate;
-pub mod mend;
 pub mod pii;
-pub mod repair;
 pub mod repeats;
 pub mod shield;
-pub(crate) mod strict;
-pub mod validate;
 
 pub use gate::Gate;
-pub use repair::Repair;
 pub use repeats::Repeats;
-pub use validate::{Fault, Validator};
+// Where these were before they had a crate of their own.
+pub use toolhold_json::coerce;
+pub use toolhold_json::repair::{self, Repair};
+pub use toolhold_json::validate::{self, Fault, Validator};
+pub mod mend {
+    pub use toolhold_json::repair::{End, Repaired as Mended, repair as mend};
+}

@@ -3,13 +3,18 @@
 //! Every call passes here, whoever runs it. What is left of a result is what the run is told, so a run
 //! that is replayed needs no shields.
 
-use crate::event::EventKind;
-use crate::guard::Validator;
-use crate::guard::shield::{Place, Screened, Screening, Shields};
-use crate::model::{Delta, Routing, SideRequest, Watch};
+use crate::guard::shield::{Screening, Shields};
 use crate::run::driver::Within;
 use crate::run::machine::Work;
-use crate::toolbox::{ToolFailure, ToolOutput};
+use toolhold_json::validate::Validator;
+use toolhold_model::Watch;
+use toolhold_protocol::completion::Delta;
+use toolhold_protocol::event::EventKind;
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::result::ToolOutput;
+use toolhold_protocol::routing::Routing;
+use toolhold_protocol::shield::{Place, Screened};
+use toolhold_protocol::side_request::SideRequest;
 
 /// What the shields say, each of them told, and what they took for it.
 pub(super) async fn screen(shields: &Shields, screening: Screening, events: &Within) -> Screened {

@@ -4,15 +4,19 @@
 //! hidden from this one, too. What it says is read strictly. A model that says, behind what it thought,
 //! anything but `safe`, or `unsafe` and categories that it was given, said nothing.
 
-use super::{Place, Screening, Shield, Verdict};
+use super::{Screening, Shield, Verdict};
 use crate::contract;
-use crate::guard::pii::{Privacy, Vault};
-use crate::model::{Aside, ChatMessage, ChatRequest, Model, Watch};
+use crate::guard::pii::Vault;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use toolhold_model::chat::{ChatMessage, ChatRequest};
+use toolhold_model::side::Aside;
+use toolhold_model::{Model, Watch};
+use toolhold_protocol::privacy::Privacy;
+use toolhold_protocol::shield::Place;
 
 /// `unsafe` and all categories.
 const MAX_TOKENS: u32 = 100;
@@ -29,7 +33,7 @@ pub struct Category {
 /// A model as a shield.
 #[derive(Debug, Clone)]
 pub struct GuardModel {
-    /// Where what it takes counts, a [`SideModel`](crate::model::SideModel).
+    /// Where what it takes counts, a [`SideModel`](toolhold_model::side::SideModel).
     pub model: Arc<dyn Model>,
     pub categories: Vec<Category>,
     /// The most characters that it is shown. What is longer cannot be screened.

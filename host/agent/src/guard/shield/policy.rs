@@ -1,22 +1,23 @@
 //! Which shields stand where, in which order, and what holds of all of it: the policy and its hash.
 
 use super::redaction::only_takes_away;
-use super::{Judgement, Place, Ruling, Screened, Screening, Shield, Verdict};
-use crate::hex::sha256;
-use crate::model::Watch;
-use crate::run::Settings;
+use super::{Screening, Shield, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use toolhold_json::hex::sha256;
+use toolhold_model::Watch;
+use toolhold_protocol::settings::Settings;
+use toolhold_protocol::shield::{Judgement, Place, Policy, Ruling, Screened};
 
 /// The most characters of a reason: it is a shield's text, and a model reads it.
 const MAX_REASON: usize = 300;
 
-/// A shield at its post.
+/// A shield, and the calls and places that it screens.
 #[derive(Debug, Clone)]
-pub struct Post {
+pub struct ShieldBinding {
     pub name: String,
     pub places: BTreeSet<Place>,
     /// The tools whose calls it screens, or modules for all of their tools. Empty: all.
@@ -41,26 +42,9 @@ pub enum OnFailure {
 /// The shields of a host, in the order in which they screen.
 #[derive(Debug, Clone, Default)]
 pub struct Shields {
-    pub posts: Vec<Post>,
+    pub posts: Vec<ShieldBinding>,
     /// What else the operator decided: which modules get what.
     pub grants: Value,
-}
-
-/// What a run knows of the policy that it is under (PROTOCOL.md, 11).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Policy {
-    /// SHA-256 over shields, privacy, approvals and grants, in hex.
-    pub hash: String,
-    /// Where the run has to be screened as a whole: its input and its output.
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    pub screens: BTreeSet<Place>,
-}
-
-impl Policy {
-    pub fn is_none(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 impl Shields {
@@ -79,7 +63,7 @@ impl Shields {
 
     /// Everything that decides what is screened, hidden, asked about and given. No secret is in it.
     pub fn effective(&self, settings: &Settings) -> Value {
-        let shields: Vec<Value> = self.posts.iter().map(Post::terms).collect();
+        let shields: Vec<Value> = self.posts.iter().map(ShieldBinding::terms).collect();
         json!({
             "shields": shields,
             "privacy": settings.privacy,
@@ -160,7 +144,7 @@ impl Shields {
     }
 }
 
-impl Post {
+impl ShieldBinding {
     async fn ask(&self, screening: &Screening, watch: &mut dyn Watch) -> Result<Verdict, String> {
         let asked = tokio::time::timeout(self.timeout, self.shield.screen(screening, watch));
         let verdict = asked

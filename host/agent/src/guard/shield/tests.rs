@@ -1,16 +1,18 @@
 use super::redaction::only_takes_away;
 use super::*;
-use crate::cost::{Amount, Price};
-use crate::guard::pii::{Kind, Privacy};
-use crate::model::{
-    ChatRequest, Completion, Delta, Model, ModelError, SideModel, SideRequest, SideRole, Usage,
-    Watch,
-};
-use crate::run::Settings;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use toolhold_model::chat::ChatRequest;
+use toolhold_model::error::ModelError;
+use toolhold_model::side::SideModel;
+use toolhold_model::{Model, Watch};
+use toolhold_protocol::completion::{Completion, Delta, Usage};
+use toolhold_protocol::cost::{Amount, Price};
+use toolhold_protocol::privacy::{Kind, Privacy};
+use toolhold_protocol::settings::Settings;
+use toolhold_protocol::side_request::{SideRequest, SideRole};
 
 #[test]
 fn a_redaction_takes_away_and_adds_nothing() {
@@ -73,8 +75,8 @@ impl Shield for Sleeps {
     }
 }
 
-fn post(name: &str, shield: impl Shield + 'static) -> Post {
-    Post {
+fn post(name: &str, shield: impl Shield + 'static) -> ShieldBinding {
+    ShieldBinding {
         name: name.into(),
         places: Place::ALL.into(),
         tools: BTreeSet::new(),
@@ -115,11 +117,11 @@ async fn shields_screen_one_after_the_other() {
         }))
     };
     let fails = || Says(Err("broken".into()));
-    let lenient = |post: Post| Post {
+    let lenient = |post: ShieldBinding| ShieldBinding {
         on_failure: OnFailure::Pass,
         ..post
     };
-    let for_others = |post: Post| Post {
+    let for_others = |post: ShieldBinding| ShieldBinding {
         tools: ["other".to_owned()].into(),
         ..post
     };
@@ -189,7 +191,7 @@ fn a_tool_is_meant_by_its_module_and_in_every_version() {
         ("web.put", false),
         ("we", false),
     ] {
-        let only = Post {
+        let only = ShieldBinding {
             tools: [names.to_owned()].into(),
             ..post("a", Sleeps)
         };
@@ -444,7 +446,7 @@ fn the_hash_changes_with_the_policy_and_with_nothing_else() {
     private.privacy.hide.insert(Kind::Email);
     let mut asked = settings.clone();
     asked.approval.plans = true;
-    let with = |change: fn(&mut Post)| {
+    let with = |change: fn(&mut ShieldBinding)| {
         let mut other = one.clone();
         other.posts.iter_mut().for_each(change);
         other.policy(&Settings::default(), 0).hash

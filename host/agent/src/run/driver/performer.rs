@@ -2,20 +2,13 @@
 
 use super::within::Happened;
 use super::{Begin, Driver, Sink, Within};
-use crate::context::counts::Counted;
-use crate::error::{ErrorClass, RunError};
-use crate::event::{EventKind, RunFailure};
-use crate::guard::shield::Screened;
-use crate::model::{Delta, Model, Routing, Session, SideRequest, Watch};
-use crate::run::approval::{Decision, Pending, Verdict};
+use crate::run::Spent;
 use crate::run::counting::count;
 use crate::run::machine::{Action, Effects, Input, Machine, Work};
 use crate::run::purse::Purse;
 use crate::run::replay::Replayed;
 use crate::run::screening::{admit, released, screen};
 use crate::run::sub_agent::{self, Ended, Left};
-use crate::run::{RunRequest, Runner, Spent};
-use crate::toolbox::{ToolFailure, ToolResult};
 use futures_util::future::BoxFuture;
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
@@ -24,6 +17,20 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
+use toolhold_model::{Model, Session, Watch};
+use toolhold_protocol::approval::{Decision, Pending, Verdict};
+use toolhold_protocol::bound::Runner;
+use toolhold_protocol::completion::Delta;
+use toolhold_protocol::error::RunError;
+use toolhold_protocol::event::{EventKind, RunFailure};
+use toolhold_protocol::failure::ErrorClass;
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::result::ToolResult;
+use toolhold_protocol::routing::Routing;
+use toolhold_protocol::settings::RunRequest;
+use toolhold_protocol::shield::Screened;
+use toolhold_protocol::side_request::SideRequest;
+use toolhold_protocol::window::Counted;
 
 /// Events that are recorded in one go, and a few more.
 const TOGETHER: usize = 64;

@@ -2,21 +2,15 @@
 
 use super::results::Ending;
 use super::{Effects, Machine};
-use crate::event::EventKind;
-use crate::run::approval::{Decision, Pending, Verdict};
-use crate::toolbox::{ToolFailure, ToolUsage};
-use std::time::Duration;
+use toolhold_protocol::approval::{Decision, Pending, Verdict};
+use toolhold_protocol::event::EventKind;
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::result::ToolUsage;
 
 impl Machine {
     /// A person decided about a call.
-    pub(super) fn decided(
-        &mut self,
-        id: &str,
-        decision: Decision,
-        effects: &mut Effects,
-        elapsed: Duration,
-    ) {
-        if self.decided_plan(id, &decision, effects, elapsed) {
+    pub(super) fn decided(&mut self, id: &str, decision: Decision, effects: &mut Effects) {
+        if self.decided_plan(id, &decision, effects) {
             return;
         }
         let Some(index) = self.index_of(id) else {
@@ -75,7 +69,7 @@ impl Machine {
             self.settle(index, Ending::refused(failure), effects);
         }
         self.begin_unblocked(effects);
-        self.proceed(effects, elapsed);
+        self.proceed(effects);
     }
 
     /// Somebody decided something that cannot be done.

@@ -1,13 +1,12 @@
 //! What a run took, how it ends, and what there is then.
 
 use super::{Action, Effects, Machine, millis};
-use crate::cost::Amount;
-use crate::error::ErrorClass;
-use crate::event::{EventKind, RunFailure, StopReason};
-use crate::model::SideRequest;
 use crate::run::Spent;
 use serde_json::Value;
-use std::time::Duration;
+use toolhold_protocol::cost::Amount;
+use toolhold_protocol::event::{EventKind, RunFailure, StopReason};
+use toolhold_protocol::failure::ErrorClass;
+use toolhold_protocol::side_request::SideRequest;
 
 impl Machine {
     /// Ends the run without a final output.
@@ -17,10 +16,9 @@ impl Machine {
         class: ErrorClass,
         message: String,
         effects: &mut Effects,
-        elapsed: Duration,
     ) {
         let failure = RunFailure::new(class, message);
-        self.finish(reason, Value::Null, Some(failure), effects, elapsed);
+        self.finish(reason, Value::Null, Some(failure), effects);
     }
 
     pub(super) fn finish(
@@ -29,7 +27,6 @@ impl Machine {
         output: Value,
         error: Option<RunFailure>,
         effects: &mut Effects,
-        elapsed: Duration,
     ) {
         if reason == StopReason::Output && !self.background.is_empty() {
             // Nobody waits for their results, but what they do should be done.
@@ -53,7 +50,7 @@ impl Machine {
             calls: self.calls,
             tokens: self.spent.tokens,
             cost_nano: self.cost(),
-            duration_ms: millis(elapsed),
+            duration_ms: millis(self.elapsed),
         });
         effects.actions.push(Action::Finish);
     }

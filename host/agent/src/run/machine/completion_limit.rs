@@ -1,0 +1,110 @@
+//! What a reply may take: what the run says, less where the window has less left, and more where thoughts
+//! took all of it.
+
+use super::Machine;
+use super::budget::Composed;
+use toolhold_protocol::completion::ContextOverflow;
+
+/// Tokens in which a call can be written, or a short answer: below this a reply is not given less.
+const MIN_REPLY: u64 = 256;
+/// SGLang refuses what would fill the window to its last token.
+const LAST_TOKEN: u64 = 1;
+/// How many times what nobody chose a reply may take that was all thought, and the most tokens of it.
+const MAX_TIMES: u32 = 4;
+const MAX_RAISED: u32 = 16_384;
+
+/// What a reply may take, where that is not what the run says.
+#[derive(Debug, Default)]
+pub(super) struct CompletionLimit {
+    /// More: thoughts took all of one.
+    raised: Option<u32>,
+    /// Less, in this step: the endpoint refused its Request and told how much the prompt leaves. Nothing
+    /// if it refused that, too.
+    pub(super) left: Option<(u32, Option<u32>)>,
+    /// Of the Request that was sent last.
+    pub(super) sent: Option<u32>,
+}
+
+impl Machine {
+    /// What the reply to this Request may take.
+    pub(super) fn reply_tokens(&self, composed: &Composed) -> u32 {
+        let base = self.request.settings.max_tokens;
+        if self.forced().is_some() {
+            return base;
+        }
+        if let Some(left) = self.left() {
+            return left;
+        }
+        let room = self.room(composed).unwrap_or(u64::MAX);
+        if let Some(raised) = self.window.reply.raised {
+            let spent = self
+                .spent
+                .tokens
+                .saturating_add(self.prompt_tokens(composed));
+            let unspent = self.request.settings.token_budget.unwrap_or(u64::MAX);
+            let most = room.min(unspent.saturating_sub(spent));
+            if most > u64::from(base) {
+                return raised.min(number(most));
+            }
+        }
+        // An estimate that nothing was learnt for yet may be far too high.
+        let is_short = self.is_too_long(composed) && self.is_measured(composed);
+        if is_short && room >= MIN_REPLY {
+            base.min(number(room))
+        } else {
+            base
+        }
+    }
+
+    /// What the prompt of this step leaves, by the endpoint that refused it.
+    pub(super) fn left(&self) -> Option<u32> {
+        let left = self.window.reply.left;
+        let (_, tokens) = left.filter(|(step, _)| *step == self.steps)?;
+        tokens
+    }
+
+    /// What the reply to the last Request was allowed to take.
+    pub(super) fn sent_reply_tokens(&self) -> u32 {
+        let base = self.request.settings.max_tokens;
+        let own = self.window.reply.sent.filter(|_| self.forced().is_none());
+        own.unwrap_or(base)
+    }
+
+    /// Thoughts took all of a reply. What the next ones may take, if that is more.
+    pub(super) fn raise_reply(&mut self) -> Option<u32> {
+        let settings = &self.request.settings;
+        let base = settings.max_tokens;
+        let before = self.window.reply.raised.unwrap_or(base);
+        let may_take_more = settings.assumed_max_tokens == Some(base) && self.forced().is_none();
+        // Where there was no room for what it might have been, there is none for more.
+        if !may_take_more || self.sent_reply_tokens() < before {
+            return None;
+        }
+        let most = base.saturating_mul(MAX_TIMES).min(MAX_RAISED.max(base));
+        let raised = before.saturating_mul(2).min(most);
+        (raised > before).then(|| {
+            self.window.reply.raised = Some(raised);
+            raised
+        })
+    }
+
+    /// What the window has left for a reply to the Request that was refused, if that is less than it was to
+    /// take and not too little. Tried once in a step.
+    pub(super) fn left_beside_prompt(&self, window: u64, overflow: ContextOverflow) -> Option<u32> {
+        let left = self.window.reply.left;
+        let was_tried = left.is_some_and(|(step, _)| step == self.steps);
+        if was_tried {
+            return None;
+        }
+        let prompt = overflow
+            .prompt_tokens
+            .unwrap_or_else(|| self.most_sent_tokens());
+        let left = window.checked_sub(prompt)?.saturating_sub(LAST_TOKEN);
+        let sent = u64::from(self.sent_reply_tokens());
+        (MIN_REPLY..sent).contains(&left).then(|| number(left))
+    }
+}
+
+fn number(tokens: u64) -> u32 {
+    u32::try_from(tokens).unwrap_or(u32::MAX)
+}

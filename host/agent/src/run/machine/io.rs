@@ -1,0 +1,108 @@
+//! What a machine is told, and what it says.
+
+use crate::guard::pii::Masked;
+use crate::guard::shield::Screening;
+use crate::run::purse::{Budget, Budgets};
+use crate::toolbox::ToolCall;
+use serde_json::Value;
+use toolhold_model::chat::ChatRequest;
+use toolhold_protocol::approval::{Decision, Pending};
+use toolhold_protocol::bound::Runner;
+use toolhold_protocol::completion::{Completion, Delta};
+use toolhold_protocol::event::{EventKind, RunFailure};
+use toolhold_protocol::result::ToolResult;
+use toolhold_protocol::shield::Screened;
+use toolhold_protocol::side_request::SideRequest;
+use toolhold_protocol::window::Counted;
+
+/// What happened.
+#[derive(Debug)]
+pub enum Input {
+    Start,
+    /// A piece of the reply arrived.
+    Wrote(Delta),
+    Replied(Completion),
+    /// There is no reply, or no more of it.
+    ModelFailed(RunFailure),
+    Called {
+        id: String,
+        result: ToolResult,
+    },
+    /// A person decided about a call that waits.
+    Decided {
+        id: String,
+        decision: Decision,
+    },
+    /// What the shields say of the run's input or output.
+    Screened(Screened),
+    /// How many tokens the texts are that [`Action::Count`] named.
+    Counted(Counted),
+    /// A model was asked on behalf of the run, beside its own Requests.
+    SideRequest(SideRequest),
+    /// The process that ran this ended; nothing that was begun is under way any more.
+    Resumed,
+    Cancelled,
+    TimedOut,
+    /// Other sub-agents of the run that this one is inside of took what was left.
+    OutOf(Budget),
+}
+
+/// What to do.
+#[derive(Debug)]
+pub enum Action {
+    Ask {
+        request: Box<ChatRequest>,
+        /// What the run is about, as a model is shown it: by this it may be decided who is asked.
+        task: String,
+        /// The candidate that is asked ([`toolhold_protocol::fallback::Candidate::name`]); nobody in
+        /// particular is the run's own model.
+        candidate: Option<String>,
+    },
+    Call(Box<Work>),
+    /// Ask a person.
+    Decide(Box<Pending>),
+    /// Ask the shields about the run's input or output.
+    Screen(Box<Screening>),
+    /// Ask the endpoint how many tokens each of these texts is; as the model is shown them.
+    Count(Vec<String>),
+    /// Nothing more; whatever still runs is to be stopped.
+    Finish,
+}
+
+/// A call to be made.
+#[derive(Debug, Clone)]
+pub struct Work {
+    pub call: ToolCall,
+    pub runner: Runner,
+    /// The tool's name, as it is offered.
+    pub offered: String,
+    /// Placeholders that it is given in the place of data, and that it may give back.
+    pub masked: Masked,
+    /// What the arguments must satisfy.
+    pub parameters: Value,
+    /// What the tool is for.
+    pub description: String,
+    /// What the tool's result must satisfy.
+    pub output: Option<Value>,
+    /// What a sub-agent may take.
+    pub left: Budgets,
+    /// The Requests that the run may still make.
+    pub steps_left: u32,
+    /// It was begun before the process ended, and counted then.
+    pub again: bool,
+}
+
+/// The events to publish, in order, before the actions are begun.
+#[derive(Debug, Default)]
+pub struct Effects {
+    pub events: Vec<EventKind>,
+    pub actions: Vec<Action>,
+}
+
+impl Effects {
+    /// What came of the next input, too.
+    pub fn add(&mut self, mut next: Self) {
+        self.events.append(&mut next.events);
+        self.actions.append(&mut next.actions);
+    }
+}

@@ -1,0 +1,364 @@
+//! The plan that is carried from one iteration to the next, with what became of each of its steps
+//! (PROTOCOL.md, 8).
+//!
+//! What the protocol leaves open, and how it is decided here:
+//! - The plan of an eager run is what its context's plan says, and every call that was made besides:
+//!   planning is execution, so a call that follows no step extends the plan.
+//! - A lazy plan replaces the steps that are open and those that failed. What was made stays.
+//! - A call follows the step that it is equal to, or else the one of the same tool that writes to the
+//!   same place: then the model changed the step's arguments. References count as they are written.
+//! - One plan serves all instances: a step without an instance stands for each of them, and has a
+//!   standing in each.
+
+use serde_json::Value;
+use std::fmt::Write as _;
+use toolhold_protocol::plan::Mode;
+use toolhold_protocol::solution::Call;
+
+/// Instances that a standing names.
+const NAMES: usize = 12;
+const LAZY: &str = "\nYour calls are a plan: it is checked as a whole before any of them is made.";
+
+/// The carried plan.
+#[derive(Debug, Default)]
+pub struct PlanProgress {
+    steps: Vec<Step>,
+    /// Why the plan that the context brought cannot be run, until the model made its own.
+    pub fault: Option<String>,
+}
+
+#[derive(Debug)]
+struct Step {
+    call: Call,
+    /// Of the call's own instance, or of each that it serves.
+    standings: Vec<(Option<String>, Standing)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Open,
+    Made,
+    Failed,
+}
+
+impl Standing {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Made => "made",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl PlanProgress {
+    /// Adds steps that are yet to be made.
+    pub fn plan(&mut self, calls: impl IntoIterator<Item = Call>, instances: &[String]) {
+        for call in calls {
+            let standings = match &call.instance {
+                None if !instances.is_empty() => instances
+                    .iter()
+                    .map(|instance| (Some(instance.clone()), Standing::Open))
+                    .collect(),
+                own => vec![(own.clone(), Standing::Open)],
+            };
+            self.steps.push(Step { call, standings });
+        }
+    }
+
+    /// Drops what was not made: the model planned anew.
+    pub fn replace(&mut self) {
+        self.fault = None;
+        for step in &mut self.steps {
+            step.standings
+                .retain(|(_, standing)| *standing == Standing::Made);
+        }
+        self.steps.retain(|step| !step.standings.is_empty());
+    }
+
+    /// A call is over.
+    pub fn settle(&mut self, call: &Call, failed: bool) {
+        self.fault = None;
+        let standing = if failed {
+            Standing::Failed
+        } else {
+            Standing::Made
+        };
+        let open = |step: &Step| step.place(call).is_some();
+        let mut steps = self.steps.iter();
+        let equal = steps.position(|step| step.is_made_by(call) && open(step));
+        let mut steps = self.steps.iter();
+        let followed = equal.or_else(|| steps.position(|step| step.goes_to(call) && open(step)));
+        let Some(step) = followed.and_then(|index| self.steps.get_mut(index)) else {
+            self.steps.push(Step {
+                call: call.clone(),
+                standings: vec![(call.instance.clone(), standing)],
+            });
+            return;
+        };
+        if step.standings.len() == 1 {
+            step.call.arguments.clone_from(&call.arguments);
+        }
+        let place = step.place(call);
+        if let Some((_, own)) = place.and_then(|place| step.standings.get_mut(place)) {
+            *own = standing;
+        }
+    }
+
+    /// The `## Plan` that the model is shown, of about `max` characters: what was made is left out
+    /// first. Nothing, if there is nothing to say.
+    pub fn block(&self, mode: Mode, max: usize) -> Option<String> {
+        if self.steps.is_empty() && mode == Mode::Eager {
+            return None;
+        }
+        let mut text = String::from("## Plan");
+        let (hidden, shown) = self.shown(max);
+        for line in &shown {
+            let _ = write!(text, "\n{line}");
+        }
+        if hidden > 0 {
+            let _ = write!(text, "\n({hidden} more steps)");
+        }
+        if let Some(fault) = &self.fault {
+            let _ = write!(text, "\nIt cannot be run as it is: {fault}.");
+        }
+        match mode {
+            Mode::Eager => text.push_str("\nFollow it, extend it or replace it."),
+            Mode::Lazy => {
+                if !self.steps.is_empty() {
+                    text.push_str("\nWhat is not made is dropped unless you plan it again.");
+                }
+                text.push_str(LAZY);
+            }
+        }
+        Some(text)
+    }
+
+    /// Lines of the plan in its order, and how many of them are too many: first of what was made,
+    /// the oldest first, and then of the rest, the last first.
+    fn shown(&self, max: usize) -> (usize, Vec<String>) {
+        let lines: Vec<String> = self.steps.iter().map(Step::line).collect();
+        let is_made = |index: &usize| self.steps.get(*index).is_some_and(Step::is_made);
+        let (made, open): (Vec<usize>, Vec<usize>) = (0..lines.len()).partition(is_made);
+        let mut used = 0;
+        let mut kept: Vec<usize> = open
+            .into_iter()
+            .chain(made.into_iter().rev())
+            .take_while(|index| {
+                used += lines.get(*index).map_or(0, |line| line.chars().count());
+                used <= max
+            })
+            .collect();
+        kept.sort_unstable();
+        let hidden = lines.len() - kept.len();
+        let kept = kept
+            .into_iter()
+            .filter_map(|index| lines.get(index).cloned());
+        (hidden, kept.collect())
+    }
+}
+
+impl Step {
+    /// Whether it and `call` are the same, but for the instance.
+    fn is_made_by(&self, call: &Call) -> bool {
+        self.call.tool == call.tool
+            && self.call.arguments == call.arguments
+            && self.call.output_path == call.output_path
+    }
+
+    /// Whether `call` is another attempt at it.
+    fn goes_to(&self, call: &Call) -> bool {
+        self.call.tool == call.tool
+            && self.call.output_path.is_some()
+            && self.call.output_path == call.output_path
+    }
+
+    /// The standing that the end of `call` changes: what was made stays made.
+    fn place(&self, call: &Call) -> Option<usize> {
+        let mut standings = self.standings.iter();
+        standings.position(|(instance, standing)| {
+            *instance == call.instance && *standing != Standing::Made
+        })
+    }
+
+    fn is_made(&self) -> bool {
+        self.standings
+            .iter()
+            .all(|(_, standing)| *standing == Standing::Made)
+    }
+
+    /// `- made: {…}`, or `- made for a, b; open for c: {…}` where it serves several instances.
+    fn line(&self) -> String {
+        let call = Value::Object(self.call.object(false));
+        let mut text = String::from("- ");
+        for wanted in [Standing::Made, Standing::Failed, Standing::Open] {
+            let own = self.standings.iter().filter(|(_, one)| *one == wanted);
+            let names: Vec<&str> = own
+                .map(|(instance, _)| instance.as_deref().unwrap_or_default())
+                .collect();
+            if names.is_empty() {
+                continue;
+            }
+            if text.len() > 2 {
+                text.push_str("; ");
+            }
+            text.push_str(wanted.name());
+            if names.len() < self.standings.len() {
+                let shown: Vec<&str> = names.iter().take(NAMES).copied().collect();
+                let _ = write!(text, " for {}", shown.join(", "));
+                let more = names.len() - shown.len();
+                if more > 0 {
+                    let _ = write!(text, " and {more} more");
+                }
+            } else if self.standings.len() > 1 {
+                text.push_str(" for all");
+            }
+        }
+        let _ = write!(text, ": {call}");
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn call(value: Value) -> Call {
+        Call::read(value).unwrap()
+    }
+
+    fn a(x: i64) -> Call {
+        call(json!({"_tool": "t.a", "x": x, "_outputPath": format!("†state.a{x}")}))
+    }
+
+    fn block(carried: &PlanProgress) -> String {
+        carried.block(Mode::Eager, 2_000).unwrap_or_default()
+    }
+
+    /// Lines of a plan of two steps of one tool after calls ended.
+    #[test]
+    fn each_step_has_its_own_standing() {
+        let other = call(json!({"_tool": "t.a", "x": 7, "_outputPath": "†state.a1"}));
+        let free = call(json!({"_tool": "t.b"}));
+        for (what, ended, expect) in [
+            ("nothing", vec![], ["open", "open"].as_slice()),
+            ("the second", vec![(a(2), false)], &["open", "made"]),
+            (
+                "the first, in vain",
+                vec![(a(1), true)],
+                &["failed", "open"],
+            ),
+            (
+                "the first, the second time",
+                vec![(a(1), true), (a(1), false)],
+                &["made", "open"],
+            ),
+            (
+                "the first with other arguments",
+                vec![(other.clone(), false)],
+                &["made", "open"],
+            ),
+            (
+                "the first twice",
+                vec![(a(1), false), (a(1), false)],
+                &["made", "open", "made"],
+            ),
+            (
+                "another",
+                vec![(free.clone(), false)],
+                &["open", "open", "made"],
+            ),
+            (
+                "another, in vain and then not",
+                vec![(free.clone(), true), (free.clone(), false)],
+                &["open", "open", "made"],
+            ),
+        ] {
+            let mut carried = PlanProgress::default();
+            carried.plan([a(1), a(2)], &[]);
+            for (call, failed) in ended {
+                carried.settle(&call, failed);
+            }
+            let text = block(&carried);
+            let standings: Vec<&str> = text
+                .lines()
+                .filter_map(|line| line.strip_prefix("- ")?.split(':').next())
+                .collect();
+            assert_eq!(standings, expect, "{what}: {text}");
+        }
+    }
+
+    #[test]
+    fn one_plan_serves_all_instances_each_at_its_own_pace() {
+        let instances = ["x".to_owned(), "y".to_owned(), "z".to_owned()];
+        let of = |instance: &str| Call {
+            instance: Some(instance.into()),
+            ..a(1)
+        };
+        let mut carried = PlanProgress::default();
+        carried.plan([a(1)], &instances);
+        carried.settle(&of("y"), false);
+        carried.settle(&of("z"), true);
+        let text = block(&carried);
+        assert!(
+            text.contains("- made for y; failed for z; open for x: {\"_tool\":\"t.a\""),
+            "{text}"
+        );
+        carried.settle(&of("x"), false);
+        carried.settle(&of("z"), false);
+        assert!(block(&carried).contains("- made for all: {"));
+        // A call without an instance is none of them.
+        carried.settle(&a(1), false);
+        assert!(block(&carried).contains("\n- made: {"));
+    }
+
+    #[test]
+    fn a_new_plan_keeps_what_was_made() {
+        let mut carried = PlanProgress::default();
+        carried.plan([a(1), a(2), a(3)], &[]);
+        carried.settle(&a(1), false);
+        carried.settle(&a(2), true);
+        carried.replace();
+        carried.plan([a(4)], &[]);
+        let text = block(&carried);
+        assert!(
+            text.contains("- made: {\"_tool\":\"t.a\",\"x\":1"),
+            "{text}"
+        );
+        assert!(
+            text.contains("- open: {\"_tool\":\"t.a\",\"x\":4"),
+            "{text}"
+        );
+        assert!(
+            !text.contains("\"x\":2") && !text.contains("\"x\":3"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_long_plan_shows_what_is_left_to_do_first() {
+        let mut carried = PlanProgress::default();
+        carried.plan((0..100).map(a), &[]);
+        for x in 0..98 {
+            carried.settle(&a(x), false);
+        }
+        let text = carried.block(Mode::Eager, 400).unwrap();
+        assert!(text.chars().count() < 700, "{text}");
+        for shown in [
+            "\"x\":97",
+            "- open: {\"_tool\":\"t.a\",\"x\":98",
+            "\"x\":99",
+        ] {
+            assert!(text.contains(shown), "{shown}: {text}");
+        }
+        assert!(
+            text.contains(" more steps)") && !text.contains("\"x\":1,"),
+            "{text}"
+        );
+        let mut open = PlanProgress::default();
+        open.plan((0..1_000).map(a), &[]);
+        let text = open.block(Mode::Eager, 400).unwrap();
+        assert!(text.chars().count() < 700 && text.contains("(99"), "{text}");
+    }
+}

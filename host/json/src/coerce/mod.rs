@@ -1,0 +1,324 @@
+//! Light faults in arguments, put right (PROTOCOL.md, 7): a number in a string, a missing default, a
+//! null for an absent optional, a single value where a list is due.
+//!
+//! Only what has one reading is touched, and no value is ever made up. Whether the outcome satisfies
+//! the schema is for validation to say: this is tried after arguments failed it, never before.
+
+#[cfg(test)]
+mod tests;
+
+use crate::repair::{Repair, RepairKind};
+use crate::strict;
+use serde_json::{Map, Number, Value};
+
+/// Arguments are validated to be no deeper than this.
+const MAX_DEPTH: usize = 64;
+/// References followed on the way to one value.
+const MAX_REFERENCES: usize = 8;
+/// Repairs of one call that are told.
+const MAX_TOLD: usize = 32;
+
+/// Arguments that were put right, and what was done.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Coerced {
+    pub arguments: Value,
+    /// Each with its place: at most 32.
+    pub repairs: Vec<Repair>,
+}
+
+/// `arguments` with what `schema` lets be read in one way only; nothing if that is nothing.
+pub fn coerce(schema: &Value, arguments: &Value) -> Option<Coerced> {
+    let mut coercion = Coercion {
+        root: schema,
+        repairs: Vec::new(),
+    };
+    let mut arguments = arguments.clone();
+    coercion.value(schema, &mut arguments, &mut String::new(), 0);
+    (!coercion.repairs.is_empty()).then_some(Coerced {
+        arguments,
+        repairs: coercion.repairs,
+    })
+}
+
+struct Coercion<'a> {
+    root: &'a Value,
+    repairs: Vec<Repair>,
+}
+
+impl<'a> Coercion<'a> {
+    fn value(&mut self, schema: &'a Value, value: &mut Value, place: &mut String, depth: usize) {
+        if depth > MAX_DEPTH {
+            return;
+        }
+        let may_be_null = self.accepts_null(schema);
+        let schema = self.meant(schema);
+        let types = types(schema);
+        if may_be_null && is_null_in_words(&types, value) {
+            self.note(place, RepairKind::NullAsText);
+            *value = Value::Null;
+        } else if let Some(read) = read(&types, value) {
+            self.note(place, read.kind);
+            *value = read.value;
+        }
+        match value {
+            Value::Object(fields) => self.object(schema, fields, place, depth),
+            Value::Array(items) => {
+                let first = schema.get("prefixItems").and_then(Value::as_array);
+                let length = place.len();
+                for (index, item) in items.iter_mut().enumerate() {
+                    let own = first.and_then(|first| first.get(index));
+                    let Some(schema) = own.or_else(|| schema.get("items")) else {
+                        break;
+                    };
+                    place.push_str(&format_index(index));
+                    self.value(schema, item, place, depth + 1);
+                    place.truncate(length);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn object(
+        &mut self,
+        schema: &'a Value,
+        fields: &mut Map<String, Value>,
+        place: &mut String,
+        depth: usize,
+    ) {
+        let properties = schema.get("properties").and_then(Value::as_object);
+        let required = |name: &str| {
+            let required = schema.get("required").and_then(Value::as_array);
+            required.is_some_and(|names| names.iter().any(|known| known == name))
+        };
+        let length = place.len();
+        for (name, property) in properties.into_iter().flatten() {
+            push_name(place, name);
+            let may_be_null = self.accepts_null(property);
+            let meant = self.meant(property);
+            match fields.get_mut(name) {
+                Some(Value::Null) if may_be_null => {}
+                Some(Value::Null) => {
+                    // Written out where it should have been left out.
+                    if let Some(default) = meant.get("default") {
+                        fields.insert(name.clone(), default.clone());
+                        self.note(place, RepairKind::NullForDefault);
+                    } else if !required(name) {
+                        fields.shift_remove(name);
+                        self.note(place, RepairKind::NullForAbsent);
+                    }
+                }
+                Some(value) => self.value(property, value, place, depth + 1),
+                None if required(name) => {
+                    if let Some(default) = meant.get("default") {
+                        fields.insert(name.clone(), default.clone());
+                        self.note(place, RepairKind::MissingDefault);
+                    }
+                }
+                None => {}
+            }
+            place.truncate(length);
+        }
+        if let Some(others) = schema
+            .get("additionalProperties")
+            .filter(|others| others.is_object())
+        {
+            let is_known = |name: &str| properties.is_some_and(|known| known.contains_key(name));
+            for (name, value) in fields.iter_mut().filter(|(name, _)| !is_known(name)) {
+                push_name(place, name);
+                self.value(others, value, place, depth + 1);
+                place.truncate(length);
+            }
+        }
+    }
+
+    /// The schema behind references within the document, and behind "this or null".
+    fn meant(&self, mut schema: &'a Value) -> &'a Value {
+        for _ in 0..MAX_REFERENCES {
+            if let Some(pointer) = schema.get("$ref").and_then(Value::as_str) {
+                match pointer
+                    .strip_prefix('#')
+                    .and_then(|pointer| self.root.pointer(pointer))
+                {
+                    Some(target) => schema = target,
+                    None => return schema,
+                }
+            } else if let Some(only) = only_branch(schema) {
+                schema = only;
+            } else {
+                return schema;
+            }
+        }
+        schema
+    }
+
+    fn accepts_null(&self, schema: &'a Value) -> bool {
+        if branches(schema)
+            .is_some_and(|branches| branches.iter().any(|branch| types(branch) == ["null"]))
+        {
+            return true;
+        }
+        let schema = self.meant(schema);
+        let types = types(schema);
+        let is_open = types.is_empty()
+            && ["enum", "const"]
+                .iter()
+                .all(|key| schema.get(*key).is_none());
+        is_open || types.contains(&"null")
+    }
+
+    fn note(&mut self, place: &str, kind: RepairKind) {
+        if self.repairs.len() < MAX_TOLD {
+            self.repairs.push(kind.at(place));
+        }
+    }
+}
+
+struct Read {
+    value: Value,
+    kind: RepairKind,
+}
+
+/// The one other way to read a value of the wrong type, if there is one.
+fn read(types: &[&str], value: &Value) -> Option<Read> {
+    let is = |ty: &str| types.contains(&ty);
+    let wants_number = is("integer") || is("number");
+    let found = |value: Value, kind: RepairKind| Some(Read { value, kind });
+    match value {
+        _ if types.is_empty() => None,
+        Value::String(_) if is("string") => None,
+        Value::String(text) => {
+            if let Some(number) = number(text).filter(|_| wants_number) {
+                let is_whole = number.is_i64() || number.is_u64();
+                let number = if is("number") || is_whole {
+                    number
+                } else {
+                    whole(&number)?
+                };
+                return found(number.into(), RepairKind::NumberAsText);
+            }
+            if is("boolean") && ["true", "false"].iter().any(|word| is_word(text, word)) {
+                return found(is_word(text, "true").into(), RepairKind::BooleanAsText);
+            }
+            let parsed = strict::parse(text).ok();
+            let parsed = parsed.filter(|parsed| {
+                (parsed.is_object() && is("object")) || (parsed.is_array() && is("array"))
+            });
+            match parsed {
+                Some(parsed) => found(parsed, RepairKind::JsonAsText),
+                None => listed(types, value),
+            }
+        }
+        Value::Number(number)
+            if is("integer") && number.as_i64().is_none() && number.as_u64().is_none() =>
+        {
+            found(whole(number)?.into(), RepairKind::WholeNumberAsFraction)
+        }
+        Value::Number(_) if wants_number => None,
+        // Of a fraction or a huge number nobody knows any more how it was written: 3.10 is read as 3.1.
+        Value::Number(number) if is("string") && (number.is_i64() || number.is_u64()) => {
+            found(number.to_string().into(), RepairKind::TextAsNumber)
+        }
+        other if has_type(types, other) => None,
+        _ => listed(types, value),
+    }
+}
+
+/// A single value where only a list is due.
+fn listed(types: &[&str], value: &Value) -> Option<Read> {
+    let only_list =
+        types.contains(&"array") && types.iter().all(|ty| ["array", "null"].contains(ty));
+    (only_list && !value.is_array() && !value.is_null()).then(|| Read {
+        value: Value::Array(vec![value.clone()]),
+        kind: RepairKind::SingleForList,
+    })
+}
+
+/// Null as a word, where no word is wanted.
+fn is_null_in_words(types: &[&str], value: &Value) -> bool {
+    let wants_other = !types.is_empty() && !types.contains(&"string");
+    let words = ["null", "none"];
+    wants_other
+        && value
+            .as_str()
+            .is_some_and(|text| words.iter().any(|word| is_word(text, word)))
+}
+
+/// As JSON and Python write it.
+fn is_word(text: &str, word: &str) -> bool {
+    let text = text.trim();
+    let capital = |text: &str| text.get(..1).map(str::to_ascii_uppercase);
+    text == word || (capital(word).as_deref() == text.get(..1) && text.get(1..) == word.get(1..))
+}
+
+/// A whole number that is written with a fraction or an exponent.
+fn whole(number: &Number) -> Option<Number> {
+    let whole = number
+        .as_f64()
+        .filter(|n| n.fract() == 0.0 && n.abs() < 9e15)?;
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "whole, and within what f64 holds exactly"
+    )]
+    Some((whole as i64).into())
+}
+
+/// As JSON writes it: no spaces, no plus, no hexadecimal.
+fn number(text: &str) -> Option<Number> {
+    serde_json::from_str(text.trim()).ok()
+}
+
+fn has_type(types: &[&str], value: &Value) -> bool {
+    types.contains(&type_of(value))
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// The types that are said, or those of the values that are listed.
+fn types(schema: &Value) -> Vec<&str> {
+    match (schema.get("type"), schema.get("enum"), schema.get("const")) {
+        (Some(Value::String(one)), ..) => vec![one],
+        (Some(Value::Array(many)), ..) => many.iter().filter_map(Value::as_str).collect(),
+        (None, Some(Value::Array(values)), _) => {
+            let mut types: Vec<_> = values.iter().map(type_of).collect();
+            types.sort_unstable();
+            types.dedup();
+            types
+        }
+        (None, None, Some(value)) => vec![type_of(value)],
+        _ => Vec::new(),
+    }
+}
+
+fn push_name(place: &mut String, name: &str) {
+    place.push('/');
+    place.push_str(&name.replace('~', "~0").replace('/', "~1"));
+}
+
+/// The branches of `anyOf` or `oneOf`.
+fn branches(schema: &Value) -> Option<&Vec<Value>> {
+    ["anyOf", "oneOf"]
+        .iter()
+        .find_map(|key| schema.get(*key)?.as_array())
+}
+
+/// Of branches with one besides null, that one.
+fn only_branch(schema: &Value) -> Option<&Value> {
+    let mut others = branches(schema)?
+        .iter()
+        .filter(|branch| types(branch) != ["null"]);
+    others.next().filter(|_| others.next().is_none())
+}
+
+fn format_index(index: usize) -> String {
+    format!("/{index}")
+}

@@ -1,0 +1,275 @@
+use super::*;
+use crate::validate::Validator;
+use proptest::prelude::*;
+use serde_json::json;
+
+fn schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "n": {"type": "integer"},
+            "x": {"type": ["number", "null"]},
+            "b": {"type": "boolean"},
+            "s": {"type": "string"},
+            "l": {"type": "array", "items": {"type": "integer"}},
+            "p": {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "boolean"}]},
+            "o": {"$ref": "#/$defs/o"},
+            "m": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+            "e": {"enum": ["a", "b"], "default": "a"},
+            "f": {"enum": [1, 2]},
+            "c": {"const": true},
+            "t": {"type": "object", "additionalProperties": {"type": "number"}},
+            "y": {"type": ["array", "null"]},
+            "d": {"type": "integer", "default": 7},
+            "a~/b": {"type": "integer"},
+        },
+        "required": ["d"],
+        "$defs": {"o": {"type": "object", "properties": {"n": {"type": "integer"}, "r": {"default": "z"}}, "required": ["r"]}},
+    })
+}
+
+/// Section 7 of the protocol, case by case.
+#[test]
+fn light_faults_are_put_right() {
+    let filled = ["/d: the default was filled in"];
+    for (given, expect, repairs) in [
+        // A number in a text, and what else is written as another type.
+        (
+            json!({"n": "5"}),
+            json!({"n": 5}),
+            &[RepairKind::NumberAsText.at("/n")][..],
+        ),
+        (
+            json!({"n": " -5 "}),
+            json!({"n": -5}),
+            &[RepairKind::NumberAsText.at("/n")],
+        ),
+        (
+            json!({"n": "5.0"}),
+            json!({"n": 5}),
+            &[RepairKind::NumberAsText.at("/n")],
+        ),
+        (
+            json!({"x": "1.5"}),
+            json!({"x": 1.5}),
+            &[RepairKind::NumberAsText.at("/x")],
+        ),
+        (
+            json!({"m": "3"}),
+            json!({"m": 3}),
+            &[RepairKind::NumberAsText.at("/m")],
+        ),
+        (
+            json!({"f": "2"}),
+            json!({"f": 2}),
+            &[RepairKind::NumberAsText.at("/f")],
+        ),
+        (
+            json!({"a~/b": "1"}),
+            json!({"a~/b": 1}),
+            &[RepairKind::NumberAsText.at("/a~0~1b")],
+        ),
+        (
+            json!({"t": {"k": "1"}}),
+            json!({"t": {"k": 1}}),
+            &[RepairKind::NumberAsText.at("/t/k")],
+        ),
+        (
+            json!({"n": 5.0}),
+            json!({"n": 5}),
+            &[RepairKind::WholeNumberAsFraction.at("/n")],
+        ),
+        (
+            json!({"s": 5}),
+            json!({"s": "5"}),
+            &[RepairKind::TextAsNumber.at("/s")],
+        ),
+        (
+            json!({"s": u64::MAX}),
+            json!({"s": "18446744073709551615"}),
+            &[RepairKind::TextAsNumber.at("/s")],
+        ),
+        (
+            json!({"s": i64::MIN}),
+            json!({"s": "-9223372036854775808"}),
+            &[RepairKind::TextAsNumber.at("/s")],
+        ),
+        (
+            json!({"b": "true"}),
+            json!({"b": true}),
+            &[RepairKind::BooleanAsText.at("/b")],
+        ),
+        (
+            json!({"b": "False"}),
+            json!({"b": false}),
+            &[RepairKind::BooleanAsText.at("/b")],
+        ),
+        (
+            json!({"c": "true"}),
+            json!({"c": true}),
+            &[RepairKind::BooleanAsText.at("/c")],
+        ),
+        (
+            json!({"p": ["1", "True"]}),
+            json!({"p": [1, true]}),
+            &[
+                RepairKind::NumberAsText.at("/p/0"),
+                RepairKind::BooleanAsText.at("/p/1"),
+            ],
+        ),
+        (
+            json!({"x": "null"}),
+            json!({"x": null}),
+            &[RepairKind::NullAsText.at("/x")],
+        ),
+        (
+            json!({"m": "None"}),
+            json!({"m": null}),
+            &[RepairKind::NullAsText.at("/m")],
+        ),
+        (
+            json!({"l": "[1,2]"}),
+            json!({"l": [1, 2]}),
+            &[RepairKind::JsonAsText.at("/l")],
+        ),
+        (
+            json!({"o": "{\"n\": \"1\", \"r\": 1}"}),
+            json!({"o": {"n": 1, "r": 1}}),
+            &[
+                RepairKind::JsonAsText.at("/o"),
+                RepairKind::NumberAsText.at("/o/n"),
+            ],
+        ),
+        // A missing default.
+        (
+            json!({"o": {}}),
+            json!({"o": {"r": "z"}}),
+            &[RepairKind::MissingDefault.at("/o/r")],
+        ),
+        // A null for what should be absent.
+        (
+            json!({"n": null}),
+            json!({}),
+            &[RepairKind::NullForAbsent.at("/n")],
+        ),
+        (
+            json!({"e": null}),
+            json!({"e": "a"}),
+            &[RepairKind::NullForDefault.at("/e")],
+        ),
+        // A single value where a list is due.
+        (
+            json!({"l": 5}),
+            json!({"l": [5]}),
+            &[RepairKind::SingleForList.at("/l")],
+        ),
+        (
+            json!({"y": {"k": 1}}),
+            json!({"y": [{"k": 1}]}),
+            &[RepairKind::SingleForList.at("/y")],
+        ),
+        (
+            json!({"l": "5"}),
+            json!({"l": [5]}),
+            &[
+                RepairKind::SingleForList.at("/l"),
+                RepairKind::NumberAsText.at("/l/0"),
+            ],
+        ),
+        (
+            json!({"l": ["5", 6]}),
+            json!({"l": [5, 6]}),
+            &[RepairKind::NumberAsText.at("/l/0")],
+        ),
+    ] {
+        let coerced = coerce(&schema(), &given).unwrap();
+        let mut expect = expect;
+        expect["d"] = json!(7);
+        assert_eq!(coerced.arguments, expect, "{given}");
+        let told: Vec<_> = coerced.repairs.iter().map(ToString::to_string).collect();
+        let mut expected: Vec<_> = repairs.iter().map(ToString::to_string).collect();
+        let at = told.iter().position(|repair| *repair == filled[0]).unwrap();
+        expected.insert(at, filled[0].into());
+        assert_eq!(told, expected, "{given}");
+        assert_eq!(
+            Validator::new(&schema()).unwrap().check(&coerced.arguments),
+            Ok(()),
+            "{given}"
+        );
+    }
+}
+
+#[test]
+fn what_has_no_one_reading_is_left() {
+    for given in [
+        json!({"n": "five"}),
+        json!({"n": "0x5"}),
+        json!({"n": "+5"}),
+        json!({"n": "1,000"}),
+        json!({"n": "5 apples"}),
+        json!({"n": ""}),
+        json!({"n": "null"}),
+        json!({"n": 5.5}),
+        json!({"n": "1e300"}),
+        json!({"n": true}),
+        json!({"n": [5]}),
+        json!({"b": "yes"}),
+        json!({"b": "TRUE"}),
+        json!({"b": 1}),
+        json!({"s": true}),
+        json!({"s": "5"}),
+        json!({"s": "null"}),
+        json!({"s": {"a": 1}}),
+        json!({"x": null}),
+        json!({"m": null}),
+        json!({"y": null}),
+        json!({"e": "A"}),
+        json!({"f": "one"}),
+        json!({"c": "maybe"}),
+        json!({"o": "{\"r\": 1, \"r\": 2}"}),
+        json!({"o": "not JSON"}),
+        json!({"unknown": "5"}),
+        json!("text"),
+    ] {
+        let mut given = given;
+        if let Some(fields) = given.as_object_mut() {
+            fields.insert("d".into(), json!(1));
+        }
+        assert_eq!(coerce(&schema(), &given), None, "{given}");
+    }
+}
+
+/// What was read of a number is not how it was written, and a text is taken as it is.
+#[test]
+fn a_number_becomes_a_text_only_if_nothing_of_it_is_lost() {
+    for written in ["3.10", "3.0", "1e3", "-0", "1234567890123456789012345"] {
+        let given = format!("{{\"d\": 1, \"s\": {written}}}");
+        let given: Value = serde_json::from_str(&given).unwrap();
+        assert_eq!(coerce(&schema(), &given), None, "{written}");
+        assert!(Validator::new(&schema()).unwrap().check(&given).is_err());
+    }
+}
+
+/// As many faults as there may be: what is told of them is bounded, and nothing is left undone.
+#[test]
+fn what_is_told_is_bounded() {
+    let given = json!({"d": 1, "l": vec!["1"; 1_000]});
+    let coerced = coerce(&schema(), &given).unwrap();
+    assert_eq!(coerced.arguments["l"], json!(vec![1; 1_000]));
+    assert_eq!(coerced.repairs.len(), MAX_TOLD);
+}
+
+#[test]
+fn references_in_a_circle_end() {
+    let schema = json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}});
+    assert_eq!(coerce(&schema, &json!({"a": 1})), None);
+}
+
+proptest! {
+    /// What is valid has nothing to put right.
+    #[test]
+    fn valid_arguments_are_left(n in any::<i64>(), s in ".{0,8}", l in proptest::collection::vec(any::<i64>(), 0..3), b in any::<bool>()) {
+        let given = json!({"n": n, "s": s, "l": l, "b": b, "d": 1, "o": {"n": n, "r": 1}});
+        prop_assert_eq!(coerce(&schema(), &given), None);
+    }
+}

@@ -1,0 +1,114 @@
+//! What was put right before it could be used (PROTOCOL.md, 7), as data: a record tells how often a model
+//! needs which help.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// One thing that was put right.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repair {
+    pub kind: RepairKind,
+    /// JSON pointer into the arguments of the call; empty where the reply or the arguments as a whole
+    /// are meant.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub at: String,
+}
+
+/// What was wrong. On the wire `"trailing_comma"`; for people as [`fmt::Display`] says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RepairKind {
+    // The reply.
+    /// The model thought aloud in its answer.
+    Thought,
+    /// A call was written as text, in the form that the model was trained to.
+    LeakedCall,
+    // Its JSON.
+    CodeFence,
+    TextBefore,
+    TextAfter,
+    SingleQuotes,
+    SmartQuotes,
+    BareKey,
+    DoubledKey,
+    TrailingComma,
+    MissingComma,
+    Unclosed,
+    PythonLiteral,
+    OddNumber,
+    LineBreakInText,
+    EscapedSingleQuote,
+    StrayBackslash,
+    Comment,
+    OddSpace,
+    // The arguments of a call.
+    NumberAsText,
+    BooleanAsText,
+    NullAsText,
+    TextAsNumber,
+    JsonAsText,
+    WholeNumberAsFraction,
+    SingleForList,
+    NullForDefault,
+    NullForAbsent,
+    MissingDefault,
+}
+
+impl RepairKind {
+    /// For what concerns no single place.
+    pub fn whole(self) -> Repair {
+        self.at("")
+    }
+
+    pub fn at(self, pointer: &str) -> Repair {
+        Repair {
+            kind: self,
+            at: pointer.to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for RepairKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Thought => "thoughts within the answer",
+            Self::LeakedCall => "a call written as text",
+            Self::CodeFence => "a code fence",
+            Self::TextBefore => "text before it",
+            Self::TextAfter => "text after it",
+            Self::SingleQuotes => "single quotes",
+            Self::SmartQuotes => "smart quotes",
+            Self::BareKey => "a key without quotes",
+            Self::DoubledKey => "a doubled key",
+            Self::TrailingComma => "a trailing comma",
+            Self::MissingComma => "a missing comma",
+            Self::Unclosed => "brackets that were not closed",
+            Self::PythonLiteral => "Python's literals",
+            Self::OddNumber => "a number that is not JSON's",
+            Self::LineBreakInText => "line breaks inside a text",
+            Self::EscapedSingleQuote => "an escaped single quote",
+            Self::StrayBackslash => "a backslash that escapes nothing",
+            Self::Comment => "comments",
+            Self::OddSpace => "white space that is not JSON's",
+            Self::NumberAsText => "a number was written as a text",
+            Self::BooleanAsText => "true or false was written as a text",
+            Self::NullAsText => "null was written as a text",
+            Self::TextAsNumber => "a text was written as a number",
+            Self::JsonAsText => "JSON was written as a text",
+            Self::WholeNumberAsFraction => "a whole number was written with a fraction",
+            Self::SingleForList => "a single value was written where a list is due",
+            Self::NullForDefault => "null was replaced by the default",
+            Self::NullForAbsent => "null was left out",
+            Self::MissingDefault => "the default was filled in",
+        })
+    }
+}
+
+impl fmt::Display for Repair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.at.as_str() {
+            "" => write!(f, "{}", self.kind),
+            at => write!(f, "{at}: {}", self.kind),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! JSON as models write it when nothing constrains them: in a code fence, with prose around it, single
+//! quotes, trailing commas, Python's literals, brackets that were never closed.
+//!
+//! Punctuation is repaired, values are not made up: whatever could be read in two ways, or was cut off
+//! in the middle of a value, is refused. Of the crates that repair JSON, those that know these faults
+//! complete missing values too, which is how a call gets made that nobody asked for.
+
+mod kind;
+mod reader;
+#[cfg(test)]
+mod tests;
+
+pub use kind::{Repair, RepairKind};
+use reader::Reader;
+use serde_json::Value;
+
+/// Of a block of code in Markdown.
+const FENCE: &str = "```";
+
+/// What was meant, and what had to be repaired.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Repaired {
+    pub value: Value,
+    /// Each kind of fault once, in the order of the text.
+    pub repairs: Vec<RepairKind>,
+}
+
+/// Whether brackets that are missing at the end may be added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The model stopped by itself, so nothing but brackets is missing.
+    Own,
+    /// It was cut off: what is missing may be anything.
+    Cut,
+}
+
+/// White space that JSON does not know: a reader of JSON ends there.
+fn is_odd_space(text: &str) -> bool {
+    text.chars()
+        .any(|c| c.is_whitespace() && !matches!(c, ' ' | '\t' | '\r' | '\n'))
+}
+
+/// Reads the first object or list in `text`. Nothing if there is none, or if it cannot be read in one
+/// way only.
+pub fn repair(text: &str, end: End) -> Option<Repaired> {
+    let start = text.find(['{', '['])?;
+    let mut reader = Reader {
+        rest: &text[start..],
+        end,
+        repairs: Vec::new(),
+    };
+    let before = text[..start].trim_end();
+    let last_line = before.rfind('\n').map_or(0, |end| end + 1);
+    let (prose, is_fenced) = if before[last_line..].trim_start().starts_with(FENCE) {
+        (&before[..last_line], true)
+    } else {
+        (before, false)
+    };
+    if !prose.trim().is_empty() {
+        reader.note(RepairKind::TextBefore);
+    } else if is_odd_space(&text[..start]) {
+        reader.note(RepairKind::OddSpace);
+    }
+    if is_fenced {
+        reader.note(RepairKind::CodeFence);
+    }
+    let value = reader.value(0)?;
+    let after = reader.rest.trim();
+    let after = if is_fenced {
+        after.strip_prefix(FENCE).unwrap_or(after).trim_start()
+    } else {
+        after
+    };
+    if !after.is_empty() {
+        // A second object would be a second reading.
+        if after.contains(['{', '[']) {
+            return None;
+        }
+        reader.note(RepairKind::TextAfter);
+    } else if is_odd_space(reader.rest) {
+        reader.note(RepairKind::OddSpace);
+    }
+    Some(Repaired {
+        value,
+        repairs: reader.repairs,
+    })
+}

@@ -1,0 +1,281 @@
+//! Reads one value, and notes what had to be repaired.
+
+use super::RepairKind;
+use super::{End, is_odd_space};
+use serde_json::{Map, Value};
+
+/// Deeper than any arguments that are accepted.
+const MAX_DEPTH: usize = 100;
+
+pub(super) struct Reader<'a> {
+    pub(super) rest: &'a str,
+    pub(super) end: End,
+    pub(super) repairs: Vec<RepairKind>,
+}
+
+impl Reader<'_> {
+    pub(super) fn note(&mut self, repair: RepairKind) {
+        if !self.repairs.contains(&repair) {
+            self.repairs.push(repair);
+        }
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest.chars().next()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let mut chars = self.rest.chars();
+        let next = chars.next();
+        self.rest = chars.as_str();
+        next
+    }
+
+    fn take(&mut self, token: &str) -> bool {
+        match self.rest.strip_prefix(token) {
+            Some(rest) => {
+                self.rest = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Skips white space and comments.
+    fn space(&mut self) -> Option<()> {
+        loop {
+            let rest = self.rest.trim_start();
+            let skipped = &self.rest[..self.rest.len() - rest.len()];
+            if is_odd_space(skipped) {
+                self.note(RepairKind::OddSpace);
+            }
+            self.rest = rest;
+            let comment = if self.rest.starts_with("//") {
+                self.rest.find('\n').unwrap_or(self.rest.len())
+            } else if self.rest.starts_with("/*") {
+                self.rest.find("*/")? + 2
+            } else {
+                return Some(());
+            };
+            self.rest = &self.rest[comment..];
+            self.note(RepairKind::Comment);
+        }
+    }
+
+    pub(super) fn value(&mut self, depth: usize) -> Option<Value> {
+        if depth > MAX_DEPTH {
+            return None;
+        }
+        self.space()?;
+        match self.peek()? {
+            '{' => self.object(depth).map(Value::Object),
+            '[' => self.list(depth).map(Value::Array),
+            '"' | '\'' | '“' | '”' | '‘' | '’' => self.string().map(Value::String),
+            '-' | '+' | '.' | '0'..='9' => self.number(),
+            _ => self.literal(),
+        }
+    }
+
+    fn object(&mut self, depth: usize) -> Option<Map<String, Value>> {
+        self.next();
+        let mut fields = Map::new();
+        loop {
+            if self.is_closed('}', fields.is_empty())? {
+                return Some(fields);
+            }
+            let key = match self.peek()? {
+                '"' | '\'' | '“' | '”' | '‘' | '’' => self.string()?,
+                _ => self.bare_key()?,
+            };
+            self.space()?;
+            if !self.take(":") {
+                return None;
+            }
+            let value = self.value(depth + 1)?;
+            match fields.get(&key) {
+                Some(known) if *known != value => return None,
+                Some(_) => self.note(RepairKind::DoubledKey),
+                None => {}
+            }
+            fields.insert(key, value);
+        }
+    }
+
+    fn list(&mut self, depth: usize) -> Option<Vec<Value>> {
+        self.next();
+        let mut items = Vec::new();
+        loop {
+            if self.is_closed(']', items.is_empty())? {
+                return Some(items);
+            }
+            items.push(self.value(depth + 1)?);
+        }
+    }
+
+    /// Reads what may stand between two members: nothing before the first, one comma between others.
+    /// Whether the container ends here.
+    fn is_closed(&mut self, bracket: char, is_first: bool) -> Option<bool> {
+        self.space()?;
+        let has_comma = !is_first && self.take(",");
+        self.space()?;
+        match self.peek() {
+            Some(next) if next == bracket => {
+                self.next();
+                if has_comma {
+                    self.note(RepairKind::TrailingComma);
+                }
+                Some(true)
+            }
+            Some('}' | ']' | ',') => None,
+            Some(_) => {
+                if !is_first && !has_comma {
+                    self.note(RepairKind::MissingComma);
+                }
+                Some(false)
+            }
+            // Of what is empty, the first member may be what is missing.
+            None if self.end == End::Own && !has_comma && !is_first => {
+                self.note(RepairKind::Unclosed);
+                Some(true)
+            }
+            None => None,
+        }
+    }
+
+    fn bare_key(&mut self) -> Option<String> {
+        let end = self
+            .rest
+            .find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '$' | '.')))?;
+        let (key, rest) = self.rest.split_at(end);
+        if key.is_empty() {
+            return None;
+        }
+        self.rest = rest;
+        self.note(RepairKind::BareKey);
+        Some(key.to_owned())
+    }
+
+    fn string(&mut self) -> Option<String> {
+        let close: &[char] = match self.next()? {
+            '"' => &['"'],
+            '\'' => {
+                self.note(RepairKind::SingleQuotes);
+                &['\'']
+            }
+            '“' | '”' => {
+                self.note(RepairKind::SmartQuotes);
+                &['”', '“']
+            }
+            _ => {
+                self.note(RepairKind::SmartQuotes);
+                &['’', '‘']
+            }
+        };
+        let mut text = String::new();
+        loop {
+            match self.next()? {
+                c if close.contains(&c) => return Some(text),
+                '\\' => self.escape(&mut text)?,
+                c => {
+                    if c < ' ' {
+                        self.note(RepairKind::LineBreakInText);
+                    }
+                    text.push(c);
+                }
+            }
+        }
+    }
+
+    fn escape(&mut self, text: &mut String) -> Option<()> {
+        let c = self.next()?;
+        let meant = match c {
+            '"' | '\\' | '/' => c,
+            'b' => '\u{8}',
+            'f' => '\u{c}',
+            'n' => '\n',
+            'r' => '\r',
+            't' => '\t',
+            'u' => return self.unicode(text),
+            '\'' => {
+                self.note(RepairKind::EscapedSingleQuote);
+                c
+            }
+            // `\d` of a regular expression: nothing else can be meant.
+            other => {
+                self.note(RepairKind::StrayBackslash);
+                text.push('\\');
+                other
+            }
+        };
+        text.push(meant);
+        Some(())
+    }
+
+    fn unicode(&mut self, text: &mut String) -> Option<()> {
+        let first = self.hex()?;
+        let code = match first {
+            0xd800..=0xdbff => {
+                if !self.take("\\u") {
+                    return None;
+                }
+                let second = self.hex().filter(|low| (0xdc00..=0xdfff).contains(low))?;
+                0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00)
+            }
+            other => other,
+        };
+        text.push(char::from_u32(code)?);
+        Some(())
+    }
+
+    fn hex(&mut self) -> Option<u32> {
+        let digits = self
+            .rest
+            .get(..4)
+            .filter(|digits| digits.chars().all(|c| c.is_ascii_hexdigit()))?;
+        self.rest = &self.rest[4..];
+        u32::from_str_radix(digits, 16).ok()
+    }
+
+    fn number(&mut self) -> Option<Value> {
+        let belongs = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.' | '_');
+        // At the end of the text there may have been more digits.
+        let end = self.rest.find(|c| !belongs(c))?;
+        let (written, rest) = self.rest.split_at(end);
+        let value = match serde_json::from_str(written) {
+            Ok(value) => value,
+            Err(_) => {
+                let plain = written.strip_prefix('+').unwrap_or(written);
+                let plain = if plain.starts_with('.') {
+                    format!("0{plain}")
+                } else {
+                    plain.to_owned()
+                };
+                let plain = plain.strip_suffix('.').unwrap_or(&plain);
+                let value = serde_json::from_str(plain).ok()?;
+                self.note(RepairKind::OddNumber);
+                value
+            }
+        };
+        self.rest = rest;
+        Some(value)
+    }
+
+    fn literal(&mut self) -> Option<Value> {
+        let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric())?;
+        let (word, rest) = self.rest.split_at(end);
+        let (value, is_json) = match word {
+            "true" => (Value::Bool(true), true),
+            "false" => (Value::Bool(false), true),
+            "null" => (Value::Null, true),
+            "True" => (Value::Bool(true), false),
+            "False" => (Value::Bool(false), false),
+            "None" => (Value::Null, false),
+            _ => return None,
+        };
+        if !is_json {
+            self.note(RepairKind::PythonLiteral);
+        }
+        self.rest = rest;
+        Some(value)
+    }
+}

@@ -1,0 +1,334 @@
+//! What goes over the wire to an OpenAI-compatible endpoint: requests, messages, tools, usage.
+//!
+//! Only shapes live here. Answers are decoded leniently in `super::decode`, because no two servers
+//! agree on them; requests are written strictly, because every server must accept them.
+
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::{Map, Value, json};
+use toolhold_protocol::completion::ChatToolCall;
+
+/// One chat completion, before it is sent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChatRequest {
+    /// Name of the model at the endpoint; empty means the client's own.
+    pub model: String,
+    pub messages: Vec<ChatMessage>,
+    pub tools: Vec<ChatTool>,
+    pub tool_choice: Option<ToolChoice>,
+    /// Passed through as is, since its shape is a matter of the endpoint's dialect.
+    pub response_format: Option<Value>,
+    /// Upper bound of tokens to generate.
+    pub max_tokens: Option<u32>,
+    pub temperature: Option<f32>,
+    /// Vendor extras, written beside the fields above. They never replace one of those.
+    pub extra: Map<String, Value>,
+}
+
+impl ChatRequest {
+    /// A request with these messages and nothing else.
+    pub fn new(model: impl Into<String>, messages: Vec<ChatMessage>) -> Self {
+        Self {
+            model: model.into(),
+            messages,
+            ..Self::default()
+        }
+    }
+
+    /// The JSON body of a streaming request: [`Self::body_for`] the usual [`Delivery`].
+    pub fn body(&self) -> Value {
+        self.body_for(Delivery::default())
+    }
+
+    /// The JSON body of a request whose answer is to come in this way.
+    ///
+    /// The order of keys is fixed and `messages` comes after everything that stays the same within a
+    /// run, so that equal prefixes of two requests are equal bytes.
+    pub fn body_for(&self, delivery: Delivery) -> Value {
+        let mut body = Map::new();
+        body.insert("model".into(), self.model.as_str().into());
+        if !self.tools.is_empty() {
+            body.insert("tools".into(), json!(self.tools));
+            // Without tools most servers refuse a tool_choice.
+            if let Some(choice) = &self.tool_choice {
+                body.insert("tool_choice".into(), json!(choice));
+            }
+        }
+        if let Some(format) = &self.response_format {
+            body.insert("response_format".into(), format.clone());
+        }
+        if let Some(limit) = self.max_tokens {
+            body.insert("max_tokens".into(), limit.into());
+        }
+        if let Some(temperature) = self.temperature {
+            body.insert("temperature".into(), shortest_decimal(temperature));
+        }
+        body.insert("stream".into(), (delivery != Delivery::Whole).into());
+        if delivery == Delivery::Stream {
+            body.insert("stream_options".into(), json!({"include_usage": true}));
+        }
+        body.insert("messages".into(), json!(self.messages));
+        for (key, value) in &self.extra {
+            body.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+        Value::Object(body)
+    }
+}
+
+/// How an answer is asked to come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Delivery {
+    /// As a stream, with the token counts at its end.
+    #[default]
+    Stream,
+    /// As a stream without token counts: some servers refuse `stream_options`.
+    UncountedStream,
+    /// As one JSON object: some servers cannot stream, or not together with tools.
+    Whole,
+}
+
+/// `0.7_f32` as `0.7`: widening it bit by bit would send 0.699999988079071.
+fn shortest_decimal(value: f32) -> Value {
+    value
+        .to_string()
+        .parse::<f64>()
+        .map_or(Value::Null, Value::from)
+}
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    System,
+    User,
+    Assistant,
+    Tool,
+}
+
+/// One message of the conversation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChatMessage {
+    pub role: Role,
+    /// Written as `null` when absent: an assistant that only calls tools has none, and several chat
+    /// templates fail on a missing key.
+    #[serde(default)]
+    pub content: Option<Content>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ChatToolCall>,
+    /// For [`Role::Tool`]: the call that this answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
+}
+
+impl ChatMessage {
+    pub fn system(text: impl Into<String>) -> Self {
+        Self::text_of(Role::System, text)
+    }
+
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::text_of(Role::User, text)
+    }
+
+    pub fn assistant(text: impl Into<String>) -> Self {
+        Self::text_of(Role::Assistant, text)
+    }
+
+    /// An assistant's turn that calls tools, with the text it said before them, if any.
+    pub fn assistant_calls(text: Option<String>, tool_calls: Vec<ChatToolCall>) -> Self {
+        Self {
+            role: Role::Assistant,
+            content: text.map(Content::Text),
+            tool_calls,
+            tool_call_id: None,
+        }
+    }
+
+    /// The result of the call `tool_call_id`.
+    pub fn tool(tool_call_id: impl Into<String>, result: impl Into<String>) -> Self {
+        Self {
+            tool_call_id: Some(tool_call_id.into()),
+            ..Self::text_of(Role::Tool, result)
+        }
+    }
+
+    /// The message's text, if its content is text.
+    pub fn text(&self) -> Option<&str> {
+        match &self.content {
+            Some(Content::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn text_of(role: Role, text: impl Into<String>) -> Self {
+        Self {
+            role,
+            content: Some(Content::Text(text.into())),
+            tool_calls: Vec::new(),
+            tool_call_id: None,
+        }
+    }
+}
+
+/// What a message says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Content {
+    Text(String),
+    /// Multimodal parts, passed through untouched.
+    Parts(Vec<Value>),
+}
+
+/// A tool that the model may call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChatTool {
+    pub name: String,
+    pub description: String,
+    /// JSON Schema of the arguments.
+    pub parameters: Value,
+}
+
+impl Serialize for ChatTool {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        json!({
+            "type": "function",
+            "function": {
+                "name": self.name,
+                "description": self.description,
+                "parameters": self.parameters,
+            },
+        })
+        .serialize(serializer)
+    }
+}
+
+/// Whether the model must call a tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToolChoice {
+    Auto,
+    Required,
+    None,
+    /// This one; several servers treat it as [`ToolChoice::Auto`] all the same.
+    Named(String),
+}
+
+impl Serialize for ToolChoice {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Auto => serializer.serialize_str("auto"),
+            Self::Required => serializer.serialize_str("required"),
+            Self::None => serializer.serialize_str("none"),
+            Self::Named(name) => {
+                json!({"type": "function", "function": {"name": name}}).serialize(serializer)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn body_holds_what_was_set_and_always_streams_with_usage() {
+        let mut request = ChatRequest::new("m", vec![ChatMessage::user("hello")]);
+        request.temperature = Some(0.7);
+        request.max_tokens = Some(64);
+        request.tools = vec![ChatTool {
+            name: "add".into(),
+            description: "Adds.".into(),
+            parameters: json!({"type": "object"}),
+        }];
+        request.tool_choice = Some(ToolChoice::Named("add".into()));
+        request.extra.insert("min_p".into(), json!(0.1));
+        request.extra.insert("stream".into(), json!(false));
+        assert_eq!(
+            request.body(),
+            json!({
+                "model": "m",
+                "tools": [{"type": "function", "function": {
+                    "name": "add", "description": "Adds.", "parameters": {"type": "object"}}}],
+                "tool_choice": {"type": "function", "function": {"name": "add"}},
+                "max_tokens": 64,
+                "temperature": 0.7,
+                "stream": true,
+                "stream_options": {"include_usage": true},
+                "messages": [{"role": "user", "content": "hello"}],
+                "min_p": 0.1,
+            })
+        );
+    }
+
+    #[test]
+    fn an_answer_is_asked_for_as_the_endpoint_can_give_it() {
+        let request = ChatRequest::new("m", vec![]);
+        for (delivery, stream, options) in [
+            (Delivery::Stream, true, json!({"include_usage": true})),
+            (Delivery::UncountedStream, true, Value::Null),
+            (Delivery::Whole, false, Value::Null),
+        ] {
+            let body = request.body_for(delivery);
+            assert_eq!(body["stream"], stream, "{delivery:?}");
+            assert_eq!(body["stream_options"], options, "{delivery:?}");
+        }
+    }
+
+    #[test]
+    fn multimodal_parts_pass_through_untouched() {
+        let parts = json!([
+            {"type": "text", "text": "What is this?"},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA==", "detail": "low"}},
+            {"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}},
+        ]);
+        let message: ChatMessage =
+            serde_json::from_value(json!({"role": "user", "content": parts})).unwrap();
+        let body = ChatRequest::new("m", vec![message]).body();
+        assert_eq!(body["messages"][0]["content"], parts);
+    }
+
+    #[test]
+    fn every_tool_choice_has_its_form() {
+        for (choice, form) in [
+            (ToolChoice::Auto, json!("auto")),
+            (ToolChoice::Required, json!("required")),
+            (ToolChoice::None, json!("none")),
+            (
+                ToolChoice::Named("add".into()),
+                json!({"type": "function", "function": {"name": "add"}}),
+            ),
+        ] {
+            assert_eq!(json!(choice), form);
+        }
+    }
+
+    #[test]
+    fn without_tools_there_is_no_tool_choice() {
+        let mut request = ChatRequest::new("m", vec![]);
+        request.tool_choice = Some(ToolChoice::Required);
+        assert!(request.body().get("tool_choice").is_none());
+    }
+
+    #[test]
+    fn messages_survive_the_wire() {
+        let call = ChatToolCall {
+            id: "c1".into(),
+            name: "add".into(),
+            arguments: "{\"a\":1}".into(),
+        };
+        let messages = vec![
+            ChatMessage::system("be brief"),
+            ChatMessage::assistant_calls(None, vec![call]),
+            ChatMessage::tool("c1", "2"),
+        ];
+        let wire = json!(messages);
+        assert_eq!(
+            wire[1],
+            json!({"role": "assistant", "content": null, "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{\"a\":1}"}}]})
+        );
+        assert_eq!(wire[2]["tool_call_id"], "c1");
+        assert_eq!(
+            serde_json::from_value::<Vec<ChatMessage>>(wire).unwrap(),
+            messages
+        );
+    }
+}

@@ -1,0 +1,227 @@
+//! What servers really answer, and what becomes of it.
+
+use proptest::prelude::*;
+
+use super::*;
+use toolhold_protocol::completion::ChatToolCall;
+
+const URL: &str = "http://endpoint/v1";
+const LIMIT: usize = 8 << 20;
+
+fn decode_chunks(
+    content_type: &str,
+    chunks: &[&[u8]],
+) -> (Vec<Delta>, Result<Completion, ModelError>) {
+    let mut deltas = Vec::new();
+    let mut emit = |delta| deltas.push(delta);
+    let mut decoder = Decoder::new(LIMIT, Some(content_type));
+    let pushed = chunks
+        .iter()
+        .try_for_each(|chunk| decoder.push(chunk, URL, &mut emit));
+    let result = pushed.and_then(|()| decoder.finish(URL, &mut emit));
+    (deltas, result)
+}
+
+fn decode(body: &str) -> Result<Completion, ModelError> {
+    decode_chunks("text/event-stream", &[body.as_bytes()]).1
+}
+
+/// What a table row expects.
+enum Expect {
+    /// Content, reasoning, names of the called tools.
+    Done(&'static str, &'static str, &'static [&'static str]),
+    /// The content that was received before the cut.
+    Truncated(&'static str),
+    /// A word of the message.
+    InStream(&'static str),
+    Decode,
+    NotAnEndpoint,
+}
+
+#[test]
+fn malformed_and_odd_answers() {
+    use Expect::{Decode, Done, InStream, NotAnEndpoint, Truncated};
+    const HI: &str = r#"data: {"choices":[{"index":0,"delta":{"content":"hi"}}]}"#;
+    const STOP: &str = r#"data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
+    const CALL: &str = r#"data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"add","arguments":"{}"}}]}}]}"#;
+    let lines = |lines: &[&str]| lines.join("\n\n") + "\n\n";
+    let rows: Vec<(&str, String, Expect)> = vec![
+        ("as specified", lines(&[r#"data: {"choices":[{"delta":{"role":"assistant","content":""}}]}"#, HI, STOP, "data: [DONE]"]), Done("hi", "", &[])),
+        ("role with null content first", lines(&[r#"data: {"choices":[{"delta":{"role":"assistant","content":null}}]}"#, HI, STOP]), Done("hi", "", &[])),
+        ("null delta", lines(&[r#"data: {"choices":[{"delta":null}]}"#, HI, STOP]), Done("hi", "", &[])),
+        ("no [DONE] after a finish reason", lines(&[HI, STOP]), Done("hi", "", &[])),
+        ("[DONE] without a finish reason", lines(&[HI, "data: [DONE]"]), Done("hi", "", &[])),
+        ("[DONE] with white space around", lines(&[HI, "data:  [DONE] "]), Done("hi", "", &[])),
+        ("nothing but [DONE]", lines(&["data: [DONE]"]), Truncated("")),
+        ("text after [DONE]", lines(&[HI, "data: [DONE]", HI, "data: nonsense"]), Done("hi", "", &[])),
+        ("no last blank line", [HI, STOP].join("\n\n"), Done("hi", "", &[])),
+        ("a clean end in the middle", lines(&[HI]), Truncated("hi")),
+        ("cut inside an event", lines(&[HI]) + r#"data: {"choices":[{"del"#, Truncated("hi")),
+        ("usage but no end", lines(&[HI, r#"data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1}}"#]), Truncated("hi")),
+        ("an empty body", String::new(), Truncated("")),
+        ("only keep-alives", ": ping\n\n: ping\n\n".into(), Truncated("")),
+        ("keep-alives between", lines(&[": ping", HI, ": ping", STOP]), Done("hi", "", &[])),
+        ("empty data", lines(&["data:", HI, "data: ", STOP]), Done("hi", "", &[])),
+        ("events of other types", lines(&[r#"data: {"type":"ping"}"#, HI, STOP]), Done("hi", "", &[])),
+        ("the field name twice", lines(&[&format!("data: {HI}"), STOP]), Done("hi", "", &[])),
+        ("an event that is no JSON", lines(&[HI, "data: {oops}", STOP]), Decode),
+        ("reasoning", lines(&[r#"data: {"choices":[{"delta":{"reasoning":"hm"}}]}"#, HI, STOP]), Done("hi", "hm", &[])),
+        ("reasoning_content", lines(&[r#"data: {"choices":[{"delta":{"reasoning_content":"hm","content":null}}]}"#, HI, STOP]), Done("hi", "hm", &[])),
+        ("reasoning under both names", lines(&[r#"data: {"choices":[{"delta":{"reasoning":"hm","reasoning_content":"hm"}}]}"#, HI, STOP]), Done("hi", "hm", &[])),
+        ("content in parts", lines(&[r#"data: {"choices":[{"delta":{"content":[{"type":"text","text":"h"},{"type":"text","text":"i"}]}}]}"#, STOP]), Done("hi", "", &[])),
+        ("a second choice", lines(&[r#"data: {"choices":[{"index":1,"delta":{"content":"no"},"finish_reason":"stop"}]}"#, HI, STOP]), Done("hi", "", &[])),
+        ("a tool call", lines(&[CALL, STOP]), Done("", "", &["add"])),
+        ("a tool call, finished as stop", lines(&[HI, CALL, STOP, "data: [DONE]"]), Done("hi", "", &["add"])),
+        ("null tool calls", lines(&[r#"data: {"choices":[{"delta":{"content":"hi","tool_calls":null}}]}"#, STOP]), Done("hi", "", &[])),
+        ("an old function call", lines(&[r#"data: {"choices":[{"delta":{"function_call":{"name":"add","arguments":"{}"}}}]}"#, STOP]), Done("", "", &["add"])),
+        ("the whole message repeated at the end", lines(&[HI, r#"data: {"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}]}"#]), Done("hi", "", &[])),
+        ("finish reason abort", lines(&[HI, r#"data: {"choices":[{"delta":{},"finish_reason":"abort"}]}"#]), InStream("gave the generation up")),
+        ("finish reason with the last text", lines(&[r#"data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"length"}]}"#]), Done("hi", "", &[])),
+        ("an error after text, then [DONE]", lines(&[HI, r#"data: {"error":{"message":"engine died","code":500}}"#, "data: [DONE]"]), InStream("engine died")),
+        ("a flat error", lines(&[r#"data: {"object":"error","message":"flat","code":400}"#]), InStream("flat")),
+        ("an error as text", lines(&[HI, r#"data: {"error":"overloaded","error_type":"overloaded"}"#]), InStream("overloaded")),
+        ("an error event", lines(&[HI, "event: error\ndata: {\"message\":\"gone\"}"]), InStream("gone")),
+        ("an error event in plain text", lines(&[HI, "event: error\ndata: gone away"]), InStream("gone away")),
+        ("an error event with odd data", lines(&["event: error\ndata: {\"why\":\"x\"}"]), InStream("why")),
+        ("an error without a last blank line", format!("{HI}\n\ndata: {{\"error\":\"late\"}}"), InStream("late")),
+        ("error null beside choices", lines(&[r#"data: {"error":null,"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}"#]), Done("hi", "", &[])),
+        ("one JSON answer", r#" {"choices":[{"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}"#.into(), Done("hi", "", &[])),
+        ("one JSON answer with a call and no reason", r#"{"choices":[{"message":{"content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"add","arguments":"{}"}}]}}]}"#.into(), Done("", "", &["add"])),
+        ("one JSON error with 200", r#"{"error":{"message":"no such model"}}"#.into(), InStream("no such model")),
+        ("one flat JSON error with 200", r#"{"detail":"nope"}"#.into(), InStream("nope")),
+        ("JSON without choices", r#"{"hello":"world"}"#.into(), Decode),
+        ("JSON with empty choices", r#"{"choices":[]}"#.into(), Decode),
+        ("JSON cut in the middle", r#"{"choices":[{"message":{"con"#.into(), Truncated("")),
+        ("two JSON lines", "{\"message\":\"a\"}\n{\"message\":\"b\"}".into(), Decode),
+        ("a page", "<!doctype html><title>Welcome</title>".into(), NotAnEndpoint),
+        ("a page with a byte order mark", "\u{feff}\n<html></html>".into(), NotAnEndpoint),
+    ];
+    for (what, body, expected) in rows {
+        let result = decode(&body);
+        match (&result, &expected) {
+            (Ok(done), Done(content, reasoning, tools)) => {
+                assert_eq!(
+                    (&*done.content, &*done.reasoning),
+                    (*content, *reasoning),
+                    "{what}"
+                );
+                let names: Vec<&str> = done.tool_calls.iter().map(|c| &*c.name).collect();
+                assert_eq!(names, *tools, "{what}");
+            }
+            (
+                Err(ModelError::Truncated {
+                    received,
+                    source: None,
+                }),
+                Truncated(content),
+            ) => {
+                assert_eq!(received.content, *content, "{what}");
+            }
+            (Err(ModelError::InStream { detail, .. }), InStream(word)) => {
+                assert!(detail.message.contains(word), "{what}: {detail}");
+            }
+            (Err(ModelError::Decode { .. }), Decode)
+            | (Err(ModelError::NotAnEndpoint { .. }), NotAnEndpoint) => {}
+            _ => panic!("{what}: {result:?}"),
+        }
+    }
+}
+
+#[test]
+fn the_bytes_decide_before_the_content_type() {
+    let stream =
+        b"data: {\"choices\":[{\"delta\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\n";
+    for content_type in [
+        "text/event-stream; charset=utf-8",
+        "application/json",
+        "text/plain",
+        "",
+    ] {
+        let (_, result) = decode_chunks(content_type, &[stream]);
+        assert_eq!(result.unwrap().content, "hi", "{content_type}");
+    }
+    let (_, result) = decode_chunks("text/plain", &[b"it works!"]);
+    let message = result.unwrap_err().to_string();
+    assert!(
+        message.contains("it works!") && message.contains("/v1"),
+        "{message}"
+    );
+}
+
+#[test]
+fn usage_model_and_deltas_are_kept() {
+    let body = concat!(
+        "data: {\"model\":\"m1\",\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n",
+        "data: {\"model\":\"m1\",\"choices\":[{\"delta\":{\"content\":\"b\"},\"finish_reason\":\"stop\"}]}\n\n",
+        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":2}}\n\n",
+        "data: [DONE]\n\n",
+    );
+    let (deltas, result) = decode_chunks("text/event-stream", &[body.as_bytes()]);
+    let completion = result.unwrap();
+    assert_eq!(
+        deltas,
+        [Delta::Content("a".into()), Delta::Content("b".into())]
+    );
+    assert_eq!(completion.model.as_deref(), Some("m1"));
+    assert_eq!(completion.finish_reason.as_deref(), Some("stop"));
+    let usage = completion.usage.unwrap();
+    assert_eq!((usage.prompt_tokens, usage.completion_tokens), (7, 2));
+}
+
+#[test]
+fn an_error_keeps_what_was_received() {
+    let body = concat!(
+        "data: {\"choices\":[{\"delta\":{\"content\":\"hi\",\"tool_calls\":[{\"index\":0,\"id\":\"a\",",
+        "\"function\":{\"name\":\"add\",\"arguments\":\"{\"}}]}}]}\n\n",
+        "data: {\"error\":{\"message\":\"boom\"}}\n\n",
+    );
+    let Err(ModelError::InStream { received, .. }) = decode(body) else {
+        panic!("no error");
+    };
+    assert_eq!(received.content, "hi");
+    let call = ChatToolCall {
+        id: "a".into(),
+        name: "add".into(),
+        arguments: "{".into(),
+    };
+    assert_eq!(received.tool_calls, [call]);
+}
+
+#[test]
+fn endless_answers_are_cut_at_the_limit() {
+    let chunk = b"data: {\"choices\":[{\"delta\":{\"content\":\"blah\"}}]}\n\n";
+    let mut decoder = Decoder::new(4096, Some("text/event-stream"));
+    let result = (0..1000).try_for_each(|_| decoder.push(chunk, URL, &mut |_| {}));
+    assert!(
+        matches!(result, Err(ModelError::TooLarge { limit: 4096, .. })),
+        "{result:?}"
+    );
+    assert!(decoder.into_completion().content.len() < 4096);
+}
+
+proptest! {
+    #[test]
+    fn any_chunking_gives_the_same_answer(
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..30),
+        json in any::<bool>(),
+    ) {
+        let stream = concat!(
+            "\u{feff}: hello\r\n\r\n",
+            "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":null}}]}\r\n\r\n",
+            "data: {\"choices\":[{\"delta\":{\"content\":\"grüße 😀\"}}]}\n\n",
+            "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":",
+            "{\"name\":\"add\",\"arguments\":\"{\\\"x\\\":1}\"}}]},\"finish_reason\":\"tool_calls\"}]}\n\n",
+            "data: [DONE]\n\n",
+        );
+        let whole = r#"{"choices":[{"message":{"content":"grüße 😀"},"finish_reason":"stop"}]}"#;
+        let bytes = if json { whole.as_bytes() } else { stream.as_bytes() };
+        let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+        places.extend([0, bytes.len()]);
+        places.sort_unstable();
+        let chunks: Vec<&[u8]> = places.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
+        let (deltas, result) = decode_chunks("text/event-stream", &chunks);
+        let (expected_deltas, expected) = decode_chunks("text/event-stream", &[bytes]);
+        prop_assert_eq!(deltas, expected_deltas);
+        prop_assert_eq!(result.unwrap(), expected.unwrap());
+    }
+}
