@@ -255,15 +255,15 @@ impl Shared {
             self.judge(vec![module.clone()]).await;
         }
         // Read once: a policy that changes meanwhile holds for the next call.
-        let decided = module.policy();
+        let effective = module.policy();
         let narrow = match &invocation.restrictions {
             None => Ok(None),
-            Some(bounds) => decided.narrowed(&module.name, bounds).await,
+            Some(bounds) => effective.narrowed(&module.name, bounds).await,
         };
         let mut report = match narrow {
             Ok(narrow) => {
                 let given = CallPolicy {
-                    decided: &decided,
+                    effective: &effective,
                     narrow: narrow.as_deref(),
                 };
                 let tools = &given.granted().grant.tools;
