@@ -87,6 +87,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod calls;
 pub mod context;
 pub mod contract;
 pub mod cost;

@@ -1,53 +1,120 @@
-//! The gate that every call passes before it runs, and every result after (PROTOCOL.md, 7): is there
-//! such a tool, do the arguments fit, was this very call made before; does the result fit.
+//! Whether a call may be made, and a result taken, as far as the tool's own description says so: is there
+//! such a tool, do the arguments fit, was this very call made before; does the result fit (docs/protocol.md).
 
+use crate::calls::Repeats;
 use crate::error::RunError;
+use crate::guard::Validator;
 use crate::guard::coerce::coerce;
 use crate::guard::repair::Repair;
 use crate::guard::validate::{Fault, cut};
-use crate::guard::{Repeats, Validator};
 use crate::protocol::{Call, Tool};
 use crate::toolbox::ToolFailure;
 use serde_json::Value;
 use std::collections::HashMap;
+use std::sync::Arc;
 
-/// The checks of one run, compiled once.
+/// What calls of one tool and their results must satisfy. Compiled once, used for every call.
 #[derive(Debug)]
-pub struct Gate {
-    /// In the tools' order, for messages.
-    names: Vec<String>,
-    schemas: HashMap<String, Schemas>,
-    repeats: Repeats,
-}
-
-#[derive(Debug)]
-struct Schemas {
+pub struct ToolCheck {
     is_latent: bool,
     parameters: Value,
     arguments: Validator,
     output: Option<Validator>,
 }
 
-impl Gate {
+impl ToolCheck {
+    /// # Errors
+    /// A schema that is none.
+    pub fn new(tool: &Tool) -> Result<Self, String> {
+        Ok(Self {
+            is_latent: tool.is_latent(),
+            parameters: tool.parameters.clone(),
+            arguments: Validator::new(&tool.parameters)?,
+            output: tool.output.as_ref().map(Validator::new).transpose()?,
+        })
+    }
+
+    /// `arguments` with light faults put right, and what was done. Arguments that fit, and those that would
+    /// not fit even so, are left as they are.
+    pub fn coerced(&self, arguments: Value) -> (Value, Vec<Repair>) {
+        if self.fits(&arguments).is_ok() {
+            return (arguments, Vec::new());
+        }
+        match coerce(&self.parameters, &arguments) {
+            Some(coerced) if self.fits(&coerced.arguments).is_ok() => {
+                (coerced.arguments, coerced.repairs)
+            }
+            _ => (arguments, Vec::new()),
+        }
+    }
+
+    /// # Errors
+    /// What does not fit the tool's parameters.
+    pub fn fits(&self, arguments: &Value) -> Result<(), String> {
+        self.arguments.check(arguments)
+    }
+
+    /// # Errors
+    /// The same, in words that a model can act on.
+    pub fn arguments(&self, arguments: &Value) -> Result<(), ToolFailure> {
+        self.fits(arguments).map_err(unfit)
+    }
+
+    /// What is wrong with arguments. What the references at `open` (JSON pointers) stand for may be
+    /// anything.
+    fn faults(&self, arguments: &Value, open: &[&str]) -> Vec<Fault> {
+        self.arguments.faults(arguments, open)
+    }
+
+    /// # Errors
+    /// What of a result is not as the tool promised.
+    pub fn result_fits(&self, result: &Value) -> Result<(), String> {
+        let promised = self.output.as_ref();
+        promised.map_or(Ok(()), |schema| schema.check(result))
+    }
+
+    /// # Errors
+    /// The same, in words that a model can act on.
+    pub fn result(&self, result: &Value) -> Result<(), ToolFailure> {
+        let Err(reason) = self.result_fits(result) else {
+            return Ok(());
+        };
+        let message = if self.is_latent {
+            format!(
+                "\"_output\" does not fit its schema: {reason}; make the call again with one that does"
+            )
+        } else {
+            format!("the tool returned something that does not fit its own output schema: {reason}")
+        };
+        Err(ToolFailure::correctable("output_schema", message))
+    }
+}
+
+fn unfit(reason: impl std::fmt::Display) -> ToolFailure {
+    let message = format!("the arguments do not fit the tool's parameters: {reason}");
+    ToolFailure::correctable("arguments", message)
+}
+
+/// The checks of one run's calls.
+#[derive(Debug)]
+pub struct CallChecks {
+    /// In the tools' order, for messages.
+    names: Vec<String>,
+    tools: HashMap<String, Arc<ToolCheck>>,
+    repeats: Repeats,
+}
+
+impl CallChecks {
     /// # Errors
     /// A schema that is none, or two tools of one name.
     pub fn new(tools: &[Tool]) -> Result<Self, RunError> {
-        let mut schemas = HashMap::new();
+        let mut checks = HashMap::new();
         for tool in tools {
-            let failed = |reason| RunError::ToolSchema {
+            let own = ToolCheck::new(tool).map_err(|reason| RunError::ToolSchema {
                 tool: tool.name.clone(),
                 reason,
-            };
-            let arguments = Validator::new(&tool.parameters).map_err(failed)?;
-            let output = tool.output.as_ref().map(Validator::new);
-            let output = output.transpose().map_err(failed)?;
-            let own = Schemas {
-                is_latent: tool.is_latent(),
-                parameters: tool.parameters.clone(),
-                arguments,
-                output,
-            };
-            if schemas.insert(tool.name.clone(), own).is_some() {
+            })?;
+            if checks.insert(tool.name.clone(), Arc::new(own)).is_some() {
                 return Err(RunError::DuplicateTool {
                     name: tool.name.clone(),
                 });
@@ -55,15 +122,20 @@ impl Gate {
         }
         Ok(Self {
             names: tools.iter().map(|tool| tool.name.clone()).collect(),
-            schemas,
+            tools: checks,
             repeats: Repeats::default(),
         })
+    }
+
+    /// Of one tool, if there is such a tool.
+    pub fn of(&self, tool: &str) -> Option<&Arc<ToolCheck>> {
+        self.tools.get(tool)
     }
 
     /// # Errors
     /// There is no tool of this name, in words that say what there is.
     pub fn known(&self, tool: &str) -> Result<(), ToolFailure> {
-        if self.schemas.contains_key(tool) {
+        if self.tools.contains_key(tool) {
             return Ok(());
         }
         let available = match self.names.as_slice() {
@@ -77,20 +149,11 @@ impl Gate {
         ))
     }
 
-    /// `arguments` of a call of `tool` with light faults put right, and what was done. Arguments that
-    /// fit, and those that would not fit even so, are left as they are.
-    pub fn put_right(&self, tool: &str, arguments: Value) -> (Value, Vec<Repair>) {
-        let Some(schemas) = self.schemas.get(tool) else {
-            return (arguments, Vec::new());
-        };
-        if schemas.arguments.check(&arguments).is_ok() {
-            return (arguments, Vec::new());
-        }
-        match coerce(&schemas.parameters, &arguments) {
-            Some(coerced) if schemas.arguments.check(&coerced.arguments).is_ok() => {
-                (coerced.arguments, coerced.repairs)
-            }
-            _ => (arguments, Vec::new()),
+    /// As [`ToolCheck::coerced`].
+    pub fn coerced(&self, tool: &str, arguments: Value) -> (Value, Vec<Repair>) {
+        match self.of(tool) {
+            Some(check) => check.coerced(arguments),
+            None => (arguments, Vec::new()),
         }
     }
 
@@ -100,13 +163,8 @@ impl Gate {
     /// # Errors
     /// Which rule it breaks, in words that the model can act on.
     pub fn check(&self, call: &Call, arguments: &Value) -> Result<(), ToolFailure> {
-        if let Some(schemas) = self.schemas.get(&call.tool)
-            && let Err(reason) = schemas.arguments.check(arguments)
-        {
-            return Err(ToolFailure::correctable(
-                "arguments",
-                format!("the arguments do not fit the tool's parameters: {reason}"),
-            ));
+        if let Some(check) = self.of(&call.tool) {
+            check.arguments(arguments)?;
         }
         match self.repeats.intercept(call, arguments) {
             None => Ok(()),
@@ -123,52 +181,36 @@ impl Gate {
     /// What is wrong with the arguments of a planned call of `tool`. What the references at `open`
     /// (JSON pointers) stand for may be anything.
     pub fn faults(&self, tool: &str, arguments: &Value, open: &[&str]) -> Vec<Fault> {
-        self.schemas.get(tool).map_or_else(Vec::new, |schemas| {
-            schemas.arguments.faults(arguments, open)
-        })
+        let check = self.of(tool);
+        check.map_or_else(Vec::new, |check| check.faults(arguments, open))
     }
 
     /// Judges a call that the model answers itself: what its references at `open` (JSON pointers) stand
     /// for need not be known.
     ///
     /// # Errors
-    /// As [`Gate::check`].
+    /// As [`Self::check`].
     pub fn check_latent(
         &self,
         tool: &str,
         arguments: &Value,
         open: &[&str],
     ) -> Result<(), ToolFailure> {
-        let faults = self
-            .schemas
-            .get(tool)
-            .map(|schemas| schemas.arguments.faults(arguments, open));
-        match faults.iter().flatten().next() {
+        match self.faults(tool, arguments, open).first() {
             None => Ok(()),
-            Some(fault) => Err(ToolFailure::correctable(
-                "arguments",
-                format!("the arguments do not fit the tool's parameters: {fault}"),
-            )),
+            Some(fault) => Err(unfit(fault)),
         }
     }
 
     /// The output of `tool`, if it is what the tool promised.
+    ///
+    /// # Errors
+    /// As [`ToolCheck::result`].
     pub fn output(&self, tool: &str, output: Value) -> Result<Value, ToolFailure> {
-        let Some(schemas) = self.schemas.get(tool) else {
-            return Ok(output);
-        };
-        let promised = schemas.output.as_ref();
-        let Err(reason) = promised.map_or(Ok(()), |schema| schema.check(&output)) else {
-            return Ok(output);
-        };
-        let message = if schemas.is_latent {
-            format!(
-                "\"_output\" does not fit its schema: {reason}; make the call again with one that does"
-            )
-        } else {
-            format!("the tool returned something that does not fit its own output schema: {reason}")
-        };
-        Err(ToolFailure::correctable("output_schema", message))
+        if let Some(check) = self.of(tool) {
+            check.result(&output)?;
+        }
+        Ok(output)
     }
 
     /// Remembers the text that the model is given for a call that ran. A refusal is not remembered:

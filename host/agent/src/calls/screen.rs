@@ -1,26 +1,20 @@
-//! Shields around a call: what it is given, and what it came to (PROTOCOL.md, 7).
-//!
-//! Every call passes here, whoever runs it. What is left of a result is what the run is told, so a run
-//! that is replayed needs no shields.
+//! Shields around a call: what it is given, and what it came to (docs/protocol.md). Every call passes here,
+//! whoever makes it.
 
+use crate::calls::ToolCheck;
 use crate::event::EventKind;
-use crate::guard::Validator;
 use crate::guard::shield::{Place, Screened, Screening, Shields};
 use crate::model::{Delta, Routing, SideRequest, Watch};
-use crate::run::driver::Within;
-use crate::run::machine::Work;
 use crate::toolbox::{ToolFailure, ToolOutput};
+use serde_json::Value;
 
-/// What the shields say, each of them told, and what they took for it.
-pub(super) async fn screen(shields: &Shields, screening: Screening, events: &Within) -> Screened {
+/// Asks the shields. Returns what came of it, and what each of them said and took, for the record.
+pub async fn screen(shields: &Shields, screening: Screening) -> (Screened, Vec<EventKind>) {
     let mut heard = Heard::default();
     let (screened, judgements) = shields.screen(screening, &mut heard).await;
-    let judgements = judgements.into_iter().map(EventKind::Shield);
-    for event in heard.0.into_iter().chain(judgements) {
-        // A run that is gone asks for nothing any more.
-        events.tell(event).await;
-    }
-    screened
+    let Heard(mut events) = heard;
+    events.extend(judgements.into_iter().map(EventKind::Shield));
+    (screened, events)
 }
 
 /// What happened between the shields and the models that they ask. Bounded by their time: each waits for
@@ -40,84 +34,81 @@ impl Watch for Heard {
     }
 }
 
-/// Screens what a call is given, and leaves in it what the shields leave.
-pub(super) async fn admit(
-    shields: &Shields,
-    work: &mut Work,
-    events: &Within,
-) -> Result<(), ToolFailure> {
-    if !shields.stand_at(Place::ToolInput, Some(&work.call.tool)) {
-        return Ok(());
-    }
-    let context = work.call.context.iter();
-    let screening = Screening {
-        call: work.call.id.clone(),
-        place: Place::ToolInput,
-        tool: Some(work.call.tool.clone()),
-        value: work.call.arguments.clone(),
-        context: context
-            .map(|(path, value)| (path.to_string(), value.clone()))
-            .collect(),
-    };
-    match screen(shields, screening, events).await {
-        Screened::Pass => Ok(()),
+/// What the shields leave of a call's arguments, and whether that is something else than before. What is left
+/// must fit the tool's parameters as the arguments did.
+///
+/// # Errors
+/// Why the call is not made.
+pub fn admitted(
+    screened: Screened,
+    arguments: Value,
+    check: Option<&ToolCheck>,
+) -> Result<(Value, bool), ToolFailure> {
+    match screened {
+        Screened::Pass => Ok((arguments, false)),
         Screened::Blocked { shield, reason } => Err(blocked(&shield, "this call", &reason)),
         Screened::Redacted { value } => {
-            let fits = Validator::new(&work.parameters).and_then(|schema| schema.check(&value));
-            if let Err(reason) = fits {
-                let message = format!(
-                    "a shield took something out of the arguments, and what is left does not fit: {reason}. Make the \
-                     call without what must not be there"
-                );
-                return Err(ToolFailure::correctable("shield", message));
+            match check.map_or(Ok(()), |check| check.fits(&value)) {
+                Ok(()) => Ok((value, true)),
+                Err(reason) => Err(ToolFailure::correctable(
+                    "shield",
+                    format!(
+                        "a shield took something out of the arguments, and what is left does not fit: {reason}. Make \
+                         the call without what must not be there"
+                    ),
+                )),
             }
-            work.call.arguments = value;
-            Ok(())
         }
     }
 }
 
-/// Screens what a call came to, with the data in it that it was given placeholders for.
-pub(super) async fn released(
+/// What the shields leave of what a call of `tool` came to, and what they said. A result that does not fit what
+/// the tool says of its results is shown to no shield.
+pub async fn released(
     shields: &Shields,
-    work: &Work,
+    call: &str,
+    tool: &str,
     outcome: Result<ToolOutput, ToolFailure>,
-    events: &Within,
-) -> Result<ToolOutput, ToolFailure> {
-    let outcome = match outcome {
-        Ok(output) => Ok(ToolOutput {
-            value: work.masked.reveal_value(&output.value),
-            ..output
-        }),
-        Err(failure) => Err(ToolFailure {
-            message: work.masked.reveal(&failure.message),
-            ..failure
-        }),
-    };
-    if !shields.stand_at(Place::ToolOutput, Some(&work.call.tool)) {
-        return outcome;
+    check: Option<&ToolCheck>,
+) -> (Result<ToolOutput, ToolFailure>, Vec<EventKind>) {
+    let fits = |value: &Value| check.map_or(Ok(()), |check| check.result(value));
+    let outcome = outcome.and_then(|output| fits(&output.value).map(|()| output));
+    let place = Place::ToolOutput;
+    if !shields.stand_at(place, Some(tool)) {
+        return (outcome, Vec::new());
     }
     let screening = Screening {
-        call: work.call.id.clone(),
-        place: Place::ToolOutput,
-        tool: Some(work.call.tool.clone()),
+        call: call.to_owned(),
+        place,
+        tool: Some(tool.to_owned()),
         value: match &outcome {
             Ok(output) => output.value.clone(),
             Err(failure) => failure.message.clone().into(),
         },
         context: Vec::new(),
     };
-    match (screen(shields, screening, events).await, outcome) {
+    let (screened, events) = screen(shields, screening).await;
+    let outcome = match (screened, outcome) {
         (Screened::Pass, outcome) => outcome,
         (Screened::Blocked { shield, reason }, _) => {
             Err(blocked(&shield, "the result of this call", &reason))
         }
-        (Screened::Redacted { value }, Ok(output)) => Ok(ToolOutput { value, ..output }),
+        (Screened::Redacted { value }, Ok(output)) => {
+            let left = check.map_or(Ok(()), |check| check.result_fits(&value));
+            left.map(|()| ToolOutput { value, ..output }).map_err(|reason| {
+                let message = format!(
+                    "a shield took something out of the result, and what is left does not fit the tool's output \
+                     schema: {reason}. Ask for something else"
+                );
+                ToolFailure::correctable("shield", message)
+            })
+        }
         (Screened::Redacted { value }, Err(failure)) => Err(ToolFailure {
             message: value.as_str().unwrap_or_default().to_owned(),
             ..failure
         }),
-    }
+    };
+    (outcome, events)
 }
 
 fn blocked(shield: &str, what: &str, reason: &str) -> ToolFailure {

@@ -12,7 +12,6 @@ mod machine;
 mod purse;
 pub mod replay;
 mod schedule;
-mod screening;
 mod settings;
 mod sub_agent;
 

@@ -243,7 +243,10 @@ fn input(event: &EventKind) -> Option<Input> {
             id: id.clone(),
             decision: decision.clone(),
         },
-        EventKind::Screened { screened, .. } => Input::Screened(screened.clone()),
+        EventKind::Screened { call, screened, .. } => Input::Screened {
+            call: call.clone(),
+            screened: screened.clone(),
+        },
         EventKind::Counted { counted, .. } => Input::Counted(counted.clone()),
         EventKind::SideRequest(request) => Input::SideRequest(request.clone()),
         EventKind::Resumed { .. } => Input::Resumed,

@@ -11,7 +11,7 @@ pub(in crate::run) use within::Within;
 
 use crate::error::RunError;
 use crate::event::{Event, EventKind, Journal, Seal};
-use crate::guard::shield::Shields;
+use crate::guard::shield::{Place, Shields};
 use crate::model::Model;
 use crate::protocol::context::Context;
 use crate::run::approval::{Approver, Nobody};
@@ -181,6 +181,11 @@ impl Driver {
         };
         let (tools, warnings) =
             bind::bind(&context, offered, self.toolbox.as_ref(), &activities).await?;
+        let screened = tools.iter().filter(|bound| {
+            let tool = Some(bound.called());
+            self.shields.stand_at(Place::ToolInput, tool)
+        });
+        request.policy.tool_inputs = screened.map(|bound| bound.tool.name.clone()).collect();
         Machine::new(request, self.model.name().to_owned(), tools, warnings)
     }
 

@@ -2,20 +2,21 @@
 
 use super::within::Happened;
 use super::{Begin, Driver, Sink, Within};
+use crate::calls::screen::{released, screen};
 use crate::context::counts::Counted;
 use crate::error::{ErrorClass, RunError};
 use crate::event::{EventKind, RunFailure};
-use crate::guard::shield::Screened;
+use crate::guard::pii::Masked;
+use crate::guard::shield::{Place, Screened};
 use crate::model::{Delta, Model, Routing, Session, SideRequest, Watch};
 use crate::run::approval::{Decision, Pending, Verdict};
 use crate::run::counting::count;
 use crate::run::machine::{Action, Effects, Input, Machine, Work};
 use crate::run::purse::Purse;
 use crate::run::replay::Replayed;
-use crate::run::screening::{admit, released, screen};
 use crate::run::sub_agent::{self, Ended, Left};
 use crate::run::{RunRequest, Runner, Spent};
-use crate::toolbox::{ToolFailure, ToolResult};
+use crate::toolbox::{ToolFailure, ToolOutput, ToolResult};
 use futures_util::future::BoxFuture;
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
@@ -53,7 +54,8 @@ pub(super) enum Doing {
     Ask,
     Call(String),
     Decide(Box<Pending>),
-    Screen,
+    /// Of a call's arguments, or of the run itself.
+    Screen(Option<String>),
     Count,
 }
 
@@ -157,10 +159,13 @@ impl Performer {
                         by: None,
                     },
                 },
-                Some(Doing::Screen) => Input::Screened(Screened::Blocked {
-                    shield: "host".into(),
-                    reason: "its code that asks the shields crashed".into(),
-                }),
+                Some(Doing::Screen(call)) => Input::Screened {
+                    call,
+                    screened: Screened::Blocked {
+                        shield: "host".into(),
+                        reason: "its code that asks the shields crashed".into(),
+                    },
+                },
                 Some(Doing::Count) => Input::Counted(Counted {
                     tokens: Vec::new(),
                     failure: Some("the host's code that asks for counts crashed".into()),
@@ -268,8 +273,11 @@ impl Performer {
                 }
                 Action::Screen(screening) => {
                     let (shields, events) = (self.driver.shields.clone(), self.events.clone());
-                    self.spawn(Doing::Screen, async move {
-                        Input::Screened(screen(&shields, *screening, &events).await)
+                    let call = screening.call_id();
+                    self.spawn(Doing::Screen(call.clone()), async move {
+                        let (screened, said) = screen(&shields, *screening).await;
+                        events.tell_all(said).await;
+                        Input::Screened { call, screened }
                     });
                 }
                 Action::Count(texts) => {
@@ -285,18 +293,13 @@ impl Performer {
         Ok(None)
     }
 
-    fn call(&mut self, mut work: Work) -> BoxFuture<'static, Input> {
+    fn call(&mut self, work: Work) -> BoxFuture<'static, Input> {
         let begun = self.subs.remove(&work.call.id);
         let driver = self.driver.clone();
         let (parent, events) = (self.parent.clone(), self.events.clone());
         let (deadline, purse) = (self.deadline, self.purse.clone());
         Box::pin(async move {
             let id = work.call.id.clone();
-            let admitted = admit(&driver.shields, &mut work, &events).await;
-            if let Err(failure) = admitted {
-                let result = ToolResult::failed(failure);
-                return Input::Called { id, result };
-            }
             let (shields, told) = (driver.shields.clone(), events.clone());
             let mut result = match &work.runner {
                 Runner::Module(_) => driver.toolbox.call(&work.call).await,
@@ -319,9 +322,33 @@ impl Performer {
                     Box::pin(sub_agent::run(driver, &work, begun, &parent, left, events)).await
                 }
             };
-            result.outcome = released(&shields, &work, result.outcome, &told).await;
+            let outcome = revealed(&work.masked, result.outcome);
+            // Where no shield stands, the machine checks the result, and nothing comes between.
+            let tool = &work.call.tool;
+            let is_screened = shields.stand_at(Place::ToolOutput, Some(tool));
+            let check = is_screened.then_some(&*work.check);
+            let (outcome, said) = released(&shields, &id, tool, outcome, check).await;
+            told.tell_all(said).await;
+            result.outcome = outcome;
             Input::Called { id, result }
         })
+    }
+}
+
+/// What a call came to, with the data in it that its tool was given placeholders for.
+fn revealed(
+    masked: &Masked,
+    outcome: Result<ToolOutput, ToolFailure>,
+) -> Result<ToolOutput, ToolFailure> {
+    match outcome {
+        Ok(output) => Ok(ToolOutput {
+            value: masked.reveal_value(&output.value),
+            ..output
+        }),
+        Err(failure) => Err(ToolFailure {
+            message: masked.reveal(&failure.message),
+            ..failure
+        }),
     }
 }
 

@@ -23,6 +23,13 @@ impl Within {
         self.send(kind, None).await;
     }
 
+    /// Tells these, in their order. A run that is gone asks for nothing any more.
+    pub async fn tell_all(&self, kinds: Vec<EventKind>) {
+        for kind in kinds {
+            self.tell(kind).await;
+        }
+    }
+
     /// When this returns, they are recorded.
     pub async fn record(&self, mut kinds: Vec<EventKind>) {
         let Some(last) = kinds.pop() else {

@@ -1,5 +1,6 @@
 //! What a machine is told, and what it says.
 
+use crate::calls::ToolCheck;
 use crate::context::counts::Counted;
 use crate::event::{EventKind, RunFailure};
 use crate::guard::pii::Masked;
@@ -10,6 +11,7 @@ use crate::run::approval::{Decision, Pending};
 use crate::run::purse::{Budget, Budgets};
 use crate::toolbox::{ToolCall, ToolResult};
 use serde_json::Value;
+use std::sync::Arc;
 
 /// What happened.
 #[derive(Debug)]
@@ -29,8 +31,11 @@ pub enum Input {
         id: String,
         decision: Decision,
     },
-    /// What the shields say of the run's input or output.
-    Screened(Screened),
+    /// What the shields say of the run's input or output, or of the arguments of a call.
+    Screened {
+        call: Option<String>,
+        screened: Screened,
+    },
     /// How many tokens the texts are that [`Action::Count`] named.
     Counted(Counted),
     /// A model was asked on behalf of the run, beside its own Requests.
@@ -57,7 +62,7 @@ pub enum Action {
     Call(Box<Work>),
     /// Ask a person.
     Decide(Box<Pending>),
-    /// Ask the shields about the run's input or output.
+    /// Ask the shields about the run's input or output, or about the arguments of a call.
     Screen(Box<Screening>),
     /// Ask the endpoint how many tokens each of these texts is; as the model is shown them.
     Count(Vec<String>),
@@ -74,8 +79,8 @@ pub struct Work {
     pub offered: String,
     /// Placeholders that it is given in the place of data, and that it may give back.
     pub masked: Masked,
-    /// What the arguments must satisfy.
-    pub parameters: Value,
+    /// What the arguments and the result must satisfy.
+    pub check: Arc<ToolCheck>,
     /// What the tool is for.
     pub description: String,
     /// What the tool's result must satisfy.

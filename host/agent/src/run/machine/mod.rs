@@ -35,7 +35,8 @@ use crate::contract::Reader;
 use crate::error::{ErrorClass, RunError};
 use crate::event::{EventKind, StopReason};
 use crate::guard::pii::Vault;
-use crate::guard::{Gate, Validator};
+use crate::calls::CallChecks;
+use crate::guard::Validator;
 use crate::protocol::advisor::Moment;
 use crate::protocol::context::{Context, Message};
 use crate::protocol::plan::Mode;
@@ -64,7 +65,7 @@ pub struct Machine {
     /// The same, as calls carry them.
     schemas: Vec<Arc<Value>>,
     warnings: Vec<String>,
-    gate: Gate,
+    checks: CallChecks,
     output: Option<Validator>,
     context: Context,
     /// How much of the context's data was there before the run.
@@ -158,7 +159,7 @@ impl Machine {
             plan.mode = Mode::Lazy;
         }
         let offered: Vec<Tool> = tools.iter().map(|bound| bound.tool.clone()).collect();
-        let gate = Gate::new(&offered)?;
+        let checks = CallChecks::new(&offered)?;
         let output = request
             .output_schema
             .as_ref()
@@ -178,7 +179,7 @@ impl Machine {
             schemas: offered.iter().map(|tool| Arc::new(tool.schema())).collect(),
             offered,
             warnings,
-            gate,
+            checks,
             output,
             context,
             history: Vec::new(),
@@ -241,7 +242,14 @@ impl Machine {
             Input::Replied(completion) => self.replied(completion, &mut effects, elapsed),
             Input::ModelFailed(failure) => self.model_failed(failure, &mut effects, elapsed),
             Input::Decided { id, decision } => self.decided(&id, decision, &mut effects, elapsed),
-            Input::Screened(screened) => self.screened(screened, &mut effects, elapsed),
+            Input::Screened {
+                call: None,
+                screened,
+            } => self.screened(screened, &mut effects, elapsed),
+            Input::Screened {
+                call: Some(id),
+                screened,
+            } => self.call_screened(&id, screened, &mut effects, elapsed),
             Input::Counted(counted) => self.tokens_counted(counted, &mut effects),
             Input::SideRequest(request) => self.asked_beside(request, &mut effects),
             Input::Resumed => self.resumed(&mut effects, elapsed),
