@@ -6,7 +6,10 @@
 use crate::calls::ToolCheck;
 use crate::run::approval::{Decision, Pending, Verdict};
 use crate::toolbox::ToolFailure;
+use futures_util::future::BoxFuture;
 use serde_json::Value;
+use std::fmt::Debug;
+use std::sync::Arc;
 
 /// What becomes of a call that somebody decided about.
 #[derive(Debug)]
@@ -60,4 +63,22 @@ pub fn decided(
             ),
         )),
     }
+}
+
+/// Why nobody decided about a call.
+#[derive(Debug)]
+pub enum Undecided {
+    /// The question went back to the caller, who makes the call again with the answer.
+    HandedBack,
+    /// The call is not made.
+    Refused(ToolFailure),
+}
+
+/// Has a person decide about calls that no machine conducts.
+pub trait CallApprover: Send + Sync + Debug {
+    /// Waits for a decision. Dropped when the call is cancelled.
+    fn decide<'a>(&'a self, pending: &'a Pending) -> BoxFuture<'a, Result<Decision, Undecided>>;
+
+    /// Asks about the calls that the call `id` makes.
+    fn within(&self, id: &str) -> Arc<dyn CallApprover>;
 }

@@ -95,6 +95,20 @@ fn unfit(reason: impl std::fmt::Display) -> ToolFailure {
     ToolFailure::correctable("arguments", message)
 }
 
+/// There is no such tool, but those.
+pub(super) fn unknown<'a>(tool: &str, known: impl Iterator<Item = &'a str>) -> ToolFailure {
+    let known: Vec<&str> = known.collect();
+    let available = match known.as_slice() {
+        [] => "there are no tools".to_owned(),
+        names => format!("there are {}", names.join(", ")),
+    };
+    let tool = cut(tool, 64);
+    ToolFailure::correctable(
+        "unknown_tool",
+        format!("there is no tool named {tool:?}; {available}"),
+    )
+}
+
 /// The checks of one run's calls.
 #[derive(Debug)]
 pub struct CallChecks {
@@ -138,15 +152,7 @@ impl CallChecks {
         if self.tools.contains_key(tool) {
             return Ok(());
         }
-        let available = match self.names.as_slice() {
-            [] => "there are no tools".to_owned(),
-            names => format!("there are {}", names.join(", ")),
-        };
-        let tool = cut(tool, 64);
-        Err(ToolFailure::correctable(
-            "unknown_tool",
-            format!("there is no tool named {tool:?}; {available}"),
-        ))
+        Err(unknown(tool, self.names.iter().map(String::as_str)))
     }
 
     /// As [`ToolCheck::coerced`].

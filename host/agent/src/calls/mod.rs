@@ -21,9 +21,22 @@
 //! calls of one run's model. A call that no model makes has no such memory.
 
 pub(crate) mod approve;
+mod budget;
 mod check;
+mod nested;
+pub(crate) mod pipeline;
+mod privacy;
+mod record;
 mod repeats;
 pub(crate) mod screen;
+mod tools;
 
+pub use approve::{CallApprover, Undecided};
+pub use budget::{CallBudget, CallPermit, NoBudget, Unlimited};
 pub use check::{CallChecks, ToolCheck};
+pub use nested::NestedCaller;
+pub use pipeline::{CallPipeline, CallRequest, CallRules, NotCalled};
+pub use privacy::Hiding;
+pub use record::{CallEnd, CallRecorder, CallRecording, NewCall};
 pub use repeats::Repeats;
+pub use tools::{CallableTool, CallableTools};

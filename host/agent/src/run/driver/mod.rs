@@ -1,7 +1,8 @@
 //! Performs what the machine asks for: the only place in the loop with I/O, time and concurrency.
 //!
-//! Here runs begin; `performer` is one run until its end, `sink` where its events go.
+//! Here runs begin; `performer` is one run until its end, `nested` what its calls call, `sink` where its events go.
 
+mod nested;
 mod performer;
 mod sink;
 mod within;
@@ -9,6 +10,7 @@ mod within;
 pub(in crate::run) use sink::Sink;
 pub(in crate::run) use within::Within;
 
+use crate::calls::CallRules;
 use crate::error::RunError;
 use crate::event::{Event, EventKind, Journal, Seal};
 use crate::guard::shield::{Place, Shields};
@@ -200,7 +202,16 @@ impl Driver {
     ) -> BoxFuture<'static, Result<Ended, RunError>> {
         Box::pin(async move {
             let (events, call_events) = Within::channel(EVENT_QUEUE);
+            let settings = &machine.request().settings;
+            let rules = CallRules {
+                shields: self.shields.clone(),
+                approvals: settings.approval.clone(),
+                call_timeout: settings.call_timeout,
+                hiding: None,
+            };
             let performer = Performer {
+                rules: Arc::new(rules),
+                tools: Arc::default(),
                 deadline: Instant::now() + begin.time_left,
                 purse,
                 parent: Arc::new(machine.request().clone()),

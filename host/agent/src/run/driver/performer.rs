@@ -1,8 +1,10 @@
 //! One run: tells the machine what happened, and does what it asks for.
 
+use super::nested::{NestedUsage, RunApprover, RunBudget, RunRecorder};
 use super::within::Happened;
 use super::{Begin, Driver, Sink, Within};
 use crate::calls::screen::{released, screen};
+use crate::calls::{CallPipeline, CallRules, CallableTools, NestedCaller};
 use crate::context::counts::Counted;
 use crate::error::{ErrorClass, RunError};
 use crate::event::{EventKind, RunFailure};
@@ -16,7 +18,7 @@ use crate::run::purse::Purse;
 use crate::run::replay::Replayed;
 use crate::run::sub_agent::{self, Ended, Left};
 use crate::run::{RunRequest, Runner, Spent};
-use crate::toolbox::{ToolFailure, ToolOutput, ToolResult};
+use crate::toolbox::{ToolCall, ToolFailure, ToolOutput, ToolResult};
 use futures_util::future::BoxFuture;
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
@@ -37,6 +39,9 @@ pub(super) struct Performer {
     pub(super) parent: Arc<RunRequest>,
     pub(super) deadline: Instant,
     pub(super) purse: Arc<Purse>,
+    /// For the calls that calls make.
+    pub(super) rules: Arc<CallRules>,
+    pub(super) tools: Arc<CallableTools>,
     pub(super) sink: Sink,
     /// For calls: what happens in them.
     pub(super) events: Within,
@@ -254,12 +259,17 @@ impl Performer {
                     });
                 }
                 Action::Call(work) => {
-                    if !work.again {
-                        self.purse.note_call();
-                    }
-                    let doing = Doing::Call(work.call.id.clone());
-                    let call = self.call(*work);
-                    self.spawn(doing, call);
+                    let id = work.call.id.clone();
+                    let taken = if work.again { Ok(()) } else { self.purse.take_call() };
+                    let call = match taken {
+                        Ok(()) => self.call(*work),
+                        // Calls that other calls made meanwhile took what was left.
+                        Err(failure) => Box::pin(std::future::ready(Input::Called {
+                            id: id.clone(),
+                            result: ToolResult::failed(failure),
+                        })),
+                    };
+                    self.spawn(Doing::Call(id), call);
                 }
                 Action::Decide(pending) => {
                     let (approver, run) = (self.driver.approver.clone(), self.parent.id);
@@ -293,7 +303,35 @@ impl Performer {
         Ok(None)
     }
 
-    fn call(&mut self, work: Work) -> BoxFuture<'static, Input> {
+    /// What the calls are made with that a call makes, and what they take.
+    fn nested(&self, call: &ToolCall) -> (NestedCaller, Arc<NestedUsage>) {
+        let usage = Arc::<NestedUsage>::default();
+        let budget = RunBudget {
+            purse: self.purse.clone(),
+            usage: usage.clone(),
+        };
+        let pipeline = CallPipeline {
+            toolbox: self.driver.toolbox.clone(),
+            tools: self.tools.clone(),
+            rules: self.rules.clone(),
+            approver: Arc::new(RunApprover {
+                approver: self.driver.approver.clone(),
+                run: self.parent.id,
+            }),
+            recorder: Arc::new(RunRecorder {
+                events: self.events.clone(),
+                budget: budget.clone(),
+                within: Vec::new(),
+            }),
+            budget: Arc::new(budget),
+        };
+        let callers = vec![call.tool.clone()];
+        (NestedCaller::new(pipeline, &call.id, callers), usage)
+    }
+
+    fn call(&mut self, mut work: Work) -> BoxFuture<'static, Input> {
+        let (nested, nested_usage) = self.nested(&work.call);
+        work.call.nested = Some(Arc::new(nested));
         let begun = self.subs.remove(&work.call.id);
         let driver = self.driver.clone();
         let (parent, events) = (self.parent.clone(), self.events.clone());
@@ -322,6 +360,7 @@ impl Performer {
                     Box::pin(sub_agent::run(driver, &work, begun, &parent, left, events)).await
                 }
             };
+            nested_usage.add_to(&mut result.usage);
             let outcome = revealed(&work.masked, result.outcome);
             // Where no shield stands, the machine checks the result, and nothing comes between.
             let tool = &work.call.tool;

@@ -4,9 +4,10 @@ use crate::event::EventKind;
 use tokio::sync::{mpsc, oneshot};
 
 /// Tells a run what happens within its calls.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(in crate::run) struct Within(mpsc::Sender<Happened>);
 
+#[derive(Debug)]
 pub(in crate::run) struct Happened {
     pub kind: EventKind,
     /// Told once it is recorded.
@@ -44,6 +45,15 @@ impl Within {
             // The run ended, or could not record it, and drops whoever waits here.
             std::future::pending::<()>().await;
         }
+    }
+
+    /// Tells it if there is room for it now: for what is dropped.
+    pub fn tell_if_room(&self, kind: EventKind) {
+        let happened = Happened {
+            kind,
+            recorded: None,
+        };
+        let _ = self.0.try_send(happened);
     }
 
     async fn send(&self, kind: EventKind, recorded: Option<oneshot::Sender<()>>) {

@@ -4,7 +4,6 @@ use super::results::{Ending, some_of};
 use super::scopes::{consultation, scopes};
 use super::{Action, Effects, Machine, Work};
 use crate::calls::screen::admitted;
-use crate::error::ErrorClass;
 use crate::event::EventKind;
 use crate::guard::shield::{Place, Screened, Screening};
 use crate::guard::validate::cut;
@@ -450,17 +449,7 @@ impl Machine {
             bound.tool.annotations.fire_and_forget && open.wiring.target.is_none()
         });
         self.spent.calls = self.spent.calls.saturating_add(1);
-        if let Some(most) = self.request.settings.max_tool_calls
-            && self.spent.calls > most
-        {
-            return Err(ToolFailure {
-                kind: "calls".into(),
-                class: ErrorClass::Fatal,
-                message: format!(
-                    "a run may make {most} tool calls (run.max_tool_calls), and this is one more"
-                ),
-            });
-        }
+        Budgets::of(&self.request.settings).allows(self.spent.calls)?;
         // A sub-agent is told what is left without this call.
         let work = self.prepared(index, &arguments)?;
         effects.events.push(EventKind::ToolStart {
@@ -518,14 +507,12 @@ impl Machine {
             offered: call.tool.clone(),
             check: self.checks.of(&call.tool).ok_or_else(gone)?.clone(),
             call: ToolCall {
-                id: call.id.clone(),
-                tool: bound.called().to_owned(),
-                arguments: arguments.clone(),
                 instance: call.instance.clone(),
                 context,
                 reserved,
-                schema: self.schema(&call.tool),
+                schema: Some(self.schema(&call.tool)),
                 timeout: self.request.settings.call_timeout,
+                ..ToolCall::new(&call.id, bound.called(), arguments.clone())
             },
             description: bound.tool.description.clone(),
             output: bound.tool.output.clone(),
