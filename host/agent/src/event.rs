@@ -9,10 +9,8 @@ use crate::context::counts::Counted;
 use crate::context::{Part, Parts};
 use crate::cost::Amount;
 use crate::error::ErrorClass;
-use crate::guard::Repair;
 use crate::guard::pii::Kind;
 use crate::guard::shield::{Judgement, Place, Screened};
-use crate::hex::hex;
 use crate::model::{Completion, ContextOverflow, Delta, Routing, SideRequest};
 use crate::protocol::Call;
 use crate::protocol::advisor::{Council, Dissent, Tally};
@@ -29,6 +27,8 @@ use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io;
+use toolhold_json::hex::hex;
+use toolhold_json::repair::Repair;
 use uuid::Uuid;
 
 /// One thing that happened.

@@ -94,7 +94,6 @@ pub mod cost;
 pub mod error;
 pub mod event;
 pub mod guard;
-pub mod hex;
 pub mod model;
 pub mod protocol;
 pub mod run;
@@ -109,3 +108,4 @@ pub use toolbox::{
     Activities, Activity, Module, NoModules, ToolCall, ToolFailure, ToolOutput, ToolResult,
     ToolUsage, Toolbox,
 };
+pub use toolhold_json::hex;

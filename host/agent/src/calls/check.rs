@@ -3,15 +3,14 @@
 
 use crate::calls::Repeats;
 use crate::error::RunError;
-use crate::guard::Validator;
-use crate::guard::coerce::coerce;
-use crate::guard::repair::Repair;
-use crate::guard::validate::{Fault, cut};
 use crate::protocol::{Call, Tool};
 use crate::toolbox::ToolFailure;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
+use toolhold_json::coerce::coerce;
+use toolhold_json::repair::Repair;
+use toolhold_json::validate::{Fault, Validator, cut};
 
 /// What calls of one tool and their results must satisfy. Compiled once, used for every call.
 #[derive(Debug)]

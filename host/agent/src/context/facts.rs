@@ -2,9 +2,9 @@
 //! belongs to it, and of prose the words that look like identifiers.
 
 use super::Habits;
-use super::fragment;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
+use toolhold_json::fragment;
 
 /// Characters of a text that is kept as it is; longer ones are prose, or one word.
 const MAX_VALUE: usize = 120;

@@ -4,7 +4,6 @@
 
 pub mod counts;
 mod facts;
-mod fragment;
 pub mod meter;
 pub mod parts;
 pub mod stored;

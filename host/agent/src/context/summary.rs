@@ -4,13 +4,13 @@
 
 use super::Habits;
 use super::facts::{self, Fact, Told};
-use crate::guard::validate::cut;
 use crate::protocol::Turn;
 use crate::protocol::turn::Answered;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use toolhold_json::validate::cut;
 
 /// Characters of a call's arguments, of an error, of a note.
 const MAX_TEXT: usize = 200;

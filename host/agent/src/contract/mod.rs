@@ -19,8 +19,6 @@ mod tools;
 pub use examples::MAX_EXAMPLES;
 pub use reader::{Piece, Reader};
 
-use crate::guard::mend::{End, Mended, mend};
-use crate::guard::repair::Kind;
 use crate::model::{ChatRequest, Completion};
 use crate::protocol::compose::Composition;
 use crate::protocol::{Call, Solution, Tool, Turn};
@@ -28,6 +26,8 @@ use crate::run::Settings;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use toolhold_json::repair::RepairKind;
+use toolhold_json::repair::{End, Repaired, repair};
 
 /// What a reply says behind its thoughts, for whoever asks a model beside the run.
 pub(crate) fn answer(reply: &str) -> &str {
@@ -176,21 +176,21 @@ impl<'a> Said<'a> {
     }
 
     /// What had to be done to find the answer.
-    fn repairs(&self) -> Vec<Kind> {
+    fn repairs(&self) -> Vec<RepairKind> {
         match self.thoughts {
             ["", _] => Vec::new(),
-            _ => vec![Kind::Thought],
+            _ => vec![RepairKind::Thought],
         }
     }
 
     /// A text that nothing constrained and that is not quite JSON, if it can be read in one way. What is
-    /// JSON is not mended: then something else is wrong with it.
-    fn mended(&self, text: &str) -> Option<Mended> {
+    /// JSON is not repaired: then something else is wrong with it.
+    fn repaired(&self, text: &str) -> Option<Repaired> {
         let text = text.trim();
         if serde_json::from_str::<IgnoredAny>(text).is_ok() {
             return None;
         }
-        mend(text, self.end)
+        repair(text, self.end)
     }
 
     /// Calls that the answer begins with, in a form that the model was trained to.

@@ -3,13 +3,13 @@
 use crate::contract::conversation::{self, Voice};
 use crate::contract::reader::SolutionReader;
 use crate::contract::{Said, View, text};
-use crate::guard::mend::Mended;
 use crate::model::{ChatMessage, ChatRequest};
 use crate::protocol::compose::{self, Composition};
-use crate::protocol::lower::MAX_REPETITIONS;
 use crate::protocol::{Exchange, Shape, Solution};
 use serde_json::{Value, json};
 use std::mem;
+use toolhold_json::lower::MAX_REPETITIONS;
+use toolhold_json::repair::Repaired;
 
 pub fn request(view: &View<'_>) -> ChatRequest {
     let settings = view.settings;
@@ -50,18 +50,18 @@ pub fn read(said: &Said<'_>) -> Result<Solution, String> {
             SolutionReader::default().push(said.answer, &mut Vec::new())?;
             solution
         }
-        Err(reason) => match mend(said) {
+        Err(reason) => match repair(said) {
             Some(solution) => solution,
             None => return said.solution(said.leaked().ok_or(reason)?),
         },
     };
-    let mended = mem::replace(&mut solution.repairs, said.repairs());
-    solution.note(mended);
+    let repaired = mem::replace(&mut solution.repairs, said.repairs());
+    solution.note(repaired);
     Ok(solution)
 }
 
-fn mend(said: &Said<'_>) -> Option<Solution> {
-    let Mended { value, repairs } = said.mended(said.answer)?;
+fn repair(said: &Said<'_>) -> Option<Solution> {
+    let Repaired { value, repairs } = said.repaired(said.answer)?;
     let solution = Solution::of(value).ok()?;
     Some(Solution {
         repairs,

@@ -3,12 +3,12 @@
 use crate::contract::conversation::{self, Voice};
 use crate::contract::reader::{Given, ObjectFinder, call_object};
 use crate::contract::{Said, View, text};
-use crate::guard::repair::Kind;
 use crate::model::{ChatMessage, ChatRequest};
 use crate::protocol::{Call, Exchange, Solution};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::slice;
+use toolhold_json::repair::RepairKind;
 
 const TOOL_NAME: &str = "tool_name";
 const ARGUMENTS: &str = "arguments";
@@ -39,7 +39,7 @@ pub fn read(said: &Said<'_>) -> Result<Solution, String> {
     };
     let object = match finder().find(said.answer) {
         Ok(object) => object,
-        Err(reason) => match mend(said) {
+        Err(reason) => match repair(said) {
             Some((object, repairs)) => {
                 solution.note(repairs);
                 object
@@ -56,12 +56,12 @@ pub fn read(said: &Said<'_>) -> Result<Solution, String> {
     Ok(solution)
 }
 
-/// The first object in the text, where it is not quite JSON, and what had to be mended.
-fn mend(said: &Said<'_>) -> Option<(Map<String, Value>, Vec<Kind>)> {
-    let mended = said.mended(said.answer)?;
-    match mended.value {
+/// The first object in the text, where it is not quite JSON, and what had to be repaired.
+fn repair(said: &Said<'_>) -> Option<(Map<String, Value>, Vec<RepairKind>)> {
+    let repaired = said.repaired(said.answer)?;
+    match repaired.value {
         Value::Object(object) if WANTED.iter().any(|name| object.contains_key(*name)) => {
-            Some((object, mended.repairs))
+            Some((object, repaired.repairs))
         }
         _ => None,
     }
@@ -356,7 +356,7 @@ mod tests {
         };
         let solution = reply("stop").unwrap();
         assert_eq!(solution.calls[0].arguments, json!({"x": 1}));
-        assert_eq!(solution.repairs, [Kind::Unclosed]);
+        assert_eq!(solution.repairs, [RepairKind::Unclosed]);
         assert!(reply("length").unwrap_err().contains("has no end"));
     }
 

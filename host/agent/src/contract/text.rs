@@ -1,13 +1,13 @@
 //! What the contracts share in which the model writes JSON as its text: `schema` and `simple`.
 
 use crate::contract::{View, thought};
-use crate::guard::validate::cut;
 use crate::model::ChatMessage;
 use crate::protocol::compose::Composition;
 use crate::protocol::turn::Answered;
 use crate::protocol::{Call, Scopes, Tool, advisor};
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
+use toolhold_json::validate::cut;
 
 /// A model that babbles is shown the beginning of its babble, not all of it.
 const MAX_REJECTED: usize = 1_000;

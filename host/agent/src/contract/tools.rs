@@ -3,15 +3,16 @@
 
 use crate::contract::conversation::{self, Voice};
 use crate::contract::leak::{self, Leak, Offer};
-use crate::contract::reader::{Given, SPACE, call_object};
+use crate::contract::reader::{Given, call_object};
 use crate::contract::{Said, View, text, thought};
-use crate::guard::mend::Mended;
-use crate::guard::strict;
 use crate::model::{ChatMessage, ChatRequest, ChatTool, ChatToolCall, ToolChoice};
 use crate::protocol::compose::{self, Composition, Forcing, Properties};
-use crate::protocol::lower::Lowering;
 use crate::protocol::{Call, Exchange, Solution, Tool, advisor};
 use serde_json::{Map, Value, json};
+use toolhold_json::lower::Lowering;
+use toolhold_json::repair::Repaired;
+use toolhold_json::scan::SPACE;
+use toolhold_json::strict;
 
 /// The functions that stand for members of the solution, and what they are for. Tools are not called
 /// like this (`protocol::tool`).
@@ -134,7 +135,7 @@ fn parameters(tool: &Tool, how: Composition<'_>) -> Value {
 pub fn read(said: &Said<'_>, view: &View<'_>) -> Result<Solution, String> {
     let mut solution = Solution::default();
     for call in &said.completion.tool_calls {
-        let Mended {
+        let Repaired {
             value: arguments,
             repairs,
         } = arguments(call, said)?;
@@ -200,20 +201,20 @@ fn offer(said: &Said<'_>, view: &View<'_>) -> Offer {
     said.offer.clone().with(asked)
 }
 
-/// The arguments of a function call, mended where they are not quite JSON.
-fn arguments(call: &ChatToolCall, said: &Said<'_>) -> Result<Mended, String> {
+/// The arguments of a function call, repaired where they are not quite JSON.
+fn arguments(call: &ChatToolCall, said: &Said<'_>) -> Result<Repaired, String> {
     let text = call.arguments.trim_matches(SPACE);
     let read = match text {
         "" => Ok(Value::Null),
         text => strict::parse(text),
     };
     match read {
-        Ok(value) => Ok(Mended {
+        Ok(value) => Ok(Repaired {
             value,
             repairs: Vec::new(),
         }),
         Err(error) => said
-            .mended(text)
+            .repaired(text)
             .ok_or_else(|| format!("the arguments of {} are not JSON: {error}", call.name)),
     }
 }
@@ -296,9 +297,9 @@ impl Voice for Functions {
 mod tests {
     use super::*;
     use crate::contract::Contract;
-    use crate::guard::repair::Kind;
     use crate::model::Completion;
     use crate::run::Settings;
+    use toolhold_json::repair::RepairKind;
 
     fn reply(calls: &[(&str, &str)], output_schema: Option<&Value>) -> Result<Solution, String> {
         let tool_calls = calls.iter().map(|(name, arguments)| ChatToolCall {
@@ -366,10 +367,10 @@ mod tests {
         assert_eq!(
             solution.repairs,
             [
-                Kind::SingleQuotes,
-                Kind::TrailingComma,
-                Kind::PythonLiteral,
-                Kind::Unclosed
+                RepairKind::SingleQuotes,
+                RepairKind::TrailingComma,
+                RepairKind::PythonLiteral,
+                RepairKind::Unclosed
             ]
         );
     }
@@ -397,7 +398,7 @@ mod tests {
         };
         let solution = read(Some(&schema)).unwrap();
         assert_eq!(solution.output, Some(json!({"n": 7})));
-        assert_eq!(solution.repairs, [Kind::LeakedCall]);
+        assert_eq!(solution.repairs, [RepairKind::LeakedCall]);
         let error = read(None).unwrap_err();
         assert!(error.contains("looks like a call"), "{error}");
     }

@@ -1,12 +1,12 @@
-//! What a call is checked by: schemas, repairs, data that is hidden, shields.
+//! What a call is checked by: data that is hidden, shields.
 
-pub mod coerce;
-pub mod mend;
 pub mod pii;
-pub mod repair;
 pub mod shield;
-pub(crate) mod strict;
-pub mod validate;
 
-pub use repair::Repair;
-pub use validate::{Fault, Validator};
+// Where these were before they had a crate of their own.
+pub use toolhold_json::coerce;
+pub use toolhold_json::repair::{self, Repair};
+pub use toolhold_json::validate::{self, Fault, Validator};
+pub mod mend {
+    pub use toolhold_json::repair::{End, Repaired as Mended, repair as mend};
+}

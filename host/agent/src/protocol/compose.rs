@@ -8,10 +8,10 @@ mod parameters;
 mod references;
 
 use crate::protocol::Tool;
-use crate::protocol::lower::{Lowering, MAX_REPETITIONS};
 use crate::protocol::tool::Scopes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use toolhold_json::lower::{Lowering, MAX_REPETITIONS};
 
 /// Whether a solution may hold calls and an output at once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

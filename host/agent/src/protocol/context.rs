@@ -3,7 +3,6 @@
 mod wire;
 mod written;
 
-use crate::guard::Validator;
 use crate::protocol::advisor::Advisor;
 use crate::protocol::data::{Data, Method, Write};
 use crate::protocol::meta::Meta;
@@ -14,6 +13,7 @@ use crate::protocol::turn::Role;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use thiserror::Error;
+use toolhold_json::validate::Validator;
 
 /// One element of the context. On the wire `{"role", "content"}` or `{"type", …}`.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -17,11 +17,11 @@ mod version;
 
 pub use version::{Version, VersionError};
 
-use crate::guard::validate::cut;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::fmt::{self, Display, Formatter};
 use thiserror::Error;
+use toolhold_json::validate::cut;
 
 /// The message's `meta`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

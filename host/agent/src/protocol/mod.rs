@@ -4,7 +4,7 @@ pub mod advisor;
 pub mod compose;
 pub mod context;
 pub mod data;
-pub mod lower;
+pub use toolhold_json::lower;
 pub mod meta;
 pub mod plan;
 pub mod reference;

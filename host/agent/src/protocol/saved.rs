@@ -1,11 +1,11 @@
 //! Saved Requests: a context and a schema in a file, run again on other inputs, by people and as
 //! sub-agents (PROTOCOL.md, 1 and 6).
 
-use crate::guard::Validator;
 use crate::protocol::context::{Context, ContextError, Input, Message};
 use crate::protocol::tool::{Execution, Tool};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use toolhold_json::validate::Validator;
 
 /// `{context, schema}`, and what else the file says.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -1,9 +1,9 @@
 //! What a model returned: calls, an output, or both (PROTOCOL.md, 4).
 
-use crate::guard::repair::Kind;
-use crate::guard::strict;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
+use toolhold_json::repair::RepairKind;
+use toolhold_json::strict;
 
 /// A Tool with its parameters filled in, as the model wrote it: references are still references, and
 /// reserved properties are kept as they were written, because what is wrong with one is the call's
@@ -44,7 +44,7 @@ pub struct Solution {
     /// Not null ends the loop.
     pub output: Option<Value>,
     /// What had to be put right before it could be read, each kind once.
-    pub repairs: Vec<Kind>,
+    pub repairs: Vec<RepairKind>,
 }
 
 impl Solution {
@@ -65,7 +65,7 @@ impl Solution {
     }
 
     /// Takes what had to be put right.
-    pub fn note(&mut self, repairs: impl IntoIterator<Item = Kind>) {
+    pub fn note(&mut self, repairs: impl IntoIterator<Item = RepairKind>) {
         for kind in repairs {
             if !self.repairs.contains(&kind) {
                 self.repairs.push(kind);

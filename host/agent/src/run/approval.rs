@@ -3,13 +3,13 @@
 //! What a person decides is bound to the digest of exactly what was shown: arguments that change
 //! afterwards need another decision.
 
-use crate::hex::sha256;
 use crate::protocol::{Annotations, Call};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use toolhold_json::hex::sha256;
 use uuid::Uuid;
 
 /// When a tool's calls wait.

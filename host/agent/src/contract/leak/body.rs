@@ -2,13 +2,13 @@
 
 use super::{Leak, Leaked, MAX_CALLS, gemma, pythonic, tags};
 use crate::contract::harmony::{self, Begins, Header};
-use crate::guard::mend::{End, Mended, mend};
-use crate::guard::repair::Kind;
-use crate::guard::strict;
 use crate::protocol::Tool;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
+use toolhold_json::repair::RepairKind;
+use toolhold_json::repair::{End, Repaired, repair};
+use toolhold_json::strict;
 
 /// Members that hold a tool's name, and those that hold its arguments.
 const NAMES: [&str; 5] = ["name", "tool", "tool_name", "function", "function_name"];
@@ -121,7 +121,7 @@ pub(super) fn unmarked(answer: &str, offer: &Offer, end: End) -> Option<Leaked> 
     };
     let mut leaked = found.filter(|leaked| leaked.calls.len() <= MAX_CALLS)?;
     if is_fenced {
-        leaked.note(Kind::CodeFence);
+        leaked.note(RepairKind::CodeFence);
     }
     Some(leaked)
 }
@@ -139,7 +139,7 @@ pub(super) fn unfenced(text: &str) -> Option<&str> {
 
 /// One object that is a call, or a list of them. `whole`: they must have arguments.
 fn json(text: &str, offer: &Offer, end: End, whole: bool) -> Option<Leaked> {
-    let Mended { value, repairs } = value(text, end)?;
+    let Repaired { value, repairs } = value(text, end)?;
     let calls = match value {
         Value::Array(items) if !items.is_empty() => items
             .into_iter()
@@ -171,8 +171,8 @@ fn several(text: &str, offer: &Offer) -> Option<Leaked> {
     })
 }
 
-/// What is JSON, or can be mended to be, with nothing around it. Brackets that close nothing are no text.
-fn value(text: &str, end: End) -> Option<Mended> {
+/// What is JSON, or can be repaired to be, with nothing around it. Brackets that close nothing are no text.
+fn value(text: &str, end: End) -> Option<Repaired> {
     let text = text.trim();
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
     if let Some(Ok(_)) = values.next() {
@@ -180,16 +180,16 @@ fn value(text: &str, end: End) -> Option<Mended> {
         let is_alone = rest
             .chars()
             .all(|c| matches!(c, '}' | ']') || c.is_whitespace());
-        return is_alone.then_some(Mended {
+        return is_alone.then_some(Repaired {
             value: strict::parse(own).ok()?,
             repairs: match rest {
                 "" => Vec::new(),
-                _ => vec![Kind::TextAfter],
+                _ => vec![RepairKind::TextAfter],
             },
         });
     }
-    let around = [Kind::TextBefore, Kind::TextAfter];
-    mend(text, end).filter(|mended| !around.iter().any(|kind| mended.repairs.contains(kind)))
+    let around = [RepairKind::TextBefore, RepairKind::TextAfter];
+    repair(text, end).filter(|repaired| !around.iter().any(|kind| repaired.repairs.contains(kind)))
 }
 
 /// An object that says what to call, and nothing else.
@@ -318,7 +318,7 @@ pub(super) fn named(name: &str, text: &str, offer: &Offer, end: End) -> Option<L
     if !text.starts_with('{') {
         return None;
     }
-    let Mended { value, repairs } = value(text, end)?;
+    let Repaired { value, repairs } = value(text, end)?;
     let Value::Object(arguments) = value else {
         return None;
     };

@@ -56,10 +56,10 @@ mod tests;
 pub(super) use body::Offer;
 pub(super) use reader::{Fate, LeakReader};
 
-use crate::guard::mend::End;
-use crate::guard::repair::Kind;
 use marks::{Follows, MARKS, Mark, follows, is_begun, past_around, trim_around};
 use serde_json::{Map, Value};
+use toolhold_json::repair::End;
+use toolhold_json::repair::RepairKind;
 
 /// Closing marks that are tried for one call: a value may quote one.
 const MAX_CLOSES: usize = 8;
@@ -78,11 +78,11 @@ pub(super) struct Leak {
     pub(super) arguments: Map<String, Value>,
 }
 
-/// The calls of a text, and what had to be mended in them.
+/// The calls of a text, and what had to be repaired in them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Leaked {
     pub(super) calls: Vec<Leak>,
-    pub(super) repairs: Vec<Kind>,
+    pub(super) repairs: Vec<RepairKind>,
 }
 
 impl Leaked {
@@ -93,7 +93,7 @@ impl Leaked {
         }
     }
 
-    fn note(&mut self, kind: Kind) {
+    fn note(&mut self, kind: RepairKind) {
         if !self.repairs.contains(&kind) {
             self.repairs.push(kind);
         }
@@ -160,8 +160,10 @@ pub(super) fn is_failed(answer: &str, offer: &Offer) -> bool {
 }
 
 fn noted(mut leaked: Leaked) -> Leaked {
-    leaked.repairs.retain(|kind| *kind != Kind::LeakedCall);
-    leaked.repairs.insert(0, Kind::LeakedCall);
+    leaked
+        .repairs
+        .retain(|kind| *kind != RepairKind::LeakedCall);
+    leaked.repairs.insert(0, RepairKind::LeakedCall);
     leaked
 }
 

@@ -2,9 +2,9 @@
 
 use super::body::Offer;
 use super::{Leak, Leaked, MAX_CALLS};
-use crate::guard::mend::{End, mend};
-use crate::guard::repair::Kind;
 use serde_json::Map;
+use toolhold_json::repair::RepairKind;
+use toolhold_json::repair::{End, repair};
 
 /// Where Gemini's prompts keep tools, which Gemma imitates.
 const PACKAGE: &str = "default_api.";
@@ -66,17 +66,17 @@ fn call(name: &str, inner: &str, offer: &Offer) -> Option<Leak> {
         let key = key.trim();
         let is_name = key.starts_with(|c: char| c.is_alphabetic() || c == '_')
             && key.chars().all(|c| c.is_alphanumeric() || c == '_');
-        // A value is what JSON, mended, makes of a list of it.
-        let mended = mend(&format!("[{}]", value.trim()), End::Own)?;
-        let [value] = <[_; 1]>::try_from(mended.value.as_array()?.clone()).ok()?;
-        let is_plain = mended.repairs.iter().all(|kind| {
+        // A value is what JSON, repaired, makes of a list of it.
+        let repaired = repair(&format!("[{}]", value.trim()), End::Own)?;
+        let [value] = <[_; 1]>::try_from(repaired.value.as_array()?.clone()).ok()?;
+        let is_plain = repaired.repairs.iter().all(|kind| {
             matches!(
                 kind,
-                Kind::SingleQuotes
-                    | Kind::EscapedSingleQuote
-                    | Kind::PythonLiteral
-                    | Kind::LineBreakInText
-                    | Kind::OddSpace
+                RepairKind::SingleQuotes
+                    | RepairKind::EscapedSingleQuote
+                    | RepairKind::PythonLiteral
+                    | RepairKind::LineBreakInText
+                    | RepairKind::OddSpace
             )
         });
         if !is_name || !is_plain || arguments.insert(key.to_owned(), value).is_some() {

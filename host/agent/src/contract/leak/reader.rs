@@ -2,8 +2,8 @@
 
 use super::marks::{MARKS, is_begun, past_around};
 use super::{Leak, MAX_CALLS, Next, Offer, Text, front, next};
-use crate::guard::mend::End;
 use std::mem;
+use toolhold_json::repair::End;
 
 /// Reads an answer until it is known not to begin with a leaked call; from there on it only passes text
 /// on. What it gives out, [`super::front`] of the complete answer begins with.

@@ -3,9 +3,9 @@
 
 use super::body::{self, Offer};
 use super::{Leak, Leaked, MAX_CALLS, MAX_CLOSES};
-use crate::guard::mend::End;
-use crate::guard::strict;
 use serde_json::{Map, Value};
+use toolhold_json::repair::End;
+use toolhold_json::strict;
 
 /// More than any tool has.
 const MAX_PARAMETERS: usize = 256;

@@ -530,14 +530,18 @@ fn a_thought_that_ends_with_a_call_calls() {
 #[test]
 fn what_had_to_be_mended_is_told() {
     for (text, repairs) in [
-        (NEWS, &[Kind::LeakedCall][..]),
+        (NEWS, &[RepairKind::LeakedCall][..]),
         (
             "<tool_call>{'name': 'news', 'arguments': {},}</tool_call>",
-            &[Kind::LeakedCall, Kind::SingleQuotes, Kind::TrailingComma],
+            &[
+                RepairKind::LeakedCall,
+                RepairKind::SingleQuotes,
+                RepairKind::TrailingComma,
+            ],
         ),
         (
             "```json\n{\"name\": \"news\", \"arguments\": {}}\n```",
-            &[Kind::LeakedCall, Kind::CodeFence],
+            &[RepairKind::LeakedCall, RepairKind::CodeFence],
         ),
     ] {
         assert_eq!(

@@ -1,9 +1,9 @@
 //! The function calls of the `tools` contract.
 
-use super::scan::{SPACE, Scan};
 use super::{Given, Piece};
 use crate::contract::tools;
 use serde_json::Value;
+use toolhold_json::scan::{SPACE, Scan};
 
 /// Takes the fragments of function calls and gives out the calls in their order.
 #[derive(Debug, Default)]

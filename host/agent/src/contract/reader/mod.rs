@@ -5,13 +5,11 @@ mod functions;
 #[cfg(test)]
 mod generated;
 mod object;
-mod scan;
 mod solution;
 #[cfg(test)]
 mod tests;
 
 pub(super) use object::ObjectFinder;
-pub(super) use scan::SPACE;
 pub(super) use solution::SolutionReader;
 
 use crate::contract::leak::{Fate, LeakReader, Offer};

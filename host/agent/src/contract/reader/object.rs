@@ -1,7 +1,7 @@
 //! The object of the `simple` contract, among whatever else the model wrote.
 
-use super::scan::{SPACE, Scan};
 use serde_json::{Map, Value};
+use toolhold_json::scan::{SPACE, Scan};
 
 /// Finds the first JSON object that has one of the wanted members. An object inside another is none
 /// of its own: a call that stands in an argument is data.

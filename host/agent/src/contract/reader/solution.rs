@@ -1,10 +1,10 @@
 //! The solution object of the `schema` contract, member by member.
 
-use super::scan::{SPACE, Scan};
 use super::{Piece, call_object};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::mem;
+use toolhold_json::scan::{SPACE, Scan};
 
 /// The member whose elements are given out one by one.
 const CALLS: &str = "calls";

@@ -3,7 +3,6 @@
 use super::generated::*;
 use super::*;
 use crate::contract::tests::read_completion;
-use crate::guard::repair::Kind;
 use crate::model::{ChatToolCall, Completion};
 use crate::protocol::Call;
 use crate::protocol::Solution;
@@ -11,6 +10,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::json;
+use toolhold_json::repair::RepairKind;
 
 fn content(text: &str) -> Delta {
     Delta::Content(text.to_owned())
@@ -191,7 +191,7 @@ proptest! {
             };
             if let Ok(mut solution) = solution {
                 if !solution.repairs.is_empty() {
-                    // Of a reply that had to be mended, what stood before the fault was taken.
+                    // Of a reply that had to be repaired, what stood before the fault was taken.
                     solution.calls.truncate(asked(&given).len());
                 }
                 prop_assert_eq!(asked(&given), solution.calls);
@@ -410,7 +410,7 @@ fn a_thought_before_the_reply_changes_nothing() {
                 solution.calls
             );
             assert_eq!(
-                solution.repairs.contains(&Kind::Thought),
+                solution.repairs.contains(&RepairKind::Thought),
                 !thought.is_empty()
             );
         }
@@ -442,7 +442,7 @@ fn thoughts_alone_are_no_reply() {
     }
     let solution = read_text(Contract::Tools, "<think>2+5</think>\n\nIt is 7.").unwrap();
     assert_eq!(solution.output, Some(json!("It is 7.")));
-    assert_eq!(solution.repairs, [Kind::Thought]);
+    assert_eq!(solution.repairs, [RepairKind::Thought]);
 }
 
 /// gpt-oss behind a server that drops the marks of its messages.
@@ -456,7 +456,7 @@ fn a_harmony_without_its_marks_is_taken_apart() {
         let text = format!("analysisOr {{\"final_answer\": \"8\"}}?assistantfinal{answer}");
         let solution = read_text(contract, &text).unwrap();
         assert_eq!(solution.output, Some(json!("7")), "{contract:?}");
-        assert_eq!(solution.repairs, [Kind::Thought], "{contract:?}");
+        assert_eq!(solution.repairs, [RepairKind::Thought], "{contract:?}");
         if contract != Contract::Tools {
             let chars: Vec<Delta> = text.chars().map(|c| content(&c.to_string())).collect();
             let given = pieces(contract, &chars);

@@ -2,7 +2,6 @@
 
 use super::redaction::only_takes_away;
 use super::{Judgement, Place, Ruling, Screened, Screening, Shield, Verdict};
-use crate::hex::sha256;
 use crate::model::Watch;
 use crate::run::Settings;
 use serde::{Deserialize, Serialize};
@@ -10,6 +9,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use toolhold_json::hex::sha256;
 
 /// The most characters of a reason: it is a shield's text, and a model reads it.
 const MAX_REASON: usize = 300;

@@ -12,11 +12,11 @@ use tokio::time::timeout;
 
 use crate::contract;
 use crate::error::ErrorClass;
-use crate::guard::mend::{End, mend};
 use crate::model::{
     Aside, ChatMessage, ChatRequest, Classifier, Completion, Model, ModelError, Role, Routing,
     Session, Usage, Watch,
 };
+use toolhold_json::repair::{End, repair};
 
 /// Characters of a task that the model is shown, of its beginning and of its end: what is asked for stands
 /// in one of them, and what lies between is material.
@@ -189,7 +189,7 @@ impl Router {
             Some("length") => End::Cut,
             _ => End::Own,
         };
-        let json = mend(answer, end).map(|mended| mended.value);
+        let json = repair(answer, end).map(|repaired| repaired.value);
         let name = json
             .as_ref()
             .and_then(|answer| answer.get("class")?.as_str())

@@ -3,14 +3,14 @@
 //! Reading is tolerant but never guesses: a vote that is unclear is a [`Fault`] and does not count,
 //! and all others do.
 
-use crate::guard::Validator;
-use crate::guard::validate::cut;
 use crate::protocol::advisor::Seat;
 use crate::protocol::advisor::votes::{MAX_NAME, Vote, names, votes};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::fmt::{self, Formatter};
+use toolhold_json::validate::Validator;
+use toolhold_json::validate::cut;
 
 /// A model fixes the first faults it is shown.
 const MAX_FAULTS: usize = 32;

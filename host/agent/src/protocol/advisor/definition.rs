@@ -1,9 +1,9 @@
 //! What the context says about an advisor.
 
-use crate::guard::Validator;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
+use toolhold_json::validate::Validator;
 
 /// Properties of an opinion that the protocol fills; an advisor's own fields have other names.
 pub(super) const RESERVED: [&str; 3] = ["id", "_instance", "calls"];

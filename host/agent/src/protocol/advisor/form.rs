@@ -1,11 +1,11 @@
 //! What the model is asked: the `advisors` member of the solution, the advisors' text, and the tool
 //! that consults one on demand.
 
-use crate::guard::validate::cut;
 use crate::protocol::advisor::{Advisor, Seat, latest, seats};
-use crate::protocol::lower::Lowering;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
+use toolhold_json::lower::Lowering;
+use toolhold_json::validate::cut;
 
 /// The meta-tool for advisors that speak on demand.
 pub const CONSULT_ADVISOR: &str = "ConsultAdvisor";

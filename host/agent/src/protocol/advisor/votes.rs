@@ -1,12 +1,12 @@
 //! An advisor's `calls`: a string that holds JSON, tool name → weight.
 
-use crate::guard::validate::cut;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Formatter};
 use std::ops::RangeInclusive;
+use toolhold_json::validate::cut;
 
 /// What a weight may be (PROTOCOL.md, 10).
 const WEIGHTS: RangeInclusive<f64> = 0.0..=100.0;

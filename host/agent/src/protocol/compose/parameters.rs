@@ -3,8 +3,8 @@
 
 use super::references::{self, LEVELS};
 use crate::protocol::Tool;
-use crate::protocol::lower::Lowering;
 use serde_json::{Map, Value, json};
+use toolhold_json::lower::Lowering;
 
 /// Schemas in schemas that are searched for parameters; the rest is left open.
 const MAX_DEPTH: usize = 8;

@@ -1,7 +1,7 @@
 //! References in parameters: data is wired rather than copied (PROTOCOL.md, 4 and 5).
 
-use crate::protocol::lower::Lowering;
 use serde_json::{Map, Value, json};
+use toolhold_json::lower::Lowering;
 
 /// Levels of a call at which references are offered: the parameter, and what is inside of it down to a
 /// property of an object in a list of an object. Each place where one is offered is one more choice in

@@ -1,10 +1,10 @@
 //! Versions of what a run works on: `1.2.3`, and `1.2.3.branch.1` for a branch.
 
-use crate::guard::validate::cut;
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
 use thiserror::Error;
+use toolhold_json::validate::cut;
 
 /// Characters shown of a text that a model made up.
 const MAX_SHOWN: usize = 64;

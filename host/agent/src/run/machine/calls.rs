@@ -6,7 +6,6 @@ use super::{Action, Effects, Machine, Work};
 use crate::calls::screen::admitted;
 use crate::event::EventKind;
 use crate::guard::shield::{Place, Screened, Screening};
-use crate::guard::validate::cut;
 use crate::protocol::data::Method;
 use crate::protocol::reference::{self, Path, Source, Target};
 use crate::protocol::tool::Scopes;
@@ -16,6 +15,7 @@ use crate::run::{Budgets, Runner};
 use crate::toolbox::{ToolCall, ToolFailure, ToolUsage};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
+use toolhold_json::validate::cut;
 
 /// A call of the step that is being made.
 #[derive(Debug)]

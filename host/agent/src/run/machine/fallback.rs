@@ -6,7 +6,6 @@ use crate::contract::Contract;
 use crate::cost::Price;
 use crate::error::ErrorClass;
 use crate::event::EventKind;
-use crate::guard::validate::cut;
 use crate::protocol::compose::Forcing;
 use crate::protocol::turn::Answered;
 use crate::protocol::{Call, Turn};
@@ -15,6 +14,7 @@ use crate::toolbox::ToolFailure;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use toolhold_json::validate::cut;
 
 /// Characters of an error that another model, or a person, is told.
 const MAX_ERROR: usize = 1_000;

@@ -34,9 +34,9 @@ pub use door::{Action, Effects, Input, Work};
 use crate::contract::Reader;
 use crate::error::{ErrorClass, RunError};
 use crate::event::{EventKind, StopReason};
+use crate::guard::Gate;
 use crate::guard::pii::Vault;
 use crate::calls::CallChecks;
-use crate::guard::Validator;
 use crate::protocol::advisor::Moment;
 use crate::protocol::context::{Context, Message};
 use crate::protocol::plan::Mode;
@@ -51,6 +51,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
+use toolhold_json::validate::Validator;
 use uuid::Uuid;
 use window::Window;
 

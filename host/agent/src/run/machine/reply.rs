@@ -5,13 +5,13 @@ use crate::context::Habits;
 use crate::contract::{self, Piece, View};
 use crate::error::ErrorClass;
 use crate::event::{EventKind, RunFailure, StopReason};
-use crate::guard::validate::cut;
 use crate::model::{Completion, Delta, Usage};
 use crate::protocol::advisor::{self, Attendance, Council};
 use crate::protocol::{Call, Solution, Turn, meta};
 use crate::run::{Settings, Spent};
 use serde_json::Value;
 use std::time::Duration;
+use toolhold_json::validate::cut;
 
 impl Machine {
     /// A piece of the reply: calls that it completes are made at once (7.2).

@@ -8,13 +8,13 @@ use super::{Effects, Machine};
 use crate::context::summary::CUT;
 use crate::context::{Habits, Meter, Stored, Summary, Toolbook, stored, toolbook};
 use crate::event::EventKind;
-use crate::guard::validate::cut;
 use crate::model::{ChatRequest, ContextOverflow};
 use crate::protocol::tool::Annotations;
 use crate::protocol::{Call, Execution, Message, Tool, Turn};
 use crate::toolbox::ToolFailure;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use toolhold_json::validate::cut;
 
 /// Of the window, what the tools may take before they are shown in part.
 const TOOLS_SHARE: u64 = 3;

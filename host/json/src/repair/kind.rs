@@ -7,7 +7,7 @@ use std::fmt;
 /// One thing that was put right.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Repair {
-    pub kind: Kind,
+    pub kind: RepairKind,
     /// JSON pointer into the arguments of the call; empty where the reply or the arguments as a whole
     /// are meant.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -17,7 +17,7 @@ pub struct Repair {
 /// What was wrong. On the wire `"trailing_comma"`; for people as [`fmt::Display`] says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum RepairKind {
     // The reply.
     /// The model thought aloud in its answer.
     Thought,
@@ -54,7 +54,7 @@ pub enum Kind {
     MissingDefault,
 }
 
-impl Kind {
+impl RepairKind {
     /// For what concerns no single place.
     pub fn whole(self) -> Repair {
         self.at("")
@@ -68,7 +68,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for RepairKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Thought => "thoughts within the answer",

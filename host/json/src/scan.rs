@@ -1,6 +1,6 @@
 //! Where a JSON value ends, in text that arrives in pieces.
 
-use crate::guard::strict;
+use crate::strict;
 use serde_json::Value;
 
 /// Brackets within brackets that `serde_json` reads. A value that it would refuse in the complete
@@ -8,12 +8,12 @@ use serde_json::Value;
 const MAX_DEPTH: usize = 127;
 
 /// White space between tokens (RFC 8259, 2).
-pub(in crate::contract) const SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
+pub const SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
 
 /// Gathers the text of one value. It knows strings, escapes and brackets and nothing else of JSON:
 /// what it cuts out, [`strict`] judges. Each byte is looked at once, however small the pieces.
 #[derive(Debug)]
-pub(super) struct Scan {
+pub struct Scan {
     text: String,
     /// Brackets that are open, of the value and around it.
     depth: usize,
@@ -31,7 +31,7 @@ enum Inside {
 
 impl Scan {
     /// `outside`: brackets that are open around the value.
-    pub(super) fn new(outside: usize) -> Self {
+    pub fn new(outside: usize) -> Self {
         Self {
             text: String::new(),
             depth: outside,
@@ -45,7 +45,7 @@ impl Scan {
     ///
     /// # Errors
     /// What is wrong with the value.
-    pub(super) fn push<'t>(&mut self, piece: &'t str) -> Result<Option<(Value, &'t str)>, String> {
+    pub fn push<'t>(&mut self, piece: &'t str) -> Result<Option<(Value, &'t str)>, String> {
         let piece = if self.text.is_empty() {
             piece.trim_start_matches(SPACE)
         } else {
@@ -63,19 +63,19 @@ impl Scan {
 
     /// The text has ended: a number or a literal has no other end, and what else was begun is cut.
     /// Without a value: none.
-    pub(super) fn finish(&self) -> Result<Option<Value>, String> {
+    pub fn finish(&self) -> Result<Option<Value>, String> {
         if self.text.is_empty() {
             return Ok(None);
         }
         parse(&self.text).map(Some)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    #[cfg(test)]
-    pub(super) fn held(&self) -> usize {
+    /// Bytes of the value that are held so far.
+    pub fn held(&self) -> usize {
         self.text.len()
     }
 

@@ -7,8 +7,8 @@
 #[cfg(test)]
 mod tests;
 
-use crate::guard::repair::{Kind, Repair};
-use crate::guard::strict;
+use crate::repair::{Repair, RepairKind};
+use crate::strict;
 use serde_json::{Map, Number, Value};
 
 /// Arguments are validated to be no deeper than this.
@@ -54,7 +54,7 @@ impl<'a> Coercion<'a> {
         let schema = self.meant(schema);
         let types = types(schema);
         if may_be_null && is_null_in_words(&types, value) {
-            self.note(place, Kind::NullAsText);
+            self.note(place, RepairKind::NullAsText);
             *value = Value::Null;
         } else if let Some(read) = read(&types, value) {
             self.note(place, read.kind);
@@ -102,17 +102,17 @@ impl<'a> Coercion<'a> {
                     // Written out where it should have been left out.
                     if let Some(default) = meant.get("default") {
                         fields.insert(name.clone(), default.clone());
-                        self.note(place, Kind::NullForDefault);
+                        self.note(place, RepairKind::NullForDefault);
                     } else if !required(name) {
                         fields.shift_remove(name);
-                        self.note(place, Kind::NullForAbsent);
+                        self.note(place, RepairKind::NullForAbsent);
                     }
                 }
                 Some(value) => self.value(property, value, place, depth + 1),
                 None if required(name) => {
                     if let Some(default) = meant.get("default") {
                         fields.insert(name.clone(), default.clone());
-                        self.note(place, Kind::MissingDefault);
+                        self.note(place, RepairKind::MissingDefault);
                     }
                 }
                 None => {}
@@ -167,7 +167,7 @@ impl<'a> Coercion<'a> {
         is_open || types.contains(&"null")
     }
 
-    fn note(&mut self, place: &str, kind: Kind) {
+    fn note(&mut self, place: &str, kind: RepairKind) {
         if self.repairs.len() < MAX_TOLD {
             self.repairs.push(kind.at(place));
         }
@@ -176,14 +176,14 @@ impl<'a> Coercion<'a> {
 
 struct Read {
     value: Value,
-    kind: Kind,
+    kind: RepairKind,
 }
 
 /// The one other way to read a value of the wrong type, if there is one.
 fn read(types: &[&str], value: &Value) -> Option<Read> {
     let is = |ty: &str| types.contains(&ty);
     let wants_number = is("integer") || is("number");
-    let found = |value: Value, kind: Kind| Some(Read { value, kind });
+    let found = |value: Value, kind: RepairKind| Some(Read { value, kind });
     match value {
         _ if types.is_empty() => None,
         Value::String(_) if is("string") => None,
@@ -195,29 +195,29 @@ fn read(types: &[&str], value: &Value) -> Option<Read> {
                 } else {
                     whole(&number)?
                 };
-                return found(number.into(), Kind::NumberAsText);
+                return found(number.into(), RepairKind::NumberAsText);
             }
             if is("boolean") && ["true", "false"].iter().any(|word| is_word(text, word)) {
-                return found(is_word(text, "true").into(), Kind::BooleanAsText);
+                return found(is_word(text, "true").into(), RepairKind::BooleanAsText);
             }
             let parsed = strict::parse(text).ok();
             let parsed = parsed.filter(|parsed| {
                 (parsed.is_object() && is("object")) || (parsed.is_array() && is("array"))
             });
             match parsed {
-                Some(parsed) => found(parsed, Kind::JsonAsText),
+                Some(parsed) => found(parsed, RepairKind::JsonAsText),
                 None => listed(types, value),
             }
         }
         Value::Number(number)
             if is("integer") && number.as_i64().is_none() && number.as_u64().is_none() =>
         {
-            found(whole(number)?.into(), Kind::WholeNumberAsFraction)
+            found(whole(number)?.into(), RepairKind::WholeNumberAsFraction)
         }
         Value::Number(_) if wants_number => None,
         // Of a fraction or a huge number nobody knows any more how it was written: 3.10 is read as 3.1.
         Value::Number(number) if is("string") && (number.is_i64() || number.is_u64()) => {
-            found(number.to_string().into(), Kind::TextAsNumber)
+            found(number.to_string().into(), RepairKind::TextAsNumber)
         }
         other if has_type(types, other) => None,
         _ => listed(types, value),
@@ -230,7 +230,7 @@ fn listed(types: &[&str], value: &Value) -> Option<Read> {
         types.contains(&"array") && types.iter().all(|ty| ["array", "null"].contains(ty));
     (only_list && !value.is_array() && !value.is_null()).then(|| Read {
         value: Value::Array(vec![value.clone()]),
-        kind: Kind::SingleForList,
+        kind: RepairKind::SingleForList,
     })
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::guard::Validator;
+use crate::validate::Validator;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -37,143 +37,149 @@ fn light_faults_are_put_right() {
         (
             json!({"n": "5"}),
             json!({"n": 5}),
-            &[Kind::NumberAsText.at("/n")][..],
+            &[RepairKind::NumberAsText.at("/n")][..],
         ),
         (
             json!({"n": " -5 "}),
             json!({"n": -5}),
-            &[Kind::NumberAsText.at("/n")],
+            &[RepairKind::NumberAsText.at("/n")],
         ),
         (
             json!({"n": "5.0"}),
             json!({"n": 5}),
-            &[Kind::NumberAsText.at("/n")],
+            &[RepairKind::NumberAsText.at("/n")],
         ),
         (
             json!({"x": "1.5"}),
             json!({"x": 1.5}),
-            &[Kind::NumberAsText.at("/x")],
+            &[RepairKind::NumberAsText.at("/x")],
         ),
         (
             json!({"m": "3"}),
             json!({"m": 3}),
-            &[Kind::NumberAsText.at("/m")],
+            &[RepairKind::NumberAsText.at("/m")],
         ),
         (
             json!({"f": "2"}),
             json!({"f": 2}),
-            &[Kind::NumberAsText.at("/f")],
+            &[RepairKind::NumberAsText.at("/f")],
         ),
         (
             json!({"a~/b": "1"}),
             json!({"a~/b": 1}),
-            &[Kind::NumberAsText.at("/a~0~1b")],
+            &[RepairKind::NumberAsText.at("/a~0~1b")],
         ),
         (
             json!({"t": {"k": "1"}}),
             json!({"t": {"k": 1}}),
-            &[Kind::NumberAsText.at("/t/k")],
+            &[RepairKind::NumberAsText.at("/t/k")],
         ),
         (
             json!({"n": 5.0}),
             json!({"n": 5}),
-            &[Kind::WholeNumberAsFraction.at("/n")],
+            &[RepairKind::WholeNumberAsFraction.at("/n")],
         ),
         (
             json!({"s": 5}),
             json!({"s": "5"}),
-            &[Kind::TextAsNumber.at("/s")],
+            &[RepairKind::TextAsNumber.at("/s")],
         ),
         (
             json!({"s": u64::MAX}),
             json!({"s": "18446744073709551615"}),
-            &[Kind::TextAsNumber.at("/s")],
+            &[RepairKind::TextAsNumber.at("/s")],
         ),
         (
             json!({"s": i64::MIN}),
             json!({"s": "-9223372036854775808"}),
-            &[Kind::TextAsNumber.at("/s")],
+            &[RepairKind::TextAsNumber.at("/s")],
         ),
         (
             json!({"b": "true"}),
             json!({"b": true}),
-            &[Kind::BooleanAsText.at("/b")],
+            &[RepairKind::BooleanAsText.at("/b")],
         ),
         (
             json!({"b": "False"}),
             json!({"b": false}),
-            &[Kind::BooleanAsText.at("/b")],
+            &[RepairKind::BooleanAsText.at("/b")],
         ),
         (
             json!({"c": "true"}),
             json!({"c": true}),
-            &[Kind::BooleanAsText.at("/c")],
+            &[RepairKind::BooleanAsText.at("/c")],
         ),
         (
             json!({"p": ["1", "True"]}),
             json!({"p": [1, true]}),
             &[
-                Kind::NumberAsText.at("/p/0"),
-                Kind::BooleanAsText.at("/p/1"),
+                RepairKind::NumberAsText.at("/p/0"),
+                RepairKind::BooleanAsText.at("/p/1"),
             ],
         ),
         (
             json!({"x": "null"}),
             json!({"x": null}),
-            &[Kind::NullAsText.at("/x")],
+            &[RepairKind::NullAsText.at("/x")],
         ),
         (
             json!({"m": "None"}),
             json!({"m": null}),
-            &[Kind::NullAsText.at("/m")],
+            &[RepairKind::NullAsText.at("/m")],
         ),
         (
             json!({"l": "[1,2]"}),
             json!({"l": [1, 2]}),
-            &[Kind::JsonAsText.at("/l")],
+            &[RepairKind::JsonAsText.at("/l")],
         ),
         (
             json!({"o": "{\"n\": \"1\", \"r\": 1}"}),
             json!({"o": {"n": 1, "r": 1}}),
-            &[Kind::JsonAsText.at("/o"), Kind::NumberAsText.at("/o/n")],
+            &[
+                RepairKind::JsonAsText.at("/o"),
+                RepairKind::NumberAsText.at("/o/n"),
+            ],
         ),
         // A missing default.
         (
             json!({"o": {}}),
             json!({"o": {"r": "z"}}),
-            &[Kind::MissingDefault.at("/o/r")],
+            &[RepairKind::MissingDefault.at("/o/r")],
         ),
         // A null for what should be absent.
         (
             json!({"n": null}),
             json!({}),
-            &[Kind::NullForAbsent.at("/n")],
+            &[RepairKind::NullForAbsent.at("/n")],
         ),
         (
             json!({"e": null}),
             json!({"e": "a"}),
-            &[Kind::NullForDefault.at("/e")],
+            &[RepairKind::NullForDefault.at("/e")],
         ),
         // A single value where a list is due.
         (
             json!({"l": 5}),
             json!({"l": [5]}),
-            &[Kind::SingleForList.at("/l")],
+            &[RepairKind::SingleForList.at("/l")],
         ),
         (
             json!({"y": {"k": 1}}),
             json!({"y": [{"k": 1}]}),
-            &[Kind::SingleForList.at("/y")],
+            &[RepairKind::SingleForList.at("/y")],
         ),
         (
             json!({"l": "5"}),
             json!({"l": [5]}),
-            &[Kind::SingleForList.at("/l"), Kind::NumberAsText.at("/l/0")],
+            &[
+                RepairKind::SingleForList.at("/l"),
+                RepairKind::NumberAsText.at("/l/0"),
+            ],
         ),
         (
             json!({"l": ["5", 6]}),
             json!({"l": [5, 6]}),
-            &[Kind::NumberAsText.at("/l/0")],
+            &[RepairKind::NumberAsText.at("/l/0")],
         ),
     ] {
         let coerced = coerce(&schema(), &given).unwrap();

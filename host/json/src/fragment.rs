@@ -20,17 +20,17 @@ const MORE: &str = "…";
 
 /// What stands in a text.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Fragments {
+pub struct Fragments {
     /// In the order of the text; the members of an object whose beginning is not there are one, too.
-    pub(super) values: Vec<Value>,
+    pub values: Vec<Value>,
     /// What is around them.
-    pub(super) rest: String,
+    pub rest: String,
     /// Members of all objects.
     members: usize,
 }
 
 /// Nothing if there is no JSON in the text.
-pub(super) fn read(text: &str) -> Option<Fragments> {
+pub fn read(text: &str) -> Option<Fragments> {
     read_within(text, MAX_WITHIN)
 }
 

@@ -1,7 +1,7 @@
-//! Reads one value, and notes what had to be mended.
+//! Reads one value, and notes what had to be repaired.
 
+use super::RepairKind;
 use super::{End, is_odd_space};
-use crate::guard::repair::Kind;
 use serde_json::{Map, Value};
 
 /// Deeper than any arguments that are accepted.
@@ -10,11 +10,11 @@ const MAX_DEPTH: usize = 100;
 pub(super) struct Reader<'a> {
     pub(super) rest: &'a str,
     pub(super) end: End,
-    pub(super) repairs: Vec<Kind>,
+    pub(super) repairs: Vec<RepairKind>,
 }
 
 impl Reader<'_> {
-    pub(super) fn note(&mut self, repair: Kind) {
+    pub(super) fn note(&mut self, repair: RepairKind) {
         if !self.repairs.contains(&repair) {
             self.repairs.push(repair);
         }
@@ -47,7 +47,7 @@ impl Reader<'_> {
             let rest = self.rest.trim_start();
             let skipped = &self.rest[..self.rest.len() - rest.len()];
             if is_odd_space(skipped) {
-                self.note(Kind::OddSpace);
+                self.note(RepairKind::OddSpace);
             }
             self.rest = rest;
             let comment = if self.rest.starts_with("//") {
@@ -58,7 +58,7 @@ impl Reader<'_> {
                 return Some(());
             };
             self.rest = &self.rest[comment..];
-            self.note(Kind::Comment);
+            self.note(RepairKind::Comment);
         }
     }
 
@@ -94,7 +94,7 @@ impl Reader<'_> {
             let value = self.value(depth + 1)?;
             match fields.get(&key) {
                 Some(known) if *known != value => return None,
-                Some(_) => self.note(Kind::DoubledKey),
+                Some(_) => self.note(RepairKind::DoubledKey),
                 None => {}
             }
             fields.insert(key, value);
@@ -122,20 +122,20 @@ impl Reader<'_> {
             Some(next) if next == bracket => {
                 self.next();
                 if has_comma {
-                    self.note(Kind::TrailingComma);
+                    self.note(RepairKind::TrailingComma);
                 }
                 Some(true)
             }
             Some('}' | ']' | ',') => None,
             Some(_) => {
                 if !is_first && !has_comma {
-                    self.note(Kind::MissingComma);
+                    self.note(RepairKind::MissingComma);
                 }
                 Some(false)
             }
             // Of what is empty, the first member may be what is missing.
             None if self.end == End::Own && !has_comma && !is_first => {
-                self.note(Kind::Unclosed);
+                self.note(RepairKind::Unclosed);
                 Some(true)
             }
             None => None,
@@ -151,7 +151,7 @@ impl Reader<'_> {
             return None;
         }
         self.rest = rest;
-        self.note(Kind::BareKey);
+        self.note(RepairKind::BareKey);
         Some(key.to_owned())
     }
 
@@ -159,15 +159,15 @@ impl Reader<'_> {
         let close: &[char] = match self.next()? {
             '"' => &['"'],
             '\'' => {
-                self.note(Kind::SingleQuotes);
+                self.note(RepairKind::SingleQuotes);
                 &['\'']
             }
             '“' | '”' => {
-                self.note(Kind::SmartQuotes);
+                self.note(RepairKind::SmartQuotes);
                 &['”', '“']
             }
             _ => {
-                self.note(Kind::SmartQuotes);
+                self.note(RepairKind::SmartQuotes);
                 &['’', '‘']
             }
         };
@@ -178,7 +178,7 @@ impl Reader<'_> {
                 '\\' => self.escape(&mut text)?,
                 c => {
                     if c < ' ' {
-                        self.note(Kind::LineBreakInText);
+                        self.note(RepairKind::LineBreakInText);
                     }
                     text.push(c);
                 }
@@ -197,12 +197,12 @@ impl Reader<'_> {
             't' => '\t',
             'u' => return self.unicode(text),
             '\'' => {
-                self.note(Kind::EscapedSingleQuote);
+                self.note(RepairKind::EscapedSingleQuote);
                 c
             }
             // `\d` of a regular expression: nothing else can be meant.
             other => {
-                self.note(Kind::StrayBackslash);
+                self.note(RepairKind::StrayBackslash);
                 text.push('\\');
                 other
             }
@@ -252,7 +252,7 @@ impl Reader<'_> {
                 };
                 let plain = plain.strip_suffix('.').unwrap_or(&plain);
                 let value = serde_json::from_str(plain).ok()?;
-                self.note(Kind::OddNumber);
+                self.note(RepairKind::OddNumber);
                 value
             }
         };
@@ -273,7 +273,7 @@ impl Reader<'_> {
             _ => return None,
         };
         if !is_json {
-            self.note(Kind::PythonLiteral);
+            self.note(RepairKind::PythonLiteral);
         }
         self.rest = rest;
         Some(value)

@@ -1,27 +1,28 @@
 //! JSON as models write it when nothing constrains them: in a code fence, with prose around it, single
 //! quotes, trailing commas, Python's literals, brackets that were never closed.
 //!
-//! Punctuation is mended, values are not made up: whatever could be read in two ways, or was cut off
+//! Punctuation is repaired, values are not made up: whatever could be read in two ways, or was cut off
 //! in the middle of a value, is refused. Of the crates that repair JSON, those that know these faults
 //! complete missing values too, which is how a call gets made that nobody asked for.
 
+mod kind;
 mod reader;
 #[cfg(test)]
 mod tests;
 
-use crate::guard::repair::Kind;
+pub use kind::{Repair, RepairKind};
 use reader::Reader;
 use serde_json::Value;
 
 /// Of a block of code in Markdown.
 const FENCE: &str = "```";
 
-/// What was meant, and what had to be mended.
+/// What was meant, and what had to be repaired.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Mended {
+pub struct Repaired {
     pub value: Value,
     /// Each kind of fault once, in the order of the text.
-    pub repairs: Vec<Kind>,
+    pub repairs: Vec<RepairKind>,
 }
 
 /// Whether brackets that are missing at the end may be added.
@@ -41,7 +42,7 @@ fn is_odd_space(text: &str) -> bool {
 
 /// Reads the first object or list in `text`. Nothing if there is none, or if it cannot be read in one
 /// way only.
-pub fn mend(text: &str, end: End) -> Option<Mended> {
+pub fn repair(text: &str, end: End) -> Option<Repaired> {
     let start = text.find(['{', '['])?;
     let mut reader = Reader {
         rest: &text[start..],
@@ -56,12 +57,12 @@ pub fn mend(text: &str, end: End) -> Option<Mended> {
         (before, false)
     };
     if !prose.trim().is_empty() {
-        reader.note(Kind::TextBefore);
+        reader.note(RepairKind::TextBefore);
     } else if is_odd_space(&text[..start]) {
-        reader.note(Kind::OddSpace);
+        reader.note(RepairKind::OddSpace);
     }
     if is_fenced {
-        reader.note(Kind::CodeFence);
+        reader.note(RepairKind::CodeFence);
     }
     let value = reader.value(0)?;
     let after = reader.rest.trim();
@@ -75,11 +76,11 @@ pub fn mend(text: &str, end: End) -> Option<Mended> {
         if after.contains(['{', '[']) {
             return None;
         }
-        reader.note(Kind::TextAfter);
+        reader.note(RepairKind::TextAfter);
     } else if is_odd_space(reader.rest) {
-        reader.note(Kind::OddSpace);
+        reader.note(RepairKind::OddSpace);
     }
-    Some(Mended {
+    Some(Repaired {
         value,
         repairs: reader.repairs,
     })

@@ -1,4 +1,4 @@
-//! Faults that are mended, what is refused, and that neither guesses.
+//! Faults that are repaired, what is refused, and that neither guesses.
 
 use super::*;
 use proptest::prelude::*;
@@ -11,106 +11,134 @@ fn faults_of_form_are_mended() {
         (
             "Sure!\n```json\n{\"a\": 1}\n```",
             json!({"a": 1}),
-            &[Kind::TextBefore, Kind::CodeFence][..],
+            &[RepairKind::TextBefore, RepairKind::CodeFence][..],
         ),
-        ("```\n[1]\n```", json!([1]), &[Kind::CodeFence]),
-        ("```json {\"a\": 1}```", json!({"a": 1}), &[Kind::CodeFence]),
-        ("```json\n{\"a\": 1}", json!({"a": 1}), &[Kind::CodeFence]),
-        ("{\"a\": 1} Done.", json!({"a": 1}), &[Kind::TextAfter]),
-        ("{\"a\": 1}}", json!({"a": 1}), &[Kind::TextAfter]),
-        ("It is {\"a\": 1}", json!({"a": 1}), &[Kind::TextBefore]),
+        ("```\n[1]\n```", json!([1]), &[RepairKind::CodeFence]),
+        (
+            "```json {\"a\": 1}```",
+            json!({"a": 1}),
+            &[RepairKind::CodeFence],
+        ),
+        (
+            "```json\n{\"a\": 1}",
+            json!({"a": 1}),
+            &[RepairKind::CodeFence],
+        ),
+        (
+            "{\"a\": 1} Done.",
+            json!({"a": 1}),
+            &[RepairKind::TextAfter],
+        ),
+        ("{\"a\": 1}}", json!({"a": 1}), &[RepairKind::TextAfter]),
+        (
+            "It is {\"a\": 1}",
+            json!({"a": 1}),
+            &[RepairKind::TextBefore],
+        ),
         // Quotes.
-        ("{'a': 'b'}", json!({"a": "b"}), &[Kind::SingleQuotes]),
+        ("{'a': 'b'}", json!({"a": "b"}), &[RepairKind::SingleQuotes]),
         (
             "{'a': 'it\\'s'}",
             json!({"a": "it's"}),
-            &[Kind::SingleQuotes, Kind::EscapedSingleQuote],
+            &[RepairKind::SingleQuotes, RepairKind::EscapedSingleQuote],
         ),
         (
             "{'a': 'say \"x\"'}",
             json!({"a": "say \"x\""}),
-            &[Kind::SingleQuotes],
+            &[RepairKind::SingleQuotes],
         ),
         (
             "{\"a\": \"it's\"} .",
             json!({"a": "it's"}),
-            &[Kind::TextAfter],
+            &[RepairKind::TextAfter],
         ),
-        ("{“a”: “b”}", json!({"a": "b"}), &[Kind::SmartQuotes]),
-        ("{‘a’: ‘b’}", json!({"a": "b"}), &[Kind::SmartQuotes]),
+        ("{“a”: “b”}", json!({"a": "b"}), &[RepairKind::SmartQuotes]),
+        ("{‘a’: ‘b’}", json!({"a": "b"}), &[RepairKind::SmartQuotes]),
         ("{„a“: 1}", Value::Null, &[]),
         // Keys and commas.
-        ("{a: 1}", json!({"a": 1}), &[Kind::BareKey]),
+        ("{a: 1}", json!({"a": 1}), &[RepairKind::BareKey]),
         (
             "{\"a\": [1, 2,],}",
             json!({"a": [1, 2]}),
-            &[Kind::TrailingComma],
+            &[RepairKind::TrailingComma],
         ),
         (
             "{\"a\": 1 \"b\": 2}",
             json!({"a": 1, "b": 2}),
-            &[Kind::MissingComma],
+            &[RepairKind::MissingComma],
         ),
-        ("[1 2]", json!([1, 2]), &[Kind::MissingComma]),
+        ("[1 2]", json!([1, 2]), &[RepairKind::MissingComma]),
         (
             "{\"a\": 1, \"a\": 1,}",
             json!({"a": 1}),
-            &[Kind::DoubledKey, Kind::TrailingComma],
+            &[RepairKind::DoubledKey, RepairKind::TrailingComma],
         ),
         // Literals and numbers.
         (
             "{\"a\": True, \"b\": None, \"c\": [False]}",
             json!({"a": true, "b": null, "c": [false]}),
-            &[Kind::PythonLiteral],
+            &[RepairKind::PythonLiteral],
         ),
         (
             "{\"a\": .5, \"b\": +1, \"c\": 2.}",
             json!({"a": 0.5, "b": 1, "c": 2}),
-            &[Kind::OddNumber],
+            &[RepairKind::OddNumber],
         ),
-        ("{\u{c}\"a\":\u{a0}1}", json!({"a": 1}), &[Kind::OddSpace]),
-        ("\u{a0}{\"a\": 1}\u{c}", json!({"a": 1}), &[Kind::OddSpace]),
+        (
+            "{\u{c}\"a\":\u{a0}1}",
+            json!({"a": 1}),
+            &[RepairKind::OddSpace],
+        ),
+        (
+            "\u{a0}{\"a\": 1}\u{c}",
+            json!({"a": 1}),
+            &[RepairKind::OddSpace],
+        ),
         // Ends.
         (
             "{\"a\": [{\"b\": \"c\"}",
             json!({"a": [{"b": "c"}]}),
-            &[Kind::Unclosed],
+            &[RepairKind::Unclosed],
         ),
         (
             "{\"a\": {\"b\": null}",
             json!({"a": {"b": null}}),
-            &[Kind::Unclosed],
+            &[RepairKind::Unclosed],
         ),
-        ("{\"a\": \"b\"\n", json!({"a": "b"}), &[Kind::Unclosed]),
+        (
+            "{\"a\": \"b\"\n",
+            json!({"a": "b"}),
+            &[RepairKind::Unclosed],
+        ),
         // Texts.
         (
             "{\"a\": \"x\ny\"}",
             json!({"a": "x\ny"}),
-            &[Kind::LineBreakInText],
+            &[RepairKind::LineBreakInText],
         ),
         (
             "{\"a\": \"\\d+\"}",
             json!({"a": "\\d+"}),
-            &[Kind::StrayBackslash],
+            &[RepairKind::StrayBackslash],
         ),
         (
             "{\"a\": 1 /* one */, // two\n \"b\": 2}",
             json!({"a": 1, "b": 2}),
-            &[Kind::Comment],
+            &[RepairKind::Comment],
         ),
         (
             "{\"a\": \"\\ud83d\\ude00\"} ok",
             json!({"a": "😀"}),
-            &[Kind::TextAfter],
+            &[RepairKind::TextAfter],
         ),
     ] {
-        let mended = mend(text, End::Own);
-        let Some(mended) = mended else {
+        let repaired = repair(text, End::Own);
+        let Some(repaired) = repaired else {
             assert_eq!(expect, Value::Null, "{text} was refused");
             continue;
         };
-        assert_eq!(mended.value, expect, "{text}");
-        assert_eq!(mended.repairs, repairs, "{text}");
+        assert_eq!(repaired.value, expect, "{text}");
+        assert_eq!(repaired.repairs, repairs, "{text}");
     }
 }
 
@@ -166,12 +194,12 @@ fn what_may_mean_something_else_is_refused() {
         "{<a>: 1}",
         "{x}",
     ] {
-        assert_eq!(mend(text, End::Own), None, "{text}");
+        assert_eq!(repair(text, End::Own), None, "{text}");
     }
     for text in ["{\"a\": [1", "{\"a\": [\"b\"", "{\"a\": 1", "{", "["] {
-        assert_eq!(mend(text, End::Cut), None, "{text}");
+        assert_eq!(repair(text, End::Cut), None, "{text}");
     }
-    assert_eq!(mend(&"[".repeat(1_000), End::Own), None);
+    assert_eq!(repair(&"[".repeat(1_000), End::Own), None);
 }
 
 /// Whatever it is made of, twice the text takes about twice the time.
@@ -206,7 +234,7 @@ fn its_time_grows_with_the_text() {
         for start in ["", "{", "[", "{\"a\": \"", "[\"", "{\"a\": 1, "] {
             let text = start.to_owned() + &part.repeat(SIZE / part.len());
             let begun = std::time::Instant::now();
-            let _ = mend(&text, End::Own);
+            let _ = repair(&text, End::Own);
             // A step for every byte takes milliseconds; for every pair of bytes, minutes.
             let took = begun.elapsed();
             assert!(took.as_secs() < 5, "{start}{part}… took {took:?}");
@@ -234,9 +262,9 @@ fn value() -> impl Strategy<Value = Value> {
 #[test]
 fn control_characters_that_json_allows_are_no_fault() {
     let text = "{\"a\": \"\u{7f}\u{85}\"}";
-    let mended = mend(text, End::Cut).unwrap();
-    assert_eq!(mended.value, json!({"a": "\u{7f}\u{85}"}));
-    assert!(mended.repairs.is_empty(), "{:?}", mended.repairs);
+    let repaired = repair(text, End::Cut).unwrap();
+    assert_eq!(repaired.value, json!({"a": "\u{7f}\u{85}"}));
+    assert!(repaired.repairs.is_empty(), "{:?}", repaired.repairs);
 }
 
 proptest! {
@@ -244,14 +272,14 @@ proptest! {
     fn what_is_json_is_read_as_it_is(value in value(), pretty in any::<bool>()) {
         let wrapped = json!([value]);
         let text = if pretty { serde_json::to_string_pretty(&wrapped).unwrap() } else { wrapped.to_string() };
-        let mended = mend(&text, End::Cut).unwrap();
-        prop_assert_eq!(mended.value, wrapped);
-        prop_assert!(mended.repairs.is_empty(), "{:?}", mended.repairs);
+        let repaired = repair(&text, End::Cut).unwrap();
+        prop_assert_eq!(repaired.value, wrapped);
+        prop_assert!(repaired.repairs.is_empty(), "{:?}", repaired.repairs);
     }
 
     #[test]
     fn no_text_breaks_it(text in "[\\PC\n]{0,64}", end in prop_oneof![Just(End::Own), Just(End::Cut)]) {
-        let _ = mend(&text, end);
+        let _ = repair(&text, end);
     }
 
     /// Of a text that was cut, nothing is read that the whole does not begin with.
@@ -260,8 +288,8 @@ proptest! {
         let text = json!({"k": value, "z": [1, "end"]}).to_string();
         let mut cut = (text.len() as f64 * at) as usize;
         while !text.is_char_boundary(cut) { cut -= 1; }
-        if let Some(mended) = mend(&text[..cut], End::Own) {
-            prop_assert!(begins(&mended.value, &serde_json::from_str(&text).unwrap()), "{} of {text}", mended.value);
+        if let Some(repaired) = repair(&text[..cut], End::Own) {
+            prop_assert!(begins(&repaired.value, &serde_json::from_str(&text).unwrap()), "{} of {text}", repaired.value);
         }
     }
 }

@@ -1,0 +1,48 @@
+//! JSON as models, tools and people write it, and what a host needs to make of it.
+//!
+//! What this crate promises: every function is a function of its arguments, without I/O, a clock or
+//! chance; each bounds the depth of what it reads; and no function makes up a value that was not
+//! written. Text with two readings is refused, not guessed at.
+//!
+//! Read it in this order: [`strict`] (a text that is JSON), [`repair`] (a text that is nearly JSON),
+//! [`validate`] (a value against a schema), [`coerce`] (a value of nearly the right type), [`lower`]
+//! (a schema in the keywords that every endpoint's grammar knows), [`scan`] (a value that arrives in
+//! pieces), [`fragment`] (what can still be read of a text that was cut), [`hex`] (digests as
+//! records write them).
+//!
+//! # From a model's text to valid arguments
+//!
+//! ```
+//! use serde_json::json;
+//! use toolhold_json::coerce::coerce;
+//! use toolhold_json::repair::{End, RepairKind, repair};
+//! use toolhold_json::validate::Validator;
+//!
+//! let schema = json!({
+//!     "type": "object",
+//!     "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+//!     "required": ["city", "days"],
+//! });
+//!
+//! // The text is not JSON, but it has one reading only.
+//! let written = repair("{'city': 'Lisbon', 'days': '3',}", End::Own).ok_or("not JSON")?;
+//! assert_eq!(written.repairs, [RepairKind::SingleQuotes, RepairKind::TrailingComma]);
+//!
+//! // The value is not valid: the number is a string.
+//! let validator = Validator::new(&schema)?;
+//! assert!(validator.check(&written.value).is_err());
+//! let coerced = coerce(&schema, &written.value).ok_or("nothing to coerce")?;
+//! assert_eq!(coerced.arguments, json!({"city": "Lisbon", "days": 3}));
+//! validator.check(&coerced.arguments)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod coerce;
+pub mod fragment;
+pub mod hex;
+pub mod lower;
+pub mod repair;
+pub mod scan;
+pub mod strict;
+pub mod validate;
