@@ -4,8 +4,7 @@
 //! module's name. What is named by path or by reference is loaded when it is named; it takes no
 //! name that is taken already.
 
-use crate::fetch::{Credentials, FetchError, Fetcher, Reference, Settings};
-use crate::host;
+use crate::fetch::{Credentials, FetchError, Fetched, Fetcher, Reference, Settings};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -151,7 +150,7 @@ impl Components {
     }
 
     async fn by_reference(&self, text: &str) -> Result<Arc<Module>, String> {
-        let reference = host::reference(text).map_err(|error| error.to_string())?;
+        let reference = reference(text).map_err(|error| error.to_string())?;
         let mut chosen = self.sources.chosen.iter();
         let same = |own: &str| own.parse().is_ok_and(|own: Reference| own == reference);
         if let Some((name, _)) = chosen.find(|(_, own)| same(own)) {
@@ -172,7 +171,7 @@ impl Components {
                  there if this is the one"
             ));
         }
-        let fetched = host::fetch(fetcher, text, policy.component_bytes(&name))
+        let fetched = fetch(fetcher, text, policy.component_bytes(&name))
             .await
             .map_err(|reason| format!("{text} cannot be fetched: {reason}"))?;
         let origin = fetched.pinned.to_string();
@@ -234,6 +233,35 @@ impl Components {
     fn fetched(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, String>> {
         self.fetched.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Fetches the component that `text` refers to, of at most `most` bytes.
+///
+/// # Errors
+/// Why it cannot be had: wrong credentials, a wrong reference, or what the registry answered.
+pub async fn fetch(
+    fetcher: &Result<Fetcher, FetchError>,
+    text: &str,
+    most: u64,
+) -> Result<Fetched, String> {
+    let fetched = match (fetcher, reference(text)) {
+        (Ok(fetcher), Ok(reference)) => fetcher.resolve(&reference, most).await,
+        (Err(error), _) => return Err(error.to_string()),
+        (_, Err(error)) => Err(error),
+    };
+    let fetched = fetched.map_err(|error| error.to_string())?;
+    if let Some(note) = fetched.note() {
+        tracing::warn!("{note}");
+    }
+    Ok(fetched)
+}
+
+/// Reads a reference.
+pub fn reference(text: &str) -> Result<Reference, FetchError> {
+    text.parse().map_err(|source| FetchError::Reference {
+        text: text.to_owned(),
+        source,
+    })
 }
 
 /// Whether a path names a file of this ending, as components and Requests have one.

@@ -1,6 +1,6 @@
 //! What `toolhold doctor --probe` found out about endpoints, where runs use it.
 
-use crate::config::{Config, Endpoint};
+use crate::config::{Configuration, Endpoint};
 use crate::storage::Dialects;
 use std::collections::BTreeMap;
 use toolhold_agent::model::{Delivery, Dialect, Model as _, OpenAiModel, Verdict};
@@ -34,7 +34,7 @@ impl Known {
 
     /// Decides what nobody decided: the contract that all that may answer can do, and the window. A reply
     /// may take half of it. What a person should know of that is said on stderr.
-    pub fn adapt(&self, settings: &mut Settings, config: &Config) {
+    pub fn adapt(&self, settings: &mut Settings, config: &Configuration) {
         self.adapt_candidates(settings, config);
         let endpoints = config.routes().endpoints_of(&config.endpoint);
         let known: Vec<(&str, Option<&Dialect>)> = endpoints
@@ -65,7 +65,7 @@ impl Known {
     pub fn doubt<'a>(
         &'a self,
         contract: Contract,
-        config: &'a Config,
+        config: &'a Configuration,
     ) -> Option<(&'a str, &'a Verdict)> {
         let endpoints = config.routes().endpoints_of(&config.endpoint).into_iter();
         let mut found: Vec<_> = endpoints
@@ -78,7 +78,7 @@ impl Known {
         found.into_iter().next()
     }
 
-    fn adapt_candidates(&self, settings: &mut Settings, config: &Config) {
+    fn adapt_candidates(&self, settings: &mut Settings, config: &Configuration) {
         for candidate in &mut settings.fallback.candidates {
             let named = config.candidate(&candidate.name);
             let is_chosen = named.is_some_and(|named| named.endpoint.contract.fixed().is_some());

@@ -1,9 +1,9 @@
 //! Builds what a command needs from the configuration.
 
-use crate::components::Sources;
-use crate::config::{Audit, Config, Endpoint};
-use crate::fetch::{Credentials, FetchError, Fetched, Fetcher, Reference};
-use crate::recorded::Recorder;
+use crate::components::{Sources, fetch};
+use crate::config::{Configuration, Endpoint};
+use crate::fetch::{Credentials, FetchError, Fetcher};
+use crate::recorded::{AuditMode, Recorder};
 use crate::redaction::Redaction;
 use crate::storage::{Store, Until};
 use crate::telemetry::Telemetry;
@@ -20,7 +20,7 @@ use toolhold_sandbox::cache::Cache;
 use toolhold_sandbox::{Engine, LoadError, LoadEvent, Policy, Registry, Trust};
 
 /// An engine with an empty registry: modules are loaded into it.
-pub fn registry(config: &Config) -> Result<Registry> {
+pub fn registry(config: &Configuration) -> Result<Registry> {
     let engine =
         Engine::new(config.engine()).context("the WebAssembly engine could not be started")?;
     let policy = config.policy();
@@ -30,7 +30,7 @@ pub fn registry(config: &Config) -> Result<Registry> {
 }
 
 /// As [`registry`], for components that come with this binary and need nobody's approval.
-pub fn trusting_registry(config: &Config) -> Result<Registry> {
+pub fn trusting_registry(config: &Configuration) -> Result<Registry> {
     let engine =
         Engine::new(config.engine()).context("the WebAssembly engine could not be started")?;
     let policy = Policy {
@@ -48,7 +48,7 @@ const PARALLEL_FETCHES: usize = 4;
 /// configuration fetches no more.
 pub async fn load(
     registry: &Registry,
-    config: &Config,
+    config: &Configuration,
     only: Option<&[String]>,
     on_event: &(dyn Fn(LoadEvent) + Sync),
 ) -> Result<()> {
@@ -74,7 +74,7 @@ pub async fn load(
 /// Takes away what was fetched for a `source` that the configuration does not have.
 pub async fn forget_other_sources(
     registry: &Registry,
-    config: &Config,
+    config: &Configuration,
     on_event: &(dyn Fn(LoadEvent) + Sync),
 ) {
     let named: Vec<&str> = config.sources().map(|(name, _)| name).collect();
@@ -85,7 +85,7 @@ pub async fn forget_other_sources(
 /// registry's failures and keeps nobody else. Returns whether there was any.
 async fn load_sources(
     registry: &Registry,
-    config: &Config,
+    config: &Configuration,
     only: Option<&[String]>,
     on_event: &(dyn Fn(LoadEvent) + Sync),
 ) -> bool {
@@ -114,31 +114,14 @@ async fn load_sources(
     is_any
 }
 
-pub async fn fetch(
-    fetcher: &Result<Fetcher, FetchError>,
-    text: &str,
-    most: u64,
-) -> Result<Fetched, String> {
-    let fetched = match (fetcher, reference(text)) {
-        (Ok(fetcher), Ok(reference)) => fetcher.resolve(&reference, most).await,
-        (Err(error), _) => return Err(error.to_string()),
-        (_, Err(error)) => Err(error),
-    };
-    let fetched = fetched.map_err(|error| error.to_string())?;
-    if let Some(note) = fetched.note() {
-        tracing::warn!("{note}");
-    }
-    Ok(fetched)
-}
-
-/// What fetches components, as whom the environment says.
-pub fn fetcher(config: &Config) -> Result<Fetcher, FetchError> {
-    let credentials = Credentials::read(|name| std::env::var(name).ok())?;
+/// What fetches components, as whom the configuration's variables say.
+pub fn fetcher(config: &Configuration) -> Result<Fetcher, FetchError> {
+    let credentials = Credentials::read(|name| config.variable(name).map(str::to_owned))?;
     Ok(Fetcher::new(config.fetch(credentials)))
 }
 
 /// Where tools may name modules, as far as the configuration lets them.
-pub fn sources(config: &Config) -> Sources {
+pub fn sources(config: &Configuration) -> Sources {
     let chosen = config.sources();
     Sources {
         roots: config.module_roots().to_vec(),
@@ -149,14 +132,6 @@ pub fn sources(config: &Config) -> Sources {
     }
 }
 
-/// Reads a reference.
-pub fn reference(text: &str) -> Result<Reference, FetchError> {
-    text.parse().map_err(|source| FetchError::Reference {
-        text: text.to_owned(),
-        source,
-    })
-}
-
 /// A file of JSON.
 pub fn json_file(path: &Path) -> Result<Value> {
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
@@ -164,27 +139,23 @@ pub fn json_file(path: &Path) -> Result<Value> {
 }
 
 /// Where runs are kept.
-pub async fn store(config: &Config) -> Result<Store> {
-    let url = |name: &str| {
-        let url = std::env::var(name).ok();
-        url.filter(|url| !url.trim().is_empty()).map(Into::into)
-    };
-    let store = Store::open(&config.storage(url), config.storage_patience()).await?;
+pub async fn store(config: &Configuration) -> Result<Store> {
+    let store = Store::open(&config.storage(), config.storage_patience()).await?;
     Ok(store.redacting(redaction(config)))
 }
 
 /// Where telemetry goes. `is_scraped`: this process offers its metrics itself, too.
-pub fn telemetry(config: &Config, is_scraped: bool) -> Result<Telemetry> {
+pub fn telemetry(config: &Configuration, is_scraped: bool) -> Result<Telemetry> {
     Telemetry::start(&config.telemetry, redaction(config), is_scraped)
 }
 
 /// Where calls leave their records that belong to no run.
-pub async fn recorder(config: &Config, audit: Audit) -> Result<Recorder> {
+pub async fn recorder(config: &Configuration, audit: AuditMode) -> Result<Recorder> {
     let until = match audit {
-        Audit::Off => None,
-        Audit::Behind => Some(Until::Queued),
-        Audit::Written => Some(Until::Written),
-        Audit::Durable => Some(Until::OnDisk),
+        AuditMode::Off => None,
+        AuditMode::Behind => Some(Until::Queued),
+        AuditMode::Written => Some(Until::Written),
+        AuditMode::Durable => Some(Until::OnDisk),
     };
     let log = match until {
         Some(until) => Some((store(config).await?, until)),
@@ -194,12 +165,12 @@ pub async fn recorder(config: &Config, audit: Audit) -> Result<Recorder> {
 }
 
 /// Takes out what is to leave no record.
-pub fn redaction(config: &Config) -> Redaction {
+pub fn redaction(config: &Configuration) -> Redaction {
     Redaction::new(config.secrets())
 }
 
 /// The compiled cache; a host that has none still runs, only slower.
-pub fn cache(config: &Config) -> Option<Cache> {
+pub fn cache(config: &Configuration) -> Option<Cache> {
     let folder = config.cache_folder().join("compiled");
     Cache::open(&folder, &config.state_folder().join("cache.key"))
         .inspect_err(|error| tracing::warn!(%error, "compiled modules will not be cached"))
@@ -216,11 +187,8 @@ pub fn timeouts(endpoint: &Endpoint, total: Duration) -> Timeouts {
     }
 }
 
-/// The way to an endpoint, with its key from the environment.
-pub fn transport(endpoint: &Endpoint) -> Result<Arc<dyn Transport>> {
-    let key = std::env::var(&endpoint.api_key_env)
-        .ok()
-        .filter(|key| !key.trim().is_empty());
+/// The way to an endpoint, with its key if it has one.
+pub fn transport(endpoint: &Endpoint, key: Option<String>) -> Result<Arc<dyn Transport>> {
     let connect = Duration::from_millis(endpoint.connect_timeout_ms);
     let transport =
         HttpTransport::new(&endpoint.base_url, key, connect).map_err(ModelError::from)?;

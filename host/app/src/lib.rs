@@ -34,8 +34,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod approver;
 mod build;
+mod cancellation;
 mod capacity;
 mod cli;
 mod components;
@@ -51,6 +51,7 @@ mod masking;
 mod mcp;
 mod mcp_server;
 mod models;
+mod module_report;
 mod names;
 mod recorded;
 mod redaction;
@@ -61,6 +62,7 @@ mod serve;
 mod shields;
 mod stats;
 mod storage;
+mod stored_approver;
 mod telemetry;
 mod tools;
 mod watch;

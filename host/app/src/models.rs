@@ -1,7 +1,7 @@
 //! Builds what answers a run's requests: an endpoint, a pool, or the router, as the configuration says; and
 //! the models that are asked beside it, by shields and in fallbacks.
 
-use crate::config::{Config, Endpoint as EndpointTable, Named, ROUTER, Routes, Target};
+use crate::config::{Configuration, Endpoint as EndpointTable, Named, ROUTER, Routes, Target};
 use crate::dialect::{self, Known};
 use crate::host;
 use crate::storage::Dialects;
@@ -81,7 +81,7 @@ impl Spared {
 /// The models that runs use. Each endpoint is built once, whatever names it, so that its limits hold for
 /// all runs, sub-agents, shields and candidates together.
 pub struct Models<'a> {
-    config: &'a Config,
+    config: &'a Configuration,
     routes: Routes<'a>,
     total: Duration,
     recording: Option<Recording>,
@@ -94,7 +94,7 @@ pub struct Models<'a> {
 
 impl<'a> Models<'a> {
     /// `total` is the most time of a request. All exchanges are appended to the file `record`.
-    pub fn new(config: &'a Config, total: Duration, record: Option<&Path>) -> Result<Self> {
+    pub fn new(config: &'a Configuration, total: Duration, record: Option<&Path>) -> Result<Self> {
         Ok(Self {
             config,
             routes: config.routes(),
@@ -202,7 +202,7 @@ impl<'a> Models<'a> {
     }
 
     fn transport(&self, table: &EndpointTable) -> Result<Arc<dyn Transport>> {
-        let transport = host::transport(table)?;
+        let transport = host::transport(table, self.config.api_key(table))?;
         Ok(match &self.recording {
             Some(recording) => Arc::new(RecordingTransport::new(transport, recording.clone())),
             None => transport,

@@ -8,6 +8,7 @@
 use crate::redaction::Redaction;
 use crate::storage::{CallRecord, Draft, Store, StoreError, Until};
 use crate::telemetry::{CallSpan, Telemetry};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::io;
 use std::sync::Arc;
@@ -17,6 +18,19 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use toolhold_agent::{ToolFailure, ToolResult, ToolUsage};
 use toolhold_sandbox::Registry;
+
+/// Whether calls are in the audit log, and what a result waits for before it is given out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AuditMode {
+    /// Until the row is on the disk.
+    Durable,
+    /// Until the row is written: a process that is killed loses none; a machine that fails may lose the last.
+    Written,
+    /// For nothing; the row follows soon. A process that is killed loses the rows that are still to be written.
+    Behind,
+    Off,
+}
 
 /// Where such calls leave their records. Clones are the same one.
 #[derive(Debug, Clone)]

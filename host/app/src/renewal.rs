@@ -4,23 +4,23 @@
 //! made under the new policy, such as a shield whose module is given something only now, the policy is put
 //! in place for that, and taken back if it was in vain.
 
-use crate::config::Config;
+use crate::config::Configuration;
 use crate::host;
 use anyhow::{Result, bail};
 use toolhold_sandbox::Registry;
 
-/// Has the configuration's files hold as they are now, and returns what they say. `make` makes what
-/// follows from it, and `put` puts that in the place of what was there.
+/// Has the configuration `now` hold in the place of `held`. `make` makes what follows from it,
+/// and `put` puts that in the place of what was there.
 ///
 /// # Errors
 /// What is wrong with it, or with what follows from it. Then everything is as it was.
 pub async fn renewed<T>(
-    held: &Config,
+    held: &Configuration,
+    now: Configuration,
     registry: &Registry,
-    make: impl AsyncFn(&Config) -> Result<T>,
+    make: impl AsyncFn(&Configuration) -> Result<T>,
     put: impl FnOnce(T),
-) -> Result<Config> {
-    let now = held.again()?;
+) -> Result<()> {
     if now.modules_folder() != held.modules_folder() {
         bail!("modules.folder is another one, which takes a restart");
     }
@@ -44,11 +44,11 @@ pub async fn renewed<T>(
     };
     put(made);
     modules(&now, registry).await;
-    Ok(now)
+    Ok(())
 }
 
 /// Loads the modules again that changed, or that may be loaded only now.
-pub async fn modules(config: &Config, registry: &Registry) {
+pub async fn modules(config: &Configuration, registry: &Registry) {
     let loaded = host::load(registry, config, None, &|event| {
         tracing::info!(?event, "modules");
     });

@@ -1,7 +1,7 @@
 //! Builds the shields that the configuration names, and bridges those that are modules.
 
 use crate::components::Components;
-use crate::config::{Config, ShieldSettings, ShieldWhat};
+use crate::config::{Configuration, ShieldSettings, ShieldWhat};
 use crate::host;
 use crate::models::Guards;
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -20,7 +20,7 @@ use toolhold_sandbox::{Module, ModuleKind, Registry, ShieldPlace};
 /// Every shield of the configuration, ready to screen. One that cannot be had is an error: a run that
 /// it should screen is not made without it. `guards` are the models that they ask.
 pub async fn shields(
-    config: &Config,
+    config: &Configuration,
     components: &Components,
     allowed: Option<&[String]>,
     guards: &Guards,
@@ -51,7 +51,7 @@ pub async fn shields(
 
 /// The shield, and what decides what it says. Nothing where only the run itself has to act.
 async fn build(
-    config: &Config,
+    config: &Configuration,
     components: &Components,
     settings: &ShieldSettings,
     privacy: &Privacy,
@@ -110,7 +110,11 @@ async fn build(
 }
 
 /// The module that `name` means, from its source or the folder if it is not loaded yet.
-async fn module(config: &Config, components: &Components, name: &str) -> Result<Arc<Module>> {
+async fn module(
+    config: &Configuration,
+    components: &Components,
+    name: &str,
+) -> Result<Arc<Module>> {
     let registry = components.registry();
     let find = async || {
         components

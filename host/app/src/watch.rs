@@ -5,7 +5,6 @@
 //! no watches left), everything is looked at every few seconds instead; so are, in any case, the files of
 //! the configuration, which may be links that somebody turns elsewhere.
 
-use crate::config::Config;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -13,10 +12,11 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 /// A file that is being written is written to again within this time.
-const SETTLED: Duration = Duration::from_millis(150);
-/// A folder that never comes to rest is looked at anyway.
-const PATIENCE: Duration = Duration::from_secs(2);
-const LOOK: Duration = Duration::from_secs(2);
+const QUIET_PERIOD: Duration = Duration::from_millis(150);
+/// A folder that never comes to rest is looked at after this time anyway.
+const MAX_SETTLE_TIME: Duration = Duration::from_secs(2);
+/// How often files of the configuration are looked at, and folders where the system cannot tell.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// What to look at again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +25,16 @@ pub enum Changed {
     Modules,
     /// A file of the configuration; and perhaps the others, too.
     Configuration,
+}
+
+/// The folders that are watched.
+#[derive(Debug, Clone, Copy)]
+pub struct Folders<'a> {
+    /// With all folders below it.
+    pub modules: &'a Path,
+    /// Saved Requests, with all folders below it.
+    pub requests: &'a Path,
+    pub approvals: &'a Path,
 }
 
 /// Tells when to load the modules folder, or the configuration, again.
@@ -46,11 +56,7 @@ type Stamp = (SystemTime, u64);
 
 impl Seen {
     /// As they are now.
-    pub fn now(config: &Config) -> Self {
-        Self::of(&config.files())
-    }
-
-    fn of(files: &[PathBuf]) -> Self {
+    pub fn now(files: &[PathBuf]) -> Self {
         let stamp = |file: &PathBuf| {
             let found = std::fs::metadata(file).ok()?;
             Some((found.modified().ok()?, found.len()))
@@ -60,19 +66,15 @@ impl Seen {
 }
 
 impl Watch {
-    /// Watches the modules folder, saved Requests and the approvals, as far as they are there, and the files of
-    /// the configuration.
-    pub fn start(config: &Config) -> Self {
-        let files = config.files();
+    /// Watches these folders, as far as they are there, and the files of the configuration.
+    pub fn start(files: Vec<PathBuf>, watched: &Folders<'_>) -> Self {
         let mut folders: Vec<(PathBuf, RecursiveMode)> = Vec::new();
-        if let Ok(folder) = config.modules_folder().canonicalize() {
-            folders.push((folder, RecursiveMode::Recursive));
-        }
-        if let Ok(folder) = config.requests_folder().canonicalize() {
-            folders.push((folder, RecursiveMode::Recursive));
-        }
-        if let Ok(folder) = config.approvals().folder().canonicalize() {
-            folders.push((folder, RecursiveMode::NonRecursive));
+        for (folder, mode) in [
+            (watched.modules, RecursiveMode::Recursive),
+            (watched.requests, RecursiveMode::Recursive),
+            (watched.approvals, RecursiveMode::NonRecursive),
+        ] {
+            folders.extend(folder.canonicalize().ok().map(|folder| (folder, mode)));
         }
         let whole: Vec<PathBuf> = folders.iter().map(|(folder, _)| folder.clone()).collect();
         // Whoever writes a file anew puts another in its place: its folder is told of that.
@@ -109,7 +111,7 @@ impl Watch {
         })
         .inspect_err(|error| tracing::warn!(%error, "looking at the folders every few seconds"))
         .ok();
-        let seen = Seen::of(&files);
+        let seen = Seen::now(&files);
         Self {
             changes,
             watcher,
@@ -127,18 +129,18 @@ impl Watch {
     pub async fn changed(&mut self) -> Changed {
         loop {
             let is_noted = match &self.watcher {
-                Some(_) => timeout(LOOK, self.changes.recv()).await.is_ok(),
+                Some(_) => timeout(POLL_INTERVAL, self.changes.recv()).await.is_ok(),
                 None => {
-                    sleep(LOOK).await;
+                    sleep(POLL_INTERVAL).await;
                     true
                 }
             };
             if is_noted && self.watcher.is_some() {
                 let settled =
-                    async { while timeout(SETTLED, self.changes.recv()).await.is_ok() {} };
-                let _ = timeout(PATIENCE, settled).await;
+                    async { while timeout(QUIET_PERIOD, self.changes.recv()).await.is_ok() {} };
+                let _ = timeout(MAX_SETTLE_TIME, settled).await;
             }
-            let now = Seen::of(&self.files);
+            let now = Seen::now(&self.files);
             if now != self.seen {
                 self.seen = now;
                 return Changed::Configuration;

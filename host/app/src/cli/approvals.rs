@@ -1,7 +1,7 @@
 //! `toolhold approvals`: calls that wait for a person, from any terminal.
 
 use crate::cli::{Exit, style};
-use crate::config::Config;
+use crate::config::Configuration;
 use crate::host;
 use crate::storage::{Store, Waiting};
 use anyhow::{Context as _, Result, bail};
@@ -35,7 +35,7 @@ pub enum ApprovalsCommand {
     },
 }
 
-pub async fn approvals(config: &Config, command: ApprovalsCommand) -> Result<Exit> {
+pub async fn approvals(config: &Configuration, command: ApprovalsCommand) -> Result<Exit> {
     let store = host::store(config).await?;
     let json = |text: &str| {
         serde_json::from_str::<Value>(text).with_context(|| format!("{text:.200} is not JSON"))

@@ -1,7 +1,7 @@
 //! `toolhold audit`: who did what, and whether nobody changed what is written about it.
 
 use crate::cli::{Exit, style};
-use crate::config::Config;
+use crate::config::Configuration;
 use crate::host;
 use crate::stats::Since;
 use crate::storage::{AuditEntry, AuditFilter, AuditOrder, Store};
@@ -71,7 +71,7 @@ impl Which {
     }
 }
 
-pub async fn audit(config: &Config, command: AuditCommand) -> Result<Exit> {
+pub async fn audit(config: &Configuration, command: AuditCommand) -> Result<Exit> {
     let store = host::store(config).await?;
     match command {
         AuditCommand::Verify { expect, json } => verify(&store, expect.as_deref(), json).await,

@@ -3,10 +3,10 @@
 use crate::build::{self, BuildStep};
 use crate::cli::progress::Spinner;
 use crate::cli::{Exit, style};
-use crate::config::Config;
+use crate::config::Configuration;
 use std::path::{Path, PathBuf};
 
-pub async fn build(config: &Config, folders: &[PathBuf]) -> anyhow::Result<Exit> {
+pub async fn build(config: &Configuration, folders: &[PathBuf]) -> anyhow::Result<Exit> {
     let mut exit = Exit::Ok;
     for folder in folders {
         match one(config, folder).await {
@@ -31,7 +31,7 @@ pub async fn build(config: &Config, folders: &[PathBuf]) -> anyhow::Result<Exit>
 }
 
 /// Builds one module, with a spinner that says what it is doing.
-pub async fn one(config: &Config, folder: &Path) -> anyhow::Result<build::Built> {
+pub async fn one(config: &Configuration, folder: &Path) -> anyhow::Result<build::Built> {
     let spinner = Spinner::start(format!("building {}", folder.display()));
     let (folder, toolchains) = (folder.to_owned(), config.cache_folder().join("toolchains"));
     let built = tokio::task::spawn_blocking(move || {

@@ -1,15 +1,17 @@
 //! `toolhold chat`: a session at the terminal.
 
-use crate::approver::{Unclear, left, question, unclear, verdict};
+use crate::cli::config::Flags;
 use crate::cli::endpoint::EndpointArgs;
 use crate::cli::progress::Loading;
 use crate::cli::run::{exit_of, warn_of_failures};
+use crate::cli::terminal_approver::{Unclear, question, unclear, verdict};
 use crate::cli::view::View;
-use crate::cli::{Exit, runs, style};
-use crate::config::{Config, DEFAULT_AGENT, Flags};
+use crate::cli::{Exit, style};
+use crate::config::{Configuration, DEFAULT_AGENT};
 use crate::host;
 use crate::serve::{Agent, Agents, OnBehalf, left_by};
 use crate::storage::{Label, Origin, Session, Store};
+use crate::stored_approver::stored_decision;
 use crate::telemetry::{Subject, Telemetry};
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
@@ -51,7 +53,7 @@ const HELP: &str = "\
 /quit         leave; Ctrl-D does, too
 Ctrl-C stops a turn that goes on. A line that ends in \\ goes on with the next.";
 
-pub async fn chat(config: &Config, args: ChatArgs) -> Result<Exit> {
+pub async fn chat(config: &Configuration, args: ChatArgs) -> Result<Exit> {
     let registry = host::registry(config)?;
     let loading = Loading::default();
     host::load(&registry, config, None, &|event| loading.on_event(event)).await?;
@@ -191,7 +193,7 @@ impl Chat {
         let stopped = async {
             tokio::select! {
                 _ = tokio::signal::ctrl_c() => {}
-                () = runs::heed(&self.store, id) => {}
+                () = crate::cancellation::requested(&self.store, id) => {}
             }
             cancel.cancel();
             std::future::pending::<()>().await;
@@ -382,7 +384,7 @@ impl Approver for AtPrompt {
         Box::pin(async move {
             tokio::select! {
                 decision = self.asked(pending) => decision,
-                decision = left(&self.store, run, pending) => decision,
+                decision = stored_decision(&self.store, run, pending) => decision,
             }
         })
     }

@@ -2,7 +2,7 @@
 
 use crate::cli::run::{Shown, watch};
 use crate::cli::{Exit, style};
-use crate::config::Config;
+use crate::config::Configuration;
 use crate::telemetry::{Subject, Telemetry};
 use crate::{demo, host};
 use anyhow::{Context as _, Result};
@@ -25,7 +25,7 @@ pub struct DemoArgs {
     record: Option<PathBuf>,
 }
 
-pub async fn demo(config: &Config, args: DemoArgs) -> Result<Exit> {
+pub async fn demo(config: &Configuration, args: DemoArgs) -> Result<Exit> {
     let toolbox = demo::toolbox(config).await?;
     let mut request = RunRequest::new(demo::TASK);
     // The run's id is part of what the model is sent, so it is part of the recording.
@@ -47,7 +47,7 @@ pub async fn demo(config: &Config, args: DemoArgs) -> Result<Exit> {
                 .context("a recording is made with one endpoint; name it with --endpoint")?;
             let file = std::fs::File::create(path)
                 .with_context(|| format!("--record {}", path.display()))?;
-            let live = host::transport(endpoint)?;
+            let live = host::transport(endpoint, config.api_key(endpoint))?;
             // Asked for before the recorder is there: the list of models is no part of the run.
             let name = host::model(endpoint, live.clone(), total)
                 .await?

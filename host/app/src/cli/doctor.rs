@@ -4,9 +4,10 @@ mod models;
 mod servers;
 
 use crate::cli::Exit;
+use crate::cli::config::{self, Flags};
 use crate::cli::progress::Loading;
 use crate::cli::style::{bad, dim, good, plain, warn};
-use crate::config::{self, Config, Flags};
+use crate::config::Configuration;
 use crate::host;
 use std::path::Path;
 use std::process::Stdio;
@@ -46,7 +47,8 @@ pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> 
         }
     };
     let config = match config::load(file, flags) {
-        Ok((config, settings)) => {
+        Ok(loaded) => {
+            let settings = &loaded.settings;
             let own = settings.iter().filter(|s| s.origin != "default").count();
             report(
                 "configuration",
@@ -55,7 +57,7 @@ pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> 
                     settings.len()
                 )),
             );
-            config
+            loaded.configuration
         }
         Err(error) => {
             report(
@@ -84,7 +86,7 @@ pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> 
     Ok(if broken == 0 { Exit::Ok } else { Exit::Failed })
 }
 
-async fn modules(config: &Config) -> Vec<Finding> {
+async fn modules(config: &Configuration) -> Vec<Finding> {
     let registry = match host::registry(config) {
         Ok(registry) => registry,
         Err(error) => {
@@ -129,7 +131,7 @@ async fn modules(config: &Config) -> Vec<Finding> {
     findings
 }
 
-fn cache(config: &Config) -> Finding {
+fn cache(config: &Configuration) -> Finding {
     match host::cache(config) {
         Some(cache) => Fine(format!(
             "compiled modules are kept in {}",

@@ -1,6 +1,6 @@
 //! The flags that say which model is asked, for every command that asks one.
 
-use crate::config::Flags;
+use crate::cli::config::Flags;
 use clap::Args;
 
 #[derive(Debug, Args)]

@@ -2,10 +2,11 @@
 
 mod table;
 
+use crate::cli::config::{self, Flags};
 use crate::cli::endpoint::EndpointArgs;
 use crate::cli::progress::Loading;
 use crate::cli::{Exit, style};
-use crate::config::{self, Flags};
+use crate::config::Configuration;
 use crate::eval::SHIPPED;
 use crate::eval::arm::Arm;
 use crate::eval::bench::Bench;
@@ -17,6 +18,7 @@ use crate::host;
 use crate::models::Spared;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -228,7 +230,7 @@ fn set(args: &EvalArgs) -> Result<Set> {
 }
 
 /// Compiles every module once, and where it `tells` says so, before anything is timed.
-async fn compile(config: &config::Config, set: &Set, tells: bool) -> Result<Registry> {
+async fn compile(config: &Configuration, set: &Set, tells: bool) -> Result<Registry> {
     let loading = Loading::default();
     let registry = host::registry(config)?;
     let modules = set.modules();
@@ -253,8 +255,10 @@ async fn arms(file: Option<&Path>, flags: &Flags, args: &EvalArgs) -> Result<Vec
             bail!("two configurations would be called {name:?}");
         }
         let loaded = config::load(file, &flags).with_context(|| format!("for {name:?}"))?;
-        let (config, settings) = loaded;
-        made.push(Arm::new(name, config, &settings, &spared).await?);
+        let settings = loaded.settings.iter();
+        let settings = settings.map(|set| (set.key.as_str(), &set.value));
+        let settings = serde_json::to_value(settings.collect::<BTreeMap<_, _>>())?;
+        made.push(Arm::new(name, loaded.configuration, &settings, &spared).await?);
     }
     Ok(made)
 }

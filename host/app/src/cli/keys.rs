@@ -1,7 +1,7 @@
 //! `toolhold keys`: who may use the server.
 
 use crate::cli::{Exit, style};
-use crate::config::Config;
+use crate::config::Configuration;
 use crate::host;
 use crate::serve::http::digest;
 use crate::stats::Since;
@@ -51,7 +51,7 @@ pub enum KeysCommand {
 /// Bytes of chance in a key.
 const BYTES: usize = 32;
 
-pub async fn keys(config: &Config, command: KeysCommand) -> Result<Exit> {
+pub async fn keys(config: &Configuration, command: KeysCommand) -> Result<Exit> {
     let store = host::store(config).await?;
     match command {
         KeysCommand::Create {

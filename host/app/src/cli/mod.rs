@@ -33,12 +33,15 @@ pub mod runs;
 mod selftest;
 mod serve;
 mod serving;
+mod show_config;
 mod stats;
 pub mod style;
+mod terminal_approver;
 mod usage;
 mod view;
 
-use crate::config::{COMPILER_COMMAND, Flags, LogFormat};
+use crate::cli::config::{COMPILER_COMMAND, Flags};
+use crate::config::LogFormat;
 use crate::scaffold::{self, Offers};
 use clap::{Args, Parser, Subcommand};
 use rustix::process::Signal;
@@ -265,8 +268,10 @@ impl Cli {
         if let Command::CompileComponent = self.command {
             return LogFormat::Text;
         }
-        let loaded = crate::config::load(self.file().as_deref(), &Flags::default());
-        loaded.map_or(LogFormat::Text, |(config, _)| config.telemetry.log_format)
+        let loaded = config::load(self.file().as_deref(), &Flags::default());
+        loaded.map_or(LogFormat::Text, |loaded| {
+            loaded.configuration.telemetry.log_format
+        })
     }
 }
 
@@ -336,37 +341,45 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
     cli.modules.put(&mut flags)?;
     cli.command.put(&mut flags);
     let file = cli.file();
-    let load = |flags: &Flags| crate::config::load(file.as_deref(), flags);
+    let load = |flags: &Flags| config::load(file.as_deref(), flags);
     match cli.command {
-        Command::Run(args) => run::run(&load(&flags)?.0, *args).await,
-        Command::Request(RequestCommand::Run(args)) => run::request(&load(&flags)?.0, *args).await,
-        Command::Request(RequestCommand::List) => Ok(run::requests(&load(&flags)?.0)),
-        Command::Resume(args) => Box::pin(run::resume(&load(&flags)?.0, *args)).await,
-        Command::Runs { command: None } => runs::list(&load(&flags)?.0, None, false).await,
+        Command::Run(args) => run::run(&load(&flags)?.configuration, *args).await,
+        Command::Request(RequestCommand::Run(args)) => {
+            run::request(&load(&flags)?.configuration, *args).await
+        }
+        Command::Request(RequestCommand::List) => Ok(run::requests(&load(&flags)?.configuration)),
+        Command::Resume(args) => Box::pin(run::resume(&load(&flags)?.configuration, *args)).await,
+        Command::Runs { command: None } => {
+            runs::list(&load(&flags)?.configuration, None, false).await
+        }
         Command::Runs {
             command: Some(command),
-        } => Box::pin(runs::runs(&load(&flags)?.0, command)).await,
-        Command::Show { run, json } => record::show(&load(&flags)?.0, &run, json).await,
-        Command::Stats(args) => stats::stats(&load(&flags)?.0, &args).await,
-        Command::Replay { run } => record::replayed(&load(&flags)?.0, &run).await,
-        Command::Diff { left, right } => record::diff(&load(&flags)?.0, [&left, &right]).await,
-        Command::Approvals(command) => approvals::approvals(&load(&flags)?.0, command).await,
-        Command::Audit(command) => audit::audit(&load(&flags)?.0, command).await,
-        Command::Chat(args) => Box::pin(chat::chat(&load(&flags)?.0, *args)).await,
+        } => Box::pin(runs::runs(&load(&flags)?.configuration, command)).await,
+        Command::Show { run, json } => record::show(&load(&flags)?.configuration, &run, json).await,
+        Command::Stats(args) => stats::stats(&load(&flags)?.configuration, &args).await,
+        Command::Replay { run } => record::replayed(&load(&flags)?.configuration, &run).await,
+        Command::Diff { left, right } => {
+            record::diff(&load(&flags)?.configuration, [&left, &right]).await
+        }
+        Command::Approvals(command) => {
+            approvals::approvals(&load(&flags)?.configuration, command).await
+        }
+        Command::Audit(command) => audit::audit(&load(&flags)?.configuration, command).await,
+        Command::Chat(args) => Box::pin(chat::chat(&load(&flags)?.configuration, *args)).await,
         Command::Generate(command) => generate::generate(&command),
-        Command::Serve(_) => serve::serve(&load(&flags)?.0).await,
-        Command::Keys(command) => keys::keys(&load(&flags)?.0, command).await,
-        Command::Modules(command) => modules::modules(&load(&flags)?.0, command).await,
-        Command::Mcp(args) => Box::pin(mcp::mcp(&load(&flags)?.0, args)).await,
-        Command::Plan(command) => plan::plan(&load(&flags)?.0, command).await,
-        Command::Build { folders } => build::build(&load(&flags)?.0, &folders).await,
+        Command::Serve(_) => serve::serve(&load(&flags)?).await,
+        Command::Keys(command) => keys::keys(&load(&flags)?.configuration, command).await,
+        Command::Modules(command) => modules::modules(&load(&flags)?, command).await,
+        Command::Mcp(args) => Box::pin(mcp::mcp(&load(&flags)?, args)).await,
+        Command::Plan(command) => plan::plan(&load(&flags)?.configuration, command).await,
+        Command::Build { folders } => build::build(&load(&flags)?.configuration, &folders).await,
         Command::NewModule {
             name,
             lang,
             shield,
             build,
         } => {
-            let (config, _) = load(&flags)?;
+            let config = load(&flags)?.configuration;
             let offers = if shield {
                 Offers::Shield
             } else {
@@ -380,22 +393,24 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
             println!("build it with: toolhold build {}", folder.display());
             Ok(Exit::Ok)
         }
-        Command::Demo(args) => demo::demo(&load(&flags)?.0, args).await,
-        Command::PlanCapacity(args) => plan_capacity::plan_capacity(&load(&flags)?.0, *args).await,
+        Command::Demo(args) => demo::demo(&load(&flags)?.configuration, args).await,
+        Command::PlanCapacity(args) => {
+            plan_capacity::plan_capacity(&load(&flags)?.configuration, *args).await
+        }
         // Handled before there is a runtime: it needs none.
         Command::CompileComponent => Ok(Exit::Ok),
         Command::Eval(args) => eval::eval(file.as_deref(), &flags, *args).await,
         Command::Doctor(args) => {
             args.put(&mut flags);
             if args.probe {
-                probe::probe(&load(&flags)?.0, args.json).await
+                probe::probe(&load(&flags)?.configuration, args.json).await
             } else {
                 doctor::doctor(file.as_deref(), &flags).await
             }
         }
-        Command::Policy(args) => policy::policy(&load(&flags)?.0, &args).await,
-        Command::Selftest(args) => selftest::selftest(&load(&flags)?.0, args).await,
-        Command::Config { json } => config::show(&load(&flags)?.1, json),
+        Command::Policy(args) => policy::policy(&load(&flags)?.configuration, &args).await,
+        Command::Selftest(args) => selftest::selftest(&load(&flags)?.configuration, args).await,
+        Command::Config { json } => show_config::show(&load(&flags)?.settings, json),
     }
 }
 

@@ -11,7 +11,7 @@ pub use run::driver;
 
 use crate::cli::style::plain;
 use crate::cli::{Exit, given};
-use crate::config::Config;
+use crate::config::Configuration;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
@@ -73,7 +73,7 @@ pub enum Format {
     Dot,
 }
 
-pub async fn plan(config: &Config, command: PlanCommand) -> Result<Exit> {
+pub async fn plan(config: &Configuration, command: PlanCommand) -> Result<Exit> {
     match command {
         PlanCommand::Show { file, format } => show(&file, format),
         PlanCommand::Check { plan, json } => check::check(config, &plan, json).await,

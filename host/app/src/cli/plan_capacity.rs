@@ -5,9 +5,10 @@ mod shown;
 mod sources;
 
 use crate::capacity::{EXPLANATION, Inputs, Measured, Plan, Probe, Sourced, Spread, measure};
+use crate::cli::config::Flags;
 use crate::cli::endpoint::EndpointArgs;
 use crate::cli::{Exit, style};
-use crate::config::{Config, Flags};
+use crate::config::Configuration;
 use crate::host;
 use crate::stats::Since;
 use anyhow::{Result, anyhow, bail};
@@ -107,7 +108,7 @@ impl CapacityArgs {
     }
 }
 
-pub async fn plan_capacity(config: &Config, args: CapacityArgs) -> Result<Exit> {
+pub async fn plan_capacity(config: &Configuration, args: CapacityArgs) -> Result<Exit> {
     if args.explain {
         print!("{EXPLANATION}");
         return Ok(Exit::Ok);
@@ -147,7 +148,7 @@ pub async fn plan_capacity(config: &Config, args: CapacityArgs) -> Result<Exit> 
 }
 
 /// Asks the configured endpoint.
-async fn ask(config: &Config, args: &CapacityArgs, known: &Inputs) -> Result<Measured> {
+async fn ask(config: &Configuration, args: &CapacityArgs, known: &Inputs) -> Result<Measured> {
     let size = |input: &Option<Sourced>, usual: f64, most: f64| {
         let number = input.as_ref().map_or(usual, |input| input.spread.p50);
         number.clamp(1.0, most) as u32
@@ -170,7 +171,12 @@ async fn ask(config: &Config, args: &CapacityArgs, known: &Inputs) -> Result<Mea
     };
     // The measurement ends first, and says so.
     let patience = probe.time.saturating_add(Duration::from_secs(10));
-    let model = host::model(endpoint, host::transport(endpoint)?, patience).await?;
+    let model = host::model(
+        endpoint,
+        host::transport(endpoint, config.api_key(endpoint))?,
+        patience,
+    )
+    .await?;
     eprintln!(
         "{}",
         style::dim(&style::plain(&format!(

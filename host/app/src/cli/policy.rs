@@ -6,7 +6,7 @@ mod whose;
 use crate::cli::Exit;
 use crate::cli::run::warn_of_failures;
 use crate::cli::style::{bold, dim, line, warn};
-use crate::config::Config;
+use crate::config::Configuration;
 use crate::host;
 use crate::models::Models;
 use crate::shields::shields;
@@ -39,7 +39,7 @@ pub struct PolicyArgs {
 }
 
 /// Prints the policy of a run that would be started now, with the hash that its record would carry.
-pub async fn policy(config: &Config, args: &PolicyArgs) -> Result<Exit> {
+pub async fn policy(config: &Configuration, args: &PolicyArgs) -> Result<Exit> {
     let (agent, key) = (args.agent.as_deref(), args.key.as_deref());
     let whose = Whose::of(config, agent, key, args.tools.clone()).await?;
     let config = &whose.config;
@@ -103,7 +103,7 @@ async fn ready(whose: &Whose, tools: &SandboxTools, timeout: Duration) -> Result
 /// The modules' tools by name, and whether calls of them wait for a person.
 async fn offered(
     tools: &SandboxTools,
-    config: &Config,
+    config: &Configuration,
     approval: &Approvals,
 ) -> Result<Vec<(String, bool)>> {
     let registry = tools.components().registry();

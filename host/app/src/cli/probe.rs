@@ -1,10 +1,11 @@
 //! `toolhold doctor --probe`: finds out how an endpoint is spoken to, shows it, and keeps it for runs.
 
 use crate::cli::Exit;
+use crate::cli::config::Flags;
 use crate::cli::doctor::Finding;
 use crate::cli::endpoint::EndpointArgs;
 use crate::cli::style::{bad, bold, dim, good, plain, warn};
-use crate::config::{Config, Endpoint, Flags};
+use crate::config::{Configuration, Endpoint};
 use crate::host;
 use crate::storage::{Dialects, Probed};
 use anyhow::{Context as _, Result, bail};
@@ -38,14 +39,14 @@ impl DoctorArgs {
 }
 
 /// Probes the selected endpoint.
-pub async fn probe(config: &Config, json: bool) -> Result<Exit> {
+pub async fn probe(config: &Configuration, json: bool) -> Result<Exit> {
     let Some(endpoint) = config.selected() else {
         bail!(
             "{:?} is no single endpoint; name each of its own with --endpoint",
             config.endpoint
         );
     };
-    let model = model(endpoint).await?;
+    let model = model(config, endpoint).await?;
     if !json {
         println!(
             "{} at {}",
@@ -88,8 +89,8 @@ pub async fn probe(config: &Config, json: bool) -> Result<Exit> {
 }
 
 /// What earlier probing found; `None` if the endpoint cannot be asked for its model now.
-pub(super) async fn remembered(config: &Config, endpoint: &Endpoint) -> Option<Finding> {
-    let model = model(endpoint).await.ok()?;
+pub(super) async fn remembered(config: &Configuration, endpoint: &Endpoint) -> Option<Finding> {
+    let model = model(config, endpoint).await.ok()?;
     let found = kept(config, &model);
     let Some(probed) = found else {
         return Some(Finding::Lacking(
@@ -124,16 +125,21 @@ pub(super) async fn remembered(config: &Config, endpoint: &Endpoint) -> Option<F
 }
 
 /// What is kept of an endpoint; `None` if it was not probed, or cannot be asked for its model now.
-pub(super) async fn found(config: &Config, endpoint: &Endpoint) -> Option<Probed> {
-    kept(config, &model(endpoint).await.ok()?)
+pub(super) async fn found(config: &Configuration, endpoint: &Endpoint) -> Option<Probed> {
+    kept(config, &model(config, endpoint).await.ok()?)
 }
 
-fn kept(config: &Config, model: &OpenAiModel) -> Option<Probed> {
+fn kept(config: &Configuration, model: &OpenAiModel) -> Option<Probed> {
     Dialects::new(&config.state_folder()).find(model.target(), model.name())
 }
 
-async fn model(endpoint: &Endpoint) -> Result<OpenAiModel> {
-    host::model(endpoint, host::transport(endpoint)?, ANSWER_TIMEOUT).await
+async fn model(config: &Configuration, endpoint: &Endpoint) -> Result<OpenAiModel> {
+    host::model(
+        endpoint,
+        host::transport(endpoint, config.api_key(endpoint))?,
+        ANSWER_TIMEOUT,
+    )
+    .await
 }
 
 fn show(dialect: &Dialect) {

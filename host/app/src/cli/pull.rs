@@ -3,7 +3,8 @@
 use crate::cli::Exit;
 use crate::cli::progress::Spinner;
 use crate::cli::style::{bytes, dim, good, warn};
-use crate::config::Config;
+use crate::components;
+use crate::config::Configuration;
 use crate::fetch::Fetched;
 use crate::host;
 use crate::install::{self, Place};
@@ -31,8 +32,8 @@ pub struct PullArgs {
     json: bool,
 }
 
-pub async fn pull(config: &Config, args: PullArgs) -> Result<Exit> {
-    let reference = host::reference(&args.reference)?;
+pub async fn pull(config: &Configuration, args: PullArgs) -> Result<Exit> {
+    let reference = components::reference(&args.reference)?;
     let name = args.name.unwrap_or_else(|| reference.module_name());
     if !is_name(&name) {
         bail!(

@@ -2,7 +2,7 @@
 
 use crate::cli::view::View;
 use crate::cli::{Exit, style};
-use crate::config::Config;
+use crate::config::Configuration;
 use crate::host;
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ const SHOWN: usize = 60;
 const WIDTH: usize = 300;
 
 /// A run as it was seen.
-pub async fn show(config: &Config, run: &str, json: bool) -> Result<Exit> {
+pub async fn show(config: &Configuration, run: &str, json: bool) -> Result<Exit> {
     let store = host::store(config).await?;
     let source = store.find(run).await?;
     let record = store.record(&source).await?;
@@ -48,7 +48,7 @@ pub async fn show(config: &Config, run: &str, json: bool) -> Result<Exit> {
 }
 
 /// Runs the record again, without endpoint and tools, and compares.
-pub async fn replayed(config: &Config, run: &str) -> Result<Exit> {
+pub async fn replayed(config: &Configuration, run: &str) -> Result<Exit> {
     let store = host::store(config).await?;
     let events = store.read(&store.find(run).await?).await?;
     let replayed = replay(&events)?;
@@ -66,7 +66,7 @@ pub async fn replayed(config: &Config, run: &str) -> Result<Exit> {
 }
 
 /// Where two runs part: step by step, what was asked, what was called and what came of it.
-pub async fn diff(config: &Config, [left, right]: [&str; 2]) -> Result<Exit> {
+pub async fn diff(config: &Configuration, [left, right]: [&str; 2]) -> Result<Exit> {
     let store = host::store(config).await?;
     let left = milestones(&store.read(&store.find(left).await?).await?);
     let right = milestones(&store.read(&store.find(right).await?).await?);

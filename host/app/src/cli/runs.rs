@@ -1,19 +1,19 @@
 //! `toolhold runs`: the runs that there are, live and past, of this process' database.
 
+use crate::cli::config::Flags;
 use crate::cli::run::ResumeArgs;
 use crate::cli::view::View;
 use crate::cli::{Exit, record, run, style};
-use crate::config::{Config, Flags};
+use crate::config::Configuration;
 use crate::host;
 use crate::serve::end;
 use crate::stats::Since;
-use crate::storage::{By, Over, RecordError, RunRow, Store};
+use crate::storage::{By, Over, RecordError, RunRow};
 use anyhow::{Result, bail};
 use clap::Subcommand;
 use serde_json::json;
 use std::time::{Duration, SystemTime};
 use toolhold_agent::EventKind;
-use uuid::Uuid;
 
 #[derive(Debug, Subcommand)]
 pub enum RunsCommand {
@@ -64,7 +64,7 @@ impl RunsCommand {
     }
 }
 
-pub async fn runs(config: &Config, command: RunsCommand) -> Result<Exit> {
+pub async fn runs(config: &Configuration, command: RunsCommand) -> Result<Exit> {
     match command {
         RunsCommand::List { last, json } => list(config, last, json).await,
         RunsCommand::Show { run, json } => record::show(config, &run, json).await,
@@ -112,7 +112,7 @@ fn said(over: Over) -> String {
     )
 }
 
-pub async fn list(config: &Config, last: Option<u32>, is_json: bool) -> Result<Exit> {
+pub async fn list(config: &Configuration, last: Option<u32>, is_json: bool) -> Result<Exit> {
     let store = host::store(config).await?;
     let mut runs = store
         .runs_before(None, None, last.unwrap_or(u32::MAX))
@@ -173,7 +173,7 @@ fn summary(run: &RunRow) -> String {
 /// How often another process' events are looked for.
 const LOOK: Duration = Duration::from_millis(200);
 
-async fn watch(config: &Config, name: &str, json: bool) -> Result<Exit> {
+async fn watch(config: &Configuration, name: &str, json: bool) -> Result<Exit> {
     let store = host::store(config).await?;
     let run = store.find(name).await?.run()?;
     let mut view = View::default();
@@ -204,7 +204,7 @@ async fn watch(config: &Config, name: &str, json: bool) -> Result<Exit> {
 /// How long a process that goes on with a run may take to notice.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-async fn cancel(config: &Config, name: &str) -> Result<Exit> {
+async fn cancel(config: &Configuration, name: &str) -> Result<Exit> {
     let store = host::store(config).await?;
     let run = store.find(name).await?.run()?;
     let is_over = async || -> Result<bool> {
@@ -228,17 +228,4 @@ async fn cancel(config: &Config, name: &str) -> Result<Exit> {
     end(&store, run).await?;
     println!("{} {run}", style::good("cancelled:"));
     Ok(Exit::Ok)
-}
-
-/// Stops `run` when another process asks for it.
-pub async fn heed(store: &Store, run: Uuid) {
-    loop {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        // A database that is away is the journal's to complain about.
-        if let Ok(runs) = store.to_cancel().await
-            && runs.contains(&run)
-        {
-            return;
-        }
-    }
 }

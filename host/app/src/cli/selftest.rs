@@ -3,7 +3,7 @@
 mod table;
 
 use crate::cli::Exit;
-use crate::config::Config;
+use crate::config::Configuration;
 use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
@@ -23,7 +23,7 @@ pub struct SelftestArgs {
 }
 
 /// Runs the suite and prints the table as it goes. Engines are like the configured one.
-pub async fn selftest(config: &Config, args: SelftestArgs) -> Result<Exit> {
+pub async fn selftest(config: &Configuration, args: SelftestArgs) -> Result<Exit> {
     let attacks = chosen(suite(), &args.rows)?;
     let engine = config.engine();
     // Attacks block, and each has a runtime of its own.

@@ -1,12 +1,13 @@
 //! `toolhold serve`: agents as an HTTP service, until it is told to stop.
 
+use crate::cli::config::{Flags, Loaded};
 use crate::cli::serving::{self, Serving, stopped};
 use crate::cli::{Exit, style};
-use crate::config::{Config, Flags, Keys};
+use crate::config::Configuration;
 use crate::connections;
 use crate::host;
 use crate::serve::http::{App, router};
-use crate::serve::{Agents, Dispatcher, Limits, Offered, retention, takeover};
+use crate::serve::{Agents, Dispatcher, Keys, Limits, Offered, retention, takeover};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use std::sync::Arc;
@@ -30,9 +31,9 @@ impl ServeArgs {
     }
 }
 
-pub async fn serve(config: &Config) -> Result<Exit> {
-    let serve = config.serve.clone();
-    let (registry, watch) = serving::loaded(config).await?;
+pub async fn serve(loaded: &Loaded) -> Result<Exit> {
+    let (config, serve) = (&loaded.configuration, &loaded.serve);
+    let (registry, watch) = serving::loaded(loaded).await?;
     let agents = Arc::new(Box::pin(Agents::eventually(config, registry)).await?);
     let store = host::store(config).await?;
     let needs_key = match serve.keys {
@@ -72,7 +73,7 @@ pub async fn serve(config: &Config) -> Result<Exit> {
         let store = dispatcher.store().clone();
         tokio::spawn(async move { retention::keep(&store, days).await });
     }
-    let router = router(App::new(dispatcher.clone(), config), &serve);
+    let router = router(App::new(dispatcher.clone(), config, serve), serve);
     let served = tokio::spawn(connections::serve(
         listener,
         router,
@@ -105,7 +106,7 @@ pub async fn serve(config: &Config) -> Result<Exit> {
     drop(offered);
     tokio::select! {
         stopped = stopped() => stopped?,
-        failed = serving::keep_up(config, watch, agents.registry(), &dispatcher) => match failed? {},
+        failed = serving::keep_up(loaded, watch, agents.registry(), &dispatcher) => match failed? {},
     }
     eprintln!(
         "{}",
@@ -141,7 +142,7 @@ impl Serving for Dispatcher {
 
     const WHAT: &'static str = "agents and grants";
 
-    async fn made(&self, config: &Config) -> Result<Offered> {
+    async fn made(&self, config: &Configuration) -> Result<Offered> {
         self.agents().made(config).await
     }
 

@@ -1,13 +1,14 @@
 //! What the commands that serve have in common: they notice from their start on what changes, keep up with
 //! it, and hear when they are to stop.
 
+use crate::cli::config::Loaded;
 use crate::cli::progress::Loading;
 use crate::cli::run::warn_of_failures;
 use crate::cli::style;
-use crate::config::Config;
+use crate::config::Configuration;
 use crate::host;
 use crate::renewal;
-use crate::watch::{Changed, Seen, Watch};
+use crate::watch::{Changed, Folders, Seen, Watch};
 use anyhow::Result;
 use std::convert::Infallible;
 use tokio::signal::unix::{SignalKind, signal};
@@ -22,7 +23,7 @@ pub trait Serving {
 
     /// # Errors
     /// What is wrong with it.
-    async fn made(&self, config: &Config) -> Result<Self::Made>;
+    async fn made(&self, config: &Configuration) -> Result<Self::Made>;
 
     /// Puts it in the place of what was there.
     fn put(&self, made: Self::Made);
@@ -34,19 +35,20 @@ pub trait Serving {
     ///
     /// # Errors
     /// What cannot be gone on without.
-    async fn reloaded(&self, _: &Config) -> Result<()> {
+    async fn reloaded(&self, _: &Configuration) -> Result<()> {
         Ok(())
     }
 }
 
 /// A registry with all modules loaded, and what tells of every change from when they were looked at.
-pub async fn loaded(config: &Config) -> Result<(Registry, Watch)> {
-    let seen = Seen::now(config);
+pub async fn loaded(loaded: &Loaded) -> Result<(Registry, Watch)> {
+    let config = &loaded.configuration;
+    let seen = Seen::now(&loaded.files());
     let registry = host::registry(config)?;
     let loading = Loading::default();
     host::load(&registry, config, None, &|event| loading.on_event(event)).await?;
     // After it was loaded: only then are there approvals to watch, too.
-    let watch = Watch::start(config).since(seen);
+    let watch = watch(loaded).since(seen);
     let folder = config.modules_folder();
     if folder.exists() {
         // What changed before it was watched.
@@ -56,37 +58,54 @@ pub async fn loaded(config: &Config) -> Result<(Registry, Watch)> {
     Ok((registry, watch))
 }
 
+/// What tells of changes of the configuration's files and of the folders that it names, from now on.
+pub fn watch(loaded: &Loaded) -> Watch {
+    let config = &loaded.configuration;
+    let approvals = config.approvals();
+    let folders = Folders {
+        modules: config.modules_folder(),
+        requests: config.requests_folder(),
+        approvals: approvals.folder(),
+    };
+    Watch::start(loaded.files(), &folders)
+}
+
 /// Loads modules and grants again when their files change, and at SIGHUP, and has `serving` follow. What is
 /// wrong is said, and the last that was right goes on.
 pub async fn keep_up<S: Serving>(
-    config: &Config,
+    loaded: &Loaded,
     mut watch: Watch,
     registry: &Registry,
     serving: &S,
 ) -> Result<Infallible> {
     let mut hangup = signal(SignalKind::hangup())?;
-    let mut held = config.clone();
+    let mut held = loaded.clone();
     loop {
         let changed = tokio::select! {
             changed = watch.changed() => changed,
             _ = hangup.recv() => Changed::Configuration,
         };
         match changed {
-            Changed::Modules => renewal::modules(&held, registry).await,
+            Changed::Modules => renewal::modules(&held.configuration, registry).await,
             Changed::Configuration => reload(&mut held, registry, serving).await,
         }
         warn_of_failures(registry);
-        serving.reloaded(&held).await?;
+        serving.reloaded(&held.configuration).await?;
     }
 }
 
-async fn reload<S: Serving>(held: &mut Config, registry: &Registry, serving: &S) {
-    let made = async |now: &Config| Box::pin(serving.made(now)).await;
-    let renewed = renewal::renewed(held, registry, made, |made| serving.put(made));
-    let renewed = Box::pin(renewed).await;
-    match renewed {
+async fn reload<S: Serving>(held: &mut Loaded, registry: &Registry, serving: &S) {
+    let made = async |now: &Configuration| Box::pin(serving.made(now)).await;
+    let renewed = async {
+        let now = held.again()?;
+        let (before, configuration) = (&held.configuration, now.configuration.clone());
+        let put = |made| serving.put(made);
+        renewal::renewed(before, configuration, registry, made, put).await?;
+        Ok::<_, anyhow::Error>(now)
+    };
+    match Box::pin(renewed).await {
         Ok(now) => {
-            serving.renew_secrets(now.secrets());
+            serving.renew_secrets(now.configuration.secrets());
             *held = now;
             eprintln!("{} {}", style::good("reloaded:"), S::WHAT);
         }

@@ -4,7 +4,7 @@ mod json;
 mod text;
 
 use crate::cli::{Exit, style};
-use crate::config::Config;
+use crate::config::Configuration;
 use crate::host;
 use crate::stats::{RunStats, Since, Totals};
 use crate::storage::{RecordError, Source, Store};
@@ -27,7 +27,7 @@ pub struct StatsArgs {
 /// Journals that cannot be read and are named; more are counted.
 const MAX_NAMED: usize = 20;
 
-pub async fn stats(config: &Config, args: &StatsArgs) -> Result<Exit> {
+pub async fn stats(config: &Configuration, args: &StatsArgs) -> Result<Exit> {
     let store = host::store(config).await?;
     if let Some(since) = args.since {
         return since_then(&store, since, args.json).await;

@@ -52,12 +52,13 @@ impl FallbackTable {
     }
 
     /// The candidates in the order in which they are asked: those of the run's own provider first. Where
-    /// the run's money is counted, one without a price is not asked.
+    /// the run's money is counted, one without a price is not asked. `is_set`: whether a variable has a value.
     pub fn settings(
         &self,
         endpoints: &BTreeMap<String, Endpoint>,
         own: &str,
         counts_money: bool,
+        is_set: &dyn Fn(&str) -> bool,
     ) -> Fallback {
         let mut candidates: Vec<(bool, Candidate)> = self
             .models
@@ -75,7 +76,7 @@ impl FallbackTable {
                     contract: endpoint.contract.fixed().unwrap_or_default(),
                     forcing: Forcing::default(),
                     price: endpoint.price(),
-                    missing: missing(endpoint).or_else(|| {
+                    missing: missing(endpoint, is_set).or_else(|| {
                         let is_unknown = counts_money && endpoint.price().is_none();
                         is_unknown.then(|| "it has no price, and run.max_cost needs one".into())
                     }),
@@ -139,10 +140,9 @@ pub fn named<'a>(
 }
 
 /// Why an endpoint cannot be asked: it names a variable of its own for its key, and that is not set.
-fn missing(endpoint: &Endpoint) -> Option<String> {
+fn missing(endpoint: &Endpoint, is_set: &dyn Fn(&str) -> bool) -> Option<String> {
     let variable = endpoint.api_key_env.as_str();
-    let is_set = std::env::var(variable).is_ok_and(|key| !key.trim().is_empty());
-    (!variable.is_empty() && variable != USUAL_KEY && !is_set)
+    (!variable.is_empty() && variable != USUAL_KEY && !is_set(variable))
         .then(|| format!("its key is missing: {variable} is not set"))
 }
 
@@ -170,7 +170,7 @@ mod tests {
         )
         .unwrap();
         let found: Vec<_> = table
-            .settings(&endpoints, "here", false)
+            .settings(&endpoints, "here", false, &|_| false)
             .candidates
             .into_iter()
             .map(|candidate| (candidate.name, candidate.model, candidate.missing.is_some()))

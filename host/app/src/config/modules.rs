@@ -1,7 +1,8 @@
 //! `[modules]`, `[module.NAME]`, `[limits]`, `[ceiling]`, `[compiler]` and `[oci]`: where modules are and what each
 //! is given.
 
-use crate::config::types::Config;
+use crate::config::configuration::Configuration;
+use crate::config::surroundings::Surroundings;
 use crate::fetch;
 use secrecy::SecretString;
 use serde::Deserialize;
@@ -9,13 +10,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toolhold_sandbox::{
-    Access, Approvals, Clocks, Compiler, CompilerProcess, DirectoryGrant, EngineConfig, Grant,
-    HttpGrant, KeyValueGrant, Limits, LimitsRequest, LogLevel, ModulePolicy, Origin, Place, Policy,
+    Access, Approvals, Clocks, Compiler, DirectoryGrant, EngineConfig, Grant, HttpGrant,
+    KeyValueGrant, Limits, LimitsRequest, LogLevel, ModulePolicy, Origin, Place, Policy,
     Randomness, ScratchGrant, SecretGrant, SecretSlot, Storage, Trust,
 };
-
-/// The command that makes this binary the compiler's process.
-pub const COMPILER_COMMAND: &str = "compile-component";
 
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct ModulesTable {
@@ -90,50 +88,51 @@ pub(super) struct OciTable {
     pub(super) idle_timeout_ms: u64,
 }
 
-impl Config {
+impl Configuration {
     pub fn modules_folder(&self) -> &Path {
-        &self.modules.folder
+        &self.tables.modules.folder
     }
 
     /// Where components may be named by their path.
     pub fn module_roots(&self) -> &[PathBuf] {
-        match self.modules.roots.as_slice() {
-            [] => std::slice::from_ref(&self.modules.folder),
+        match self.tables.modules.roots.as_slice() {
+            [] => std::slice::from_ref(&self.tables.modules.folder),
             roots => roots,
         }
     }
 
     pub fn engine(&self) -> EngineConfig {
-        let largest = [self.limits.memory_bytes, self.ceiling.memory_bytes]
-            .into_iter()
-            .chain(self.module.values().map(|m| m.limits.memory_bytes))
-            .flatten()
-            .max()
-            .unwrap_or(512 << 20);
+        let largest = [
+            self.tables.limits.memory_bytes,
+            self.tables.ceiling.memory_bytes,
+        ]
+        .into_iter()
+        .chain(self.tables.module.values().map(|m| m.limits.memory_bytes))
+        .flatten()
+        .max()
+        .unwrap_or(512 << 20);
         EngineConfig {
-            concurrent_calls: self.modules.concurrent_calls,
-            waiting_calls: self.modules.waiting_calls,
-            calls_per_minute: self.modules.calls_per_minute,
+            concurrent_calls: self.tables.modules.concurrent_calls,
+            waiting_calls: self.tables.modules.waiting_calls,
+            calls_per_minute: self.tables.modules.calls_per_minute,
             max_memory_bytes: usize::try_from(largest).unwrap_or(usize::MAX),
             compiler: self.compiler(),
         }
     }
 
     fn compiler(&self) -> Compiler {
-        match std::env::current_exe() {
-            Ok(program) if self.compiler.own_process => Compiler::Process(CompilerProcess {
-                program,
-                arguments: vec![COMPILER_COMMAND.into()],
-            }),
+        match &self.compiler {
+            Some(process) if self.tables.compiler.own_process => Compiler::Process(process.clone()),
             _ => Compiler::InProcess,
         }
     }
 
     pub fn policy(&self) -> Policy {
-        let decided = self.module.iter().map(|(name, table)| {
-            let (grant, fault) = match table.grant() {
-                Ok(grant) => (grant, None),
-                Err(reason) => (Grant::default(), Some(reason)),
+        let decided = self.tables.module.iter().map(|(name, table)| {
+            let (grant, fault) = match self.grants.get(name) {
+                Some(Ok(grant)) => (grant.clone(), None),
+                Some(Err(reason)) => (Grant::default(), Some(reason.clone())),
+                None => (Grant::default(), None),
             };
             let policy = ModulePolicy {
                 limits: table.limits.clone(),
@@ -146,8 +145,8 @@ impl Config {
         let kept = self.state_folder().join("modules");
         Policy {
             limits: self.limits(),
-            ceiling: Limits::default_ceiling().overridden(&self.ceiling),
-            trust: match self.modules.approval {
+            ceiling: Limits::default_ceiling().overridden(&self.tables.ceiling),
+            trust: match self.tables.modules.approval {
                 Approval::Never => Trust::All,
                 asked => Trust::Approved {
                     approvals: self.approvals(),
@@ -165,12 +164,12 @@ impl Config {
 
     /// What a module gets that asks for nothing.
     fn limits(&self) -> Limits {
-        Limits::default().overridden(&self.limits)
+        Limits::default().overridden(&self.tables.limits)
     }
 
     /// Where approvals are kept: those of one modules folder say nothing of another's modules.
     pub fn approvals(&self) -> Approvals {
-        let folder = &self.modules.folder;
+        let folder = &self.tables.modules.folder;
         let absolute = folder
             .canonicalize()
             .or_else(|_| std::path::absolute(folder))
@@ -183,19 +182,20 @@ impl Config {
 
     /// The modules that come from a registry: name and reference, as written.
     pub fn sources(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.module
+        self.tables
+            .module
             .iter()
             .filter_map(|(name, table)| Some((name.as_str(), table.source.as_deref()?)))
     }
 
-    /// How components are fetched; `credentials` come from the environment.
+    /// How components are fetched, and as whom.
     pub fn fetch(&self, credentials: Option<fetch::Credentials>) -> fetch::Settings {
         fetch::Settings {
-            offline: self.oci.offline,
-            timeout: Duration::from_millis(self.oci.timeout_ms),
+            offline: self.tables.oci.offline,
+            timeout: Duration::from_millis(self.tables.oci.timeout_ms),
             network: fetch::Network {
-                insecure: self.oci.insecure.clone(),
-                idle_timeout: Duration::from_millis(self.oci.idle_timeout_ms),
+                insecure: self.tables.oci.insecure.clone(),
+                idle_timeout: Duration::from_millis(self.tables.oci.idle_timeout_ms),
                 credentials,
             },
             folder: self.cache_folder().join("oci"),
@@ -205,8 +205,8 @@ impl Config {
 
 impl ModuleTable {
     /// What the table grants, or why that cannot be given.
-    pub(super) fn grant(&self) -> Result<Grant, String> {
-        let secrets = self.secrets.iter().map(SecretTable::read);
+    pub(super) fn grant(&self, surroundings: &Surroundings<'_>) -> Result<Grant, String> {
+        let secrets = self.secrets.iter().map(|secret| secret.read(surroundings));
         let secrets = secrets.collect::<Result<_, _>>()?;
         let directories = self.directories.iter().map(|d| DirectoryGrant {
             host: d.host.clone(),
@@ -230,8 +230,8 @@ impl ModuleTable {
 }
 
 impl SecretTable {
-    fn read(&self) -> Result<SecretGrant, String> {
-        let value = self.value()?;
+    fn read(&self, surroundings: &Surroundings<'_>) -> Result<SecretGrant, String> {
+        let value = self.value(surroundings)?;
         let slot = SecretSlot {
             name: self.name.clone(),
             origin: self.origin.clone(),
@@ -240,12 +240,12 @@ impl SecretTable {
         SecretGrant::new(slot, SecretString::from(value)).map_err(|error| error.to_string())
     }
 
-    pub(super) fn value(&self) -> Result<String, String> {
+    pub(super) fn value(&self, surroundings: &Surroundings<'_>) -> Result<String, String> {
         match (&self.env, &self.file) {
-            (Some(name), None) => std::env::var(name)
-                .map_err(|_| format!("{}: the variable {name} is not set", self.name)),
+            (Some(name), None) => (surroundings.variable)(name)
+                .ok_or_else(|| format!("{}: the variable {name} is not set", self.name)),
             (None, Some(path)) => {
-                let text = std::fs::read_to_string(path)
+                let text = (surroundings.secret_file)(path)
                     .map_err(|error| format!("{}: {}: {error}", self.name, path.display()))?;
                 // Editors end a file with a line break, which is no part of the secret.
                 Ok(text.trim_end_matches(['\r', '\n']).to_owned())

@@ -24,7 +24,7 @@ pub struct PoolTable {
 }
 
 /// The keys of `[pools.NAME]`.
-pub const POOL: [&str; 11] = [
+pub const POOL_KEYS: [&str; 11] = [
     "members",
     "attempts",
     "backoff_ms",

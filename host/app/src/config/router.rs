@@ -28,7 +28,7 @@ pub struct ClassTable {
 }
 
 /// The keys of `[router.classes.NAME]`.
-pub const CLASS: [&str; 5] = ["description", "to", "keywords", "min_chars", "max_chars"];
+pub const CLASS_KEYS: [&str; 5] = ["description", "to", "keywords", "min_chars", "max_chars"];
 
 impl RouterTable {
     /// Without the model that decides, which is not built yet.

@@ -350,7 +350,3 @@ fn at(table: &str) -> impl Fn((&'static str, String)) -> Wrong {
 fn contract(choice: ContractChoice) -> &'static str {
     choice.fixed().map_or("auto", Contract::name)
 }
-
-#[cfg(test)]
-#[path = "routes_tests.rs"]
-mod tests;

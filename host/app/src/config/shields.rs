@@ -42,7 +42,7 @@ pub struct ShieldTable {
     block: Option<BTreeSet<Kind>>,
     allow: Option<Vec<String>>,
     module: Option<String>,
-    settings: Option<toml::Table>,
+    settings: Option<serde_json::Map<String, serde_json::Value>>,
     endpoint: Option<String>,
     categories: Option<Vec<Category>>,
     max_chars: Option<usize>,
@@ -81,7 +81,7 @@ pub enum ShieldWhat {
     },
     Wasm {
         module: String,
-        settings: toml::Table,
+        settings: serde_json::Map<String, serde_json::Value>,
     },
     Model {
         endpoint: String,

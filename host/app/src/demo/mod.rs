@@ -4,7 +4,7 @@
 //! differently, the next request would not be the recorded one and the replay would say so: nothing
 //! canned is ever shown as a result. `cargo xtask record-demo` makes the recording anew.
 
-use crate::config::Config;
+use crate::config::Configuration;
 use crate::host;
 use crate::tools::SandboxTools;
 use anyhow::{Context as _, Result};
@@ -22,7 +22,7 @@ const CALCULATOR: &[u8] = include_bytes!("../../../../modules/calculator/calcula
 const TEXT: &[u8] = include_bytes!("../../../../modules/text/text.wasm");
 
 /// Two of the shipped modules, from inside the binary: the demo works in any folder.
-pub async fn toolbox(config: &Config) -> Result<SandboxTools> {
+pub async fn toolbox(config: &Configuration) -> Result<SandboxTools> {
     let registry = host::trusting_registry(config)?;
     for (name, component) in [("calculator", CALCULATOR), ("text", TEXT)] {
         registry

@@ -1,12 +1,12 @@
 //! A configuration that is evaluated: the settings, and the model that it asks.
 
-use crate::config::{Config, Setting};
+use crate::config::Configuration;
 use crate::eval::set::digest;
 use crate::models::{Guards, Models, Spared};
 use crate::shields::shields;
 use crate::tools::SandboxTools;
 use anyhow::Result;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use toolhold_agent::Settings;
@@ -28,7 +28,7 @@ const OF_OUTCOMES: [&str; 7] = [
 #[derive(Debug)]
 pub struct Arm {
     pub name: String,
-    pub config: Config,
+    pub config: Configuration,
     pub settings: Settings,
     pub model: Arc<dyn Model>,
     pub candidates: BTreeMap<String, Arc<dyn Model>>,
@@ -40,14 +40,15 @@ pub struct Arm {
 }
 
 impl Arm {
-    /// `spared` is shared by all arms: they ask the same servers at the same time.
+    /// `effective` are all settings of `config`, by their dotted keys. `spared` is shared by all arms: they
+    /// ask the same servers at the same time.
     ///
     /// # Errors
     /// The endpoint does not say which model it has.
     pub async fn new(
         name: String,
-        config: Config,
-        all: &[Setting],
+        config: Configuration,
+        effective: &Value,
         spared: &Spared,
     ) -> Result<Self> {
         let mut settings = config.settings();
@@ -57,12 +58,9 @@ impl Arm {
         let guards = models.guards().await?;
         let selected = Box::pin(models.selected()).await?;
         selected.known.adapt(&mut settings, &config);
-        let of_outcomes = all.iter().filter(|setting| {
-            let mut prefixes = OF_OUTCOMES.iter();
-            prefixes.any(|prefix| setting.key.starts_with(prefix))
-        });
-        let set: Vec<_> = of_outcomes
-            .map(|setting| (&setting.key, &setting.value))
+        let effective = effective.as_object().into_iter().flatten();
+        let set: Vec<_> = effective
+            .filter(|(key, _)| OF_OUTCOMES.iter().any(|prefix| key.starts_with(prefix)))
             .collect();
         let all = json!([selected.model.name(), config.place(), settings, set]);
         Ok(Self {

@@ -1,7 +1,7 @@
 //! One attempt at a task, with modules, folder and state of its own: nothing that an attempt leaves
 //! behind is there for the next.
 
-use crate::config::Config;
+use crate::config::Configuration;
 use crate::eval::arm::Arm;
 use crate::eval::seen::Seen;
 use crate::eval::set::Task;
@@ -52,7 +52,7 @@ pub struct Attempt {
 impl Bench {
     /// # Errors
     /// There is no engine to be had.
-    pub async fn new(config: &Config) -> Result<Self> {
+    pub async fn new(config: &Configuration) -> Result<Self> {
         let engine =
             Engine::new(config.engine()).context("the WebAssembly engine could not be started")?;
         Ok(Self {
@@ -66,7 +66,7 @@ impl Bench {
     ///
     /// # Errors
     /// Which is not, and what to do.
-    pub async fn check(&self, config: &Config, task: &Task) -> Result<()> {
+    pub async fn check(&self, config: &Configuration, task: &Task) -> Result<()> {
         let folder = Folder::new(task)?;
         let registry = self
             .registry(config, task, &folder, &task.may_write)
@@ -156,7 +156,7 @@ impl Bench {
     /// The modules of `task`, some of which may write to its folder.
     async fn registry(
         &self,
-        config: &Config,
+        config: &Configuration,
         task: &Task,
         folder: &Folder,
         may_write: &[String],
@@ -189,7 +189,7 @@ impl Bench {
     }
 
     /// Makes the calls that come before the run.
-    async fn set_up(&self, config: &Config, task: &Task, folder: &Folder) -> Result<()> {
+    async fn set_up(&self, config: &Configuration, task: &Task, folder: &Folder) -> Result<()> {
         if task.setup.is_empty() {
             return Ok(());
         }

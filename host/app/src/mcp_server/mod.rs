@@ -41,5 +41,5 @@ pub use mask::Mask;
 pub use request::tool_name as request_tool;
 pub use run::Runs;
 pub use service::{Rules, Service};
-pub use settings::{Offer, Settings};
+pub use settings::{Offer, Settings, Table};
 pub use stdio::serve as serve_stdio;

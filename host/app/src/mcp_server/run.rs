@@ -3,8 +3,8 @@
 use super::request::Request;
 use super::revision::Terms;
 use super::within::{Asker, Question};
-use crate::cli::runs::heed;
-use crate::config::{Config, DEFAULT_AGENT};
+use crate::cancellation;
+use crate::config::{Configuration, DEFAULT_AGENT};
 use crate::host;
 use crate::recorded::{Ended, Recorder};
 use crate::serve::{Agent, Agents, OnBehalf};
@@ -30,7 +30,7 @@ use uuid::Uuid;
 /// needed.
 #[derive(Debug)]
 pub struct Runs {
-    config: Config,
+    config: Configuration,
     registry: Registry,
     recorder: Recorder,
     /// Told when the server ends.
@@ -68,7 +68,7 @@ struct Done {
 
 impl Runs {
     pub fn new(
-        config: &Config,
+        config: &Configuration,
         registry: &Registry,
         recorder: &Recorder,
         stop: &CancellationToken,
@@ -167,7 +167,7 @@ impl Runs {
 }
 
 impl Means {
-    async fn new(config: &Config, registry: Registry, known: Option<Store>) -> Result<Self> {
+    async fn new(config: &Configuration, registry: Registry, known: Option<Store>) -> Result<Self> {
         let agents = Box::pin(Agents::new(config, registry)).await?;
         let agent = agents
             .named(DEFAULT_AGENT)
@@ -215,7 +215,7 @@ async fn followed(
     let (id, cancel) = (run.id, run.cancel.clone());
     let mut stopped = pin!(async {
         tokio::select! {
-            () = heed(store, id) => {}
+            () = cancellation::requested(store, id) => {}
             () = stop.cancelled() => {}
         }
         cancel.cancel();

@@ -1,6 +1,7 @@
 //! What the operator says of serving MCP.
 
-use crate::config::Audit;
+use crate::recorded::AuditMode;
+use crate::serve::web_origin;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
@@ -18,7 +19,7 @@ pub enum Offer {
 /// `[mcp_server]`, as it was when the server began.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    pub audit: Audit,
+    pub audit: AuditMode,
     /// Whether the client's user may decide about calls that wait.
     pub ask: bool,
     /// How long a question waits for its answer.
@@ -33,8 +34,73 @@ pub struct Settings {
     /// Names by which this server is reached, and origins of pages that may reach it.
     pub hosts: Vec<String>,
     pub origins: Vec<String>,
-    /// The variable that holds the bearer token.
+    /// The variable that holds the bearer token, and its value.
     pub token_env: String,
+    pub token: Option<SecretString>,
+}
+
+/// `[mcp_server]` as it is written.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Table {
+    token_env: String,
+    hosts: Vec<String>,
+    origins: Vec<String>,
+    ask: bool,
+    audit: AuditMode,
+    answer_timeout_ms: u64,
+    requests: Offer,
+    message_bytes: usize,
+    calls: usize,
+    connections: usize,
+    sessions: usize,
+    session_idle_ms: u64,
+}
+
+impl Table {
+    /// The variable that holds the bearer token.
+    pub fn token_env(&self) -> &str {
+        &self.token_env
+    }
+
+    /// What the table says. `token` is the value of the variable that it names.
+    ///
+    /// # Errors
+    /// The first key that is wrong, and why.
+    pub fn settings(
+        &self,
+        token: Option<SecretString>,
+    ) -> Result<Settings, (&'static str, String)> {
+        let zeros = [
+            ("answer_timeout_ms", self.answer_timeout_ms == 0),
+            ("message_bytes", self.message_bytes == 0),
+            ("calls", self.calls == 0),
+            ("connections", self.connections == 0),
+            ("sessions", self.sessions == 0),
+            ("session_idle_ms", self.session_idle_ms == 0),
+        ];
+        if let Some((key, _)) = zeros.into_iter().find(|(_, is_zero)| *is_zero) {
+            return Err((key, "must be at least 1".into()));
+        }
+        if let Some(reason) = web_origin::fault(&self.origins) {
+            return Err(("origins", reason));
+        }
+        Ok(Settings {
+            token,
+            audit: self.audit,
+            ask: self.ask,
+            answer_timeout: Duration::from_millis(self.answer_timeout_ms),
+            requests: self.requests.clone(),
+            message_bytes: self.message_bytes,
+            // No semaphore has more places.
+            calls: self.calls.min(tokio::sync::Semaphore::MAX_PERMITS),
+            connections: self.connections.min(tokio::sync::Semaphore::MAX_PERMITS),
+            sessions: self.sessions,
+            session_idle: Duration::from_millis(self.session_idle_ms),
+            hosts: self.hosts.clone(),
+            origins: self.origins.clone(),
+            token_env: self.token_env.clone(),
+        })
+    }
 }
 
 /// The token that every request must bring; its digest is all that is kept.

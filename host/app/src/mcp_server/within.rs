@@ -4,9 +4,9 @@
 use super::approval::{Said, form, judged, said, too_late};
 use super::outlet::Outlet;
 use super::session::{Answer, Session};
-use crate::approver::left;
 use crate::recorded::Ended;
 use crate::storage::Store;
+use crate::stored_approver::stored_decision;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use std::time::Duration;
@@ -116,7 +116,7 @@ impl Approver for Asker {
         };
         Box::pin(async move {
             tokio::select! {
-                decision = left(&self.store, run, pending) => decision,
+                decision = stored_decision(&self.store, run, pending) => decision,
                 Some(verdict) = self.asked(pending) => {
                     decision(verdict, Some("the client's user".into()))
                 }

@@ -1,7 +1,6 @@
 //! Agents as the server offers them: a name, and everything that a run of it is put together with.
 
-use crate::approver::AppApprover;
-use crate::config::{AgentTable, Config};
+use crate::config::{AgentConfiguration, Configuration};
 use crate::dialect::Known;
 use crate::host;
 use crate::mcp::{Servers, WithServers};
@@ -10,8 +9,9 @@ use crate::names;
 use crate::requests::{Requests, RequestsFolder};
 use crate::shields::shields;
 use crate::storage::Store;
+use crate::stored_approver::StoredApprover;
 use crate::tools::{LiveBounds, Narrowing, SandboxTools};
-use anyhow::{Result, anyhow};
+use anyhow::{Context as _, Result, anyhow};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ use toolhold_sandbox::{Bounds, Permit, Registry, Within};
 pub struct Agent {
     pub name: String,
     pub description: String,
-    pub config: Config,
+    pub config: Arc<Configuration>,
     instructions: String,
     tools: Option<Vec<String>>,
     output_schema: Option<Value>,
@@ -67,34 +67,29 @@ impl OnBehalf {
 
 impl Agent {
     async fn new(
-        config: &Config,
+        agent: &AgentConfiguration,
         registry: &Registry,
         kept: &Kept,
         name: &str,
-        table: &AgentTable,
     ) -> Result<Self> {
-        let config = config.of_agent(name, table)?;
+        let config = agent.configuration.clone();
         warn_of_vain_shares(&config, name);
-        let output_schema = match &table.output_schema {
-            Some(path) => Some(host::json_file(path)?),
-            None => None,
-        };
         let timeout = config.settings().timeout;
         let mut models = Models::new(&config, timeout, None)?.sparing(&kept.spared);
         let guards = Box::pin(models.guards()).await?;
         let toolbox = SandboxTools::new(registry.clone()).with_sources(host::sources(&config));
-        let tools = table.tools.as_deref();
+        let tools = agent.tools.as_deref();
         let shields = shields(&config, toolbox.components(), tools, &guards).await?;
         let selected = Box::pin(models.selected()).await?;
         Ok(Self {
             name: name.to_owned(),
-            description: table.description.clone(),
-            instructions: table
+            description: agent.description.clone(),
+            instructions: agent
                 .instructions
                 .clone()
                 .unwrap_or_else(|| DEFAULT_INSTRUCTIONS.to_owned()),
-            tools: table.tools.clone(),
-            output_schema,
+            tools: agent.tools.clone(),
+            output_schema: agent.output_schema.clone(),
             model: selected.model,
             candidates: selected.candidates,
             known: selected.known,
@@ -137,7 +132,7 @@ impl Agent {
             shields.grants["key"] = json!(grants);
         }
         let driver = Driver {
-            approver: Arc::new(AppApprover::new(store.clone(), false)),
+            approver: Arc::new(StoredApprover::new(store.clone())),
             activities,
             shields,
             candidates: self.candidates.clone(),
@@ -201,7 +196,7 @@ impl Agent {
 }
 
 /// What an agent leaves that was not granted is nothing: somebody may think that it is something.
-fn warn_of_vain_shares(config: &Config, agent: &str) {
+fn warn_of_vain_shares(config: &Configuration, agent: &str) {
     let policy = config.policy();
     for (module, share) in config.shares() {
         let granted = policy.modules.get(module).map(|own| own.grant.clone());
@@ -258,7 +253,7 @@ pub struct Offered {
     /// Those whose endpoint did not answer when it was asked which model it has.
     pub waiting: BTreeMap<String, Waiting>,
     /// What they are made from.
-    config: Option<Config>,
+    config: Option<Configuration>,
 }
 
 /// An agent that cannot run yet.
@@ -296,7 +291,7 @@ impl Kept {
 impl Agents {
     /// # Errors
     /// An agent that cannot be made.
-    pub async fn new(config: &Config, registry: Registry) -> Result<Self> {
+    pub async fn new(config: &Configuration, registry: Registry) -> Result<Self> {
         Self::all_of(config, registry, Absent::Fails).await
     }
 
@@ -305,11 +300,11 @@ impl Agents {
     /// # Errors
     /// An agent that cannot be made for another reason: a server that starts without one that it was told
     /// to offer would be noticed by its clients first.
-    pub async fn eventually(config: &Config, registry: Registry) -> Result<Self> {
+    pub async fn eventually(config: &Configuration, registry: Registry) -> Result<Self> {
         Self::all_of(config, registry, Absent::Waits).await
     }
 
-    async fn all_of(config: &Config, registry: Registry, absent: Absent) -> Result<Self> {
+    async fn all_of(config: &Configuration, registry: Registry, absent: Absent) -> Result<Self> {
         let this = Self {
             registry,
             kept: Kept::default(),
@@ -328,7 +323,7 @@ impl Agents {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub async fn made(&self, config: &Config) -> Result<Offered> {
+    pub async fn made(&self, config: &Configuration) -> Result<Offered> {
         self.offered(config, |_| true).await
     }
 
@@ -367,25 +362,31 @@ impl Agents {
         Ok(come)
     }
 
-    async fn offered(&self, config: &Config, wanted: impl Fn(&str) -> bool) -> Result<Offered> {
+    async fn offered(
+        &self,
+        config: &Configuration,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<Offered> {
         let mut offered = Offered {
             config: Some(config.clone()),
             ..Offered::default()
         };
-        for (name, table) in config.agents().filter(|(name, _)| wanted(name)) {
-            match Box::pin(Agent::new(config, &self.registry, &self.kept, name, &table)).await {
+        for (name, agent) in config.agents().iter().filter(|(name, _)| wanted(name)) {
+            let cannot = || format!("the agent {name:?} cannot be offered");
+            let agent = agent.as_ref().map_err(Clone::clone).with_context(cannot)?;
+            match Box::pin(Agent::new(agent, &self.registry, &self.kept, name)).await {
                 Ok(agent) => {
                     offered.ready.insert(name.to_owned(), Arc::new(agent));
                 }
                 Err(error) if self.absent == Absent::Waits && may_pass(&error) => {
                     let waiting = Waiting {
-                        description: table.description.clone(),
+                        description: agent.description.clone(),
                         reason: format!("{error:#}"),
                     };
                     offered.waiting.insert(name.to_owned(), waiting);
                 }
                 Err(error) => {
-                    return Err(error.context(format!("the agent {name:?} cannot be offered")));
+                    return Err(error.context(cannot()));
                 }
             }
         }

@@ -10,13 +10,16 @@ mod resumption;
 pub mod retention;
 pub mod seat;
 pub mod session;
+mod settings;
 pub mod spoken;
 pub mod takeover;
 pub mod watcher;
+pub mod web_origin;
 
 pub use agents::{Agent, Agents, Offered, OnBehalf};
 pub use dispatcher::{Dispatcher, Limits};
 pub use refused::Refused;
 pub use resumption::end;
 pub use session::{answered, left_by};
+pub use settings::{Keys, Settings};
 pub use watcher::Watcher;

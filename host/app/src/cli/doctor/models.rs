@@ -3,7 +3,7 @@
 
 use super::Finding::{self, Broken, Fine, Lacking};
 use crate::cli::probe;
-use crate::config::{Config, Endpoint};
+use crate::config::{Configuration, Endpoint};
 use crate::dialect::{Agreed, ONE_KIND};
 use crate::host;
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ struct Asked {
 }
 
 /// What was found of each, by what it is for.
-pub(super) async fn models(config: &Config) -> Vec<(String, Finding)> {
+pub(super) async fn models(config: &Configuration) -> Vec<(String, Finding)> {
     let mut findings = Vec::new();
     // One endpoint may have several roles, and is asked once.
     let mut answered: BTreeMap<(String, String), Finding> = BTreeMap::new();
@@ -38,7 +38,7 @@ pub(super) async fn models(config: &Config) -> Vec<(String, Finding)> {
         let key = (asked.name.clone(), endpoint.model.clone());
         let finding = match answered.get(&key) {
             Some(known) => known.clone(),
-            None => answers(&asked.name, endpoint).await,
+            None => answers(config, &asked.name, endpoint).await,
         };
         answered.insert(key, finding.clone());
         let dialect = match &finding {
@@ -53,7 +53,7 @@ pub(super) async fn models(config: &Config) -> Vec<(String, Finding)> {
     findings
 }
 
-fn asked(config: &Config) -> Vec<Asked> {
+fn asked(config: &Configuration) -> Vec<Asked> {
     let routes = config.routes();
     let own = routes.endpoints_of(&config.endpoint);
     let is_one = routes.reached(&config.endpoint).len() == 1;
@@ -97,7 +97,7 @@ fn asked(config: &Config) -> Vec<Asked> {
 }
 
 /// What runs do where those that may answer them are of different contracts.
-async fn difference(config: &Config) -> Option<(String, Finding)> {
+async fn difference(config: &Configuration) -> Option<(String, Finding)> {
     let routes = config.routes();
     let own = routes.endpoints_of(&config.endpoint);
     if own.len() < 2 || routes.chosen_contract(&config.endpoint).is_some() {
@@ -115,14 +115,14 @@ async fn difference(config: &Config) -> Option<(String, Finding)> {
     Some(("contract".into(), Lacking(difference, ONE_KIND.into())))
 }
 
-async fn answers(name: &str, endpoint: &Endpoint) -> Finding {
+async fn answers(config: &Configuration, name: &str, endpoint: &Endpoint) -> Finding {
     let remedy = match name {
         "default" => "start a server there, or name another with --base-url, TOOLHOLD_BASE_URL or \
                       [endpoints.default]; without a GPU: cargo xtask local-model start"
             .to_owned(),
         name => format!("start a server there, or correct endpoints.{name}.base_url"),
     };
-    let transport = match host::transport(endpoint) {
+    let transport = match host::transport(endpoint, config.api_key(endpoint)) {
         Ok(transport) => transport,
         Err(error) => return Broken(format!("{error:#}"), remedy),
     };

@@ -1,7 +1,7 @@
 //! MCP servers: whether each answers, and whether it is what was approved.
 
 use super::Finding::{self, Broken, Fine, Lacking};
-use crate::config::Config;
+use crate::config::Configuration;
 use crate::mcp::{Ready, Server, Servers, reason};
 use futures_util::future::join_all;
 use toolhold_sandbox::{ApprovedBy, Standing};
@@ -10,7 +10,7 @@ use toolhold_sandbox::{ApprovedBy, Standing};
 const PRINTED: usize = 3;
 
 /// Every configured server by its name. One that was not approved is not started.
-pub async fn servers(config: &Config) -> Vec<(String, Finding)> {
+pub async fn servers(config: &Configuration) -> Vec<(String, Finding)> {
     let servers = Servers::new(config.servers(), &config.pins(), None);
     let found = join_all(servers.iter().map(async |server| {
         let finding = finding(server).await;

@@ -4,7 +4,7 @@ use super::{inspect, named, print_stderr};
 use crate::cli::Exit;
 use crate::cli::modules::{confirmed, show_changes};
 use crate::cli::style::{bold, good, plain, warn};
-use crate::config::Config;
+use crate::config::Configuration;
 use crate::host;
 use crate::mcp::{Ready, Server, Servers};
 use crate::storage::Draft;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use toolhold_sandbox::{ApprovedBy, Change, Standing};
 
 /// Shows what would be started, starts it once a person agreed, shows what it offers, asks, and pins.
-pub async fn approve(config: &Config, server: &Server, yes: bool) -> Result<Exit> {
+pub async fn approve(config: &Configuration, server: &Server, yes: bool) -> Result<Exit> {
     let settings = &server.settings;
     let name = &settings.name;
     if settings.tools.is_empty() {
@@ -64,7 +64,7 @@ pub async fn approve(config: &Config, server: &Server, yes: bool) -> Result<Exit
 
 /// Withdraws what was approved or first seen, without starting anything. A server that is not
 /// configured any more may have left an approval for whatever gets its name.
-pub async fn revoke(config: &Config, servers: &Servers, name: &str) -> Result<Exit> {
+pub async fn revoke(config: &Configuration, servers: &Servers, name: &str) -> Result<Exit> {
     let pins = config.pins();
     match servers.named(name) {
         Some(server) if !pins.asks(&server.settings) => bail!(

@@ -6,8 +6,8 @@ mod list;
 mod serve;
 
 use crate::cli::Exit;
+use crate::cli::config::Loaded;
 use crate::cli::style::plain;
-use crate::config::Config;
 use crate::mcp::{Server, Servers};
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
@@ -62,9 +62,10 @@ enum McpCommand {
     },
 }
 
-pub async fn mcp(config: &Config, args: McpArgs) -> Result<Exit> {
+pub async fn mcp(loaded: &Loaded, args: McpArgs) -> Result<Exit> {
+    let config = &loaded.configuration;
     let Some(command) = args.command else {
-        return serve::serve(config, args.serve).await;
+        return serve::serve(loaded, args.serve).await;
     };
     let servers = Servers::new(config.servers(), &config.pins(), None);
     let exit = match command {

@@ -1,10 +1,11 @@
 //! `toolhold mcp` without a command: the modules, and saved Requests, as MCP tools.
 
 use crate::cli::Exit;
+use crate::cli::config::Loaded;
 use crate::cli::serving::{self, Serving, stopped};
 use crate::cli::style::{dim, plain, warn};
 use crate::components::Components;
-use crate::config::Config;
+use crate::config::Configuration;
 use crate::host;
 use crate::mcp_server::{
     Bound, Found, Mask, Offer, Rules, Runs, Service, request_tool, serve_http, serve_stdio,
@@ -33,9 +34,10 @@ pub struct ServeArgs {
 }
 
 /// Serves until the client is gone, or it is told to stop.
-pub async fn serve(config: &Config, args: ServeArgs) -> Result<Exit> {
-    let (registry, watch) = serving::loaded(config).await?;
-    let settings = config.mcp_server();
+pub async fn serve(loaded: &Loaded, args: ServeArgs) -> Result<Exit> {
+    let config = &loaded.configuration;
+    let (registry, watch) = serving::loaded(loaded).await?;
+    let settings = loaded.mcp_server.clone();
     let requests = requests(config, &settings.requests).await?;
     let named = args.tools.iter().flatten();
     let is_request = |tool: &str| requests.iter().any(|(name, _)| request_tool(name) == tool);
@@ -74,7 +76,7 @@ pub async fn serve(config: &Config, args: ServeArgs) -> Result<Exit> {
     };
     let exit = tokio::select! {
         exit = transport(service.clone(), args.http) => exit,
-        failed = serving::keep_up(config, watch, &making.registry, &modules) => {
+        failed = serving::keep_up(loaded, watch, &making.registry, &modules) => {
             failed.map(|never| match never {})
         }
         stopped = stopped() => stopped.map(|()| Exit::Ok),
@@ -95,7 +97,7 @@ struct Making {
 
 impl Making {
     /// What the configuration says of every call.
-    async fn rules(&self, config: &Config) -> Result<Rules> {
+    async fn rules(&self, config: &Configuration) -> Result<Rules> {
         let settings = config.settings();
         let components = Components::new(self.registry.clone(), host::sources(config));
         let mut guards = Models::new(config, settings.timeout, None)?;
@@ -114,7 +116,7 @@ impl Making {
 }
 
 /// The saved Requests that are offered, as they are now.
-async fn requests(config: &Config, offer: &Offer) -> Result<Vec<Found>> {
+async fn requests(config: &Configuration, offer: &Offer) -> Result<Vec<Found>> {
     if *offer == Offer::All(false) {
         return Ok(Vec::new());
     }
@@ -177,7 +179,7 @@ impl Serving for Modules<'_> {
 
     const WHAT: &'static str = "rules and grants";
 
-    async fn made(&self, config: &Config) -> Result<Rules> {
+    async fn made(&self, config: &Configuration) -> Result<Rules> {
         self.making.rules(config).await
     }
 
@@ -190,7 +192,7 @@ impl Serving for Modules<'_> {
     }
 
     /// Clients are told if that changed what there is.
-    async fn reloaded(&self, config: &Config) -> Result<()> {
+    async fn reloaded(&self, config: &Configuration) -> Result<()> {
         let requests = requests(config, &self.service.settings().requests).await?;
         self.service.refresh(&requests);
         Ok(())

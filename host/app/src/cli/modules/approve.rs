@@ -3,7 +3,7 @@
 use super::{found, inspect, load, module};
 use crate::cli::Exit;
 use crate::cli::style::{bad, bold, dim, good, plain};
-use crate::config::Config;
+use crate::config::Configuration;
 use crate::host;
 use crate::storage::Draft;
 use anyhow::{Context as _, Result, bail};
@@ -12,7 +12,7 @@ use std::io::{IsTerminal as _, Write as _};
 use toolhold_sandbox::{Change, Module, Standing};
 
 /// Shows each module's changes, asks, and approves.
-pub async fn approve(config: &Config, names: &[String], yes: bool) -> Result<Exit> {
+pub async fn approve(config: &Configuration, names: &[String], yes: bool) -> Result<Exit> {
     let only = match names {
         [one] => Some(one.as_str()),
         _ => None,
@@ -69,7 +69,7 @@ pub async fn approve(config: &Config, names: &[String], yes: bool) -> Result<Exi
 }
 
 /// What changed since the approval; [`Exit::Failed`] if something did.
-pub async fn diff(config: &Config, name: &str, json: bool) -> Result<Exit> {
+pub async fn diff(config: &Configuration, name: &str, json: bool) -> Result<Exit> {
     let registry = load(config, Some(name)).await?;
     let module = module(&registry, name)?;
     let standing = module.standing();

@@ -4,9 +4,9 @@ use super::{load, module};
 use crate::build::Language;
 use crate::cli::style::{bad, dim, plain};
 use crate::cli::{Exit, build, given, view};
-use crate::config::{Audit, Config};
+use crate::config::Configuration;
 use crate::host;
-use crate::recorded::{Begun, Ended};
+use crate::recorded::{AuditMode, Begun, Ended};
 use crate::tools;
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Map, Value, json};
@@ -17,7 +17,7 @@ use toolhold_sandbox::{CallError, CallReport, Caller, Invocation, LoadError, Out
 
 /// Calls `tool`, building its module first if it only lacks that.
 pub async fn call(
-    config: &Config,
+    config: &Configuration,
     tool: &str,
     arguments: &str,
     session: &str,
@@ -57,7 +57,7 @@ pub async fn call(
     };
     let fits = Validator::new(&spec.input_schema).and_then(|validator| validator.check(&arguments));
     let id = uuid::Uuid::now_v7().to_string();
-    let recorder = host::recorder(config, Audit::Durable)
+    let recorder = host::recorder(config, AuditMode::Durable)
         .await
         .context("the call would not be in the audit log, and is not made")?;
     // No shield screens it: whoever makes the call is who would have put one there.

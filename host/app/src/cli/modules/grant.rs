@@ -4,9 +4,10 @@
 //! the configuration, and lie below it: what an operator wrote by hand wins.
 
 use super::{load, module};
+use crate::cli::config::Loaded;
 use crate::cli::style::{bold, good, plain, warn};
 use crate::cli::{Exit, directory};
-use crate::config::Config;
+use crate::config::Configuration;
 use crate::host;
 use crate::storage::Draft;
 use anyhow::{Context as _, Result, bail};
@@ -51,7 +52,8 @@ pub struct GrantArgs {
 }
 
 /// Writes the grants down, and approves the module with them if only they changed.
-pub async fn grant(config: &Config, args: &GrantArgs) -> Result<Exit> {
+pub async fn grant(loaded: &Loaded, args: &GrantArgs) -> Result<Exit> {
+    let config = &loaded.configuration;
     if args.is_empty() {
         bail!(
             "nothing to grant: name it, such as --with-dir ./notes:/data:rw or --scratch; \
@@ -61,13 +63,14 @@ pub async fn grant(config: &Config, args: &GrantArgs) -> Result<Exit> {
     }
     let then = module(&load(config, Some(&args.name)).await?, &args.name)?;
     let store = host::store(config).await?;
-    let path = config.grants_file();
+    let path = loaded.grants_file();
     let mut file = read(&path)?;
     put(entry(&mut file, &args.name)?, args, &then)?;
     // Servers take up what lies in its place: it comes there when it is known to be right, and logged.
     let unfinished = beside(&path, &file)?;
     let given = async {
-        let (registry, now) = loaded(&config.granting(&unfinished)?, &args.name).await?;
+        let (registry, now) =
+            with_grant(&loaded.granting(&unfinished)?.configuration, &args.name).await?;
         let may = store
             .redaction()
             .value(&now.grant().without_values().into());
@@ -114,7 +117,7 @@ pub async fn grant(config: &Config, args: &GrantArgs) -> Result<Exit> {
 }
 
 /// The module as it is with what this configuration gives it.
-async fn loaded(config: &Config, name: &str) -> Result<(Registry, Arc<Module>)> {
+async fn with_grant(config: &Configuration, name: &str) -> Result<(Registry, Arc<Module>)> {
     let registry = load(config, Some(name)).await?;
     if let Some(module) = registry.module(name) {
         return Ok((registry, module));
@@ -128,8 +131,9 @@ async fn loaded(config: &Config, name: &str) -> Result<(Registry, Arc<Module>)> 
 }
 
 /// Takes back what `grant` gave, and the approval with it.
-pub async fn revoke(config: &Config, name: &str) -> Result<Exit> {
-    let path = config.grants_file();
+pub async fn revoke(loaded: &Loaded, name: &str) -> Result<Exit> {
+    let config = &loaded.configuration;
+    let path = loaded.grants_file();
     let mut file = read(&path)?;
     let given = file
         .get_mut("module")
@@ -140,7 +144,7 @@ pub async fn revoke(config: &Config, name: &str) -> Result<Exit> {
         put_in_place(&beside(&path, &file)?, &path)?;
     }
     // With what it was given it may not have loaded.
-    let registry = load(&config.again()?, Some(name)).await?;
+    let registry = load(&loaded.again()?.configuration, Some(name)).await?;
     let slot = match module(&registry, name) {
         Ok(module) => module.slot.clone(),
         Err(_) if given.is_some() => name.to_owned(),
@@ -158,7 +162,7 @@ pub async fn revoke(config: &Config, name: &str) -> Result<Exit> {
     let logged = logged.await;
     logged.context("it is revoked, but that is not in the audit log")?;
     println!("{name} has nothing any more that `grant` gave it, and is disabled");
-    let config = config.again()?;
+    let config = loaded.again()?.configuration;
     if !load(&config, Some(name))
         .await?
         .module(name)

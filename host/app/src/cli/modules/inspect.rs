@@ -2,33 +2,9 @@
 
 use crate::cli::Exit;
 use crate::cli::style::{bad, bold, bytes, count, dim, plain, warn};
+use crate::module_report::describe;
 use anyhow::Result;
-use serde_json::{Value, json};
 use toolhold_sandbox::{DocsSource, Module, Standing};
-
-/// Everything about a module as JSON.
-pub fn describe(module: &Module) -> Value {
-    json!({
-        "name": module.name,
-        "version": module.version.as_ref().map(ToString::to_string),
-        "origin": module.origin,
-        "digest": module.digest,
-        // Of all that is approved with it.
-        "etag": module.etag(),
-        "bytes": module.size,
-        "kind": module.kind,
-        "tools": module.tools,
-        "refused": module.refused.iter().map(|(export, reason)| json!({"export": export, "reason": reason})).collect::<Vec<_>>(),
-        "notes": module.notes,
-        "imports": module.imports,
-        "limits": module.limits(),
-        "asks_for": module.manifest.grants,
-        "granted": *module.grant(),
-        "may": module.grant().sentences(),
-        "standing": module.standing(),
-        "counters": module.counters(),
-    })
-}
 
 /// Everything about a module for a person.
 pub fn inspect(module: &Module, json: bool) -> Result<Exit> {

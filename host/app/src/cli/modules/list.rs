@@ -1,9 +1,9 @@
 //! `toolhold modules list`.
 
-use super::inspect::describe;
 use crate::cli::Exit;
 use crate::cli::run::warn_of_failures;
 use crate::cli::style::{bold, bytes, dim, headline, plain, warn};
+use crate::module_report::describe;
 use anyhow::Result;
 use serde_json::json;
 use toolhold_sandbox::Registry;

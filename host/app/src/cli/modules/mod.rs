@@ -8,13 +8,13 @@ mod list;
 mod watch;
 
 pub use approve::{confirmed, show as show_changes};
-pub use inspect::describe;
 
+use crate::cli::config::Loaded;
 use crate::cli::progress::Loading;
 use crate::cli::run::warn_of_failures;
 use crate::cli::{Exit, pull};
 use crate::components::Components;
-use crate::config::Config;
+use crate::config::Configuration;
 use crate::host;
 use anyhow::{Result, bail};
 use clap::Subcommand;
@@ -75,7 +75,8 @@ pub enum ModulesCommand {
     Watch,
 }
 
-pub async fn modules(config: &Config, command: ModulesCommand) -> Result<Exit> {
+pub async fn modules(loaded: &Loaded, command: ModulesCommand) -> Result<Exit> {
+    let config = &loaded.configuration;
     match command {
         ModulesCommand::List { json } => {
             let registry = load(config, None).await?;
@@ -92,15 +93,15 @@ pub async fn modules(config: &Config, command: ModulesCommand) -> Result<Exit> {
             json,
         } => call::call(config, &tool, &arguments, &session, json).await,
         ModulesCommand::Pull(args) => pull::pull(config, args).await,
-        ModulesCommand::Grant(args) => grant::grant(config, &args).await,
-        ModulesCommand::Revoke { name } => grant::revoke(config, &name).await,
+        ModulesCommand::Grant(args) => grant::grant(loaded, &args).await,
+        ModulesCommand::Revoke { name } => grant::revoke(loaded, &name).await,
         ModulesCommand::Approve { names, yes } => approve::approve(config, &names, yes).await,
         ModulesCommand::Diff { name, json } => approve::diff(config, &name, json).await,
-        ModulesCommand::Watch => watch::watch(config).await,
+        ModulesCommand::Watch => watch::watch(loaded).await,
     }
 }
 
-async fn load(config: &Config, only: Option<&str>) -> Result<Registry> {
+async fn load(config: &Configuration, only: Option<&str>) -> Result<Registry> {
     let registry = host::registry(config)?;
     let loading = Loading::default();
     let only = only.map(|name| vec![name.to_owned()]);
@@ -112,7 +113,7 @@ async fn load(config: &Config, only: Option<&str>) -> Result<Registry> {
 }
 
 /// A module by name, or as a tool's `_module` names one: by path or by reference.
-async fn found(config: &Config, registry: &Registry, name: &str) -> Result<Arc<Module>> {
+async fn found(config: &Configuration, registry: &Registry, name: &str) -> Result<Arc<Module>> {
     if !name.starts_with("./") && !name.starts_with("oci://") {
         return module(registry, name);
     }

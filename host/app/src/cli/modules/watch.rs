@@ -1,21 +1,21 @@
 //! `toolhold modules watch`: an author's second terminal.
 
 use super::list;
-use crate::cli::Exit;
+use crate::cli::config::Loaded;
 use crate::cli::style::{bad, dim, good, plain, warn};
-use crate::config::Config;
+use crate::cli::{Exit, serving};
 use crate::host;
-use crate::watch::Watch;
 use anyhow::Result;
 use toolhold_sandbox::{LoadEvent, Registry};
 
 /// Runs until Ctrl-C.
-pub async fn watch(config: &Config) -> Result<Exit> {
+pub async fn watch(loaded: &Loaded) -> Result<Exit> {
+    let config = &loaded.configuration;
     let registry = host::registry(config)?;
     let say = |event: LoadEvent| tell(&event);
     host::load(&registry, config, None, &say).await?;
     list::list(&registry, false)?;
-    let mut changes = Watch::start(config);
+    let mut changes = serving::watch(loaded);
     eprintln!("{}", dim("watching; Ctrl-C ends it"));
     let mut told = troubles(&registry);
     loop {

@@ -4,14 +4,14 @@ use super::PlanArgs;
 use super::examine::{Examined, examine};
 use crate::cli::Exit;
 use crate::cli::style::{bad, good, plain, warn};
-use crate::config::Config;
+use crate::config::Configuration;
 use anyhow::Result;
 use serde_json::{Value, json};
 
 /// Faults that are printed: more than a screen of them are of one kind.
 pub const SHOWN: usize = 40;
 
-pub async fn check(config: &Config, args: &PlanArgs, json: bool) -> Result<Exit> {
+pub async fn check(config: &Configuration, args: &PlanArgs, json: bool) -> Result<Exit> {
     let examined = examine(config, args, false).await?;
     if json {
         let whole = json!({

@@ -6,7 +6,7 @@ use super::examine::{Examined, examine};
 use super::found::{By, Finder, Found, module_of, name_of};
 use crate::cli::Exit;
 use crate::cli::style::{bold, good, plain, warn};
-use crate::config::Config;
+use crate::config::Configuration;
 use crate::host;
 use crate::mcp::{Launch, Servers};
 use anyhow::Result;
@@ -20,7 +20,7 @@ use toolhold_sandbox::ApprovedBy;
 /// Steps of a tool that are named.
 const SHOWN: usize = 12;
 
-pub async fn dry_run(config: &Config, args: &PlanArgs, json: bool) -> Result<Exit> {
+pub async fn dry_run(config: &Configuration, args: &PlanArgs, json: bool) -> Result<Exit> {
     let examined = examine(config, args, true).await?;
     if json {
         println!("{}", serde_json::to_string_pretty(&describe(&examined))?);
@@ -41,7 +41,7 @@ pub async fn dry_run(config: &Config, args: &PlanArgs, json: bool) -> Result<Exi
 }
 
 /// Says on stderr what the plan of a rehearsed run would do: its order, and what its tools may do.
-pub async fn rehearsed(config: &Config, events: &[Event]) -> Result<()> {
+pub async fn rehearsed(config: &Configuration, events: &[Event]) -> Result<()> {
     let (Some(first), Some(last)) = (events.first(), events.last()) else {
         return Ok(());
     };

@@ -3,7 +3,7 @@
 use super::PlanArgs;
 use super::found::{By, Finder, Found, Unusable, disabled, module_of, name_of};
 use crate::cli::progress::Loading;
-use crate::config::Config;
+use crate::config::Configuration;
 use crate::host;
 use crate::mcp::Servers;
 use crate::requests::Requests;
@@ -70,7 +70,11 @@ pub enum FaultKind {
 /// Loads the modules that the plan names, asks the MCP servers for what they offer, and looks at
 /// everything. With `is_rehearsal`, an input that is not there is a fault even if none was given, and
 /// servers must still offer what was approved.
-pub async fn examine(config: &Config, args: &PlanArgs, is_rehearsal: bool) -> Result<Examined> {
+pub async fn examine(
+    config: &Configuration,
+    args: &PlanArgs,
+    is_rehearsal: bool,
+) -> Result<Examined> {
     let plan = match Plan::parse(&args.plan()?) {
         Ok(plan) => plan,
         Err(error) => return Ok(unreadable(error)),
@@ -172,7 +176,7 @@ fn unordered(error: &GraphError) -> Fault {
     }
 }
 
-async fn load(config: &Config, steps: &[Step], all: bool) -> Result<Registry> {
+async fn load(config: &Configuration, steps: &[Step], all: bool) -> Result<Registry> {
     let modules: BTreeSet<_> = steps
         .iter()
         .filter_map(|step| module_of(&step.tool))
@@ -190,7 +194,7 @@ async fn load(config: &Config, steps: &[Step], all: bool) -> Result<Registry> {
 
 /// The tools that the context defines, with what runs them, as a run of the plan finds them.
 async fn bound(
-    config: &Config,
+    config: &Configuration,
     context: &Context,
     registry: &Registry,
     servers: &Servers,

@@ -2,12 +2,12 @@
 
 use super::PlanArgs;
 use super::found::{disabled, module, module_of, name_of, offers};
-use crate::approver::AppApprover;
 use crate::cli::progress::Loading;
 use crate::cli::run::{Shown, launch, warn_of_failures};
 use crate::cli::style::{bad, plain, warn};
+use crate::cli::terminal_approver::TerminalApprover;
 use crate::cli::{Exit, plan};
-use crate::config::Config;
+use crate::config::Configuration;
 use crate::host;
 use crate::mcp::Servers;
 use crate::models::Models;
@@ -37,7 +37,7 @@ pub struct PlanRunArgs {
     json: bool,
 }
 
-pub async fn run(config: &Config, args: PlanRunArgs) -> Result<Exit> {
+pub async fn run(config: &Configuration, args: PlanRunArgs) -> Result<Exit> {
     let plan = match Plan::parse(&args.plan.plan()?) {
         Ok(plan) => plan,
         Err(error) => return Ok(refused(&[error.to_string()])),
@@ -66,7 +66,7 @@ pub async fn run(config: &Config, args: PlanRunArgs) -> Result<Exit> {
 
 /// With what a run of a saved plan goes on after its process ended.
 pub async fn driver(
-    config: &Config,
+    config: &Configuration,
     store: &Store,
     request: &RunRequest,
     json: bool,
@@ -76,7 +76,7 @@ pub async fn driver(
 }
 
 async fn with(
-    config: &Config,
+    config: &Configuration,
     store: &Store,
     tools: PlanTools,
     json: bool,
@@ -95,7 +95,7 @@ async fn with(
         eprintln!("{} {}", warn("left out:"), plain(&note));
     }
     let driver = Driver {
-        approver: Arc::new(AppApprover::new(store.clone(), !json)),
+        approver: Arc::new(TerminalApprover::new(store.clone(), !json)),
         activities: servers.activities(Activities::default()),
         shields,
         ..Driver::new(Arc::new(NoModel), Arc::new(tools))
@@ -124,7 +124,7 @@ struct PlanTools {
     faults: Vec<String>,
 }
 
-async fn tools(config: &Config, request: &RunRequest) -> Result<PlanTools> {
+async fn tools(config: &Configuration, request: &RunRequest) -> Result<PlanTools> {
     let plan = request.plan.as_deref().unwrap_or_default();
     let steps: Vec<(usize, &str, &Value)> = plan
         .iter()

@@ -3,7 +3,7 @@
 use crate::capacity::{Inputs, Measured, Rate, Sourced, Spread};
 use crate::cli::stats;
 use crate::cli::style::{self, line, plural};
-use crate::config::Config;
+use crate::config::Configuration;
 use crate::host;
 use crate::stats::{GroupStats, Histogram, Since};
 use anyhow::{Result, bail};
@@ -65,7 +65,7 @@ pub fn level(measured: &Measured, in_flight: Option<u32>, has_runs: bool) -> Res
 }
 
 /// What runs of the past took: of the configured model, or of the one that was asked most.
-pub async fn runs(config: &Config, since: Since) -> Result<Inputs> {
+pub async fn runs(config: &Configuration, since: Since) -> Result<Inputs> {
     let store = host::store(config).await?;
     let (totals, damaged) = stats::gather(&store, since).await?;
     for reason in damaged.iter().take(3) {
@@ -131,7 +131,7 @@ fn cached(group: &GroupStats, source: &str) -> Option<Sourced> {
 }
 
 /// What is taken where nothing says otherwise.
-pub fn assumed(config: &Config) -> Inputs {
+pub fn assumed(config: &Configuration) -> Inputs {
     let assumed = |number: f64| Some(Sourced::new(Spread::of(number), "assumed"));
     let in_flight = match config.routes().price(&config.endpoint) {
         Some(Price::Time { in_flight, .. }) if in_flight > 1 => Some(Sourced::new(
@@ -151,7 +151,7 @@ pub fn assumed(config: &Config) -> Inputs {
 }
 
 /// The endpoint's price, and where it is from.
-pub fn rate(config: &Config) -> (Option<Rate>, String) {
+pub fn rate(config: &Configuration) -> (Option<Rate>, String) {
     let units = |amount: Amount| amount.nano() as f64 / 1e9;
     let name = &config.endpoint;
     match config.routes().price(&config.endpoint) {

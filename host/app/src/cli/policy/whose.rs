@@ -1,6 +1,6 @@
 //! For whom the policy is shown: whoever runs `toolhold run`, or an agent of the server, or a key of one.
 
-use crate::config::{Config, DEFAULT_AGENT};
+use crate::config::{Configuration, DEFAULT_AGENT};
 use crate::host;
 use crate::serve::agents::both;
 use anyhow::{Result, bail};
@@ -11,7 +11,7 @@ use toolhold_sandbox::{Bounds, Narrowed, Permit, Within};
 /// What holds for somebody.
 #[derive(Debug)]
 pub struct Whose {
-    pub config: Config,
+    pub config: Configuration,
     /// Absent: a run from this machine's terminal.
     pub agent: Option<String>,
     pub key: Option<String>,
@@ -28,7 +28,7 @@ impl Whose {
     /// # Errors
     /// There is no such agent or key, or the one may not use the other.
     pub async fn of(
-        config: &Config,
+        config: &Configuration,
         agent: Option<&str>,
         key: Option<&str>,
         tools: Option<Vec<String>>,
@@ -44,11 +44,12 @@ impl Whose {
                 permits: None,
             });
         };
-        let Some((_, table)) = config.agents().find(|(own, _)| *own == name) else {
-            let names: Vec<&str> = config.agents().map(|(name, _)| name).collect();
+        let Some(agent) = config.agents().get(name) else {
+            let names: Vec<&str> = config.agents().keys().map(String::as_str).collect();
             bail!("there is no agent {name:?}; there are {}", names.join(", "));
         };
-        let own = config.of_agent(name, &table)?;
+        let agent = agent.as_ref().map_err(Clone::clone)?;
+        let own = &agent.configuration;
         let is_everybodys =
             |shield: &str| config.shields().iter().any(|other| other.name == shield);
         let own_shields = own.shields().iter().map(|shield| shield.name.clone());
@@ -56,10 +57,10 @@ impl Whose {
             own_shields: own_shields.filter(|it| !is_everybodys(it)).collect(),
             agent: Some(name.to_owned()),
             key: None,
-            tools: table.tools.clone(),
-            agents_tools: table.tools,
+            tools: agent.tools.clone(),
+            agents_tools: agent.tools.clone(),
             permits: None,
-            config: own,
+            config: Configuration::clone(own),
         };
         match key {
             Some(key) => whose.narrowed_to(key).await,

@@ -6,11 +6,11 @@ mod resume;
 pub use options::{Means, Options, RequestArgs, ResumeArgs, RunArgs, Shown};
 pub use resume::resume;
 
-use crate::approver::AppApprover;
 use crate::cli::progress::Loading;
+use crate::cli::terminal_approver::TerminalApprover;
 use crate::cli::view::View;
-use crate::cli::{Exit, given, plan, runs, style};
-use crate::config::{Config, DEFAULT_AGENT};
+use crate::cli::{Exit, given, plan, style};
+use crate::config::{Configuration, DEFAULT_AGENT};
 use crate::dialect::Known;
 use crate::host;
 use crate::mcp::Servers;
@@ -30,7 +30,7 @@ use toolhold_agent::{Activities, Driver, EventKind, Run, RunRequest, StopReason}
 use toolhold_sandbox::{LoadError, Registry};
 use uuid::Uuid;
 
-pub async fn run(config: &Config, args: RunArgs) -> Result<Exit> {
+pub async fn run(config: &Configuration, args: RunArgs) -> Result<Exit> {
     let mut request = RunRequest::new("");
     request.context = match &args.context {
         Some(path) => {
@@ -54,7 +54,7 @@ pub async fn run(config: &Config, args: RunArgs) -> Result<Exit> {
 }
 
 /// Runs a saved Request (PROTOCOL.md, 6).
-pub async fn request(config: &Config, args: RequestArgs) -> Result<Exit> {
+pub async fn request(config: &Configuration, args: RequestArgs) -> Result<Exit> {
     let requests = Requests::new(config.requests_folder());
     let path = PathBuf::from(&args.request);
     let saved = if path.is_file() {
@@ -94,7 +94,7 @@ pub async fn request(config: &Config, args: RequestArgs) -> Result<Exit> {
 }
 
 /// The saved Requests of the requests folder.
-pub fn requests(config: &Config) -> Exit {
+pub fn requests(config: &Configuration) -> Exit {
     let requests = Requests::new(config.requests_folder());
     let mut exit = Exit::Ok;
     for (path, saved) in requests.all() {
@@ -121,7 +121,7 @@ pub fn requests(config: &Config) -> Exit {
 }
 
 async fn start(
-    config: &Config,
+    config: &Configuration,
     mut request: RunRequest,
     max_steps: Option<u32>,
     options: Options,
@@ -194,7 +194,7 @@ fn subject(run: Uuid) -> Subject {
 
 /// A model, the modules, the MCP servers and whoever approves; and what is known of the endpoints.
 async fn driver(
-    config: &Config,
+    config: &Configuration,
     store: &Store,
     means: &Means,
     tools: Option<&[String]>,
@@ -219,7 +219,7 @@ async fn driver(
     }
     let selected = Box::pin(models.selected()).await?;
     let driver = Driver {
-        approver: Arc::new(AppApprover::new(store.clone(), !means.json)),
+        approver: Arc::new(TerminalApprover::new(store.clone(), !means.json)),
         activities: servers.activities(Activities::default()),
         shields,
         candidates: selected.candidates,
@@ -229,7 +229,7 @@ async fn driver(
 }
 
 /// The loaded modules, or those that `allowed` names.
-pub async fn toolbox(config: &Config, allowed: Option<&[String]>) -> Result<SandboxTools> {
+pub async fn toolbox(config: &Configuration, allowed: Option<&[String]>) -> Result<SandboxTools> {
     let registry = host::registry(config)?;
     let loading = Loading::default();
     // With an allow-list, only the modules it names are loaded at all.
@@ -270,7 +270,7 @@ pub async fn watch(
     if let Some(store) = store.cloned() {
         let (cancel, id) = (run.cancel.clone(), run.id);
         tokio::spawn(async move {
-            runs::heed(&store, id).await;
+            crate::cancellation::requested(&store, id).await;
             cancel.cancel();
         });
     }

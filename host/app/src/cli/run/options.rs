@@ -1,7 +1,7 @@
 //! What can be said on the command line of a run.
 
+use crate::cli::config::Flags;
 use crate::cli::endpoint::EndpointArgs;
-use crate::config::Flags;
 use clap::Args;
 use std::path::PathBuf;
 

@@ -3,7 +3,7 @@
 use super::options::ResumeArgs;
 use super::{driver, subject, watch};
 use crate::cli::{Exit, plan, style};
-use crate::config::Config;
+use crate::config::Configuration;
 use crate::host;
 use crate::telemetry::{self, Subject};
 use anyhow::{Context as _, Result, bail};
@@ -14,7 +14,7 @@ use toolhold_agent::run::replay::replay;
 use toolhold_agent::{Event, EventKind, Settings};
 
 /// Goes on with a run whose process ended.
-pub async fn resume(config: &Config, args: ResumeArgs) -> Result<Exit> {
+pub async fn resume(config: &Configuration, args: ResumeArgs) -> Result<Exit> {
     let store = host::store(config).await?;
     let id = store.find(&args.run).await?.run()?;
     let (mut journal, events) = store.reopen(id).await?;

@@ -7,7 +7,6 @@ use crate::connections;
 use crate::mcp_server::service::Service;
 use crate::mcp_server::settings::Bearer;
 use anyhow::{Context as _, Result, bail};
-use secrecy::SecretString;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -26,9 +25,9 @@ impl Bound {
     /// needs a token.
     pub async fn new(service: &Service, address: &str) -> Result<Self> {
         let variable = &service.settings().token_env;
-        let token = std::env::var(variable).ok().map(SecretString::from);
+        let token = service.settings().token.as_ref();
         let token = token
-            .map(|token| Bearer::new(&token))
+            .map(Bearer::new)
             .transpose()
             .map_err(|reason| anyhow::anyhow!("the variable {variable} is no token: {reason}"))?;
         let listener = TcpListener::bind(address)

@@ -1,7 +1,7 @@
 //! Who asks, and what that one may do.
 
-use crate::config::Keys;
 use crate::connections::{Connection, bearer};
+use crate::serve::Keys;
 use crate::serve::http::App;
 use crate::serve::http::error::ApiError;
 use crate::storage::{Permits, Scope};

@@ -27,9 +27,10 @@ mod veil;
 
 pub use auth::digest;
 
-use crate::config::{Config, Keys, ServeTable};
+use crate::config::Configuration;
 use crate::connections::Guard;
 use crate::serve::Dispatcher;
+use crate::serve::{Keys, Settings};
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
@@ -63,8 +64,7 @@ pub struct App {
 }
 
 impl App {
-    pub fn new(dispatcher: Dispatcher, config: &Config) -> Self {
-        let serve = &config.serve;
+    pub fn new(dispatcher: Dispatcher, config: &Configuration, serve: &Settings) -> Self {
         let uploads = || Arc::new(Uploads::new(config.modules_folder()));
         Self {
             dispatcher,
@@ -116,7 +116,7 @@ fn routes() -> (Router<App>, utoipa::openapi::OpenApi) {
     (router, api)
 }
 
-pub fn router(app: App, serve: &ServeTable) -> Router {
+pub fn router(app: App, serve: &Settings) -> Router {
     let body_bytes = serve.body_bytes;
     let origins = serve
         .origins

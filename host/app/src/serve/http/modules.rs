@@ -1,6 +1,6 @@
 //! Modules: what is loaded, what may run, and components that are brought here.
 
-use crate::cli::modules::describe;
+use crate::module_report::describe;
 use crate::serve::OnBehalf;
 use crate::serve::http::App;
 use crate::serve::http::auth::Client;

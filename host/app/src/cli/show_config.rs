@@ -1,7 +1,7 @@
 //! `toolhold config`.
 
+use crate::cli::config::Setting;
 use crate::cli::{Exit, style};
-use crate::config::Setting;
 
 pub fn show(settings: &[Setting], json: bool) -> anyhow::Result<Exit> {
     if json {

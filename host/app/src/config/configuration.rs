@@ -1,23 +1,19 @@
 //! The merged settings as types. Units leave the wire here: milliseconds become durations.
 
+use crate::config::agents::{AgentConfiguration, AgentTable, InvalidAgent};
 use crate::config::endpoint::Endpoint;
 use crate::config::fallback::{self, FallbackTable, Named};
-use crate::config::layers::{ConfigError, Merged};
 use crate::config::mcp::McpTable;
-use crate::config::mcp_server::McpServerTable;
 use crate::config::modules::{Approval, CompilerTable, ModuleTable, ModulesTable, OciTable};
 use crate::config::pool::PoolTable;
 use crate::config::price::Money;
 use crate::config::router::RouterTable;
 use crate::config::routes::{Routes, Target};
-use crate::config::serve::{AgentTable, ServeTable};
 use crate::config::shields::{ShieldSettings, ShieldTable, ShieldWhat};
+use crate::config::surroundings::{Fault, Surroundings, Variables};
 use crate::config::telemetry::TelemetryTable;
 use crate::mcp;
-use crate::mcp_server;
 use crate::storage::Location;
-use etcetera::BaseStrategy as _;
-use secrecy::SecretString;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,14 +27,13 @@ use toolhold_agent::guard::pii::Privacy;
 use toolhold_agent::run::Wiring;
 use toolhold_agent::run::approval::{Approvals as CallApprovals, When};
 use toolhold_agent::{Settings, Shape};
-use toolhold_sandbox::{Approvals, LimitsRequest, Share};
+use toolhold_sandbox::{Approvals, CompilerProcess, Grant, LimitsRequest, Share};
 
-/// Everything the host was told.
+/// The tables of the configuration as they are written, merged from all their sources and not checked yet.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Config {
-    /// What runs use: an endpoint, a pool, or the router.
-    pub endpoint: String,
-    pub(super) endpoints: BTreeMap<String, Endpoint>,
+pub struct Tables {
+    endpoint: String,
+    endpoints: BTreeMap<String, Endpoint>,
     #[serde(default)]
     pools: BTreeMap<String, PoolTable>,
     router: RouterTable,
@@ -52,40 +47,66 @@ pub struct Config {
     #[serde(default)]
     pub(super) module: BTreeMap<String, ModuleTable>,
     #[serde(default)]
-    pub(super) mcp: BTreeMap<String, McpTable>,
-    pub(super) mcp_server: McpServerTable,
+    mcp: BTreeMap<String, McpTable>,
     #[serde(default)]
     shields: BTreeMap<String, ShieldTable>,
     pub(super) compiler: CompilerTable,
     pub(super) oci: OciTable,
-    pub(super) storage: StorageTable,
-    pub telemetry: TelemetryTable,
-    pub serve: ServeTable,
+    storage: StorageTable,
+    telemetry: TelemetryTable,
     #[serde(default)]
     pub(super) agents: BTreeMap<String, AgentTable>,
     paths: PathsTable,
-    /// Modules that were given something on the command line.
-    #[serde(skip)]
+}
+
+/// Everything that runs depend on, checked.
+#[derive(Debug, Clone)]
+pub struct Configuration {
+    /// What runs use: an endpoint, a pool, or the router.
+    pub endpoint: String,
+    pub telemetry: TelemetryTable,
+    pub(super) tables: Tables,
+    /// By module: what it is given, or why that cannot be given.
+    pub(super) grants: BTreeMap<String, Result<Grant, String>>,
+    /// Modules that are given something for this process alone.
     pub(super) one_off: BTreeSet<String>,
-    #[serde(skip)]
+    pub(super) compiler: Option<CompilerProcess>,
+    pub(super) agents: BTreeMap<String, Result<AgentConfiguration, InvalidAgent>>,
+    is_max_tokens_default: bool,
     servers: Vec<mcp::Settings>,
     /// In the order in which they screen.
-    #[serde(skip)]
     screening: Vec<ShieldSettings>,
     /// What is left of the grants of modules, where this is an agent's.
-    #[serde(skip)]
     shares: BTreeMap<String, Share>,
-    #[serde(skip)]
-    pub(super) given: super::Given,
+    variables: Variables,
+    secrets: Secrets,
+    state_folder: PathBuf,
+    cache_folder: PathBuf,
 }
+
+/// Names and values of secrets.
+#[derive(Clone)]
+struct Secrets(Vec<(String, String)>);
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secrets(…)")
+    }
+}
+
+/// As whom components are fetched from registries.
+const OCI_VARIABLES: [&str; 4] = [
+    "TOOLHOLD_OCI_HOST",
+    "TOOLHOLD_OCI_USERNAME",
+    OCI_PASSWORD,
+    "TOOLHOLD_OCI_TOKEN_HOST",
+];
+const OCI_PASSWORD: &str = "TOOLHOLD_OCI_PASSWORD";
 
 #[derive(Debug, Clone, Deserialize)]
 struct RunTable {
     max_steps: u32,
     max_tokens: u32,
-    /// Nobody chose it.
-    #[serde(skip)]
-    is_max_tokens_default: bool,
     token_budget: u64,
     currency: String,
     max_cost: Money,
@@ -121,8 +142,8 @@ struct RequestsTable {
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct StorageTable {
-    pub(super) url_env: String,
+struct StorageTable {
+    url_env: String,
     keep_days: u32,
     patience_ms: u64,
 }
@@ -133,114 +154,121 @@ struct PathsTable {
     state: PathBuf,
 }
 
-pub fn validate(merged: &Merged) -> Result<Config, ConfigError> {
-    let value = |key: &str, reason: String| ConfigError::Value {
-        key: key.into(),
-        origin: merged.origin(key),
-        reason,
-    };
-    let mut config: Config =
-        toml::Value::Table(merged.table())
-            .try_into()
-            .map_err(|error: toml::de::Error| {
-                // toml says which key in a last line: in `run.max_steps`
-                let text = error.to_string();
-                let (reason, key) = text
-                    .trim_end()
-                    .rsplit_once("\nin `")
-                    .map_or((text.as_str(), ""), |(r, k)| (r, k.trim_end_matches('`')));
-                value(key, reason.to_owned())
-            })?;
-    config.one_off = merged.granted_by_flags();
-    config.run.is_max_tokens_default = merged.origin("run.max_tokens") == "default";
-    for (name, table) in &config.mcp {
-        let key = format!("mcp.{name}");
-        let settings = table.settings(name, merged.is_found(&key), merged.is_found("paths.state"));
-        let settings =
-            settings.map_err(|(leaf, reason)| value(&format!("{key}.{leaf}"), reason))?;
-        config.servers.push(settings);
-    }
-    for (name, table) in &config.shields {
-        let settings = table
-            .settings(name)
-            .map_err(|(leaf, reason)| value(&format!("shields.{name}.{leaf}"), reason))?;
-        config.screening.push(settings);
-    }
-    config.screening.sort_by_key(|shield| shield.order);
-    let routes = config.routes();
-    routes
-        .check()
-        .map_err(|(key, reason)| value(&key, reason))?;
-    if routes.target(&config.endpoint).is_none() {
-        return Err(value("endpoint", routes.unknown(&config.endpoint)));
-    }
-    if let Some((key, reason)) = config.price_fault() {
-        return Err(value(&key, reason));
-    }
-    let is_many = |name: &str| !matches!(routes.target(name), None | Some(Target::Endpoint(_)));
-    let fault = config
-        .fallback
-        .fault(&config.endpoints, &config.endpoint, is_many);
-    if let Some((key, reason)) = fault {
-        return Err(value(&format!("fallback.{key}"), reason));
-    }
-    if let Some((key, reason)) = config.serve.fault() {
-        return Err(value(&format!("serve.{key}"), reason));
-    }
-    if let Some((key, reason)) = config.telemetry.fault() {
-        return Err(value(&format!("telemetry.{key}"), reason));
-    }
-    if let Some((key, reason)) = config.agents_fault() {
-        return Err(value(&key, reason));
-    }
-    for shield in &config.screening {
-        if let Some(reason) = config.missing_endpoint(shield) {
-            return Err(value(&format!("shields.{}.endpoint", shield.name), reason));
+impl Configuration {
+    /// Checks the tables and completes them. No agent is among them yet: see [`Self::add_agent`].
+    ///
+    /// # Errors
+    /// The first key whose value cannot be used.
+    pub fn new(tables: Tables, surroundings: &Surroundings<'_>) -> Result<Self, Fault> {
+        let mut servers = Vec::new();
+        for (name, table) in &tables.mcp {
+            let key = format!("mcp.{name}");
+            let is_untrusted = surroundings.is_untrusted;
+            let settings = table.settings(name, is_untrusted(&key), is_untrusted("paths.state"));
+            let settings =
+                settings.map_err(|(leaf, reason)| Fault::new(format!("{key}.{leaf}"), reason))?;
+            servers.push(settings);
+        }
+        let mut screening = Vec::new();
+        for (name, table) in &tables.shields {
+            let settings = table
+                .settings(name)
+                .map_err(|(leaf, reason)| Fault::new(format!("shields.{name}.{leaf}"), reason))?;
+            screening.push(settings);
+        }
+        screening.sort_by_key(|shield| shield.order);
+        let folder = |own: &PathBuf, usual: &PathBuf| {
+            let is_set = !own.as_os_str().is_empty();
+            if is_set { own.clone() } else { usual.clone() }
+        };
+        let configuration = Self {
+            endpoint: tables.endpoint.clone(),
+            telemetry: tables.telemetry.clone(),
+            grants: tables
+                .module
+                .iter()
+                .map(|(name, table)| (name.clone(), table.grant(surroundings)))
+                .collect(),
+            one_off: surroundings.one_off_grants.clone(),
+            compiler: surroundings.compiler.clone(),
+            agents: BTreeMap::new(),
+            is_max_tokens_default: surroundings.is_max_tokens_default,
+            servers,
+            screening,
+            shares: BTreeMap::new(),
+            variables: tables.variables(surroundings),
+            secrets: tables.secrets(surroundings),
+            state_folder: folder(&tables.paths.state, &surroundings.state_folder),
+            cache_folder: folder(&tables.paths.cache, &surroundings.cache_folder),
+            tables,
+        };
+        match configuration.fault() {
+            Some((key, reason)) => Err(Fault { key, reason }),
+            None => Ok(configuration),
         }
     }
-    if let Some(key) = config.mcp_server.zero() {
-        return Err(value(key, "must be at least 1".into()));
-    }
-    if let Some((key, reason)) = config.mcp_server.fault() {
-        return Err(value(key, reason));
-    }
-    if let Some((key, reason)) = config.time_fault() {
-        return Err(value(&key, reason));
-    }
-    if config.run.examples > MAX_EXAMPLES {
-        let reason = format!("there are 0 to {MAX_EXAMPLES} worked examples");
-        return Err(value("run.examples", reason));
-    }
-    for (key, zero) in [
-        ("run.max_steps", config.run.max_steps == 0),
-        ("run.max_tokens", config.run.max_tokens == 0),
-        ("run.parallel_calls", config.run.parallel_calls == 0),
-        ("run.max_calls", config.run.max_calls == 0),
-        (
-            "modules.concurrent_calls",
-            config.modules.concurrent_calls == 0,
-        ),
-    ] {
-        if zero {
-            return Err(value(key, "must be at least 1".into()));
-        }
-    }
-    Ok(config)
-}
 
-impl Config {
+    /// The first key that is wrong, and why.
+    fn fault(&self) -> Option<(String, String)> {
+        let tables = &self.tables;
+        let below = |table: &'static str| {
+            move |(leaf, reason): (&'static str, String)| (format!("{table}.{leaf}"), reason)
+        };
+        let routes = self.routes();
+        if let Err(fault) = routes.check() {
+            return Some(fault);
+        }
+        if routes.target(&self.endpoint).is_none() {
+            return Some(("endpoint".into(), routes.unknown(&self.endpoint)));
+        }
+        let is_many = |name: &str| !matches!(routes.target(name), None | Some(Target::Endpoint(_)));
+        let fallback = || {
+            let endpoints = &tables.endpoints;
+            tables.fallback.fault(endpoints, &self.endpoint, is_many)
+        };
+        let missing_endpoint = |shield: &ShieldSettings| {
+            let reason = self.missing_endpoint(shield)?;
+            Some((format!("shields.{}.endpoint", shield.name), reason))
+        };
+        self.price_fault()
+            .or_else(|| fallback().map(below("fallback")))
+            .or_else(|| self.telemetry.fault().map(below("telemetry")))
+            .or_else(|| self.agents_fault())
+            .or_else(|| self.screening.iter().find_map(missing_endpoint))
+            .or_else(|| self.time_fault())
+            .or_else(|| self.run_fault())
+    }
+
+    fn run_fault(&self) -> Option<(String, String)> {
+        let run = &self.tables.run;
+        if run.examples > MAX_EXAMPLES {
+            let reason = format!("there are 0 to {MAX_EXAMPLES} worked examples");
+            return Some(("run.examples".into(), reason));
+        }
+        let concurrent_calls = self.tables.modules.concurrent_calls;
+        let zero = [
+            ("run.max_steps", run.max_steps == 0),
+            ("run.max_tokens", run.max_tokens == 0),
+            ("run.parallel_calls", run.parallel_calls == 0),
+            ("run.max_calls", run.max_calls == 0),
+            ("modules.concurrent_calls", concurrent_calls == 0),
+        ];
+        let (key, _) = zero.into_iter().find(|(_, is_zero)| *is_zero)?;
+        Some((key.into(), "must be at least 1".into()))
+    }
+
     /// All that requests can be sent to.
     pub fn routes(&self) -> Routes<'_> {
         Routes {
-            endpoints: &self.endpoints,
-            pools: &self.pools,
-            router: &self.router,
+            endpoints: &self.tables.endpoints,
+            pools: &self.tables.pools,
+            router: &self.tables.router,
         }
     }
 
     /// The endpoint that runs use, if it is one.
     pub fn selected(&self) -> Option<&Endpoint> {
-        self.endpoints.get(&self.endpoint)
+        self.tables.endpoints.get(&self.endpoint)
     }
 
     /// Where runs ask: the URL of an endpoint, the name of a pool.
@@ -251,22 +279,22 @@ impl Config {
 
     /// The models that `[fallback]` lists.
     pub fn candidates(&self) -> impl Iterator<Item = &str> {
-        self.fallback.names().iter().map(String::as_str)
+        self.tables.fallback.names().iter().map(String::as_str)
     }
 
     /// What a candidate of `[fallback]` is.
     pub fn candidate(&self, name: &str) -> Option<Named<'_>> {
-        fallback::named(name, &self.endpoints, &self.endpoint)
+        fallback::named(name, &self.tables.endpoints, &self.endpoint)
     }
 
     pub fn settings(&self) -> Settings {
-        let run = &self.run;
+        let run = &self.tables.run;
         Settings {
             contract: self.routes().contract(&self.endpoint),
             shape: run.shape,
             max_steps: run.max_steps,
             max_tokens: run.max_tokens,
-            assumed_max_tokens: run.is_max_tokens_default.then_some(run.max_tokens),
+            assumed_max_tokens: self.is_max_tokens_default.then_some(run.max_tokens),
             token_budget: Some(run.token_budget).filter(|budget| *budget > 0),
             price: self.routes().price(&self.endpoint),
             currency: run.currency.clone(),
@@ -284,15 +312,16 @@ impl Config {
             result_chars: run.result_chars,
             wiring: run.wiring,
             max_depth: run.max_depth,
-            approval: self.approval.rules(),
-            fallback: self.fallback.settings(
-                &self.endpoints,
+            approval: self.tables.approval.rules(),
+            fallback: self.tables.fallback.settings(
+                &self.tables.endpoints,
                 &self.endpoint,
                 self.max_cost().is_some(),
+                &|variable| self.variable(variable).is_some(),
             ),
             window: Window {
                 tokens: self.routes().window(&self.endpoint),
-                max_tools: self.run.max_tools,
+                max_tools: self.tables.run.max_tools,
                 ..Window::default()
             },
             privacy: self.privacy(),
@@ -301,7 +330,7 @@ impl Config {
     }
 
     pub fn endpoint_named(&self, name: &str) -> Option<&Endpoint> {
-        self.endpoints.get(name)
+        self.tables.endpoints.get(name)
     }
 
     /// What screens, in its order.
@@ -335,7 +364,7 @@ impl Config {
     /// What is wrong with the endpoint that a shield asks.
     pub(super) fn missing_endpoint(&self, shield: &ShieldSettings) -> Option<String> {
         match &shield.what {
-            ShieldWhat::Model { endpoint, .. } if !self.endpoints.contains_key(endpoint) => {
+            ShieldWhat::Model { endpoint, .. } if !self.tables.endpoints.contains_key(endpoint) => {
                 Some(format!("there is no [endpoints.{endpoint}]"))
             }
             _ => None,
@@ -361,8 +390,8 @@ impl Config {
 
     /// What modules and servers are given, without the values of secrets.
     pub fn granted(&self) -> Value {
-        let modules = self.module.iter().map(|(name, table)| {
-            let grant = table.grant().ok();
+        let modules = self.grants.iter().map(|(name, grant)| {
+            let grant = grant.as_ref().ok();
             (name.clone(), json!(grant))
         });
         let servers = self.servers.iter().map(|server| {
@@ -381,16 +410,16 @@ impl Config {
 
     /// In which prices are; empty if there are none.
     pub fn currency(&self) -> &str {
-        &self.run.currency
+        &self.tables.run.currency
     }
 
     fn max_cost(&self) -> Option<Amount> {
-        Some(self.run.max_cost.0).filter(|most| !most.is_zero())
+        Some(self.tables.run.max_cost.0).filter(|most| !most.is_zero())
     }
 
     /// A time that is over before anything can happen in it: the key, and the remedy.
     fn time_fault(&self) -> Option<(String, String)> {
-        let endpoints = self.endpoints.iter().flat_map(|(name, endpoint)| {
+        let endpoints = self.tables.endpoints.iter().flat_map(|(name, endpoint)| {
             [
                 ("connect_timeout_ms", endpoint.connect_timeout_ms),
                 ("first_token_timeout_ms", endpoint.first_token_timeout_ms),
@@ -398,12 +427,12 @@ impl Config {
             ]
             .map(|(leaf, time)| (format!("endpoints.{name}.{leaf}"), Some(time)))
         });
-        let modules = self.module.iter();
+        let modules = self.tables.module.iter();
         let limits = modules
             .map(|(name, table)| (format!("module.{name}.limits"), &table.limits))
             .chain([
-                ("limits".to_owned(), &self.limits),
-                ("ceiling".to_owned(), &self.ceiling),
+                ("limits".to_owned(), &self.tables.limits),
+                ("ceiling".to_owned(), &self.tables.ceiling),
             ]);
         let limits = limits.flat_map(|(table, limits)| {
             [
@@ -414,11 +443,11 @@ impl Config {
             .map(|(leaf, time)| (format!("{table}.{leaf}"), time))
         });
         let others = [
-            ("run.timeout_ms", self.run.timeout_ms),
-            ("run.call_timeout_ms", self.run.call_timeout_ms),
-            ("router.timeout_ms", self.router.timeout_ms),
-            ("oci.timeout_ms", self.oci.timeout_ms),
-            ("oci.idle_timeout_ms", self.oci.idle_timeout_ms),
+            ("run.timeout_ms", self.tables.run.timeout_ms),
+            ("run.call_timeout_ms", self.tables.run.call_timeout_ms),
+            ("router.timeout_ms", self.tables.router.timeout_ms),
+            ("oci.timeout_ms", self.tables.oci.timeout_ms),
+            ("oci.idle_timeout_ms", self.tables.oci.idle_timeout_ms),
         ]
         .map(|(key, time)| (key.to_owned(), Some(time)));
         let mut all = endpoints.chain(limits).chain(others);
@@ -430,7 +459,7 @@ impl Config {
 
     /// What is wrong with prices, or with what depends on them: the key, and the reason.
     fn price_fault(&self) -> Option<(String, String)> {
-        let faults = self.endpoints.iter().find_map(|(name, endpoint)| {
+        let faults = self.tables.endpoints.iter().find_map(|(name, endpoint)| {
             let (leaf, reason) = endpoint.price_fault()?;
             Some((format!("endpoints.{name}.{leaf}"), reason))
         });
@@ -438,7 +467,9 @@ impl Config {
             return faults;
         }
         let is_priced = |endpoint: &Endpoint| endpoint.price().is_some();
-        if self.run.currency.trim().is_empty() && self.endpoints.values().any(is_priced) {
+        if self.tables.run.currency.trim().is_empty()
+            && self.tables.endpoints.values().any(is_priced)
+        {
             let reason = "endpoints have prices, so say in which currency, such as \"EUR\"";
             return Some(("run.currency".into(), reason.into()));
         }
@@ -470,12 +501,7 @@ impl Config {
 
     /// Where saved Requests are.
     pub fn requests_folder(&self) -> &Path {
-        &self.requests.folder
-    }
-
-    /// How the modules are served as MCP tools.
-    pub fn mcp_server(&self) -> mcp_server::Settings {
-        self.mcp_server.settings()
+        &self.tables.requests.folder
     }
 
     /// The MCP servers, by name.
@@ -485,7 +511,7 @@ impl Config {
 
     /// What is known of MCP servers, and when they need a person.
     pub fn pins(&self) -> mcp::Pins {
-        let trust = match self.modules.approval {
+        let trust = match self.tables.modules.approval {
             Approval::FirstSight => mcp::Trust::FirstSight,
             Approval::Always => mcp::Trust::Always,
             Approval::Never => mcp::Trust::Never,
@@ -493,42 +519,84 @@ impl Config {
         mcp::Pins::new(Approvals::new(self.state_folder().join("mcp")), trust)
     }
 
-    /// The file that `toolhold modules grant` writes.
-    pub fn grants_file(&self) -> PathBuf {
-        self.state_folder().join("grants.toml")
-    }
-
     /// Where compiled modules, fetched components and toolchains are kept.
-    pub fn cache_folder(&self) -> PathBuf {
-        let base = etcetera::choose_base_strategy().ok();
-        own_or(&self.paths.cache, base.map(|base| base.cache_dir()))
+    pub fn cache_folder(&self) -> &Path {
+        &self.cache_folder
     }
 
-    /// Where runs are recorded; `url` is what the variable `storage.url_env` says.
-    pub fn storage(&self, url: impl Fn(&str) -> Option<SecretString>) -> Location {
-        match url(&self.storage.url_env) {
-            Some(url) => Location::Postgres(url),
-            None => Location::File(self.state_folder().join("toolhold.db")),
+    /// Where approvals, grants, the database and the cache's key lie: what is not to be lost.
+    pub fn state_folder(&self) -> &Path {
+        &self.state_folder
+    }
+
+    /// Where runs are recorded: the database that the variable `storage.url_env` names, or a file.
+    pub fn storage(&self) -> Location {
+        match self.variable(&self.tables.storage.url_env) {
+            Some(url) => Location::Postgres(url.into()),
+            None => Location::File(self.state_folder.join("toolhold.db")),
         }
+    }
+
+    /// The value of a variable that the configuration names, if it is set and not blank.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        self.variables.get(name)
+    }
+
+    /// The key of an endpoint, if its variable is set.
+    pub fn api_key(&self, endpoint: &Endpoint) -> Option<String> {
+        self.variable(&endpoint.api_key_env).map(str::to_owned)
+    }
+
+    /// The secrets that the configuration names, with their values: what no record may hold.
+    pub fn secrets(&self) -> Vec<(String, String)> {
+        self.secrets.0.clone()
     }
 
     /// For how long runs and sessions are kept that are over. Absent: for ever.
     pub fn keep_days(&self) -> Option<NonZeroU32> {
-        NonZeroU32::new(self.storage.keep_days)
+        NonZeroU32::new(self.tables.storage.keep_days)
     }
 
     /// For how long a database that cannot be used is tried.
     pub fn storage_patience(&self) -> Duration {
-        Duration::from_millis(self.storage.patience_ms)
+        Duration::from_millis(self.tables.storage.patience_ms)
+    }
+}
+
+impl Tables {
+    /// The variables that are named here, other than those of modules' secrets and of MCP servers, which are
+    /// read where they are given out.
+    fn variables(&self, surroundings: &Surroundings<'_>) -> Variables {
+        let endpoints = self.endpoints.values().map(|it| it.api_key_env.as_str());
+        let names = endpoints
+            .chain([self.storage.url_env.as_str()])
+            .chain(OCI_VARIABLES);
+        Variables::read(names, surroundings.variable)
     }
 
-    /// Where the cache's key lies, approvals, and what else is not to be lost.
-    pub fn state_folder(&self) -> PathBuf {
-        let base = etcetera::choose_base_strategy().ok();
-        own_or(
-            &self.paths.state,
-            base.map(|base| base.state_dir().unwrap_or_else(|| base.data_dir())),
-        )
+    fn secrets(&self, surroundings: &Surroundings<'_>) -> Secrets {
+        let endpoints = self.endpoints.values().map(|it| it.api_key_env.as_str());
+        let servers = self.mcp.values().flat_map(McpTable::secrets);
+        let own = [
+            self.storage.url_env.as_str(),
+            self.telemetry.headers_env.as_str(),
+            OCI_PASSWORD,
+        ];
+        let others = surroundings.secret_variables.iter().map(String::as_str);
+        let names = endpoints.chain(servers).chain(own).chain(others);
+        let mut secrets: Vec<(String, String)> = names
+            .filter(|name| !name.is_empty())
+            .filter_map(|name| Some((name.to_owned(), (surroundings.variable)(name)?)))
+            .collect();
+        let granted = self.module.values().flat_map(|module| &module.secrets);
+        secrets.extend(granted.filter_map(|secret| {
+            let value = secret.value(surroundings).ok()?;
+            Some((secret.name.clone(), value))
+        }));
+        secrets.retain(|(_, value)| !value.trim().is_empty());
+        secrets.sort();
+        secrets.dedup();
+        Secrets(secrets)
     }
 }
 
@@ -546,18 +614,5 @@ impl ApprovalTable {
             tools: tools.into_iter().collect(),
             plans: self.plans,
         }
-    }
-}
-
-/// `own` if it was set, else `toolhold` in the user's folder, else a folder here, which somebody
-/// without a home sees.
-fn own_or(own: &Path, users: Option<PathBuf>) -> PathBuf {
-    if own.as_os_str().is_empty() {
-        users.map_or_else(
-            || PathBuf::from(".toolhold"),
-            |folder| folder.join("toolhold"),
-        )
-    } else {
-        own.to_owned()
     }
 }

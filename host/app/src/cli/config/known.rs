@@ -1,8 +1,6 @@
 //! Which keys there are: those of the default file, and those of tables that the user names.
 
-use crate::config::pool::POOL;
-use crate::config::router::CLASS;
-use crate::config::serve::{AGENT, OVERRIDES, SHARES};
+use crate::config::{AGENT_KEYS, CLASS_KEYS, OVERRIDES, POOL_KEYS, SHARES};
 
 /// What `[module.NAME]` holds besides `limits`. Tables among them are values, replaced as a whole.
 const MODULE: [&str; 11] = [
@@ -81,12 +79,12 @@ pub fn is_key(listed: &[String], key: &str) -> bool {
     }
     match parts(key).as_slice() {
         ["endpoints", _, leaf] => is_listed(format!("endpoints.default.{leaf}")),
-        ["pools", _, leaf] => POOL.contains(leaf),
-        ["router", "classes", _, leaf] => CLASS.contains(leaf),
+        ["pools", _, leaf] => POOL_KEYS.contains(leaf),
+        ["router", "classes", _, leaf] => CLASS_KEYS.contains(leaf),
         ["module", _, leaf] => MODULE.contains(leaf),
         ["mcp", _, leaf] => MCP.contains(leaf),
         ["shields", _, leaf] | ["agents", _, "shields", _, leaf] => SHIELD.contains(leaf),
-        ["agents", _, leaf] => AGENT.contains(leaf),
+        ["agents", _, leaf] => AGENT_KEYS.contains(leaf),
         // What a share holds is checked where it is read.
         ["agents", _, SHARES, _] => true,
         ["agents", _, table, rest @ ..] => {

@@ -1,5 +1,5 @@
-use crate::config::layers::{self, Flags};
-use crate::config::{Config, types};
+use super::layers::{self, Files, Flags};
+use crate::config::{Configuration, Endpoint};
 use std::io::Write as _;
 
 /// Endpoints a, b and c.
@@ -15,19 +15,20 @@ base_url = "http://c/v1"
 model = "m"
 "#;
 
-fn load(text: &str) -> Result<Config, String> {
+fn load(text: &str) -> Result<Configuration, String> {
     load_with(text, &Flags::default())
 }
 
-fn load_with(text: &str, flags: &Flags) -> Result<Config, String> {
+fn load_with(text: &str, flags: &Flags) -> Result<Configuration, String> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     writeln!(file, "{text}\n{ENDPOINTS}").unwrap();
-    let merged = layers::merge(Some(file.path()), None, flags, std::iter::empty());
-    let config = merged.and_then(|merged| types::validate(&merged));
+    let files = Files::read(Some(file.path())).map_err(|error| error.to_string())?;
+    let merged = layers::merge(&files, flags, std::iter::empty());
+    let config = merged.and_then(|merged| super::configuration(&merged, merged.table(), ""));
     config.map_err(|error| error.to_string())
 }
 
-fn names<'a>(endpoints: Vec<(&'a str, &super::Endpoint)>) -> Vec<&'a str> {
+fn names<'a>(endpoints: Vec<(&'a str, &Endpoint)>) -> Vec<&'a str> {
     endpoints.into_iter().map(|(name, _)| name).collect()
 }
 

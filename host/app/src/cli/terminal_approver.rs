@@ -1,9 +1,10 @@
-//! Who decides about calls that wait: the person at the terminal, or anyone who uses
-//! `toolhold approvals`, whoever is first.
+//! Asks the person at the terminal about calls that wait for approval. A decision that is recorded in the
+//! database first (`toolhold approvals`, the HTTP API) counts as well.
 
 use crate::cli::approvals;
 use crate::cli::style::{bold, dim, line, warn};
 use crate::storage::Store;
+use crate::stored_approver::stored_decision;
 use futures_util::future::BoxFuture;
 use std::io::IsTerminal as _;
 use std::time::Duration;
@@ -12,50 +13,30 @@ use tokio::sync::{Mutex, mpsc};
 use toolhold_agent::run::approval::{Approver, Decision, Pending, Verdict};
 use uuid::Uuid;
 
-/// How often a decision is looked for that somebody left in another process: at first, and for a call that
-/// waits long. Many may wait, and people wait longer than this for anything.
-const SOON: Duration = Duration::from_millis(300);
-const LATER: Duration = Duration::from_secs(2);
-
-/// Asks at the terminal if there is one, and looks for decisions that were left.
+/// Asks at the terminal if there is one, and waits for recorded decisions.
 #[derive(Debug)]
-pub struct AppApprover {
+pub struct TerminalApprover {
     store: Store,
-    /// For one question at a time; absent if nobody is to be asked.
+    /// One question at a time; absent if the terminal is not asked.
     terminal: Option<Mutex<Terminal>>,
 }
 
-/// What is typed, from the first question on.
+/// The typed lines, from the first question on.
 type Terminal = Option<mpsc::Receiver<String>>;
 
-/// In which a line that was typed before a question comes in.
-const SETTLES: Duration = Duration::from_millis(50);
+/// How long to wait before a question for lines that were typed earlier, so that they can be discarded.
+const STALE_INPUT_WAIT: Duration = Duration::from_millis(50);
 
-/// Lines that were typed and not read.
-const TYPED: usize = 16;
+/// Lines that were typed and not read yet.
+const INPUT_QUEUE_LINES: usize = 16;
 
-/// Characters of an answer that is none.
-const SHOWN: usize = 40;
+/// Characters shown of an answer that was not understood.
+const SHOWN_ANSWER_CHARS: usize = 40;
 
 const ANSWERS: &str =
     "y: yes   n REASON: no   e JSON: with these arguments   r JSON: not, take this as its result";
 
-/// Waits for a decision that somebody leaves in the database.
-pub async fn left(store: &Store, run: Uuid, pending: &Pending) -> Decision {
-    let mut pause = SOON;
-    loop {
-        let decided = store.decides();
-        // A database that is away for a while comes back; the run's journal says when it does not.
-        if let Ok(Some(decision)) = store.decision(run, &pending.call.id).await {
-            return decision;
-        }
-        // One that comes from this process is taken up at once.
-        let _ = tokio::time::timeout(pause, decided).await;
-        pause = (pause * 5 / 4).min(LATER);
-    }
-}
-
-impl AppApprover {
+impl TerminalApprover {
     /// `asks`: whether the terminal is free for questions.
     pub fn new(store: Store, asks: bool) -> Self {
         Self {
@@ -69,10 +50,10 @@ impl AppApprover {
         let mut terminal = terminal.lock().await;
         let lines = terminal.get_or_insert_with(typed);
         // What was typed before the question is no answer to it.
-        tokio::time::sleep(SETTLES).await;
+        tokio::time::sleep(STALE_INPUT_WAIT).await;
         while lines.try_recv().is_ok() {}
         if lines.is_closed() {
-            // That was said when the input ended.
+            // The end of the input was reported when it happened.
             return std::future::pending().await;
         }
         question(pending);
@@ -96,15 +77,15 @@ impl AppApprover {
     }
 }
 
-impl Approver for AppApprover {
+impl Approver for TerminalApprover {
     fn decide<'a>(&'a self, run: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
         Box::pin(async move {
             let Some(terminal) = &self.terminal else {
-                return left(&self.store, run, pending).await;
+                return stored_decision(&self.store, run, pending).await;
             };
             tokio::select! {
                 decision = self.asked(terminal, pending) => decision,
-                decision = left(&self.store, run, pending) => decision,
+                decision = stored_decision(&self.store, run, pending) => decision,
             }
         })
     }
@@ -113,10 +94,10 @@ impl Approver for AppApprover {
 /// The lines of standard input, read by a thread of its own from now on: a question that was answered
 /// elsewhere must not take the answer to the next, and the process ends while the thread still reads.
 fn typed() -> mpsc::Receiver<String> {
-    let (sender, lines) = mpsc::channel(TYPED);
+    let (sender, lines) = mpsc::channel(INPUT_QUEUE_LINES);
     std::thread::spawn(move || {
         for line in std::io::stdin().lines().map_while(Result::ok) {
-            // More than fits was typed while nobody was asked.
+            // Lines beyond the queue were typed while no question was open.
             if let Err(TrySendError::Closed(_)) = sender.try_send(line) {
                 return;
             }
@@ -159,7 +140,7 @@ pub fn verdict(answer: &str) -> Result<Verdict, Unclear> {
             result: json("the result")?,
         }),
         _ => {
-            let word: String = word.chars().take(SHOWN).collect();
+            let word: String = word.chars().take(SHOWN_ANSWER_CHARS).collect();
             Err(Unclear::Because(format!("{word:?} is no answer")))
         }
     }

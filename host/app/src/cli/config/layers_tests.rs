@@ -1,4 +1,5 @@
 use super::*;
+use crate::config::Configuration;
 use std::io::Write as _;
 
 fn merge_with(
@@ -9,14 +10,17 @@ fn merge_with(
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(text.as_bytes()).unwrap();
     merge(
-        Some(file.path()),
-        None,
+        &Files::read(Some(file.path()))?,
         flags,
         variables
             .iter()
             .map(|(k, v)| ((*k).to_owned(), (*v).to_owned())),
     )?
     .known()
+}
+
+fn checked(merged: &Merged) -> Result<Configuration, ConfigError> {
+    crate::cli::config::configuration(merged, merged.table(), "")
 }
 
 #[test]
@@ -229,7 +233,7 @@ fn an_unknown_key_is_an_error_though_it_is_empty() {
 fn a_limit_of_tokens_that_nobody_chose_is_known() {
     for (text, assumed) in [("", Some(1_024)), ("[run]\nmax_tokens = 1024", None)] {
         let merged = merge_with(text, &[], &Flags::default()).unwrap();
-        let settings = crate::config::types::validate(&merged).unwrap().settings();
+        let settings = checked(&merged).unwrap().settings();
         assert_eq!(
             (settings.max_tokens, settings.assumed_max_tokens),
             (1_024, assumed),
@@ -241,9 +245,8 @@ fn a_limit_of_tokens_that_nobody_chose_is_known() {
 /// A table in which everything is commented out is none, unless its name alone says something.
 #[test]
 fn an_empty_table_of_a_known_name_says_no_more_than_its_name() {
-    let read = |text: &str| {
-        merge_with(text, &[], &Flags::default()).and_then(|it| crate::config::types::validate(&it))
-    };
+    let read =
+        |text: &str| merge_with(text, &[], &Flags::default()).and_then(|merged| checked(&merged));
     for text in [
         "[run]",
         "[module]",
@@ -268,7 +271,7 @@ fn an_empty_table_of_a_known_name_says_no_more_than_its_name() {
         "[agents.one.shields]",
     ] {
         let config = read(text).unwrap();
-        assert!(config.agents().any(|(name, _)| name == "one"), "{text}");
+        assert!(config.agent_tables().contains_key("one"), "{text}");
     }
     for (text, says) in [
         ("[shields.mails]", "kind"),

@@ -1,15 +1,13 @@
 //! Where settings come from: defaults, files, environment, flags; later ones win.
 
-use crate::config::known;
-use crate::config::routes::ROUTER;
+use super::known;
+use crate::config::{DEFAULTS, ROUTER};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 use toml::{Table, Value};
 
-/// The default file, which is the documentation.
-pub const DEFAULTS: &str = include_str!("default.toml");
 const PREFIX: &str = "TOOLHOLD_";
 /// Variables that are short because everybody sets them, and variables that are not settings.
 const SHORT: [(&str, &str); 2] = [("BASE_URL", "base_url"), ("MODEL", "model")];
@@ -22,7 +20,7 @@ const NOT_SETTINGS: [&str; 9] = [
     // What clients of `toolhold mcp` must bring.
     "MCP_TOKEN",
     "LOG",
-    // Read by `host` and `fetch`, so that a password is never a setting that is shown.
+    // Values of secrets, which are never settings that are shown.
     "DATABASE_URL",
     "OCI_HOST",
     "OCI_USERNAME",
@@ -107,11 +105,6 @@ impl Flags {
         }
     }
 
-    /// What `other` sets wins.
-    pub fn extend(&mut self, other: &Self) {
-        self.0.extend(other.0.iter().cloned());
-    }
-
     /// How many were set.
     pub fn len(&self) -> usize {
         self.0.len()
@@ -193,6 +186,20 @@ impl Merged {
         };
         let mut leaves = self.leaves.iter();
         !self.is_named && leaves.any(|(own, (_, origin))| *origin == found && is_below(own))
+    }
+
+    /// The text that a key has.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.leaves.get(key)?.0.as_str()
+    }
+
+    /// The error that the value of `key` cannot be used.
+    pub fn wrong(&self, key: &str, reason: String) -> ConfigError {
+        ConfigError::Value {
+            key: key.to_owned(),
+            origin: self.origin(key),
+            reason,
+        }
     }
 
     pub fn origin(&self, key: &str) -> String {
@@ -317,19 +324,76 @@ fn insert(table: &mut Table, key: &str, value: &Value) {
     }
 }
 
-/// Merges all layers. `file` replaces the user's and the folder's file; `grants` is the file that
-/// `toolhold modules grant` writes, and lies below them: what a person wrote by hand wins. Not before the grants
-/// are among them, too, are the variables [`known`](Merged::known).
+/// The configuration files, parsed: each with its origin, the weakest first.
+#[derive(Debug)]
+pub struct Files {
+    grants: Option<(String, Table)>,
+    others: Vec<(String, Table)>,
+    is_named: bool,
+}
+
+impl Files {
+    /// Reads `file`, or else the user's and the folder's file, as far as they are there.
+    ///
+    /// # Errors
+    /// A file that cannot be read or parsed.
+    pub fn read(file: Option<&Path>) -> Result<Self, ConfigError> {
+        let mut others = Vec::new();
+        match file {
+            Some(file) => others.extend(read(file, true)?),
+            None => {
+                for file in usual_files() {
+                    others.extend(read(&file, false)?);
+                }
+            }
+        }
+        Ok(Self {
+            grants: None,
+            others,
+            is_named: file.is_some(),
+        })
+    }
+
+    /// Reads the file that `toolhold modules grant` writes. It lies below the others: what a person wrote by
+    /// hand wins.
+    ///
+    /// # Errors
+    /// A file that cannot be read or parsed.
+    pub fn read_grants(&mut self, file: &Path) -> Result<(), ConfigError> {
+        self.grants = read(file, false)?;
+        Ok(())
+    }
+}
+
+/// A file with its origin; nothing if it does not exist and need not.
+fn read(path: &Path, is_required: bool) -> Result<Option<(String, Table)>, ConfigError> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_required => {
+            return Ok(None);
+        }
+        Err(source) => {
+            return Err(ConfigError::Read {
+                path: path.to_owned(),
+                source,
+            });
+        }
+    };
+    let origin = format!("file {}", path.display());
+    let table = parse(&origin, &text)?;
+    Ok(Some((origin, table)))
+}
+
+/// Merges all layers. Not before the grants are among them are the variables [`known`](Merged::known).
 pub fn merge(
-    file: Option<&Path>,
-    grants: Option<&Path>,
+    files: &Files,
     flags: &Flags,
     variables: impl Iterator<Item = (String, String)>,
 ) -> Result<Merged, ConfigError> {
     let mut merged = Merged {
         leaves: BTreeMap::new(),
         order: Vec::new(),
-        is_named: file.is_some(),
+        is_named: files.is_named,
         unknown: Vec::new(),
     };
     let defaults = parse("the default file", DEFAULTS)?;
@@ -337,23 +401,9 @@ pub fn merge(
         merged.order.push(key.clone());
         merged.leaves.insert(key, (value, "default".into()));
     }
-    let mut files: Vec<_> = grants
-        .map(|file| (file.to_owned(), false))
-        .into_iter()
-        .collect();
-    match file {
-        Some(file) => files.push((file.to_owned(), true)),
-        None => files.extend(usual_files().into_iter().map(|file| (file, false))),
-    }
-    for (path, required) in files {
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && !required => continue,
-            Err(source) => return Err(ConfigError::Read { path, source }),
-        };
-        let origin = format!("file {}", path.display());
-        for (key, value) in flatten(&parse(&origin, &text)?) {
-            merged.put(key, value, &origin)?;
+    for (origin, table) in files.grants.iter().chain(&files.others) {
+        for (key, value) in flatten(table) {
+            merged.put(key, value, origin)?;
         }
     }
     merged.complete_endpoints();
