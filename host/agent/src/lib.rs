@@ -106,6 +106,6 @@ pub use protocol::{Message, Saved, Shape, Tool};
 pub use run::{Driver, Run, RunRequest, Settings};
 pub use toolbox::{
     Activities, Activity, Module, NoModules, ToolCall, ToolFailure, ToolOutput, ToolResult,
-    ToolUsage, Toolbox,
+    ToolUsage, Toolbox, module_tool,
 };
 pub use toolhold_json::hex;

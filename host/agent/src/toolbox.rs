@@ -3,7 +3,7 @@
 use crate::cost::Amount;
 use crate::error::ErrorClass;
 use crate::protocol::reference::Path;
-use crate::protocol::{Annotations, Saved, Tool};
+use crate::protocol::{Annotations, Example, Execution, Saved, Tool};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold_policy::{GrantRestrictions, Listener, NestedCalls};
+use toolhold_policy::{GrantRestrictions, Listener, NestedCalls, ToolSpec};
 
 /// Modules: whatever `_module` can name. The loop has already checked that the tool exists and the
 /// arguments fit.
@@ -35,6 +35,34 @@ pub trait Toolbox: Send + Sync + Debug {
     /// Runs one call. Must return within `call.timeout`; must stop working when dropped. Called
     /// concurrently.
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult>;
+}
+
+/// A tool as a module describes it, run by the toolbox under its own name.
+pub fn module_tool(spec: &ToolSpec) -> Tool {
+    Tool {
+        description: spec.description.clone(),
+        parameters: spec.input_schema.clone(),
+        output: spec.output_schema.clone(),
+        execution: Execution::Module(spec.name.clone()),
+        annotations: Annotations {
+            read_only: spec.annotations.read_only,
+            idempotent: spec.annotations.idempotent,
+            destructive: spec.annotations.destructive,
+            open_world: spec.annotations.open_world,
+            fire_and_forget: false,
+        },
+        examples: spec
+            .examples
+            .iter()
+            .map(|example| Example {
+                task: example.task.clone(),
+                arguments: example.arguments.clone(),
+                output: example.output.clone(),
+                answer: example.answer.clone(),
+            })
+            .collect(),
+        ..Tool::new(spec.name.clone())
+    }
 }
 
 /// A host without modules: its tools are activities and latent ones.

@@ -8,6 +8,7 @@ use crate::toolbox::ToolFailure;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
+use thiserror::Error;
 use toolhold_json::coerce::coerce;
 use toolhold_json::repair::Repair;
 use toolhold_json::validate::{Fault, Validator, cut};
@@ -21,15 +22,27 @@ pub struct ToolCheck {
     output: Option<Validator>,
 }
 
+/// A schema of a tool that is none.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("its {which} schema cannot be used: {reason}")]
+pub struct SchemaError {
+    which: &'static str,
+    reason: String,
+}
+
 impl ToolCheck {
     /// # Errors
     /// A schema that is none.
-    pub fn new(tool: &Tool) -> Result<Self, String> {
+    pub fn new(tool: &Tool) -> Result<Self, SchemaError> {
+        let compiled = |which, schema| {
+            Validator::new(schema).map_err(|reason| SchemaError { which, reason })
+        };
+        let output = tool.output.as_ref();
         Ok(Self {
             is_latent: tool.is_latent(),
             parameters: tool.parameters.clone(),
-            arguments: Validator::new(&tool.parameters)?,
-            output: tool.output.as_ref().map(Validator::new).transpose()?,
+            arguments: compiled("input", &tool.parameters)?,
+            output: output.map(|own| compiled("output", own)).transpose()?,
         })
     }
 
@@ -123,9 +136,9 @@ impl CallChecks {
     pub fn new(tools: &[Tool]) -> Result<Self, RunError> {
         let mut checks = HashMap::new();
         for tool in tools {
-            let own = ToolCheck::new(tool).map_err(|reason| RunError::ToolSchema {
+            let own = ToolCheck::new(tool).map_err(|error| RunError::ToolSchema {
                 tool: tool.name.clone(),
-                reason,
+                reason: error.reason,
             })?;
             if checks.insert(tool.name.clone(), Arc::new(own)).is_some() {
                 return Err(RunError::DuplicateTool {

@@ -33,7 +33,7 @@ mod tools;
 
 pub use approve::{CallApprover, Undecided};
 pub use budget::{CallBudget, CallPermit, NoBudget, Unlimited};
-pub use check::{CallChecks, ToolCheck};
+pub use check::{CallChecks, SchemaError, ToolCheck};
 pub use nested::NestedCaller;
 pub use pipeline::{CallPipeline, CallRequest, CallRules, NotCalled};
 pub use privacy::Hiding;

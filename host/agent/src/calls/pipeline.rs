@@ -23,8 +23,6 @@ pub struct CallRules {
     pub approvals: Approvals,
     /// The most time for one call.
     pub call_timeout: Duration,
-    /// What callers are not told. A module that calls a tool is told all of its result.
-    pub hiding: Option<Arc<dyn Hiding>>,
 }
 
 /// Makes calls. What differs by caller is who may approve, what they count in, and where they are recorded.
@@ -39,6 +37,8 @@ pub struct CallPipeline {
     pub approver: Arc<dyn CallApprover>,
     pub budget: Arc<dyn CallBudget>,
     pub recorder: Arc<dyn CallRecorder>,
+    /// What the caller is not told. A module that calls a tool is told all of its result.
+    pub hiding: Option<Arc<dyn Hiding>>,
 }
 
 /// A call as its caller asks for it.
@@ -120,7 +120,7 @@ impl CallPipeline {
                 return Err(reason);
             }
         };
-        if let Some(hiding) = &self.rules.hiding {
+        if let Some(hiding) = &self.hiding {
             end.result.outcome = hidden(&**hiding, end.result.outcome, &tool.check);
         }
         let was_made = !end.by_host;
@@ -136,7 +136,10 @@ impl CallPipeline {
             approver: self.approver.within(id),
             budget: self.budget.within(),
             recorder: self.recorder.within(id),
-            ..self.clone()
+            hiding: None,
+            toolbox: self.toolbox.clone(),
+            tools: self.tools.clone(),
+            rules: self.rules.clone(),
         }
     }
 
@@ -153,14 +156,16 @@ impl CallPipeline {
         let tool = request.tool.clone();
         let asked = std::mem::take(&mut request.arguments);
         tool.check.arguments(&asked)?;
-        let (screened, _) = self.screened(&request, asked, recording).await?;
-        let arguments = self.approved(&request, screened, recording).await?;
+        let (arguments, is_other) = self.screened(&request, asked, recording).await?;
+        let (arguments, is_other) = self
+            .approved(&request, arguments, is_other, recording)
+            .await?;
         self.ready().map_err(Stop::NotCalled)?;
         let _permit = self.budget.take().map_err(|none| match none {
             NoBudget::Refused(failure) => Stop::Refused(failure),
             NoBudget::Busy(message) => Stop::NotCalled(NotCalled::Busy(message)),
         })?;
-        recording.started(&arguments).await;
+        recording.started(is_other.then_some(&arguments)).await;
         let call = self.tool_call(request, arguments);
         let mut result = self.toolbox.call(&call).await;
         let shields = &self.rules.shields;
@@ -199,17 +204,19 @@ impl CallPipeline {
         admitted(screened, arguments, Some(&request.tool.check))
     }
 
-    /// The arguments with which a person lets the call be made, where a person has to.
+    /// The arguments with which a person lets the call be made, where a person has to; and whether they are others
+    /// than the caller wrote, as `is_other` says of those that are shown.
     async fn approved(
         &self,
         request: &CallRequest,
         mut arguments: Value,
+        mut is_other: bool,
         recording: &mut dyn CallRecording,
-    ) -> Result<Value, Stop> {
+    ) -> Result<(Value, bool), Stop> {
         let CallRequest { tool, name, .. } = request;
         let annotations = tool.tool.annotations;
         if !self.rules.approvals.apply_to(name, annotations) {
-            return Ok(arguments);
+            return Ok((arguments, is_other));
         }
         let call = Call {
             id: request.asked_as.clone(),
@@ -239,10 +246,11 @@ impl CallPipeline {
             let shown = pending.arguments.clone();
             let fits = |arguments: &Value| tool.check.arguments(arguments);
             arguments = match approve::decided(pending, decision, fits, Some(&tool.check)) {
-                Decided::Make(arguments) => return Ok(arguments),
+                Decided::Make(arguments) => return Ok((arguments, is_other)),
                 Decided::Edited(edited) => {
+                    is_other = true;
                     match self.screened(request, edited, recording).await? {
-                        (arguments, false) => return Ok(arguments),
+                        (arguments, false) => return Ok((arguments, is_other)),
                         // It is another call than the one that was approved.
                         (left, true) => left,
                     }

@@ -13,9 +13,9 @@ pub trait Hiding: Send + Sync + Debug {
     /// Whether there is nothing to hide.
     fn is_off(&self) -> bool;
 
-    fn value(&self, value: Value) -> Value;
+    fn hide_value(&self, value: Value) -> Value;
 
-    fn text(&self, text: String) -> String;
+    fn hide_text(&self, text: String) -> String;
 }
 
 /// The outcome of a call as its caller is told of it.
@@ -29,7 +29,7 @@ pub(super) fn hidden(
     }
     match outcome {
         Ok(output) => {
-            let value = hiding.value(output.value);
+            let value = hiding.hide_value(output.value);
             match check.result_fits(&value) {
                 Ok(()) => Ok(ToolOutput { value, ..output }),
                 Err(_) => Err(ToolFailure::correctable(
@@ -41,7 +41,7 @@ pub(super) fn hidden(
         }
         // In the words of a schema, a shield or the tool, which may quote what is hidden.
         Err(failure) => Err(ToolFailure {
-            message: hiding.text(failure.message),
+            message: hiding.hide_text(failure.message),
             ..failure
         }),
     }

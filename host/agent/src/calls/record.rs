@@ -69,8 +69,9 @@ pub trait CallRecording: Send {
     /// decision; notices. A question is recorded when this returns.
     fn happened(&mut self, event: EventKind) -> BoxFuture<'_, ()>;
 
-    /// The tool is called with these arguments. It is recorded when this returns.
-    fn started<'a>(&'a mut self, arguments: &'a Value) -> BoxFuture<'a, ()>;
+    /// The tool is called, with these arguments if they are others than the caller wrote. It is recorded when this
+    /// returns.
+    fn started<'a>(&'a mut self, others: Option<&'a Value>) -> BoxFuture<'a, ()>;
 
     /// When this returns, the call is recorded, or will be.
     ///

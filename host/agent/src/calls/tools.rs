@@ -1,7 +1,7 @@
 //! Tools as calls of them are made: what every call needs, prepared once.
 
 use crate::calls::ToolCheck;
-use crate::calls::check::unknown;
+use crate::calls::check::{SchemaError, unknown};
 use crate::protocol::Tool;
 use crate::toolbox::{ToolFailure, Toolbox};
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ pub struct CallableTool {
 impl CallableTool {
     /// # Errors
     /// A schema of the tool that is none.
-    pub fn new(tool: Tool) -> Result<Self, String> {
+    pub fn new(tool: Tool) -> Result<Self, SchemaError> {
         let check = ToolCheck::new(&tool)?;
         Ok(Self { tool, check })
     }
@@ -47,8 +47,8 @@ impl CallableTools {
         if let Some(known) = known.filter(|known| known.tool == tool) {
             return Ok(known);
         }
-        let callable = CallableTool::new(tool).map_err(|reason| {
-            let message = format!("the tool {name:?} cannot be called: its schema is none: {reason}");
+        let callable = CallableTool::new(tool).map_err(|error| {
+            let message = format!("the tool {name:?} cannot be called: {error}");
             ToolFailure::correctable("unknown_tool", message)
         })?;
         let callable = Arc::new(callable);

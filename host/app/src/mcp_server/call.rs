@@ -1,56 +1,33 @@
-//! One `tools/call`: known, valid, decided about, screened, run.
+//! One `tools/call`: the way of every call, for an MCP client.
 
-use super::approval::{self, nobody};
+use super::approval::CallerApprover;
 use super::catalog::Offered;
+use super::elicitation::{ElicitationApprover, asking};
 use super::outlet::{Outlet, ear, telling};
 use super::request::{Request, note_run};
 use super::result;
-use super::revision::{Era, Terms};
+use super::revision::Terms;
 use super::rpc::{Error, INTERNAL_ERROR};
-use super::run::Asked;
+use super::seams::{RecordedCaller, RequestCall};
 use super::service::{Rules, Service, cut};
 use super::session::Session;
-use super::within;
-use crate::recorded::{Begun, Ended, Recording};
-use crate::tools;
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
-use tokio::sync::mpsc;
-use toolhold_agent::ToolFailure;
-use toolhold_agent::guard::shield::{Place, Screened, Screening};
-use toolhold_agent::model::Delta;
-use toolhold_sandbox::{CallReport, Caller, Invocation};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Semaphore, mpsc};
+use toolhold_agent::calls::{
+    CallBudget, CallEnd, CallPermit, CallPipeline, CallRequest, NoBudget, NotCalled, Unlimited,
+};
+use toolhold_agent::{Module, Tool, ToolCall, ToolResult, Toolbox};
 use uuid::Uuid;
-
-/// A call, and what holds for it from its beginning to its end.
-#[derive(Clone, Copy)]
-struct Call<'a> {
-    id: &'a str,
-    /// The same, for the run that a saved Request is.
-    run: Uuid,
-    offered: &'a Offered,
-    rules: &'a Rules,
-    terms: &'a Terms,
-}
-
-/// What a person's part in a call came to.
-enum Decided {
-    Run {
-        /// A person let it be made.
-        was_asked: bool,
-    },
-    /// It is not made.
-    Not(ToolFailure),
-    /// This is asked first.
-    Ask(Value),
-}
 
 impl Service {
     pub(super) async fn call(
         &self,
         mut params: Map<String, Value>,
         terms: &Terms,
-        session: Option<&Session>,
+        session: Option<&Arc<Session>>,
         outlet: &Outlet,
     ) -> Result<Value, Error> {
         let Some(name) = params.get("name").and_then(Value::as_str) else {
@@ -67,381 +44,194 @@ impl Service {
         };
         let (rules, run) = (self.rules(), Uuid::now_v7());
         let id = run.to_string();
-        let call = Call {
-            id: &id,
-            run,
-            offered,
-            rules: &rules,
+        let approver = Arc::new(CallerApprover::new(
+            self.asking.clone(),
             terms,
+            session.cloned(),
+            outlet.clone(),
+            params,
+        ));
+        let pipeline = CallPipeline {
+            toolbox: match &offered.request {
+                None => self.modules.toolbox(&terms.session),
+                Some(request) => Arc::new(RequestTool {
+                    run,
+                    request: request.clone(),
+                    rules: rules.clone(),
+                    terms: terms.clone(),
+                    session: session.filter(|_| terms.elicits && self.settings.ask).cloned(),
+                    outlet: outlet.clone(),
+                    answer_timeout: self.settings.answer_timeout,
+                }),
+            },
+            tools: self.tools.clone(),
+            rules: rules.calls.clone(),
+            approver: approver.clone(),
+            budget: Arc::new(CallSlots {
+                slots: self.slots.clone(),
+                most: self.settings.calls,
+            }),
+            recorder: self.records.of(caller(&rules, terms)),
+            hiding: Some(rules.mask.clone()),
         };
-        self.recordable()?;
-        let mut recording = self.recording(&call, &arguments).await;
-        // For the model to correct, and so no error of the protocol.
-        let unfit = offered.input.check(&arguments).err().map(|reason| {
-            let message = format!("the arguments do not fit the tool's parameters: {reason}");
-            ToolFailure::correctable("arguments", message)
+        let (listener, heard) = ear(terms).unzip();
+        let call = pipeline.call(CallRequest {
+            id: id.clone(),
+            tool: offered.callable.clone(),
+            name: offered.name.clone(),
+            arguments,
+            // Where the call is made again with the decision, it is under another id.
+            asked_as: String::new(),
+            callers: Vec::new(),
+            timeout: None,
+            restrictions: None,
+            listener,
         });
-        let decided = match unfit {
-            Some(failure) => Ok(Decided::Not(failure)),
-            None => {
-                self.decided(&call, &arguments, &params, session, outlet)
-                    .await
-            }
+        let came = match heard {
+            Some(heard) => telling(call, heard, &offered.name, terms, &rules.mask, outlet).await,
+            None => call.await,
         };
-        let is_made = matches!(decided, Ok(Decided::Run { .. }));
-        let ended = match decided {
-            Ok(Decided::Run { was_asked }) => {
-                if was_asked {
-                    recording.approved_by("the client's user");
-                }
-                // A person may have taken long.
-                if let Err(error) = self.recordable() {
-                    recording.forget();
-                    return Err(error);
-                }
-                let Ok(_place) = self.calls.try_acquire() else {
-                    recording.forget();
-                    let message = format!(
-                        "{} calls are running, which is all that this server takes (mcp_server.calls); try again later",
-                        self.settings.calls
-                    );
-                    return Err(Error::new(INTERNAL_ERROR, message));
-                };
-                self.perform(&call, arguments, session, outlet).await
+        let end = match came {
+            Ok(end) => end,
+            Err(NotCalled::HandedBack) => return approver.handed_back(),
+            Err(NotCalled::Busy(message)) => return Err(Error::new(INTERNAL_ERROR, message)),
+            Err(NotCalled::NotRecorded(failure)) => {
+                return Err(Error::new(INTERNAL_ERROR, failure.message));
             }
-            // In the words of a schema or a shield, which may quote what is hidden.
-            Ok(Decided::Not(failure)) => Ended::refused(rules.mask.failure(failure)),
-            Ok(Decided::Ask(question)) => {
-                recording.forget();
-                return Ok(question);
-            }
-            Err(error) => {
-                recording.forget();
-                return Err(error);
-            }
+            Err(NotCalled::Lost { was_made }) => return Err(lost(was_made)),
         };
-        if recording.end(&ended).await.is_err() {
-            let message = if is_made {
-                "the call was made, but it could not be written into the audit log, so its result is not given out; \
-                 whoever runs this server finds the reason in its log"
-            } else {
-                "nothing was called, and that could not be written into the audit log; whoever runs this server finds \
-                 the reason in its log"
-            };
-            return Err(Error::new(INTERNAL_ERROR, message));
-        }
-        let mut result = match ended.outcome {
-            Ok(value) => {
-                tracing::info!(tool = offered.name, "called");
-                result::complete(terms.era, offered, value)
-            }
-            Err(failure) => {
-                tracing::info!(
-                    tool = offered.name,
-                    kind = failure.kind,
-                    "called, and failed"
-                );
-                result::failed(&failure)
-            }
-        };
+        let mut result = told(end, offered, terms);
         if offered.request.is_some() {
             note_run(&mut result, &id);
         }
         Ok(result)
     }
 
-    /// # Errors
-    /// What is called now would be in no log, and so nothing is.
-    fn recordable(&self) -> Result<(), Error> {
-        self.recorder.writable().map_err(|error| {
-            let message = format!(
-                "nothing was called: the audit log cannot be written just now ({error}); try again later"
-            );
-            Error::new(INTERNAL_ERROR, message)
-        })
-    }
-
-    async fn recording(&self, call: &Call<'_>, arguments: &Value) -> Recording {
-        let terms = call.terms;
-        let mut way = Map::from_iter([
-            ("via".to_owned(), "mcp".into()),
-            ("session".to_owned(), Value::from(&*terms.session)),
-        ]);
-        if let Some(client) = &terms.client {
-            way.insert("client".into(), client.clone());
-        }
-        let begun = Begun {
-            id: call.id,
-            tool: &call.offered.name,
-            arguments,
-            policy: &call.rules.policy,
-            owner: terms.owner,
-            way,
-            trace: &terms.trace,
-        };
-        self.recorder.begin(begun).await
-    }
-
     fn unknown(&self, name: &str) -> String {
         let shown = cut(name);
         let module = name
             .rsplit_once('.')
-            .and_then(|(module, _)| self.registry.module(module));
+            .and_then(|(module, _)| self.modules.disabled(module));
         match module {
-            Some(module) if !module.standing().may_run() => format!(
+            Some(module) => format!(
                 "Unknown tool: {shown}; its module is disabled until a person approves it: {} (toolhold modules \
                  approve {})",
-                module.standing().reason(),
-                module.slot
+                module.reason, module.slot
             ),
-            _ => format!("Unknown tool: {shown}; tools/list says which there are"),
-        }
-    }
-
-    /// Whether a call may be made, asking the client's user where the rules want a person.
-    async fn decided(
-        &self,
-        call: &Call<'_>,
-        arguments: &Value,
-        params: &Map<String, Value>,
-        session: Option<&Session>,
-        outlet: &Outlet,
-    ) -> Result<Decided, Error> {
-        let Call { offered, terms, .. } = call;
-        let approvals = &call.rules.approvals;
-        if !approvals.apply_to(&offered.name, offered.annotations) {
-            return Ok(Decided::Run { was_asked: false });
-        }
-        let no = |failure: ToolFailure| Ok(Decided::Not(failure));
-        let unasked =
-            |why: &str| ToolFailure::correctable("not_approved", nobody(&offered.name, why));
-        if !self.settings.ask {
-            return no(unasked(
-                "this server does not put it to the client's user (mcp_server.ask)",
-            ));
-        }
-        if !terms.elicits {
-            return match terms.era {
-                Era::Legacy => no(unasked("the client offers no elicitation")),
-                Era::Modern => Err(approval::incapable(&offered.name)),
-            };
-        }
-        let pending = approval::pending(offered, arguments);
-        let time = self.settings.answer_timeout;
-        let judged = match session {
-            Some(session) => match self.asking.try_acquire() {
-                Ok(_place) => approval::put(&pending, session, outlet, time).await,
-                Err(_) => Err(approval::too_many()),
-            },
-            None => match self.questions.answered(&pending, params)? {
-                Some(said) => approval::judged(said),
-                None => {
-                    let form = match approval::form(&pending) {
-                        Ok(form) => form,
-                        Err(failure) => return no(failure),
-                    };
-                    return match self.questions.ask(&pending, form, time)? {
-                        Some(question) => Ok(Decided::Ask(question)),
-                        None => no(approval::too_many()),
-                    };
-                }
-            },
-        };
-        Ok(match judged {
-            Ok(()) => Decided::Run { was_asked: true },
-            Err(failure) => Decided::Not(failure),
-        })
-    }
-
-    async fn perform(
-        &self,
-        call: &Call<'_>,
-        arguments: Value,
-        session: Option<&Session>,
-        outlet: &Outlet,
-    ) -> Ended {
-        let arguments = match call.admitted(arguments).await {
-            Ok(arguments) => arguments,
-            Err(failure) => return Ended::refused(call.rules.mask.failure(failure)),
-        };
-        let ended = match &call.offered.request {
-            Some(request) => {
-                let ended = self.request(*call, request, arguments, session, outlet);
-                ended.await
-            }
-            None => Ended::from(tools::result(self.run(call, &arguments, outlet).await)),
-        };
-        let outcome = ended.outcome.and_then(|value| {
-            call.fits(&value)
-                .map(|()| value)
-                .map_err(|reason| {
-                    format!("the tool returned something that does not fit its own output schema: {reason}")
-                })
-                .map_err(|message| ToolFailure::correctable("output_schema", message))
-        });
-        let outcome = call.released(outcome).await;
-        Ended {
-            outcome: call.masked(outcome),
-            ..ended
-        }
-    }
-
-    async fn run(&self, call: &Call<'_>, arguments: &Value, outlet: &Outlet) -> CallReport {
-        let Call {
-            id,
-            offered,
-            rules,
-            terms,
-            ..
-        } = call;
-        let (listener, heard) = ear(terms).unzip();
-        let invocation = Invocation {
-            timeout: Some(rules.call_timeout),
-            caller: Caller {
-                tenant: "",
-                session: &terms.session,
-            },
-            listener,
-            ..Invocation::new(id, &offered.name, arguments)
-        };
-        let call = self.registry.call(&invocation);
-        match heard {
-            Some(heard) => telling(call, heard, &offered.name, terms, &rules.mask, outlet).await,
-            None => call.await,
+            None => format!("Unknown tool: {shown}; tools/list says which there are"),
         }
     }
 }
 
-/// A saved Request, which is a run with questions of its own.
-impl Service {
-    fn request<'a>(
-        &'a self,
-        call: Call<'a>,
-        request: &'a Request,
-        arguments: Value,
-        session: Option<&'a Session>,
-        outlet: &'a Outlet,
-    ) -> BoxFuture<'a, Ended> {
+/// For the record, whose call it is.
+fn caller(rules: &Rules, terms: &Terms) -> RecordedCaller {
+    let mut way = Map::from_iter([
+        ("via".to_owned(), "mcp".into()),
+        ("session".to_owned(), Value::from(&*terms.session)),
+    ]);
+    if let Some(client) = &terms.client {
+        way.insert("client".into(), client.clone());
+    }
+    RecordedCaller {
+        policy: rules.policy.clone(),
+        owner: terms.owner.to_owned(),
+        way,
+        trace: terms.trace.clone(),
+    }
+}
+
+/// What a client is told of a call that ended.
+fn told(end: CallEnd, offered: &Offered, terms: &Terms) -> Value {
+    match end.result.outcome {
+        Ok(output) => {
+            tracing::info!(tool = offered.name, "called");
+            result::complete(terms.era, offered, output.value)
+        }
+        Err(failure) => {
+            tracing::info!(
+                tool = offered.name,
+                kind = failure.kind,
+                "called, and failed"
+            );
+            result::failed(&failure)
+        }
+    }
+}
+
+fn lost(was_made: bool) -> Error {
+    let message = if was_made {
+        "the call was made, but it could not be written into the audit log, so its result is not given out; \
+         whoever runs this server finds the reason in its log"
+    } else {
+        "nothing was called, and that could not be written into the audit log; whoever runs this server finds \
+         the reason in its log"
+    };
+    Error::new(INTERNAL_ERROR, message)
+}
+
+/// The calls of all clients that may run at the same time. What a module calls needs no slot of its own: it runs
+/// within one that has one.
+#[derive(Debug)]
+struct CallSlots {
+    slots: Arc<Semaphore>,
+    most: usize,
+}
+
+impl CallBudget for CallSlots {
+    fn take(&self) -> Result<CallPermit, NoBudget> {
+        match self.slots.clone().try_acquire_owned() {
+            Ok(slot) => Ok(Box::new(slot)),
+            Err(_) => Err(NoBudget::Busy(format!(
+                "{} calls are running, which is all that this server takes (mcp_server.calls); try again later",
+                self.most
+            ))),
+        }
+    }
+
+    fn within(&self) -> Arc<dyn CallBudget> {
+        Arc::new(Unlimited)
+    }
+}
+
+/// A saved Request as what one call runs: a run with questions of its own.
+#[derive(Debug)]
+struct RequestTool {
+    run: Uuid,
+    request: Request,
+    rules: Arc<Rules>,
+    terms: Terms,
+    /// Whose user is asked.
+    session: Option<Arc<Session>>,
+    outlet: Outlet,
+    answer_timeout: Duration,
+}
+
+impl Toolbox for RequestTool {
+    fn tools(&self) -> Vec<Tool> {
+        Vec::new()
+    }
+
+    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Module, String>> {
+        let message = format!("there is no module {name:?} here");
+        Box::pin(std::future::ready(Err(message)))
+    }
+
+    fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
-            let Call { rules, terms, .. } = call;
-            let (listener, heard) = ear(terms).unzip();
             let (questions, asked) = mpsc::channel(1);
-            let time = self.settings.answer_timeout;
-            let run = rules.runs.run(Asked {
-                id: call.run,
-                request,
-                input: request.input(arguments),
-                terms,
-                listener,
-                questions,
-                answer_timeout: time,
+            let time = self.answer_timeout;
+            let run = self.rules.requests.run(RequestCall {
+                id: self.run,
+                name: &self.request.name,
+                saved: &self.request.saved,
+                input: self.request.input(call.arguments.clone()),
+                session: &self.terms.session,
+                owner: self.terms.owner,
+                trace: &self.terms.trace,
+                listener: call.listener.clone(),
+                approver: Arc::new(ElicitationApprover::new(questions, time)),
             });
-            let session = session.filter(|_| terms.elicits && self.settings.ask);
-            let run = within::asking(run, asked, session, outlet, time);
-            let name = &call.offered.name;
-            match heard {
-                Some(heard) => telling(run, heard, name, terms, &rules.mask, outlet).await,
-                None => run.await,
-            }
+            asking(run, asked, self.session.as_deref(), &self.outlet, time).await
         })
     }
-}
-
-impl Call<'_> {
-    /// What the shields leave of the arguments.
-    async fn admitted(&self, arguments: Value) -> Result<Value, ToolFailure> {
-        let place = Place::ToolInput;
-        let Self { offered, rules, .. } = self;
-        if !rules.shields.stand_at(place, Some(&offered.name)) {
-            return Ok(arguments);
-        }
-        match self.screen(place, arguments.clone()).await {
-            Screened::Pass => Ok(arguments),
-            Screened::Blocked { shield, reason } => Err(blocked(&shield, "this call", &reason)),
-            Screened::Redacted { value } => match offered.input.check(&value) {
-                Ok(()) => Ok(value),
-                Err(reason) => Err(ToolFailure::correctable(
-                    "shield",
-                    format!(
-                        "a shield took something out of the arguments, and what is left does not fit: {reason}. Make \
-                         the call without what must not be there"
-                    ),
-                )),
-            },
-        }
-    }
-
-    /// What the shields leave of what a call came to.
-    async fn released(&self, outcome: Result<Value, ToolFailure>) -> Result<Value, ToolFailure> {
-        let place = Place::ToolOutput;
-        if !self.rules.shields.stand_at(place, Some(&self.offered.name)) {
-            return outcome;
-        }
-        let value = match &outcome {
-            Ok(value) => value.clone(),
-            Err(failure) => failure.message.clone().into(),
-        };
-        match (self.screen(place, value).await, outcome) {
-            (Screened::Pass, outcome) => outcome,
-            (Screened::Blocked { shield, reason }, _) => {
-                Err(blocked(&shield, "the result of this call", &reason))
-            }
-            (Screened::Redacted { value }, Ok(_)) => Ok(value),
-            (Screened::Redacted { value }, Err(failure)) => Err(ToolFailure {
-                message: value.as_str().unwrap_or_default().to_owned(),
-                ..failure
-            }),
-        }
-    }
-
-    async fn screen(&self, place: Place, value: Value) -> Screened {
-        let screening = Screening {
-            call: self.id.to_owned(),
-            place,
-            tool: Some(self.offered.name.clone()),
-            value,
-            context: Vec::new(),
-        };
-        // What a guard model costs is nobody's budget here.
-        let mut unheard = |_: Delta| {};
-        let (screened, judgements) = self.rules.shields.screen(screening, &mut unheard).await;
-        for judgement in judgements {
-            tracing::debug!(?judgement, "a shield judged");
-        }
-        screened
-    }
-
-    /// The outcome as the client is told of it.
-    fn masked(&self, outcome: Result<Value, ToolFailure>) -> Result<Value, ToolFailure> {
-        let mask = &self.rules.mask;
-        if mask.is_off() {
-            return outcome;
-        }
-        match outcome {
-            Ok(value) => {
-                let masked = mask.value(value);
-                self.fits(&masked).map(|()| masked).map_err(|_| {
-                    ToolFailure::correctable(
-                        "shield",
-                        "the result holds what is hidden from models here, and without that it does not fit the tool's \
-                         output schema; ask for something else",
-                    )
-                })
-            }
-            Err(failure) => Err(mask.failure(failure)),
-        }
-    }
-
-    /// Whether a result is what the tool promises.
-    fn fits(&self, value: &Value) -> Result<(), String> {
-        let output = self.offered.output.as_ref();
-        output.map_or(Ok(()), |schema| schema.check(value))
-    }
-}
-
-fn blocked(shield: &str, what: &str, reason: &str) -> ToolFailure {
-    let message = format!(
-        "the shield {shield} blocked {what}: {reason}. Do not try to get around it; change the call, or go on without it"
-    );
-    ToolFailure::correctable("shield", message)
 }

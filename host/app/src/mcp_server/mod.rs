@@ -12,12 +12,13 @@
 //! Read it in this order: [`rpc`] (messages), [`revision`] (what a request says of itself),
 //! [`catalog`] (the tools as they are listed) and [`schema`] (what of their schemas), [`service`] (methods), [`call`] with [`approval`], [`mask`] and
 //! [`result`], and [`request`] with [`run`] and
-//! [`within`] (a saved Request that is called); then who talks: [`outlet`] (what a request says while it runs), [`flights`] (requests
+//! [`elicitation`] (a saved Request that is called); then who talks: [`outlet`] (what a request says while it runs), [`flights`] (requests
 //! that can be cancelled), [`work`] (one in its task, several in a batch), [`session`] (a client that said `initialize`); then how: [`stdio`], [`http`].
 
 mod approval;
 mod call;
 mod catalog;
+mod elicitation;
 mod flights;
 mod http;
 mod mask;
@@ -28,11 +29,11 @@ mod revision;
 mod rpc;
 mod run;
 mod schema;
+mod seams;
 mod service;
 mod session;
 mod settings;
 mod stdio;
-mod within;
 mod work;
 
 pub use catalog::Found;
@@ -40,6 +41,7 @@ pub use http::{Bound, serve as serve_http};
 pub use mask::Mask;
 pub use request::tool_name as request_tool;
 pub use run::Runs;
+pub use seams::{CallRecords, Disabled, ModuleHost, RecordedCaller, RequestCall, RequestRunner};
 pub use service::{Rules, Service};
 pub use settings::{Offer, Settings, Table};
 pub use stdio::serve as serve_stdio;

@@ -213,10 +213,10 @@ impl Client {
         let flight = self.flights.begin(&request.id)?;
         let client = self.clone();
         let work = async move {
-            let session = session.as_deref();
-            let answer = client
-                .service
-                .answer(request, terms, session, &client.outlet);
+            let answer =
+                client
+                    .service
+                    .answer(request, terms, session.as_ref(), &client.outlet);
             flight.run(answer).await
         };
         Ok((work, unanswered))

@@ -34,7 +34,7 @@ impl Telemetry {
 impl CallSpan {
     pub fn end(
         self,
-        outcome: &Result<Value, ToolFailure>,
+        outcome: Result<&Value, &ToolFailure>,
         usage: &ToolUsage,
         module: Option<&str>,
     ) {

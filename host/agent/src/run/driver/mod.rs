@@ -207,7 +207,6 @@ impl Driver {
                 shields: self.shields.clone(),
                 approvals: settings.approval.clone(),
                 call_timeout: settings.call_timeout,
-                hiding: None,
             };
             let performer = Performer {
                 rules: Arc::new(rules),

@@ -177,16 +177,15 @@ impl CallRecording for RunRecording {
         })
     }
 
-    fn started<'a>(&'a mut self, arguments: &'a Value) -> BoxFuture<'a, ()> {
+    fn started<'a>(&'a mut self, others: Option<&'a Value>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let Some(call) = self.call.clone() else {
                 return;
             };
-            let filled = (*arguments != call.arguments).then(|| arguments.clone());
             let started = EventKind::ToolStart {
                 step: STEP,
                 call,
-                filled,
+                filled: others.cloned(),
             };
             self.recorder.record(started).await;
         })

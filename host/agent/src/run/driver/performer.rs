@@ -324,6 +324,7 @@ impl Performer {
                 within: Vec::new(),
             }),
             budget: Arc::new(budget),
+            hiding: None,
         };
         let callers = vec![call.tool.clone()];
         (NestedCaller::new(pipeline, &call.id, callers), usage)

@@ -19,7 +19,7 @@ pub struct Sessions {
 /// A session, and its stream.
 #[derive(Debug)]
 pub struct Held {
-    pub session: Session,
+    pub session: Arc<Session>,
     /// Counts the streams that it had: an older one ends when there is a newer, or none is wanted.
     pub streams: watch::Sender<u64>,
     touched: Mutex<Instant>,
@@ -44,7 +44,7 @@ impl Sessions {
         let session = Session::new(id.clone(), request, Arc::new(Flights::default()))
             .map_err(Refusal::Request)?;
         let held = Arc::new(Held {
-            session,
+            session: Arc::new(session),
             streams: watch::Sender::new(0),
             touched: Mutex::new(Instant::now()),
         });

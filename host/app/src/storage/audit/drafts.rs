@@ -247,21 +247,22 @@ impl Drafts {
                 by_host,
                 ..
             } => {
-                let mut details = json!({
-                    "call": id,
-                    "arguments": self.begun.remove(&(within, id.clone())),
-                    "duration_us": usage.duration_us,
-                    "policy": self.policy,
-                    "by_host": by_host,
-                });
-                let told = match outcome {
+                let outcome = match outcome {
                     ToolOutcome::Output(value) => Ok(value),
                     ToolOutcome::Error(failure) => Err(failure),
                 };
-                if let Value::Object(details) = &mut details {
-                    tell(details, told, module.as_deref());
-                }
-                ("call", Some(known(tool)), details)
+                let arguments = self.begun.remove(&(within, id.clone()));
+                let details = audited(Audited {
+                    way: Map::new(),
+                    call: id,
+                    arguments: arguments.unwrap_or_default(),
+                    policy: &self.policy,
+                    outcome,
+                    duration_us: usage.duration_us,
+                    module: module.as_deref(),
+                    by_host: *by_host,
+                });
+                ("call", Some(known(tool)), details.into())
             }
             EventKind::Decided { id, decision, .. } => {
                 let verdict = match &decision.verdict {
@@ -339,21 +340,21 @@ impl CallRecord {
     /// The row that says what came of it.
     pub fn ended(
         self,
-        outcome: &Result<Value, ToolFailure>,
+        outcome: Result<&Value, &ToolFailure>,
         duration_us: u64,
         module: Option<&str>,
+        by_host: bool,
     ) -> Draft {
-        let mut details = self.way;
-        for (name, value) in [
-            ("call", self.id.into()),
-            ("arguments", self.arguments),
-            ("duration_us", duration_us.into()),
-            ("policy", self.policy.into()),
-            ("by_host", module.is_none().into()),
-        ] {
-            details.insert(name.into(), value);
-        }
-        tell(&mut details, outcome.as_ref(), module);
+        let details = audited(Audited {
+            way: self.way,
+            call: &self.id,
+            arguments: self.arguments,
+            policy: &self.policy,
+            outcome,
+            duration_us,
+            module,
+            by_host,
+        });
         Draft {
             at_ms: signed(now_ms()),
             owner: who(&self.owner),
@@ -365,12 +366,35 @@ impl CallRecord {
     }
 }
 
-/// What came of a call, without what it came to.
-fn tell(
-    details: &mut Map<String, Value>,
-    outcome: Result<&Value, &ToolFailure>,
-    module: Option<&str>,
-) {
+/// A call as the log has it.
+struct Audited<'a> {
+    way: Map<String, Value>,
+    call: &'a str,
+    arguments: Value,
+    policy: &'a str,
+    outcome: Result<&'a Value, &'a ToolFailure>,
+    duration_us: u64,
+    module: Option<&'a str>,
+    by_host: bool,
+}
+
+/// What the log says of a call: what came of it, without what it came to.
+fn audited(call: Audited<'_>) -> Map<String, Value> {
+    let Audited {
+        way: mut details,
+        outcome,
+        module,
+        ..
+    } = call;
+    for (name, value) in [
+        ("call", call.call.into()),
+        ("arguments", call.arguments),
+        ("duration_us", call.duration_us.into()),
+        ("policy", call.policy.into()),
+        ("by_host", call.by_host.into()),
+    ] {
+        details.insert(name.into(), value);
+    }
     let (status, told) = match outcome {
         Ok(value) => ("ok", digest(value.to_string().as_bytes())),
         Err(failure) => {
@@ -383,6 +407,7 @@ fn tell(
     if let Some(module) = module {
         details.insert("module_digest".into(), module.into());
     }
+    details
 }
 
 #[cfg(test)]
@@ -399,7 +424,7 @@ mod tests {
             owner: "key".into(),
             way: Map::from_iter([("via".to_owned(), "mcp".into())]),
         };
-        let entry = record.ended(&Ok(json!(1)), 7, None).entry(3).unwrap();
+        let entry = record.ended(Ok(&json!(1)), 7, None, false).entry(3).unwrap();
         assert!(
             entry.contains(r#""arguments":{"a":0,"z":{"a":[{"c":2,"d":1}],"b":1}},"at_ms":"#),
             "{entry}"

@@ -1,12 +1,9 @@
-//! Calls that wait for a person within a run: the run goes on meanwhile, and whoever decides first counts, the
-//! client's user or somebody with `toolhold approvals`.
+//! Calls that wait for a person within a run of a saved Request: the run goes on meanwhile, and the client's user
+//! is asked in the session, if there is one.
 
 use super::approval::{Said, form, judged, said, too_late};
 use super::outlet::Outlet;
 use super::session::{Answer, Session};
-use crate::recorded::Ended;
-use crate::storage::Store;
-use crate::stored_approver::stored_decision;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use std::time::Duration;
@@ -26,20 +23,19 @@ pub struct Question {
 
 /// The run's end of it.
 #[derive(Debug)]
-pub struct Asker {
-    store: Store,
+pub struct ElicitationApprover {
     questions: mpsc::Sender<Question>,
     time: Duration,
 }
 
 /// Goes on with `run`, and puts what it asks meanwhile to the session's user.
-pub async fn asking<'a>(
-    mut run: BoxFuture<'a, Ended>,
+pub async fn asking<'a, T>(
+    mut run: BoxFuture<'a, T>,
     mut questions: mpsc::Receiver<Question>,
     session: Option<&'a Session>,
     outlet: &'a Outlet,
     time: Duration,
-) -> Ended {
+) -> T {
     let mut asking: FuturesUnordered<BoxFuture<'a, ()>> = FuturesUnordered::new();
     loop {
         tokio::select! {
@@ -88,14 +84,10 @@ fn refuse(failure: ToolFailure) -> Verdict {
     }
 }
 
-impl Asker {
+impl ElicitationApprover {
     /// What waits longer than `time` is refused.
-    pub fn new(store: &Store, questions: mpsc::Sender<Question>, time: Duration) -> Self {
-        Self {
-            store: store.clone(),
-            questions,
-            time,
-        }
+    pub fn new(questions: mpsc::Sender<Question>, time: Duration) -> Self {
+        Self { questions, time }
     }
 
     async fn asked(&self, pending: &Pending) -> Option<Verdict> {
@@ -107,8 +99,8 @@ impl Asker {
     }
 }
 
-impl Approver for Asker {
-    fn decide<'a>(&'a self, run: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
+impl Approver for ElicitationApprover {
+    fn decide<'a>(&'a self, _: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
         let decision = |verdict, by| Decision {
             digest: pending.digest.clone(),
             verdict,
@@ -116,7 +108,6 @@ impl Approver for Asker {
         };
         Box::pin(async move {
             tokio::select! {
-                decision = stored_decision(&self.store, run, pending) => decision,
                 Some(verdict) = self.asked(pending) => {
                     decision(verdict, Some("the client's user".into()))
                 }
