@@ -42,7 +42,7 @@ impl Bench {
     fn policy(&self, first_sight: bool) -> Policy {
         Policy {
             trust: Trust::Approved {
-                approvals: Approvals::new(self.root.path().join("approvals")),
+                approvals: Arc::new(Approvals::new(self.root.path().join("approvals"))),
                 first_sight,
             },
             ..Policy::default()

@@ -416,7 +416,7 @@ async fn what_cannot_be_granted_is_not_half_granted() {
 async fn a_wider_grant_waits_for_a_person() {
     let state = tempfile::tempdir().unwrap();
     let trust = Trust::Approved {
-        approvals: Approvals::new(state.path().join("approvals")),
+        approvals: Arc::new(Approvals::new(state.path().join("approvals"))),
         first_sight: true,
     };
     let ruled = |grant: Grant| Policy {
@@ -454,7 +454,7 @@ async fn a_call_may_use_less_than_its_module_was_granted() {
         let permits = permits.iter().map(|text| text.parse().unwrap()).collect();
         let bounds = Bounds::default().with("this key", Within::Permits(permits));
         let invocation = Invocation {
-            bounds: Some(Arc::new(bounds)),
+            restrictions: Some(Arc::new(bounds)),
             ..Invocation::new("c", tool, &arguments)
         };
         let report = registry.call(&invocation).await;

@@ -282,7 +282,7 @@ impl Toolbox for SandboxTools {
                     tenant: &self.tenant,
                     session: &self.session,
                 },
-                bounds: self.narrowing.now(),
+                restrictions: self.narrowing.now(),
                 ..Invocation::new(&call.id, &call.tool, &call.arguments)
             };
             result(self.components.registry().call(&invocation).await)

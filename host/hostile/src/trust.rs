@@ -44,7 +44,7 @@ impl Shop {
         let approvals = Approvals::new(folder.path().join("approvals"));
         let mut arena = lab.arena(|policy| {
             policy.trust = Trust::Approved {
-                approvals,
+                approvals: Arc::new(approvals),
                 first_sight,
             };
         })?;

@@ -9,13 +9,13 @@
 use crate::compile::Artefact;
 use crate::engine::Engine;
 use crate::error::LoadError;
-use crate::module::Digest;
 use std::fs::{self, OpenOptions};
 use std::hash::{Hash, Hasher};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use toolhold_policy::Digest;
 use wasmtime::component::Component;
 
 const MAC_BYTES: usize = 32;

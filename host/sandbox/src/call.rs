@@ -9,169 +9,27 @@
 use crate::admission::{Lane, Refusal};
 use crate::bindings::shield::{ShieldPre, shields};
 use crate::bindings::{ToolModulePre, types};
-use crate::bounds::Bounds;
-use crate::capture::{Captured, LogLine};
 use crate::current::CurrentCall;
-use crate::egress::HttpLimit;
 use crate::engine::Engine;
-use crate::error::{CallError, ErrorClass};
 use crate::grant::Prepared;
-use crate::limits::Limits;
-use crate::listener::{Ear, Listener};
+use crate::log_sink::GuestLogSink;
 use crate::meter::Refused;
-use crate::module::Digest;
-use crate::peers::Peers;
+use crate::peers::OtherTools;
 use crate::state::State;
-use crate::text;
 use crate::typed::TypedFunction;
 use crate::verdict::classify;
-use serde::Serialize;
 use serde_json::{Map, Value};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::timeout_at;
+use toolhold_policy::HttpLimit;
+use toolhold_policy::limits::Limits;
+use toolhold_policy::text;
+use toolhold_policy::{CallError, ErrorClass};
+use toolhold_policy::{CallReport, Caller, Output, Usage};
+use toolhold_policy::{Captured, LogLine};
 use wasmtime::component::{InstancePre, Val};
 use wasmtime::{Store, UpdateDeadline};
-
-/// One tool call as a caller asks for it. [`Invocation::new`] is the least of it:
-///
-/// ```
-/// # use toolhold_sandbox::Invocation;
-/// # use std::time::Duration;
-/// # let arguments = serde_json::json!({"expression": "1 + 1"});
-/// let invocation = Invocation {
-///     timeout: Some(Duration::from_secs(1)),
-///     ..Invocation::new("call-1", "calculator.evaluate", &arguments)
-/// };
-/// ```
-#[derive(Debug, Clone)]
-pub struct Invocation<'a> {
-    /// Unique in the run; the module sees it and logs carry it.
-    pub id: &'a str,
-    /// The tool's full name, `module.tool`.
-    pub tool: &'a str,
-    /// A JSON object.
-    pub arguments: &'a Value,
-    /// The context values that the call's scopes let in: path and value.
-    pub context: &'a [(String, Value)],
-    /// The call's reserved properties by their names on the wire (PROTOCOL.md, 3), for a module that
-    /// asks. They count as arguments do. `_tool` need not be among them.
-    pub reserved: Option<&'a Map<String, Value>>,
-    /// The tool as the caller knows it (PROTOCOL.md, 3), for a module that asks. Absent: as the
-    /// module itself describes it.
-    pub tool_schema: Option<Arc<Value>>,
-    /// A deadline tighter than the module's own.
-    pub timeout: Option<Duration>,
-    pub caller: Caller<'a>,
-    /// What narrows what the module may reach, and every module that it calls. Absent: nothing does.
-    pub bounds: Option<Arc<Bounds>>,
-    /// Told what the guest logs and how far it is, while it runs.
-    pub listener: Option<Arc<dyn Listener>>,
-}
-
-impl<'a> Invocation<'a> {
-    /// A call without context, on nobody's behalf in particular, with the module's own deadline.
-    pub fn new(id: &'a str, tool: &'a str, arguments: &'a Value) -> Self {
-        Self {
-            id,
-            tool,
-            arguments,
-            context: &[],
-            reserved: None,
-            tool_schema: None,
-            timeout: None,
-            caller: Caller::default(),
-            bounds: None,
-            listener: None,
-        }
-    }
-}
-
-/// On whose behalf a call is made. Tenants share nothing; a tenant's sessions share what was granted
-/// to be kept for longer than a session. Empty names stand for the only one there is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Caller<'a> {
-    pub tenant: &'a str,
-    pub session: &'a str,
-}
-
-/// A [`Caller`] that outlives its call.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct OwnedCaller {
-    tenant: String,
-    session: String,
-}
-
-impl Caller<'_> {
-    pub(crate) fn to_owned(self) -> OwnedCaller {
-        OwnedCaller {
-            tenant: self.tenant.to_owned(),
-            session: self.session.to_owned(),
-        }
-    }
-}
-
-impl OwnedCaller {
-    pub fn borrowed(&self) -> Caller<'_> {
-        Caller {
-            tenant: &self.tenant,
-            session: &self.session,
-        }
-    }
-}
-
-/// What a tool returned.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Output {
-    Value(Value),
-    /// A data message that picks its own output path (PROTOCOL.md, section 5).
-    Message(Value),
-}
-
-/// What a call cost.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Usage {
-    /// From being asked to having an answer, queueing included.
-    #[serde(serialize_with = "micros", rename = "duration_us")]
-    pub duration: Duration,
-    /// Of that, waiting for a place.
-    #[serde(serialize_with = "micros", rename = "queued_us")]
-    pub queued: Duration,
-    pub fuel: u64,
-    /// The most linear memory the component held, all memories together.
-    pub memory_bytes: u64,
-    /// What host calls moved: files, streams, keys and values.
-    pub host_bytes: u64,
-}
-
-fn micros<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u64(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
-}
-
-/// Everything there is to know about a call that was made, whether it worked or not.
-#[derive(Debug)]
-pub struct CallReport {
-    pub result: Result<Output, CallError>,
-    /// What ran, if there was a module to run.
-    pub module: Option<Digest>,
-    pub usage: Usage,
-    pub stdout: Captured,
-    pub stderr: Captured,
-    pub logs: Vec<LogLine>,
-    /// Log lines that came after the limit.
-    pub dropped_logs: u64,
-    /// How many times a secret was taken out of a response, or out of this report.
-    pub redactions: u64,
-}
-
-impl CallReport {
-    /// A call that failed before it reached a store.
-    pub fn refused(error: CallError) -> Self {
-        Ran::<Output>::without_store(error, Usage::default()).into()
-    }
-}
 
 /// What a fresh instance is made for.
 pub(crate) enum Errand<'a> {
@@ -266,9 +124,9 @@ pub(crate) struct Terms<'a> {
     /// The module's number, for its places.
     pub module: u64,
     pub caller: Caller<'a>,
-    pub peers: Peers,
+    pub peers: OtherTools,
     pub current: CurrentCall,
-    pub ear: Ear,
+    pub ear: GuestLogSink,
     pub timeout: Duration,
 }
 

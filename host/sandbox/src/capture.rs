@@ -5,48 +5,14 @@
 
 use crate::meter::{Gauge, TooManyBytes};
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use tokio::io::AsyncWrite;
+use toolhold_policy::Captured;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
-
-/// What a guest wrote to one of its streams.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Captured {
-    /// The kept part, invalid UTF-8 replaced. It is the guest's text: escape it before showing it.
-    pub text: String,
-    /// How many bytes came after the limit and were dropped.
-    pub dropped_bytes: u64,
-}
-
-impl Captured {
-    pub fn is_empty(&self) -> bool {
-        self.text.is_empty() && self.dropped_bytes == 0
-    }
-}
-
-/// How much a guest wants its line to be noticed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LogLevel {
-    Trace,
-    Debug,
-    #[default]
-    Info,
-    Warn,
-    Error,
-}
-
-/// A line that a guest sent through `toolhold:module/log`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct LogLine {
-    pub level: LogLevel,
-    pub message: String,
-}
 
 /// One end of a bounded pipe; clones share the buffer.
 #[derive(Debug, Clone)]

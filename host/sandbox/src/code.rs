@@ -5,9 +5,9 @@ use crate::cache::{self, Cache};
 use crate::compile;
 use crate::engine::Engine;
 use crate::error::LoadError;
-use crate::limits::Limits;
-use crate::module::Digest;
 use std::sync::Arc;
+use toolhold_policy::Digest;
+use toolhold_policy::limits::Limits;
 use wasmtime::component::Component;
 
 /// Refuses a component that is larger than its module's may be, wherever it comes from.

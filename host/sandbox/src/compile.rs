@@ -7,7 +7,6 @@
 
 use crate::engine::{Engine, Variant, code_config};
 use crate::error::LoadError;
-use crate::limits::Limits;
 use serde::{Deserialize, Serialize};
 use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
@@ -16,6 +15,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
+use toolhold_policy::limits::Limits;
 
 /// Where components are compiled.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! What became of a module's calls, counted.
 
-use crate::call::CallReport;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
+use toolhold_policy::CallReport;
 
 /// Totals since the module was loaded.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

@@ -1,11 +1,12 @@
 //! What a guest is told of the call that it serves, besides its arguments (PROTOCOL.md, 6).
 
 use crate::bindings::current_call;
-use crate::call::Invocation;
-use crate::module::{Module, ToolSpec};
+use crate::module::Module;
 use crate::state::State;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
+use toolhold_policy::Invocation;
+use toolhold_policy::ToolSpec;
 
 /// The call of one store. It is put into words when a guest asks, which few do. The default is no
 /// call: a guest is asked for its tools.
@@ -105,8 +106,8 @@ fn schema(spec: &ToolSpec) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::docs::DocsSource;
-    use crate::module::Annotations;
+    use toolhold_policy::Annotations;
+    use toolhold_policy::DocsSource;
 
     #[test]
     fn a_tool_is_described_as_its_module_does() {

@@ -3,23 +3,23 @@
 //! It is exchanged as a whole when the operator decides anew. A call keeps what it began with; whoever
 //! holds the module for longer, as a shield's post does, has the new from its next call on.
 
-use crate::approval::Standing;
-use crate::bounds::{Bounds, Narrowed};
-use crate::call::CallReport;
-use crate::error::CallError;
-use crate::grant::{Grant, Prepared};
-use crate::limits::Limits;
+use crate::grant::{Prepared, same_directory};
 use crate::rate::Rate;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use toolhold_policy::CallError;
+use toolhold_policy::CallReport;
+use toolhold_policy::limits::Limits;
+use toolhold_policy::restrictions::{GrantRestrictions, NarrowedGrant};
+use toolhold_policy::{Grant, Standing};
 
 #[derive(Debug)]
 pub(crate) struct Decided {
     pub limits: Limits,
     pub granted: Prepared,
     pub rate: Arc<Rate>,
-    /// The grant as it is narrowed, by [`Bounds::key`].
+    /// The grant as it is narrowed, by [`GrantRestrictions::key`].
     narrowed: Mutex<HashMap<String, Arc<Narrow>>>,
     /// Why it cannot be given what was decided: then it does not run with less, or with what it had.
     fault: Option<String>,
@@ -112,7 +112,7 @@ impl Decided {
     pub async fn narrowed(
         self: &Arc<Self>,
         module: &str,
-        bounds: &Arc<Bounds>,
+        bounds: &Arc<GrantRestrictions>,
     ) -> Result<Option<Arc<Narrow>>, CallError> {
         if self.granted.grant.is_empty() {
             return Ok(None);
@@ -123,7 +123,8 @@ impl Decided {
         let (this, bounds, module) = (self.clone(), bounds.clone(), module.to_owned());
         // Directories are looked at.
         let made = tokio::task::spawn_blocking(move || {
-            let Narrowed { grant, withheld } = bounds.narrow(&module, &this.granted.grant);
+            let NarrowedGrant { grant, withheld } =
+                bounds.narrow(&module, &this.granted.grant, &same_directory);
             let granted = this
                 .granted
                 .narrowed(grant)

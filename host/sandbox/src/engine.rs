@@ -7,7 +7,6 @@
 use crate::admission::Admission;
 use crate::compile::Compiler;
 use crate::error::LoadError;
-use crate::limits::{Limits, MOST_INSTANCES, MOST_MEMORIES, MOST_TABLES};
 use crate::rate::Rate;
 use crate::state::{self, State};
 use serde::{Deserialize, Serialize};
@@ -17,6 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, Thread};
 use std::time::Duration;
+use toolhold_policy::limits::{Limits, MAX_INSTANCES, MAX_MEMORIES, MAX_TABLES};
 use wasmtime::component::Linker;
 use wasmtime::{
     Config, Enabled, EngineWeak, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig,
@@ -227,9 +227,9 @@ fn pool(config: &EngineConfig) -> InstanceAllocationStrategy {
         .total_memories(2 * n)
         .total_tables(4 * n)
         .max_component_instance_size(4 << 20)
-        .max_core_instances_per_component(most(MOST_INSTANCES))
-        .max_memories_per_component(most(MOST_MEMORIES))
-        .max_tables_per_component(most(MOST_TABLES))
+        .max_core_instances_per_component(most(MAX_INSTANCES))
+        .max_memories_per_component(most(MAX_MEMORIES))
+        .max_tables_per_component(most(MAX_TABLES))
         .max_memory_size(config.max_memory_bytes)
         .table_elements(20_000)
         // Pages kept resident and cleaned by PAGEMAP_SCAN: one system call and no page fault a call.

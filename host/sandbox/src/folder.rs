@@ -2,14 +2,14 @@
 
 use crate::docs::{files, wit};
 use crate::error::LoadError;
-use crate::manifest::Manifest;
-use crate::text;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use semver::Version;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use toolhold_policy::manifest::Manifest;
+use toolhold_policy::text;
 
 /// Something in the folder that wants to be a module.
 pub(crate) struct Candidate {
@@ -224,7 +224,7 @@ impl Candidate {
                 error => error,
             })?;
         let text = String::from_utf8(bytes).map_err(|error| wrong(error.to_string()))?;
-        Manifest::parse(&text)
+        Ok(Manifest::parse(&text)?)
     }
 
     /// Name and version, from the manifest or else from the file's name.

@@ -1,13 +1,14 @@
 //! For `host/fuzz` alone: conversions by type, without an instance, and where a
 //! request would go, without a network. Not part of the public API.
 
-use crate::egress::{self, HttpGrant};
+use crate::egress;
 use crate::engine::Engine;
 use crate::shape::{Part, Shape};
 use crate::value::Unliftable;
 use crate::{schema, value};
 use http::{Method, Uri};
 use serde_json::{Map, Value};
+use toolhold_policy::HttpGrant;
 use url::Url;
 use wasmtime::component::Component;
 use wasmtime::component::types::ComponentItem;

@@ -3,11 +3,11 @@
 //! needs no grant, the call itself, is in `current`.
 
 use crate::bindings::{key_value, log, other_tools, progress, secrets, types};
-use crate::capture::{LogLevel, LogLine};
-use crate::error::{CallError, ErrorClass};
 use crate::key_value::{KeyValueError, Namespace};
 use crate::state::State;
 use key_value::KeyValueError as Denial;
+use toolhold_policy::{CallError, ErrorClass};
+use toolhold_policy::{LogLevel, LogLine};
 
 impl types::Host for State {}
 

@@ -13,7 +13,6 @@
 //! finds what was written about a component, [`approval`] keeps what a person agreed to, [`compile`]
 //! and [`cache`] make and keep compiled code; the latter holds the only `unsafe`.
 
-pub mod approval;
 pub mod cache;
 pub mod call;
 pub mod compile;
@@ -24,19 +23,15 @@ pub mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod grant;
-pub mod limits;
-pub mod listener;
-pub mod manifest;
 pub mod module;
 pub mod registry;
 pub mod schema;
-pub mod secret;
 pub mod shape;
 pub mod value;
 
 pub mod admission;
+mod approvals;
 mod bindings;
-mod bounds;
 mod capture;
 mod code;
 mod counters;
@@ -47,6 +42,7 @@ mod folder;
 mod imports;
 mod io_error;
 mod key_value;
+mod log_sink;
 mod meter;
 mod peers;
 mod policy;
@@ -56,33 +52,33 @@ mod shelf;
 mod shield;
 mod special;
 mod state;
-mod text;
 mod typed;
 mod verdict;
 mod world;
 
-pub use approval::{Approval, Approvals, ApproveError, ApprovedBy, Change, Standing, Trust};
-pub use bounds::{Bounds, Narrowed, Permit, PermitError, Within};
-pub use call::{CallReport, Caller, Invocation, Output, Usage};
-pub use capture::{Captured, LogLevel, LogLine};
+pub use approvals::ApprovalFolder;
 pub use compile::{Compiler, CompilerProcess, compiler_process};
 pub use counters::Counters;
-pub use docs::DocsSource;
-pub use egress::{GrantError, HttpGrant, HttpLimit, HttpLimits, Origin, Resolve, SystemResolver};
+pub use egress::{Resolve, SystemResolver};
 pub use engine::{Engine, EngineConfig};
-pub use error::{CallError, ErrorClass, LoadError};
+pub use error::LoadError;
 pub use folder::is_slot;
-pub use grant::{
-    Access, Capability, Clocks, DirectoryGrant, Grant, Keep, KeyValueGrant, Randomness,
-    ScratchGrant, Share, Storage,
-};
-pub use limits::{Limit, Limits, LimitsRequest};
-pub use listener::{Listener, Progress};
-pub use manifest::Manifest;
-pub use module::{Annotations, Example, Module, ModuleKind, ToolSpec};
-pub use policy::{ModulePolicy, Policy};
+pub use grant::{Storage, same_directory};
+pub use module::{Module, ModuleKind};
+pub use policy::{ApproveError, ModulePolicy, Policy, Trust};
 pub use registry::{LoadEvent, Registry};
-pub use secret::{Place, Redactor, SecretGrant, SecretSlot};
 pub use shelf::FailedModule;
 pub use shield::{Place as ShieldPlace, Screening, Verdict};
-pub use text::{is_name, tool_name, visible, visible_json};
+
+// Moved to `toolhold-policy`; the old paths stay until their users name the new crate.
+pub use ApprovalFolder as Approvals;
+pub use toolhold_policy::{
+    Access, Annotations, Approval, ApprovalStore, ApprovedBy, CallError, CallReport, Caller,
+    Capability, Captured, Change, Clocks, DirectoryGrant, DocsSource, ErrorClass, Example, Grant,
+    GrantError, GrantRestrictions as Bounds, HttpGrant, HttpLimit, HttpLimits, Invocation, Keep,
+    KeyValueGrant, Limit, Limits, LimitsRequest, Listener, LogLevel, LogLine, Manifest,
+    NarrowedGrant as Narrowed, Origin, Output, Permit, PermitError, Progress, Randomness, Redactor,
+    Restriction as Within, ScratchGrant, SecretGrant, SecretPlace as Place, SecretSlot, Share,
+    Standing, ToolSpec, Usage, is_name, limits, manifest, secret, text, tool_name, visible,
+    visible_json,
+};

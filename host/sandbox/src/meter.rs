@@ -1,8 +1,8 @@
 //! What a running call has used, and which of its limits said no.
 
-use crate::limits::Limits;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use toolhold_policy::limits::Limits;
 use wasmtime::{ResourceLimiter, Result};
 
 /// A limit that refuses something to a guest without ending it: the guest gets an error that its

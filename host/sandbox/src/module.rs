@@ -1,25 +1,22 @@
 //! Bytes → a verified, compiled, linked module and the tools it offers.
 
-use crate::approval::{Approval, ApprovedBy, Standing};
 use crate::bindings::shield::ShieldPre;
 use crate::bindings::{ToolModulePre, types};
 use crate::cache::Cache;
 use crate::call::Terms;
-use crate::call::{self, Answer, CallReport, Counter, Errand, Invocation};
+use crate::call::{self, Answer, Counter, Errand};
 use crate::code;
 use crate::counters::{Counters, Tally};
 use crate::current::CurrentCall;
 use crate::decided::{Decided, Given};
-use crate::docs::{DocsSource, wit};
+use crate::docs::wit;
 use crate::egress::Resolve;
 use crate::engine::Engine;
 use crate::engine::Variant;
-use crate::error::{CallError, LoadError};
-use crate::grant::{Grant, Prepared, Storage};
-use crate::limits::Limits;
-use crate::listener::Ear;
-use crate::manifest::Manifest;
-use crate::peers::Peers;
+use crate::error::LoadError;
+use crate::grant::{Prepared, Storage};
+use crate::log_sink::GuestLogSink;
+use crate::peers::OtherTools;
 use crate::policy::Policy;
 use crate::shield::{self, Screening, Verdict};
 use crate::state::State;
@@ -27,93 +24,21 @@ use crate::typed::{self, TypedFunction};
 use crate::{value, world};
 use semver::Version;
 use serde::Serialize;
-use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use toolhold_policy::CallError;
+pub use toolhold_policy::Digest;
+use toolhold_policy::limits::Limits;
+use toolhold_policy::manifest::Manifest;
+use toolhold_policy::{Approval, ApprovedBy, CallReport, Grant, Invocation, Standing, ToolSpec};
 use wasmtime::component::InstancePre;
 
 /// The export that makes a component a module of the tool world, up to its patch version.
 const TOOL_WORLD: &str = "toolhold:module/tools@0.1.";
 /// The same for a shield.
 const SHIELD_WORLD: &str = "toolhold:module/shields@0.1.";
-/// More tools than this in one module would drown a model, and the registry.
-pub(crate) const MAX_TOOLS: usize = 256;
-
-/// The SHA-256 of a component's bytes: what a module *is*.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Digest([u8; 32]);
-
-impl Digest {
-    pub fn of(bytes: &[u8]) -> Self {
-        Self(Sha256::digest(bytes).into())
-    }
-
-    pub fn as_bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-}
-
-impl fmt::Display for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or_default();
-        let digits = self.0.iter();
-        let digits = digits.flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]);
-        // At once: whoever is written to may take long for each piece.
-        f.write_str(&digits.collect::<String>())
-    }
-}
-
-impl fmt::Debug for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sha256:{self}")
-    }
-}
-
-impl Serialize for Digest {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("sha256:{self}"))
-    }
-}
-
-/// What a tool is to a model. Names, texts and schemas come from the module: untrusted text.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ToolSpec {
-    /// `module.tool`.
-    pub name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub title: Option<String>,
-    pub description: String,
-    pub input_schema: Value,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub output_schema: Option<Value>,
-    pub annotations: Annotations,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub examples: Vec<Example>,
-    /// Who wrote the description.
-    pub docs_source: DocsSource,
-}
-
-/// The author's claims about what a tool does to the world.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Annotations {
-    pub read_only: bool,
-    pub idempotent: bool,
-    pub destructive: bool,
-    pub open_world: bool,
-}
-
-/// A worked example of one call, from task to answer.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Example {
-    pub task: String,
-    pub arguments: Value,
-    pub output: Value,
-    pub answer: String,
-}
-
 /// How a module offers its tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -389,7 +314,7 @@ impl Module {
         given: Given<'_>,
         tool: &str,
         invocation: &Invocation<'_>,
-        peers: Peers,
+        peers: OtherTools,
     ) -> CallReport {
         let decided = given.decided;
         let mut report = match self.admit(decided, invocation) {
@@ -399,7 +324,7 @@ impl Module {
         if let Some(narrow) = given.narrow {
             narrow.explain(&mut report);
         }
-        decided.granted.egress.redactor().clean_report(&mut report);
+        report.redact(decided.granted.egress.redactor());
         self.tally.add(&report);
         report
     }
@@ -466,7 +391,7 @@ impl Module {
                     decided: &decided,
                     narrow: None,
                 };
-                let terms = self.terms(given, "", &invocation, Peers::default());
+                let terms = self.terms(given, "", &invocation, OtherTools::default());
                 let ran = call::run(terms, Errand::Screen(pre, screening.for_guest())).await;
                 ran.and_then(|answer| match answer {
                     Answer::Verdict(answer) => shield::output(answer, &decided.limits),
@@ -476,7 +401,7 @@ impl Module {
             }
             Err(error) => CallReport::refused(error),
         };
-        decided.granted.egress.redactor().clean_report(&mut report);
+        report.redact(decided.granted.egress.redactor());
         self.tally.add(&report);
         shield::verdict(report)
     }
@@ -486,7 +411,7 @@ impl Module {
         given: Given<'a>,
         tool: &'a str,
         invocation: &Invocation<'a>,
-        peers: Peers,
+        peers: OtherTools,
     ) -> Terms<'a> {
         let decided = given.decided;
         let own = decided.limits.timeout();
@@ -498,7 +423,7 @@ impl Module {
             caller: invocation.caller,
             peers,
             current: CurrentCall::new(self, tool, invocation),
-            ear: Ear::new(
+            ear: GuestLogSink::new(
                 invocation.listener.clone(),
                 decided.granted.egress.redactor(),
             ),
@@ -511,7 +436,7 @@ impl Module {
         given: Given<'_>,
         tool: &str,
         invocation: &Invocation<'_>,
-        peers: Peers,
+        peers: OtherTools,
     ) -> CallReport {
         let unknown = || {
             let names: Vec<_> = self.tools.iter().map(|t| t.name.as_str()).collect();

@@ -1,47 +1,48 @@
-//! Calls from one module to another's tools.
+//! Calls from one module to another's tools: what the sandbox checks before [`NestedCalls`] executes one.
 
-use crate::bounds::Bounds;
-use crate::call::{Invocation, Output, OwnedCaller};
-use crate::error::CallError;
-use crate::registry::Shared;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Instant;
+use toolhold_policy::restrictions::GrantRestrictions;
+use toolhold_policy::{
+    CallError, Invocation, MAX_CALL_DEPTH, NestedCall, NestedCalls, OwnedCaller,
+};
 
-/// How deep calls may call calls. Each level holds a place for a running call.
-const MAX_DEPTH: u8 = 4;
+/// The tools of other modules that one call may call. The default is none.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct OtherTools(Option<Arc<Granted>>);
 
-/// The tools that a call may call, and on whose behalf.
-#[derive(Clone, Default)]
-pub(crate) struct Peers(Option<Arc<Inner>>);
-
-struct Inner {
-    registry: Arc<Shared>,
-    allowed: Vec<String>,
+#[derive(Debug)]
+struct Granted {
+    executor: Arc<dyn NestedCalls>,
+    /// Full names of tools, or names of modules for all of theirs.
+    tools: Vec<String>,
+    /// Of the calling call.
+    id: String,
+    tool: String,
     caller: OwnedCaller,
-    bounds: Option<Arc<Bounds>>,
-    call: String,
+    restrictions: Option<Arc<GrantRestrictions>>,
     depth: u8,
 }
 
-impl Peers {
-    /// For a call at `depth` of a module that was granted `allowed`.
+impl OtherTools {
+    /// For a call of a module that was granted `tools`; `executor` is used unless the invocation has one.
     pub fn new(
-        registry: &Arc<Shared>,
-        allowed: &[String],
+        executor: impl FnOnce() -> Arc<dyn NestedCalls>,
+        tools: &[String],
         invocation: &Invocation<'_>,
-        depth: u8,
     ) -> Self {
-        if allowed.is_empty() {
+        if tools.is_empty() {
             return Self(None);
         }
-        Self(Some(Arc::new(Inner {
-            registry: registry.clone(),
-            allowed: allowed.to_vec(),
+        Self(Some(Arc::new(Granted {
+            executor: invocation.nested.clone().unwrap_or_else(executor),
+            tools: tools.to_vec(),
+            id: invocation.id.to_owned(),
+            tool: invocation.tool.to_owned(),
             caller: invocation.caller.to_owned(),
-            bounds: invocation.bounds.clone(),
-            call: invocation.id.to_owned(),
-            depth,
+            restrictions: invocation.restrictions.clone(),
+            depth: invocation.depth,
         })))
     }
 
@@ -53,38 +54,38 @@ impl Peers {
         deadline: Instant,
     ) -> Result<String, CallError> {
         let module = tool.split(['.', '@']).next().unwrap_or_default();
-        let inner = self
+        let granted = self
             .0
             .as_ref()
-            .filter(|inner| {
-                inner
-                    .allowed
-                    .iter()
-                    .any(|name| name == tool || name == module)
+            .filter(|granted| {
+                let mut tools = granted.tools.iter();
+                tools.any(|name| name == tool || name == module)
             })
             .ok_or_else(|| CallError::Denied {
                 reason: format!("this module was not granted the tool {tool:?}"),
             })?;
-        if inner.depth >= MAX_DEPTH {
+        if granted.depth >= MAX_CALL_DEPTH {
             return Err(CallError::Denied {
-                reason: format!("calls may be nested {MAX_DEPTH} deep"),
+                reason: format!("calls may be nested {MAX_CALL_DEPTH} deep"),
             });
         }
         let arguments: Value =
             serde_json::from_str(arguments).map_err(|error| CallError::Arguments {
                 reason: error.to_string(),
             })?;
-        // Nothing of the calling call but its id, on whose behalf it is and what narrows it: what its scopes
-        // let in and why a model made it are not for others.
-        let invocation = Invocation {
-            timeout: Some(deadline.saturating_duration_since(Instant::now())),
-            caller: inner.caller.borrowed(),
-            bounds: inner.bounds.clone(),
-            ..Invocation::new(&inner.call, tool, &arguments)
+        // The context and the reserved properties of the calling call stay with it: its scopes let values in for
+        // its own tool only.
+        let call = NestedCall {
+            parent: granted.id.clone(),
+            parent_tool: granted.tool.clone(),
+            tool: tool.to_owned(),
+            arguments,
+            caller: granted.caller.clone(),
+            restrictions: granted.restrictions.clone(),
+            depth: granted.depth + 1,
+            deadline,
         };
-        let report = Box::pin(inner.registry.call(&invocation, inner.depth + 1)).await;
-        report.result.map(|output| match output {
-            Output::Value(value) | Output::Message(value) => value.to_string(),
-        })
+        let output = granted.executor.clone().call(call).await?;
+        Ok(output.into_value().to_string())
     }
 }

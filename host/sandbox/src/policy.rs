@@ -1,11 +1,13 @@
 //! What the operator decided: limits, trust, grants.
 
-use crate::approval::Trust;
 use crate::egress::{Resolve, SystemResolver};
-use crate::grant::{Grant, Storage};
-use crate::limits::{Limits, LimitsRequest};
+use crate::grant::Storage;
 use std::collections::HashMap;
+use std::io;
 use std::sync::Arc;
+use thiserror::Error;
+use toolhold_policy::limits::{Limits, LimitsRequest};
+use toolhold_policy::{ApprovalStore, Grant};
 
 /// What the operator decided about modules.
 #[derive(Debug, Clone)]
@@ -71,4 +73,32 @@ pub struct ModulePolicy {
     /// Why what was granted cannot be given, such as a secret that is not there. The module is then
     /// refused with this reason; the others are none the worse for it.
     pub fault: Option<String>,
+}
+
+/// Whether modules need approval.
+#[derive(Debug, Clone, Default)]
+pub enum Trust {
+    /// Every module in the folder runs: for authors, and for embedders with checks of their own.
+    #[default]
+    All,
+    /// Only what was approved runs.
+    Approved {
+        /// Where approvals are kept.
+        approvals: Arc<dyn ApprovalStore>,
+        /// Whether a new module without grants is pinned as it is when it is first seen.
+        first_sight: bool,
+    },
+}
+
+/// Why a module was not approved.
+#[derive(Debug, Error)]
+pub enum ApproveError {
+    #[error(
+        "it is another than the one that was shown, or is given something else; look at it again"
+    )]
+    Changed,
+    #[error("every module is trusted here, so there is nothing to approve")]
+    Trusted,
+    #[error("the approval cannot be kept: {0}")]
+    Kept(#[source] io::Error),
 }

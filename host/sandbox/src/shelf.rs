@@ -2,11 +2,12 @@
 
 use crate::error::LoadError;
 use crate::folder::Stamp;
-use crate::module::{Module, ToolSpec};
+use crate::module::Module;
 use semver::VersionReq;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
+use toolhold_policy::ToolSpec;
 
 /// A file or folder that is no module, and why.
 #[derive(Debug)]

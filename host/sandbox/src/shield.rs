@@ -5,12 +5,13 @@
 
 use crate::bindings::shield::shields::{self, Place as GuestPlace, Verdict as Guest};
 use crate::bindings::types::ScopedValue;
-use crate::call::{CallReport, Output, shallow};
-use crate::error::{CallError, ErrorClass};
-use crate::limits::Limits;
-use crate::text;
+use crate::call::shallow;
 use serde_json::{Value, json};
 use std::time::Duration;
+use toolhold_policy::limits::Limits;
+use toolhold_policy::text;
+use toolhold_policy::{CallError, ErrorClass};
+use toolhold_policy::{CallReport, Output};
 
 const MAX_REASON: usize = 1_000;
 

@@ -1,22 +1,23 @@
 //! The data of one call's store: what the guest was given, and the meters that watch it.
 
 use crate::bindings::{current_call, key_value, log, other_tools, progress, secrets};
-use crate::call::Caller;
-use crate::capture::{CapturePipe, LogLevel, LogLine};
+use crate::capture::CapturePipe;
 use crate::current::CurrentCall;
 use crate::egress::Hooks;
 use crate::files::{self, OpenFiles};
 use crate::grant::{Prepared, Scratch};
 use crate::io_error;
 use crate::key_value::Namespace;
-use crate::limits::Limits;
-use crate::listener::Ear;
+use crate::log_sink::GuestLogSink;
 use crate::meter::{Gauge, Meter};
-use crate::peers::Peers;
+use crate::peers::OtherTools;
 use crate::quota::Quota;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
+use toolhold_policy::Caller;
+use toolhold_policy::limits::Limits;
+use toolhold_policy::{LogLevel, LogLine};
 use wasmtime::Result;
 use wasmtime::component::{HasSelf, Linker, ResourceTable};
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
@@ -34,7 +35,7 @@ pub struct State {
     /// Held for its end: it takes the files with it.
     _scratch: Option<Scratch>,
     pub key_value: Option<Namespace>,
-    pub peers: Peers,
+    pub peers: OtherTools,
     pub current: CurrentCall,
     pub meter: Meter,
     pub gauge: Gauge,
@@ -50,9 +51,9 @@ impl State {
         limits: &Limits,
         granted: &Prepared,
         caller: Caller<'_>,
-        peers: Peers,
+        peers: OtherTools,
         current: CurrentCall,
-        ear: Ear,
+        ear: GuestLogSink,
         deadline: Instant,
     ) -> Result<Self> {
         let gauge = Gauge::new(limits.host_bytes);
@@ -134,7 +135,7 @@ pub struct LogBook {
     pub dropped: u64,
     room: u64,
     least: LogLevel,
-    pub ear: Ear,
+    pub ear: GuestLogSink,
 }
 
 impl LogBook {

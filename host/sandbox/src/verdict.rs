@@ -1,11 +1,11 @@
 //! What a guest died of: which limit fired, or how it crashed.
 
-use crate::error::CallError;
-use crate::limits::Limits;
 use crate::meter::{Refused, TooManyBytes};
 use crate::state::State;
-use crate::text;
 use std::time::Duration;
+use toolhold_policy::CallError;
+use toolhold_policy::limits::Limits;
+use toolhold_policy::text;
 use wasmtime::Trap;
 use wasmtime::component::ResourceTableError;
 

@@ -1,19 +1,21 @@
 //! Modules of the tool world: what a module says of its own tools, checked and cleaned.
 
 use crate::bindings::{ToolModulePre, types};
-use crate::call::{self, Answer, Caller, Errand, Terms};
+use crate::call::{self, Answer, Errand, Terms};
 use crate::current::CurrentCall;
-use crate::docs::DocsSource;
 use crate::engine::Engine;
 use crate::error::LoadError;
 use crate::grant::Prepared;
-use crate::limits::Limits;
-use crate::listener::Ear;
-use crate::module::{Annotations, Example, MAX_TOOLS, ToolSpec, mismatched};
-use crate::peers::Peers;
+use crate::log_sink::GuestLogSink;
+use crate::module::mismatched;
+use crate::peers::OtherTools;
 use crate::state::State;
-use crate::text;
 use serde_json::Value;
+use toolhold_policy::Caller;
+use toolhold_policy::DocsSource;
+use toolhold_policy::limits::Limits;
+use toolhold_policy::text;
+use toolhold_policy::tool::{Annotations, Example, MAX_TOOLS_PER_MODULE, ToolSpec};
 
 const MAX_DESCRIPTION: usize = 4_000;
 const MAX_SCHEMA_BYTES: usize = 64 << 10;
@@ -32,9 +34,9 @@ pub(crate) async fn list_tools(
         // Shared by all modules that are being loaded: at most a few at a time.
         module: 0,
         caller: Caller::default(),
-        peers: Peers::default(),
+        peers: OtherTools::default(),
         current: CurrentCall::default(),
-        ear: Ear::default(),
+        ear: GuestLogSink::default(),
         timeout: limits.timeout(),
     };
     let ran = call::run(terms, Errand::ListTools(pre)).await;
@@ -45,10 +47,10 @@ pub(crate) async fn list_tools(
     let tools = listed
         .result
         .map_err(|source| LoadError::ListTools { source })?;
-    if tools.is_empty() || tools.len() > MAX_TOOLS {
+    if tools.is_empty() || tools.len() > MAX_TOOLS_PER_MODULE {
         return Err(LoadError::NoTools {
             detail: format!(
-                ": list-tools returned {} tools; 1 to {MAX_TOOLS} are accepted",
+                ": list-tools returned {} tools; 1 to {MAX_TOOLS_PER_MODULE} are accepted",
                 tools.len()
             ),
         });

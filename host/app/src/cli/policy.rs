@@ -311,7 +311,10 @@ fn granted(whose: &Whose) {
     }
     for (module, share) in config.shares() {
         let grant = decided.get(module).map(|own| own.grant.clone());
-        for kind in share.in_vain(&grant.unwrap_or_default()) {
+        for kind in share.in_vain(
+            &grant.unwrap_or_default(),
+            &toolhold_sandbox::same_directory,
+        ) {
             is_nothing = false;
             let kind = kind.name();
             let vain = format!("the agent leaves {kind}, which {module} was not granted");

@@ -8,6 +8,7 @@ use secrecy::SecretString;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use toolhold_sandbox::{
     Access, Approvals, Clocks, Compiler, DirectoryGrant, EngineConfig, Grant, HttpGrant,
@@ -149,7 +150,7 @@ impl Configuration {
             trust: match self.tables.modules.approval {
                 Approval::Never => Trust::All,
                 asked => Trust::Approved {
-                    approvals: self.approvals(),
+                    approvals: Arc::new(self.approvals()),
                     first_sight: asked == Approval::FirstSight,
                 },
             },

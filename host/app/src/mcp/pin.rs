@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::io;
 use std::time::SystemTime;
 use toolhold_agent::hex::sha256;
-use toolhold_sandbox::{Approval, Approvals, ApprovedBy, Change, Standing};
+use toolhold_sandbox::{Approval, ApprovalStore as _, Approvals, ApprovedBy, Change, Standing};
 
 /// When a person must approve a server before its tools run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use toolhold_agent::guard::shield::{Place, Shields};
 use toolhold_agent::model::{Model, ModelError};
 use toolhold_agent::run::DEFAULT_INSTRUCTIONS;
 use toolhold_agent::{Activities, Driver, ErrorClass, RunRequest, Toolbox};
-use toolhold_sandbox::{Bounds, Permit, Registry, Within};
+use toolhold_sandbox::{Bounds, Permit, Registry, Within, same_directory};
 
 /// One agent, ready to run.
 #[derive(Debug)]
@@ -200,7 +200,7 @@ fn warn_of_vain_shares(config: &Configuration, agent: &str) {
     let policy = config.policy();
     for (module, share) in config.shares() {
         let granted = policy.modules.get(module).map(|own| own.grant.clone());
-        for kind in share.in_vain(&granted.unwrap_or_default()) {
+        for kind in share.in_vain(&granted.unwrap_or_default(), &same_directory) {
             let kind = kind.name();
             tracing::warn!(
                 agent,

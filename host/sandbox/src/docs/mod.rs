@@ -11,11 +11,12 @@ pub mod wit;
 
 pub(crate) mod files;
 
-use crate::text;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use toolhold_policy::text;
+pub use toolhold_policy::tool::{Claims, DocsSource};
 
 /// Characters of one field's description: enough for a sentence or three, at every use of a type.
 const MAX_PART: usize = 400;
@@ -50,20 +51,6 @@ pub struct FunctionDocs {
     pub parameters: BTreeMap<String, PartDocs>,
     #[serde(skip_serializing_if = "TypeRef::is_plain")]
     pub result: TypeRef,
-}
-
-/// What an author claims that a function does to the world; silence is not "no".
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Claims {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub read_only: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub idempotent: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub destructive: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub open_world: Option<bool>,
 }
 
 /// A call worth showing.
@@ -111,24 +98,6 @@ pub enum TypeRef {
     /// The parts of a type without a name, in their order: a list's item, an option's value, a
     /// tuple's items, a result's two sides, a map's key and value.
     Parts(Vec<TypeRef>),
-}
-
-/// Which source a description came from, best first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DocsSource {
-    /// The module itself: it is of the tool world.
-    Module,
-    /// The section that `toolhold build` appended to the component.
-    Section,
-    /// A `.wit` file beside the component.
-    Wit,
-    /// `[tools.NAME]` in `module.toml`.
-    Manifest,
-    /// The component's `package-docs` section.
-    PackageDocs,
-    /// Nobody wrote anything: the function's types.
-    Signature,
 }
 
 /// Reads the docs in the `wit/` folder of a module, and what is wrong with it.
@@ -225,23 +194,6 @@ fn reach<'a>(
 
 fn without_version(interface: &str) -> &str {
     interface.split('@').next().unwrap_or(interface)
-}
-
-impl Claims {
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// These claims, and `other`'s where these are silent.
-    #[must_use]
-    pub fn or(self, other: Self) -> Self {
-        Self {
-            read_only: self.read_only.or(other.read_only),
-            idempotent: self.idempotent.or(other.idempotent),
-            destructive: self.destructive.or(other.destructive),
-            open_world: self.open_world.or(other.open_world),
-        }
-    }
 }
 
 impl TypeRef {

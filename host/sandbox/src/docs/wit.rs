@@ -4,8 +4,8 @@
 //! packages nobody has at hand still documents its own interfaces.
 
 use super::{Docs, FunctionDocs, PartDocs, TypeDocs, TypeRef};
-use crate::text;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use toolhold_policy::text;
 use wit_parser::{
     AstItem, Function, InterfaceId, SourceMap, Type, TypeDef, TypeDefKind, TypeId, TypeOwner,
     UnresolvedPackage, WorldItem, WorldKey,

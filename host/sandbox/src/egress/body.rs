@@ -1,9 +1,8 @@
 //! Bodies on their way through: counted, timed, and cleaned of secrets.
 
 use super::headers::{header_bytes, without_secrets};
-use super::limits::{HttpLimit, Meter, Running};
+use super::meter::{Meter, Running};
 use super::send::code;
-use crate::secret::{Redaction, Redactor};
 use bytes::Bytes;
 use http::{HeaderMap, header};
 use http_body::{Body, Frame, SizeHint};
@@ -13,6 +12,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use sync_wrapper::SyncWrapper;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
+use toolhold_policy::HttpLimit;
+use toolhold_policy::redact::{Redaction, Redactor};
 use wasmtime_wasi_http::{Error, WasiBody};
 
 /// A guest's request body on its way out. Trailers are dropped: few servers read them, and they can

@@ -1,26 +1,8 @@
-//! Headers: which belong to the connection, what they weigh, and how secrets leave them.
+//! Headers: their size on the wire, and how secrets leave them.
 
-use super::limits::Meter;
-use crate::secret::Redactor;
-use http::{HeaderMap, HeaderName, HeaderValue, header};
-
-/// Headers that frame a message or steer a connection. They are the host's: a guest cannot set them,
-/// and does not see them.
-pub(crate) fn is_forbidden_header(name: &HeaderName) -> bool {
-    const OURS: [HeaderName; 7] = [
-        header::CONNECTION,
-        header::HOST,
-        header::TE,
-        header::TRAILER,
-        header::TRANSFER_ENCODING,
-        header::UPGRADE,
-        header::EXPECT,
-    ];
-    let name_text = name.as_str();
-    OURS.contains(name)
-        || name_text.starts_with("proxy-")
-        || matches!(name_text, "keep-alive" | "http2-settings" | "alt-used")
-}
+use super::meter::Meter;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use toolhold_policy::redact::Redactor;
 
 /// What headers weigh on the wire, about: name, colon, space, value, line end.
 pub(super) fn header_bytes(headers: &HeaderMap) -> u64 {
@@ -50,42 +32,8 @@ pub(super) fn without_secrets(headers: HeaderMap, redactor: &Redactor, meter: &M
 
 #[cfg(test)]
 mod tests {
-    use super::super::HttpLimits;
     use super::*;
-
-    #[test]
-    fn framing_belongs_to_the_host() {
-        for name in [
-            "host",
-            "connection",
-            "transfer-encoding",
-            "te",
-            "trailer",
-            "upgrade",
-            "expect",
-            "keep-alive",
-            "proxy-authorization",
-            "proxy-connection",
-            "proxy-anything",
-        ] {
-            assert!(
-                is_forbidden_header(&HeaderName::from_static(name)),
-                "{name}"
-            );
-        }
-        for name in [
-            "accept",
-            "authorization",
-            "content-type",
-            "content-length",
-            "x-host",
-        ] {
-            assert!(
-                !is_forbidden_header(&HeaderName::from_static(name)),
-                "{name}"
-            );
-        }
-    }
+    use toolhold_policy::HttpLimits;
 
     #[test]
     fn secrets_leave_values_and_names() {

@@ -10,32 +10,27 @@
 //! connections by origin. Each module has clients of its own, so that no connection made under one
 //! module's grant ever serves another.
 
-mod address;
 mod body;
 mod headers;
-mod limits;
-mod origin;
-mod path;
+mod meter;
 mod redirect;
 mod resolve;
-mod rule;
 mod send;
 
-pub(crate) use headers::is_forbidden_header;
-pub use limits::{HttpLimit, HttpLimits};
-pub use origin::{Origin, OriginError};
 pub use resolve::{Resolve, SystemResolver};
-pub use rule::{GrantError, HttpGrant};
 pub(crate) use send::admitted;
 
-use crate::secret::{Redactor, SecretGrant};
 use http::{Method, Request, Response};
-use limits::Meter;
+use meter::Meter;
 use reqwest::Client;
 use resolve::Judge;
 use send::Exchange;
 use std::sync::Arc;
 use std::time::Duration;
+use thiserror::Error as ThisError;
+use toolhold_policy::egress::is_forbidden_header;
+use toolhold_policy::{GrantError, HttpGrant, HttpLimit, HttpLimits};
+use toolhold_policy::{Redactor, SecretGrant};
 use url::Url;
 use wasmtime_wasi_http::{Error, ForbiddenHeaderFilter, RequestOptions, WasiBody, WasiHttpHooks};
 
@@ -46,6 +41,15 @@ const IDLE_TIME: Duration = Duration::from_secs(30);
 
 /// Four of the largest writes that WASI's blocking calls make.
 const BODY_CHUNK_BYTES: usize = 16 << 10;
+
+/// Why a module's outbound HTTP cannot be set up.
+#[derive(Debug, ThisError)]
+pub enum EgressError {
+    #[error(transparent)]
+    Grant(#[from] GrantError),
+    #[error("no HTTP client can be set up: {reason}")]
+    Client { reason: String },
+}
 
 /// What one module may send, and the connections it sends over.
 #[derive(Debug, Default)]
@@ -67,7 +71,7 @@ impl Egress {
         grants: Vec<HttpGrant>,
         secrets: Vec<SecretGrant>,
         resolver: Arc<dyn Resolve>,
-    ) -> Result<Self, GrantError> {
+    ) -> Result<Self, EgressError> {
         let client_for = |private: bool| {
             let mut served = grants
                 .iter()
@@ -120,7 +124,7 @@ impl Egress {
     }
 }
 
-fn client(judge: Judge, tls: bool) -> Result<Client, GrantError> {
+fn client(judge: Judge, tls: bool) -> Result<Client, EgressError> {
     let mut builder = Client::builder()
         // The environment is the host's; a proxy would resolve names by itself.
         .no_proxy()
@@ -136,7 +140,7 @@ fn client(judge: Judge, tls: bool) -> Result<Client, GrantError> {
         // A machine without root certificates can still serve plain http to itself.
         builder = builder.tls_certs_only([]);
     }
-    builder.build().map_err(|error| GrantError::Client {
+    builder.build().map_err(|error| EgressError::Client {
         reason: error.to_string(),
     })
 }

@@ -2,8 +2,8 @@
 //! a credential stays with its origin, and a secret never travels in a `Location`.
 
 use super::send::{Hop, Payload};
-use crate::secret::Redactor;
 use http::{Method, header};
+use toolhold_policy::redact::Redactor;
 use url::Url;
 use wasmtime_wasi_http::Error;
 

@@ -3,8 +3,6 @@
 //! The client is handed the judged addresses and looks up nothing by itself: there is no second
 //! answer that could differ from the first (DNS rebinding).
 
-use super::address::{Reach, reach};
-use super::origin::is_localhost;
 use futures_util::future::BoxFuture;
 use reqwest::dns::{Addrs, Name, Resolving};
 use std::fmt;
@@ -15,6 +13,8 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
+use toolhold_policy::egress::is_localhost;
+use toolhold_policy::egress::{Reach, reach};
 
 /// The system's resolver asks each server twice, five seconds each; nobody waits for all of that.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);

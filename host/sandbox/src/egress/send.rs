@@ -4,11 +4,9 @@
 use super::Egress;
 use super::body::{Patience, RequestBody, ResponseBody};
 use super::headers::{header_bytes, without_secrets};
-use super::limits::{HttpLimit, Meter, Running};
-use super::origin::literal;
+use super::meter::{Meter, Running};
 use super::redirect::{self, Next};
 use super::resolve::{LookupError, is_reachable};
-use super::rule::HttpGrant;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body::Body as _;
@@ -18,6 +16,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
+use toolhold_policy::HttpLimit;
+use toolhold_policy::egress::HttpGrant;
+use toolhold_policy::egress::literal;
 use url::Url;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 

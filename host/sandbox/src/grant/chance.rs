@@ -1,9 +1,9 @@
 //! Clocks and random numbers as a grant allows them.
 
-use super::{Clocks, Randomness};
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use std::time::{Duration, Instant, SystemTime};
+use toolhold_policy::{Clocks, Randomness};
 use wasmtime_wasi::{HostMonotonicClock, HostWallClock, WasiCtxBuilder};
 
 pub(super) fn apply(clocks: Clocks, randomness: Randomness, wasi: &mut WasiCtxBuilder) {

@@ -1,8 +1,7 @@
 //! A grant made ready for calls.
 
+use super::chance;
 use super::scratch::{self, Scratch};
-use super::{Access, Grant, chance};
-use crate::call::Caller;
 use crate::egress::{Egress, Resolve};
 use crate::error::LoadError;
 use crate::key_value::Namespace;
@@ -12,6 +11,8 @@ use cap_std::fs::Dir;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use toolhold_policy::Caller;
+use toolhold_policy::{Access, Grant};
 use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
 
 /// Where the host keeps what modules may leave behind. Absent: such grants cannot be given.

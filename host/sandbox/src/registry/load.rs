@@ -312,7 +312,7 @@ impl Shared {
 
     fn source(&self, slot: &str, origin: &str, files: Files) -> Result<Source, LoadError> {
         let policy = self.policy();
-        if !crate::text::is_name(&files.name) {
+        if !toolhold_policy::text::is_name(&files.name) {
             return Err(LoadError::Manifest {
                 reason: format!("{:?} cannot name a module", files.name),
             });

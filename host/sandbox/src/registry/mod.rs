@@ -9,24 +9,28 @@
 
 mod govern;
 mod load;
+mod nested;
 mod scratch;
 mod standing;
 
-use crate::approval::{ApproveError, ApprovedBy, Change, Trust};
 use crate::cache::{Cache, Lookups};
-use crate::call::{CallReport, Invocation};
 use crate::decided::Given;
 use crate::engine::Engine;
-use crate::error::{CallError, LoadError};
-use crate::module::{Module, ToolSpec};
-use crate::peers::Peers;
+use crate::error::LoadError;
+use crate::module::Module;
+use crate::peers::OtherTools;
 use crate::policy::Policy;
+use crate::policy::{ApproveError, Trust};
 use crate::shelf::{FailedModule, Shelf};
 use crate::shield::{Screening, Verdict};
 use standing::approval;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use toolhold_policy::CallError;
+use toolhold_policy::ToolSpec;
+use toolhold_policy::{ApprovedBy, Change};
+use toolhold_policy::{CallReport, Invocation};
 
 /// What loading is doing, for progress bars and logs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,7 +145,7 @@ impl Registry {
     /// Runs one tool call. Returns within the call's deadline, whatever the module does; dropping
     /// the future stops the guest.
     pub async fn call(&self, invocation: &Invocation<'_>) -> CallReport {
-        self.shared.call(invocation, 0).await
+        self.shared.invoke(invocation).await
     }
 
     /// Has a shield screen something. Returns within the deadline, whatever the shield does.
@@ -226,7 +230,7 @@ impl Shared {
         *self.shelf.write().unwrap_or_else(PoisonError::into_inner) = shelf;
     }
 
-    pub async fn call(self: &Arc<Self>, invocation: &Invocation<'_>, depth: u8) -> CallReport {
+    async fn invoke(self: &Arc<Self>, invocation: &Invocation<'_>) -> CallReport {
         let Some((module, tool)) = self.shelf().find(invocation.tool) else {
             let tools = self.shelf().tools();
             let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
@@ -246,7 +250,7 @@ impl Shared {
         }
         // Once: what is decided meanwhile is for the next call.
         let decided = module.decided();
-        let narrow = match &invocation.bounds {
+        let narrow = match &invocation.restrictions {
             None => Ok(None),
             Some(bounds) => decided.narrowed(&module.name, bounds).await,
         };
@@ -256,7 +260,8 @@ impl Shared {
                     decided: &decided,
                     narrow: narrow.as_deref(),
                 };
-                let peers = Peers::new(self, &given.granted().grant.tools, invocation, depth);
+                let tools = &given.granted().grant.tools;
+                let peers = OtherTools::new(|| self.clone(), tools, invocation);
                 module.call(given, &tool, invocation, peers).await
             }
             Err(error) => CallReport::refused(error),

@@ -1,9 +1,10 @@
 //! Scratch files of sessions, all modules' together.
 
 use super::Registry;
-use crate::call::Caller;
-use crate::grant::{Keep, SessionFiles};
+use crate::grant::SessionFiles;
 use std::io;
+use toolhold_policy::Caller;
+use toolhold_policy::Keep;
 
 impl Registry {
     /// The session `to` of `tenant` begins with copies of the scratch files that `from` left. No call may be made

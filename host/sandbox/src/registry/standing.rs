@@ -1,11 +1,11 @@
 //! Which modules may run: judged by the approvals, again and again, because another process writes them.
 
 use super::Shared;
-use crate::approval::{Approval, ApprovedBy, Standing, Trust};
 use crate::decided::Decided;
-use crate::grant::Grant;
 use crate::module::Module;
+use crate::policy::Trust;
 use std::sync::Arc;
+use toolhold_policy::{Approval, ApprovedBy, Grant, Standing};
 
 impl Shared {
     pub(super) async fn reconsider(self: &Arc<Self>) {

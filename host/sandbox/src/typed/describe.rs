@@ -1,14 +1,13 @@
 //! What is said of a typed function, by the best source that says anything.
 
 use super::signature::signature;
-use crate::docs::{
-    Claims, Docs, DocsSource, ExampleDocs, FunctionDocs, Glossary, package, section, wit,
-};
-use crate::manifest::ToolTexts;
-use crate::module::{Annotations, Example, ToolSpec};
+use crate::docs::{Docs, ExampleDocs, FunctionDocs, Glossary, package, section, wit};
+use crate::schema;
 use crate::shape::{Part, Shape};
-use crate::{schema, text};
 use std::collections::BTreeMap;
+use toolhold_policy::manifest::ToolTexts;
+use toolhold_policy::text;
+use toolhold_policy::{Annotations, Claims, DocsSource, Example, ToolSpec};
 
 /// As for tools that describe themselves, in `world`.
 const MAX_DESCRIPTION: usize = 4_000;

@@ -9,22 +9,23 @@ mod signature;
 
 pub(crate) use describe::Sources;
 
-use crate::call::Output;
 use crate::engine::Engine;
-use crate::error::{CallError, ErrorClass, LoadError};
-use crate::limits::Limits;
-use crate::module::{MAX_TOOLS, ToolSpec};
+use crate::error::LoadError;
 use crate::shape::{Part, Reader, Shape};
-use crate::text;
 use crate::value::{self, Unliftable};
 use describe::Signature;
 use serde_json::Value;
 use std::collections::HashMap;
+use toolhold_policy::Output;
+use toolhold_policy::limits::Limits;
+use toolhold_policy::text;
+use toolhold_policy::tool::{MAX_TOOLS_PER_MODULE, ToolSpec};
+use toolhold_policy::{CallError, ErrorClass};
 use wasmtime::component::types::{ComponentFunc, ComponentItem};
 use wasmtime::component::{Component, ComponentExportIndex, ResourceType, Val};
 
 /// More refusals than this are counted, not listed: a person reads them.
-const MAX_REFUSED: usize = MAX_TOOLS;
+const MAX_REFUSED: usize = MAX_TOOLS_PER_MODULE;
 
 /// An exported function with the plan of its calls.
 #[derive(Debug, Clone)]
@@ -91,9 +92,9 @@ pub(crate) fn exports(
                 detail: reasons.collect(),
             })
         }
-        1..=MAX_TOOLS => Ok(found),
+        1..=MAX_TOOLS_PER_MODULE => Ok(found),
         more => Err(LoadError::NoTools {
-            detail: format!("s: it has {more}, more than {MAX_TOOLS}"),
+            detail: format!("s: it has {more}, more than {MAX_TOOLS_PER_MODULE}"),
         }),
     }
 }

@@ -7,8 +7,8 @@
 //! approval as a changed module, but it never hands calls meant for one function to another, as
 //! "first come, first served" would.
 
-use crate::text;
 use std::collections::HashMap;
+use toolhold_policy::text;
 
 /// The local tool name of each export (interface, function), or why it has none.
 pub(super) fn assign(

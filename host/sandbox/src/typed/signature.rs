@@ -2,7 +2,7 @@
 
 use crate::docs::{Docs, FunctionDocs, Glossary};
 use crate::shape::{Part, Shape};
-use crate::text;
+use toolhold_policy::text;
 
 /// Characters; a signature of records within records says less the longer it is, and the schemas
 /// have all of it.

@@ -15,7 +15,7 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::{Table, Value};
-use toolhold_sandbox::{Approval, Module, Registry, Standing};
+use toolhold_sandbox::{Approval, ApprovalStore as _, Module, Registry, Standing};
 
 #[derive(Debug, Args)]
 pub struct GrantArgs {

@@ -6,7 +6,7 @@ use crate::serve::agents::both;
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use toolhold_sandbox::{Bounds, Narrowed, Permit, Within};
+use toolhold_sandbox::{Bounds, Narrowed, Permit, Within, same_directory};
 
 /// What holds for somebody.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl Whose {
         let modules = self.config.policy().modules.into_iter();
         modules
             .map(|(name, own)| {
-                let left = bounds.narrow(&name, &own.grant);
+                let left = bounds.narrow(&name, &own.grant, &same_directory);
                 (name, left)
             })
             .collect()

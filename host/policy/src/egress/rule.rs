@@ -36,14 +36,12 @@ pub enum GrantError {
     Redirects { redirects: u8 },
     #[error("the secret {name:?} {reason}")]
     Secret { name: String, reason: String },
-    #[error("no HTTP client can be set up: {reason}")]
-    Client { reason: String },
 }
 
 /// Requests a module may make: an origin, the methods, the paths under a prefix.
 ///
 /// ```
-/// use toolhold_sandbox::HttpGrant;
+/// use toolhold_policy::HttpGrant;
 ///
 /// let grant: HttpGrant = serde_json::from_str(
 ///     r#"{"origin": "https://api.example.com", "path_prefix": "/v1"}"#,
@@ -85,7 +83,7 @@ struct Written {
     /// Whether the host may be this machine or in its own network.
     #[serde(default)]
     private: bool,
-    /// Why, in the words of whoever asks.
+    /// The reason, in the module author's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }
@@ -100,7 +98,7 @@ fn root() -> String {
 
 impl HttpGrant {
     /// Whether this grant lets a request through. The host's addresses are checked later.
-    pub(crate) fn allows(&self, method: &Method, url: &Url) -> bool {
+    pub fn allows(&self, method: &Method, url: &Url) -> bool {
         self.methods.contains(method)
             && self.origin.covers(url)
             && path::is_under(&self.path_prefix, url.path())
@@ -237,7 +235,7 @@ impl From<HttpGrant> for Written {
     }
 }
 
-/// In words, for whoever approves it.
+/// One sentence for the person who approves it.
 impl fmt::Display for HttpGrant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("may ")?;

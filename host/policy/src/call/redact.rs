@@ -1,54 +1,59 @@
-//! The last door: what a call returns, prints or dies of goes through the redactor too.
+//! The last check: secrets leave what a call returns, prints or fails with.
 //!
 //! A secret should not be here: it is taken out of responses before the guest sees them. This finds
-//! one that came by a way nobody thought of, and counts it, so that the audit can tell.
+//! one that came by an unforeseen way, and counts it, so that the audit shows it.
 
-use super::redact::Redactor;
-use crate::call::{CallReport, Output};
+use super::{CallReport, Output};
 use crate::error::CallError;
+use crate::redact::Redactor;
 use serde_json::{Map, Value};
 
-impl Redactor {
-    /// Takes secrets out of everything a call gives back, and counts them in `redactions`.
-    pub(crate) fn clean_report(&self, report: &mut CallReport) {
-        if self.is_empty() {
+impl CallReport {
+    /// Takes secrets out of everything that the call gave back, and counts them in `redactions`.
+    pub fn redact(&mut self, redactor: &Redactor) {
+        if redactor.is_empty() {
             return;
         }
-        let mut count = 0;
-        match &mut report.result {
-            Ok(Output::Value(value) | Output::Message(value)) => {
-                self.clean_value(value, &mut count);
-            }
-            Err(error) => self.clean_error(error, &mut count),
+        let mut cleaning = Cleaning { redactor, count: 0 };
+        match &mut self.result {
+            Ok(Output::Value(value) | Output::Message(value)) => cleaning.clean_value(value),
+            Err(error) => cleaning.clean_error(error),
         }
-        self.clean_string(&mut report.stdout.text, &mut count);
-        self.clean_string(&mut report.stderr.text, &mut count);
-        for line in &mut report.logs {
-            self.clean_string(&mut line.message, &mut count);
+        cleaning.clean_string(&mut self.stdout.text);
+        cleaning.clean_string(&mut self.stderr.text);
+        for line in &mut self.logs {
+            cleaning.clean_string(&mut line.message);
         }
-        report.redactions += count;
+        self.redactions += cleaning.count;
     }
+}
 
-    fn clean_string(&self, text: &mut String, count: &mut u64) {
-        if let Some(cleaned) = self.clean(text.as_bytes()) {
-            *count += cleaned.redactions;
+/// One pass over a report.
+struct Cleaning<'a> {
+    redactor: &'a Redactor,
+    /// Secrets found so far.
+    count: u64,
+}
+
+impl Cleaning<'_> {
+    fn clean_string(&mut self, text: &mut String) {
+        if let Some(cleaned) = self.redactor.clean(text.as_bytes()) {
+            self.count += cleaned.redactions;
             // A match is never a part of a character: secrets are ASCII.
             *text = String::from_utf8_lossy(&cleaned.bytes).into_owned();
         }
     }
 
-    fn clean_value(&self, value: &mut Value, count: &mut u64) {
+    fn clean_value(&mut self, value: &mut Value) {
         match value {
-            Value::String(text) => self.clean_string(text, count),
-            Value::Array(items) => items
-                .iter_mut()
-                .for_each(|item| self.clean_value(item, count)),
+            Value::String(text) => self.clean_string(text),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.clean_value(item)),
             Value::Object(fields) => {
                 let cleaned: Map<_, _> = std::mem::take(fields)
                     .into_iter()
                     .map(|(mut name, mut value)| {
-                        self.clean_string(&mut name, count);
-                        self.clean_value(&mut value, count);
+                        self.clean_string(&mut name);
+                        self.clean_value(&mut value);
                         (name, value)
                     })
                     .collect();
@@ -57,9 +62,9 @@ impl Redactor {
             Value::Number(number) => {
                 // A secret of digits alone is a number to JSON.
                 let mut text = number.to_string();
-                let before = *count;
-                self.clean_string(&mut text, count);
-                if *count > before {
+                let before = self.count;
+                self.clean_string(&mut text);
+                if self.count > before {
                     *value = Value::String(text);
                 }
             }
@@ -67,17 +72,17 @@ impl Redactor {
         }
     }
 
-    fn clean_error(&self, error: &mut CallError, count: &mut u64) {
+    fn clean_error(&mut self, error: &mut CallError) {
         match error {
             CallError::Arguments { reason }
             | CallError::Encoding { reason }
             | CallError::Trap { reason }
             | CallError::Grant { reason }
-            | CallError::Host { reason } => self.clean_string(reason, count),
+            | CallError::Host { reason } => self.clean_string(reason),
             CallError::Tool { message, data, .. } => {
-                self.clean_string(message, count);
+                self.clean_string(message);
                 if let Some(data) = data {
-                    self.clean_value(data, count);
+                    self.clean_value(data);
                 }
             }
             // The rest is made of numbers and of names that the host gave.
@@ -101,7 +106,7 @@ mod tests {
         });
         report.result = result;
         report.stdout.text = format!("out {SECRET}");
-        redactor.clean_report(&mut report);
+        report.redact(&redactor);
         assert!(
             !redactor.finds(format!("{report:?}").as_bytes()),
             "{report:?}"

@@ -1,38 +1,16 @@
-//! Hearing what a guest says while its call still runs.
+//! Passes on what a guest says while its call still runs.
 
-use crate::capture::LogLine;
-use crate::secret::Redactor;
-use std::fmt::Debug;
 use std::sync::Arc;
+use toolhold_policy::{Listener, LogLine, Progress, Redactor};
 
-/// Told what a guest logs and how far it has come, as it happens. Secrets are taken out before. The
-/// guest waits meanwhile, and it says as much as it likes: methods must return at once, and keep no
-/// more than they have room for.
-pub trait Listener: Send + Sync + Debug {
-    /// A line that the report will have, too.
-    fn logged(&self, line: LogLine);
-
-    fn progressed(&self, progress: Progress);
-}
-
-/// How far a call has come, in its own measure.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Progress {
-    pub done: u64,
-    /// Absent: not known.
-    pub total: Option<u64>,
-    /// The guest's own words.
-    pub note: String,
-}
-
-/// Whoever listens to one call, if anybody does.
+/// Where the logs and the progress of one call go: to its listener, if it has one, without secrets.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Ear {
+pub(crate) struct GuestLogSink {
     listener: Option<Arc<dyn Listener>>,
     redactor: Redactor,
 }
 
-impl Ear {
+impl GuestLogSink {
     pub fn new(listener: Option<Arc<dyn Listener>>, redactor: &Redactor) -> Self {
         Self {
             listener,
@@ -70,8 +48,8 @@ impl Ear {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capture::LogLevel;
     use std::sync::Mutex;
+    use toolhold_policy::LogLevel;
 
     #[derive(Debug, Default)]
     struct Heard(Mutex<Vec<String>>);
@@ -91,16 +69,16 @@ mod tests {
     }
 
     #[test]
-    fn nobody_hears_a_secret() {
+    fn no_listener_gets_a_secret() {
         let heard = Arc::new(Heard::default());
         let redactor = Redactor::new([("key", "s3cr3t-value")]).unwrap();
-        let ear = Ear::new(Some(heard.clone()), &redactor);
-        ear.logged(&LogLine {
+        let sink = GuestLogSink::new(Some(heard.clone()), &redactor);
+        sink.logged(&LogLine {
             level: LogLevel::Info,
             message: "it is s3cr3t-value".into(),
         });
-        ear.progressed(1, 0, "s3cr3t-value");
-        ear.progressed(2, 4, "half");
+        sink.progressed(1, 0, "s3cr3t-value");
+        sink.progressed(2, 4, "half");
         assert_eq!(
             *heard.0.lock().unwrap(),
             [
@@ -109,6 +87,6 @@ mod tests {
                 "2 Some(4) half"
             ]
         );
-        Ear::default().progressed(1, 2, "to nobody");
+        GuestLogSink::default().progressed(1, 2, "without a listener");
     }
 }

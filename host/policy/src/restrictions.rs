@@ -1,11 +1,10 @@
-//! What narrows the grants of modules for one call: whoever it is made for may be given less than the
-//! module has, and never more.
+//! Restrictions that narrow the grants of modules for one call. A call never gets more than its module has.
 //!
-//! [`Bounds`] are layers, each of which takes away: what an agent leaves of a module's grant, as a
+//! [`GrantRestrictions`] are layers, each of which takes away: what an agent leaves of a module's grant, as a
 //! [`Share`] of it, and which kinds of capabilities a key may use, as [`Permit`]s. They hold for the call and
-//! for every call that its module makes of others.
+//! for every nested call that its module makes.
 
-use crate::grant::{Capability, Grant, Share};
+use crate::grant::{Capability, Grant, SameDirectory, Share};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -13,27 +12,27 @@ use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// Everything that narrows a call. The default narrows nothing.
+/// All restrictions of a call. The default restricts nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct Bounds {
+pub struct GrantRestrictions {
     layers: Vec<Layer>,
-    /// The layers in one text: calls that are narrowed alike share what was prepared for them.
+    /// The layers as one text: calls with equal restrictions share what was prepared for them.
     #[serde(skip)]
     key: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Layer {
-    /// In the words of a message: `this key`.
-    whose: String,
-    within: Within,
+    /// Who sets the restriction, as a message names it: `this key`.
+    owner: String,
+    restriction: Restriction,
 }
 
-/// One layer of [`Bounds`].
+/// One layer of [`GrantRestrictions`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Within {
+pub enum Restriction {
     /// What is left of the grants of these modules; others keep theirs.
     Shares(BTreeMap<String, Share>),
     /// The capabilities that may be used at all, of whatever module.
@@ -45,12 +44,12 @@ pub enum Within {
 /// every MCP server, or of one (`tickets:mcp`, `tickets:*`).
 ///
 /// ```
-/// use toolhold_sandbox::Permit;
+/// use toolhold_policy::Permit;
 ///
 /// let permit: Permit = "weather:http".parse()?;
 /// assert_eq!(permit.to_string(), "weather:http");
 /// assert!("weather:files".parse::<Permit>().is_err());
-/// # Ok::<(), toolhold_sandbox::PermitError>(())
+/// # Ok::<(), toolhold_policy::PermitError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permit {
@@ -85,44 +84,51 @@ fn kinds() -> String {
     names.join(", ")
 }
 
-/// What is left of a grant, and of what less is left.
+/// What restrictions leave of a grant, and what they took away.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Narrowed {
+pub struct NarrowedGrant {
     pub grant: Grant,
-    /// In words, for whoever reads the error of a call that needed it.
+    /// One phrase for each capability that was taken away, for the error of a call that needed it.
     pub withheld: Vec<String>,
 }
 
-impl Bounds {
-    /// Narrows further. `whose` idea it is, a message says: `this key`.
+impl GrantRestrictions {
+    /// Adds a layer. `owner` names who sets it in messages, such as `this key`.
     #[must_use]
-    pub fn with(mut self, whose: &str, within: Within) -> Self {
-        let whose = whose.to_owned();
-        self.layers.push(Layer { whose, within });
-        // Our own types: they have no way to fail.
+    pub fn with(mut self, owner: &str, restriction: Restriction) -> Self {
+        let owner = owner.to_owned();
+        self.layers.push(Layer { owner, restriction });
+        // Serialising our own types cannot fail.
         self.key = serde_json::to_string(&self.layers).unwrap_or_default();
         self
     }
 
+    /// Whether nothing is restricted.
     pub fn is_empty(&self) -> bool {
         self.layers.is_empty()
     }
 
-    pub(crate) fn key(&self) -> &str {
+    /// One text for all layers: equal for equal restrictions.
+    pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// What is left of what `module` was given. Compares paths of the file system.
-    pub fn narrow(&self, module: &str, grant: &Grant) -> Narrowed {
+    /// What is left of the grant of `module`.
+    pub fn narrow(
+        &self,
+        module: &str,
+        grant: &Grant,
+        same_directory: SameDirectory<'_>,
+    ) -> NarrowedGrant {
         let mut left = grant.clone();
         let mut withheld = Vec::new();
-        for Layer { whose, within } in &self.layers {
-            let less = match within {
-                Within::Shares(shares) => match shares.get(module) {
-                    Some(share) => share.of(&left),
+        for Layer { owner, restriction } in &self.layers {
+            let less = match restriction {
+                Restriction::Shares(shares) => match shares.get(module) {
+                    Some(share) => share.of(&left, same_directory),
                     None => continue,
                 },
-                Within::Permits(permits) => {
+                Restriction::Permits(permits) => {
                     left.only(|kind| permits.iter().any(|permit| permit.covers(module, kind)))
                 }
             };
@@ -132,14 +138,14 @@ impl Bounds {
                 }
                 let name = kind.name();
                 withheld.push(if less.has(kind) {
-                    format!("{name} granted to {whose} only in part")
+                    format!("{name} granted to {owner} only in part")
                 } else {
-                    format!("{name} not granted to {whose}")
+                    format!("{name} not granted to {owner}")
                 });
             }
             left = less;
         }
-        Narrowed {
+        NarrowedGrant {
             grant: left,
             withheld,
         }
@@ -224,6 +230,10 @@ mod tests {
     use super::*;
     use crate::grant::{KeyValueGrant, ScratchGrant};
 
+    fn same(given: &std::path::Path, own: &std::path::Path) -> bool {
+        given == own
+    }
+
     fn given() -> Grant {
         Grant {
             scratch: Some(ScratchGrant::default()),
@@ -234,19 +244,19 @@ mod tests {
         }
     }
 
-    fn permits(texts: &[&str]) -> Within {
-        Within::Permits(texts.iter().map(|text| text.parse().unwrap()).collect())
+    fn permits(texts: &[&str]) -> Restriction {
+        Restriction::Permits(texts.iter().map(|text| text.parse().unwrap()).collect())
     }
 
     #[test]
     fn a_layer_takes_away_and_says_so() {
         let share: Share =
             toml::from_str("tools = ['calculator.evaluate', 'shell']\nscratch = {}").unwrap();
-        let shares = Within::Shares([("m".to_owned(), share)].into());
-        let bounds = Bounds::default()
+        let shares = Restriction::Shares([("m".to_owned(), share)].into());
+        let bounds = GrantRestrictions::default()
             .with("this agent", shares)
             .with("this key", permits(&["tools", "m:scratch", "other:*"]));
-        let narrowed = bounds.narrow("m", &given());
+        let narrowed = bounds.narrow("m", &given(), &same);
         assert_eq!(
             narrowed.grant,
             Grant {
@@ -263,13 +273,13 @@ mod tests {
                 "tools granted to this agent only in part",
             ]
         );
-        let other = bounds.narrow("other", &given());
+        let other = bounds.narrow("other", &given(), &same);
         assert_eq!((other.grant, other.withheld), (given(), vec![]));
-        let third = bounds.narrow("third", &given());
+        let third = bounds.narrow("third", &given(), &same);
         assert_eq!(third.grant.tools, ["calculator"]);
         assert_eq!(third.withheld.len(), 3, "{:?}", third.withheld);
-        let nothing = Bounds::default().with("this key", permits(&[]));
-        assert!(nothing.narrow("m", &given()).grant.is_empty());
+        let nothing = GrantRestrictions::default().with("this key", permits(&[]));
+        assert!(nothing.narrow("m", &given(), &same).grant.is_empty());
     }
 
     #[test]
@@ -288,8 +298,8 @@ mod tests {
             );
             assert_eq!(permitted, (tickets, mails), "{text}");
         }
-        let bounds = Bounds::default().with("this key", permits(&["mcp"]));
-        assert!(bounds.narrow("m", &given()).grant.is_empty());
+        let bounds = GrantRestrictions::default().with("this key", permits(&["mcp"]));
+        assert!(bounds.narrow("m", &given(), &same).grant.is_empty());
     }
 
     #[test]

@@ -2,7 +2,7 @@ use super::*;
 
 const VALUE: &str = "s3cret/token&more";
 
-fn slot(origin: &str, place: Place) -> SecretSlot {
+fn slot(origin: &str, place: SecretPlace) -> SecretSlot {
     SecretSlot {
         name: "api-key".into(),
         origin: origin.parse().unwrap(),
@@ -10,19 +10,19 @@ fn slot(origin: &str, place: Place) -> SecretSlot {
     }
 }
 
-fn header(name: &str, format: Option<&str>) -> Place {
-    Place::Header {
+fn header(name: &str, format: Option<&str>) -> SecretPlace {
+    SecretPlace::Header {
         name: name.into(),
         format: format.map(str::to_owned),
     }
 }
 
-fn query(name: &str) -> Place {
-    Place::Query { name: name.into() }
+fn query(name: &str) -> SecretPlace {
+    SecretPlace::Query { name: name.into() }
 }
 
 fn injected(
-    place: Place,
+    place: SecretPlace,
     url: &str,
     headers: &[(&'static str, &str)],
 ) -> (bool, String, HeaderMap) {

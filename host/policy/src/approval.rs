@@ -1,37 +1,23 @@
-//! What was approved is what runs (THREATS.md, promise 4).
+//! What was approved is what runs (`docs/security.md`, promise 4).
 //!
 //! An approval pins three things: the component's digest, what its tools say of themselves (names,
 //! texts, schemas: a model reads them, so they are as dangerous as code), and what it was granted. Any
 //! change disables the module until a person looked at the difference. A module that is granted
-//! nothing can be pinned when it is first seen: it can do no harm but by what it says, and what it
-//! says can then not change unseen.
+//! nothing can be pinned when it is first seen: it can do harm only by what it says, and that cannot
+//! change unseen afterwards.
+//!
+//! This module compares; [`ApprovalStore`] is the seam to the crate that reads and writes approvals.
 
+use crate::digest::Digest;
 use crate::grant::Grant;
-use crate::module::{Digest, ToolSpec};
-use cap_std::ambient_authority;
-use cap_std::fs::Dir;
+use crate::tool::ToolSpec;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::fmt::Debug;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-use thiserror::Error;
 
-/// Whether modules need approval.
-#[derive(Debug, Clone, Default)]
-pub enum Trust {
-    /// Everything in the folder runs: for authors, and for embedders who decide by themselves.
-    #[default]
-    All,
-    /// What was approved runs.
-    Approved {
-        approvals: Approvals,
-        /// Whether a new module without grants is pinned as it is when it is first seen.
-        first_sight: bool,
-    },
-}
-
-/// What was approved of one module, as it is kept.
+/// The record of what was approved of one module.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Approval {
     /// The module's file or folder name, `name` or `name@version`.
@@ -46,6 +32,7 @@ pub struct Approval {
     pub at: u64,
 }
 
+/// Who approved a module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovedBy {
@@ -58,42 +45,30 @@ pub enum ApprovedBy {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Standing {
-    /// Nobody asks for approvals.
+    /// This host needs no approvals.
     Trusted,
+    /// It is what was approved.
     Approved,
     /// Disabled until a person approves it.
-    Pending {
-        changes: Vec<Change>,
-    },
+    Pending { changes: Vec<Change> },
 }
 
-/// One difference between what was approved and what is there.
+/// One difference between what was approved and what exists now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// In words: `the component`, `tool calc.add: description`, `grant: directories`.
+    /// What differs: `the component`, `tool calc.add: description`, `grant: directories`.
     pub what: String,
-    /// Absent: it was not there.
+    /// Absent: it did not exist.
     pub before: Option<String>,
-    /// Absent: it is gone.
+    /// Absent: it exists no more.
     pub after: Option<String>,
 }
 
-/// Why a module was not approved.
-#[derive(Debug, Error)]
-pub enum ApproveError {
-    #[error(
-        "it is another than the one that was shown, or is given something else; look at it again"
-    )]
-    Changed,
-    #[error("every module is trusted here, so there is nothing to approve")]
-    Trusted,
-    #[error("the approval cannot be kept: {0}")]
-    Kept(#[source] io::Error),
-}
-
+/// In the place of the digest: the approval was taken back.
 const REVOKED: &str = "revoked";
 
 impl Approval {
+    /// The record of a module as it is now, approved by `by` at this moment.
     pub fn of(
         slot: &str,
         digest: Digest,
@@ -112,7 +87,7 @@ impl Approval {
         }
     }
 
-    /// The record of a module that somebody took the approval from. Nothing matches it.
+    /// The record of a module whose approval was taken back. No module matches it.
     pub fn revoked(slot: &str) -> Self {
         Self {
             slot: slot.to_owned(),
@@ -124,8 +99,8 @@ impl Approval {
         }
     }
 
-    /// One text for everything that an approval pins: who shows it and who approves it mean the same. SHA-256
-    /// in hex.
+    /// One text for everything that an approval pins, so that a person approves exactly what was shown.
+    /// SHA-256 in hex.
     pub fn etag(&self) -> String {
         let mut pinned = serde_json::json!({
             "slot": self.slot, "digest": self.digest, "tools": self.tools, "grant": self.grant,
@@ -134,7 +109,7 @@ impl Approval {
         Digest::of(pinned.to_string().as_bytes()).to_string()
     }
 
-    /// What differs in `now`. Empty: it is what was approved.
+    /// What differs in `now`; grants are compared if `grants_too`. Empty: it is what was approved.
     pub fn changes(&self, now: &Self, grants_too: bool) -> Vec<Change> {
         let mut changes = Vec::new();
         if self.digest == REVOKED {
@@ -215,12 +190,28 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// Our own types: they have no way to fail, and a Null would only ask for approval again.
+/// Serialising our own types cannot fail; if it did, the null would only ask for approval again.
 fn json(value: &(impl Serialize + ?Sized)) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }
 
+/// Where approvals are kept. Methods may block on a file system or a database: call them off the async threads.
+pub trait ApprovalStore: Debug + Send + Sync {
+    /// The approval of a module. One that cannot be read is none: the module then waits for a new one.
+    fn get(&self, slot: &str) -> Option<Approval>;
+
+    /// Keeps an approval in the place of an earlier one.
+    ///
+    /// # Errors
+    /// What the store says.
+    fn put(&self, approval: &Approval) -> io::Result<()>;
+
+    /// Whether any version of the module has an approval.
+    fn knows(&self, module: &str) -> bool;
+}
+
 impl Standing {
+    /// Whether calls are allowed.
     pub fn may_run(&self) -> bool {
         !matches!(self, Self::Pending { .. })
     }
@@ -238,75 +229,10 @@ impl Standing {
     }
 }
 
-/// The approvals of one host: a folder with a file for each module. Methods block on the file system.
-#[derive(Debug, Clone)]
-pub struct Approvals {
-    folder: PathBuf,
-}
-
-impl Approvals {
-    /// The folder is made (0700) when the first approval is written.
-    pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self {
-            folder: folder.into(),
-        }
-    }
-
-    pub fn folder(&self) -> &Path {
-        &self.folder
-    }
-
-    /// The approval of a module. One that cannot be read is none: the module then waits.
-    pub fn get(&self, slot: &str) -> Option<Approval> {
-        let folder = Dir::open_ambient_dir(&self.folder, ambient_authority()).ok()?;
-        let text = folder.read_to_string(file(slot)?).ok()?;
-        serde_json::from_str(&text)
-            .inspect_err(|error| tracing::warn!(slot, %error, "an approval cannot be read"))
-            .ok()
-    }
-
-    /// # Errors
-    /// What the file system says.
-    pub fn put(&self, approval: &Approval) -> io::Result<()> {
-        let unfit = || io::Error::other("its name cannot be a file's");
-        let name = file(&approval.slot).ok_or_else(unfit)?;
-        let mut builder = std::fs::DirBuilder::new();
-        builder.recursive(true);
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(&self.folder)?;
-        let folder = Dir::open_ambient_dir(&self.folder, ambient_authority())?;
-        let temporary = format!(".{name}.{}", std::process::id());
-        folder.write(&temporary, serde_json::to_vec_pretty(approval)?)?;
-        folder.rename(&temporary, &folder, name)
-    }
-
-    /// Whether any version of the module has an approval.
-    pub fn knows(&self, module: &str) -> bool {
-        let Ok(folder) = Dir::open_ambient_dir(&self.folder, ambient_authority()) else {
-            return false;
-        };
-        let Ok(entries) = folder.entries() else {
-            return false;
-        };
-        entries.flatten().any(|entry| {
-            let name = entry.file_name();
-            let slot = name.to_str().and_then(|name| name.strip_suffix(".json"));
-            slot.is_some_and(|slot| slot.split('@').next() == Some(module))
-        })
-    }
-}
-
-fn file(slot: &str) -> Option<String> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.@+".contains(c);
-    let fits = !slot.is_empty() && slot.len() <= 128 && slot.chars().all(plain);
-    (fits && !slot.starts_with('.')).then(|| format!("{slot}.json"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::module::Annotations;
+    use crate::tool::{Annotations, DocsSource};
     use serde_json::json;
 
     fn tool(name: &str, description: &str) -> ToolSpec {
@@ -318,7 +244,7 @@ mod tests {
             output_schema: None,
             annotations: Annotations::default(),
             examples: Vec::new(),
-            docs_source: crate::docs::DocsSource::Module,
+            docs_source: DocsSource::Module,
         }
     }
 
@@ -360,20 +286,8 @@ mod tests {
     }
 
     #[test]
-    fn approvals_are_kept_and_revoked() {
-        let folder = tempfile::tempdir().unwrap();
-        let approvals = Approvals::new(folder.path().join("approvals"));
-        assert!(approvals.get("m").is_none() && !approvals.knows("m"));
-        let one = approval(b"1", &[]);
-        approvals.put(&one).unwrap();
-        assert_eq!(approvals.get("m"), Some(one));
-        assert!(approvals.knows("m") && !approvals.knows("n"));
-        approvals.put(&Approval::revoked("m")).unwrap();
-        let changes = approvals
-            .get("m")
-            .unwrap()
-            .changes(&approval(b"1", &[]), true);
+    fn nothing_matches_a_revoked_approval() {
+        let changes = Approval::revoked("m").changes(&approval(b"1", &[]), true);
         assert_eq!(changes[0].what, "its approval was revoked");
-        assert!(approvals.get("../m").is_none());
     }
 }

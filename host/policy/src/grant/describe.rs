@@ -1,7 +1,7 @@
 //! A grant in words, for the person who decides.
 
 use super::{Access, Grant, Keep, Randomness};
-use crate::secret::Place;
+use crate::secret::SecretPlace;
 
 impl Grant {
     /// The same without the values of variables, for what is kept: one may be a secret after all.
@@ -55,8 +55,8 @@ impl Grant {
         for secret in &self.secrets {
             let slot = secret.slot();
             let place = match &slot.place {
-                Place::Header { name, .. } => format!("the header {name}"),
-                Place::Query { name } => format!("the query parameter {name}"),
+                SecretPlace::Header { name, .. } => format!("the header {name}"),
+                SecretPlace::Query { name } => format!("the query parameter {name}"),
             };
             lines.push(format!(
                 "have the secret {} put into {place} of its requests to {}, without seeing it",

@@ -1,90 +1,18 @@
-//! What one call may use of HTTP, and the meter that counts it.
+//! Counts what one call uses of outbound HTTP, against its limits.
 
-use crate::limits::Limits;
-use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use toolhold_policy::{HttpLimit, HttpLimits};
 use wasmtime_wasi_http::Error;
 
-/// The limits of outbound HTTP. All but `timeout_ms` are for one tool call as a whole.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct HttpLimits {
-    /// Requests a call may send, each followed redirect counted.
-    pub requests: u32,
-    /// Bytes of all request bodies together.
-    pub request_bytes: u64,
-    /// Bytes of all responses together, headers and trailers counted, as they came over the wire:
-    /// nothing is decompressed here.
-    pub response_bytes: u64,
-    /// Milliseconds for one request, from the lookup of the name to the last byte of the response.
-    pub timeout_ms: u64,
-    /// Requests under way at a time, until the response was read or dropped.
-    pub concurrent: u32,
-}
-
-impl Default for HttpLimits {
-    fn default() -> Self {
-        Self {
-            // A tool that needs more per call is crawling.
-            requests: 32,
-            request_bytes: 1 << 20,
-            // Twice what a call may return: most of a page is thrown away.
-            response_bytes: 8 << 20,
-            timeout_ms: 10_000,
-            // What browsers open to one host, and some.
-            concurrent: 8,
-        }
-    }
-}
-
-impl From<&Limits> for HttpLimits {
-    fn from(limits: &Limits) -> Self {
-        let count = |limit: u64| u32::try_from(limit).unwrap_or(u32::MAX);
-        Self {
-            requests: count(limits.http_requests),
-            request_bytes: limits.http_request_bytes,
-            response_bytes: limits.http_response_bytes,
-            timeout_ms: limits.http_timeout_ms,
-            concurrent: count(limits.http_concurrent),
-        }
-    }
-}
-
-/// A limit of HTTP that fired, and its bound.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum HttpLimit {
-    Requests(u32),
-    RequestBytes(u64),
-    ResponseBytes(u64),
-    Time(Duration),
-    Concurrent(u32),
-}
-
-impl HttpLimit {
-    /// What the guest is told.
-    fn code(self) -> Error {
-        match self {
-            Self::Requests(_) | Self::Concurrent(_) => Error::ConnectionLimitReached,
-            Self::RequestBytes(limit) => Error::HttpRequestBodySize(Some(limit)),
-            Self::ResponseBytes(limit) => Error::HttpResponseBodySize(Some(limit)),
-            Self::Time(_) => Error::HttpResponseTimeout,
-        }
-    }
-}
-
-impl fmt::Display for HttpLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Requests(limit) => write!(f, "{limit} HTTP requests"),
-            Self::RequestBytes(limit) => write!(f, "{limit} bytes in HTTP request bodies"),
-            Self::ResponseBytes(limit) => write!(f, "{limit} bytes of HTTP responses"),
-            Self::Time(limit) => write!(f, "{} ms for one HTTP request", limit.as_millis()),
-            Self::Concurrent(limit) => write!(f, "{limit} HTTP requests at a time"),
-        }
+/// What the guest gets when a limit fired.
+fn error_code(limit: HttpLimit) -> Error {
+    match limit {
+        HttpLimit::RequestBytes(limit) => Error::HttpRequestBodySize(Some(limit)),
+        HttpLimit::ResponseBytes(limit) => Error::HttpResponseBodySize(Some(limit)),
+        HttpLimit::Time(_) => Error::HttpResponseTimeout,
+        // `Requests`, `Concurrent`, and whatever limit is added to them.
+        _ => Error::ConnectionLimitReached,
     }
 }
 
@@ -129,10 +57,10 @@ impl Meter {
     /// Notes that `limit` fired; the answer is what the guest is told.
     pub fn fire(&self, limit: HttpLimit) -> Error {
         let _ = self.fired.set(limit);
-        limit.code()
+        error_code(limit)
     }
 
-    /// A place among the concurrent requests, held until it is dropped.
+    /// A permit to be one of the concurrent requests, held until it is dropped.
     pub fn start(self: &Arc<Self>) -> Result<Running, Error> {
         let running = Running(self.clone());
         if self.running.fetch_add(1, Relaxed) >= self.limits.concurrent {

@@ -1,12 +1,14 @@
-//! Text that a module wrote and a model or a person will read.
+//! Untrusted text (from modules) before a model or a person reads it, and the names that it may choose.
 
 use serde_json::Value;
 
-/// The OpenAI API's limit for function names.
-const MAX_TOOL_NAME: usize = 64;
+/// Maximum bytes of a tool's full name: the OpenAI API's limit for function names.
+const MAX_TOOL_NAME_BYTES: usize = 64;
+/// Maximum bytes of a module's or a tool's own name.
+const MAX_NAME_BYTES: usize = 48;
 
 /// `text` without characters that can hide or reorder other text (control, zero-width, bidi, tag
-/// characters), cut to `max` characters. THREATS.md, promise 10.
+/// characters), cut to `max` characters. `docs/security.md`, promise 10.
 pub fn visible(text: &str, max: usize) -> String {
     let mut out: String = text
         .chars()
@@ -59,9 +61,9 @@ pub fn tool_name(module: &str, tool: &str) -> Result<String, String> {
         );
     }
     let name = format!("{module}.{tool}");
-    if name.len() > MAX_TOOL_NAME {
+    if name.len() > MAX_TOOL_NAME_BYTES {
         return Err(format!(
-            "{name} has more than {MAX_TOOL_NAME} bytes, the most that endpoints accept; shorten it or the module's name"
+            "{name} has more than {MAX_TOOL_NAME_BYTES} bytes, the most that endpoints accept; shorten it or the module's name"
         ));
     }
     Ok(name)
@@ -70,7 +72,7 @@ pub fn tool_name(module: &str, tool: &str) -> Result<String, String> {
 /// Whether `name` may name a module or a tool: `[a-z][a-z0-9_]*`, at most 48 bytes. ASCII only, so
 /// that no two names look alike.
 pub fn is_name(name: &str) -> bool {
-    name.len() <= 48
+    name.len() <= MAX_NAME_BYTES
         && name.starts_with(|c: char| c.is_ascii_lowercase())
         && name
             .bytes()

@@ -1,23 +1,18 @@
-//! Secrets: bound to an origin and a place in its requests, put there by the host on the way out,
-//! and taken out of whatever comes back. The guest never holds one.
-
-mod forms;
-mod redact;
-mod report;
-
-pub use redact::{Cleaned, Redaction, Redactor};
+//! Secrets that the host puts into a guest's requests. Each is bound to one origin and one place in its
+//! requests; [`crate::redact`] takes it out of every response. The guest never holds one.
 
 use crate::egress::{GrantError, Origin};
+use crate::redact::Redactor;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use url::Url;
 
-/// A shorter secret would be found in half of all texts.
-const MIN_BYTES: usize = 8;
-/// What servers accept in a header, less some room.
-const MAX_BYTES: usize = 4096;
+/// Minimum bytes of a secret. A shorter one would be found in texts that have nothing to do with it.
+pub const MIN_SECRET_BYTES: usize = 8;
+/// Maximum bytes of a secret: what servers accept in a header, less some room.
+const MAX_SECRET_BYTES: usize = 4096;
 /// Where the secret stands in a header's format.
 const PLACEHOLDER: &str = "{secret}";
 
@@ -29,13 +24,13 @@ pub struct SecretSlot {
     pub name: String,
     /// The one origin whose requests carry it.
     pub origin: Origin,
-    pub place: Place,
+    pub place: SecretPlace,
 }
 
 /// The part of a request that carries a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Place {
+pub enum SecretPlace {
     Header {
         name: String,
         /// With `{secret}` where the secret goes. Default: `Bearer {secret}` for `Authorization`,
@@ -91,12 +86,12 @@ impl SecretGrant {
             ));
         }
         let text = value.expose_secret();
-        if text.len() < MIN_BYTES {
+        if text.len() < MIN_SECRET_BYTES {
             return Err(wrong(
                 "has fewer than 8 bytes, and would be found in texts that have nothing to do with it",
             ));
         }
-        if text.len() > MAX_BYTES {
+        if text.len() > MAX_SECRET_BYTES {
             return Err(wrong("has more than 4096 bytes, more than servers accept"));
         }
         if !text.bytes().all(|b| (b' '..=b'~').contains(&b)) || text.trim() != text {
@@ -105,13 +100,13 @@ impl SecretGrant {
             ));
         }
         let carrier = match &slot.place {
-            Place::Header { name, format } => {
+            SecretPlace::Header { name, format } => {
                 header_carrier(name, format.as_deref(), text).map_err(wrong)?
             }
-            Place::Query { name } if name.is_empty() => {
+            SecretPlace::Query { name } if name.is_empty() => {
                 return Err(wrong("needs the name of a query parameter"));
             }
-            Place::Query { name } => Carrier::Query(name.clone()),
+            SecretPlace::Query { name } => Carrier::Query(name.clone()),
         };
         Ok(Self {
             slot,
@@ -120,17 +115,18 @@ impl SecretGrant {
         })
     }
 
+    /// The secret's name, origin and place.
     pub fn slot(&self) -> &SecretSlot {
         &self.slot
     }
 
     /// Whether `other` has the same slot and the same value.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
+    pub fn is_same(&self, other: &Self) -> bool {
         self == other && self.value.expose_secret() == other.value.expose_secret()
     }
 
     /// A redactor for all of `secrets`.
-    pub(crate) fn redactor(secrets: &[Self]) -> Result<Redactor, GrantError> {
+    pub fn redactor(secrets: &[Self]) -> Result<Redactor, GrantError> {
         let known: Vec<_> = secrets.iter().flat_map(Self::as_sent).collect();
         let pairs = known
             .iter()
@@ -163,7 +159,7 @@ impl SecretGrant {
     /// Puts the secret into a request that goes to its origin, and says whether it did. What the
     /// guest put in that place is replaced: components written for other hosts send a placeholder,
     /// and a guest's own credential would let it write into somebody else's account.
-    pub(crate) fn inject(&self, url: &mut Url, headers: &mut HeaderMap) -> bool {
+    pub fn inject(&self, url: &mut Url, headers: &mut HeaderMap) -> bool {
         if !self.slot.origin.covers(url) {
             return false;
         }
@@ -231,7 +227,7 @@ impl fmt::Debug for SecretGrant {
     }
 }
 
-/// In words, for whoever approves it.
+/// One sentence for the person who approves it.
 impl fmt::Display for SecretGrant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let SecretSlot {
@@ -240,13 +236,13 @@ impl fmt::Display for SecretGrant {
             place,
         } = &self.slot;
         match place {
-            Place::Header { name: header, .. } => {
+            SecretPlace::Header { name: header, .. } => {
                 write!(
                     f,
                     "the secret {name} goes into the header {header} of requests to {origin}"
                 )
             }
-            Place::Query { name: parameter } => {
+            SecretPlace::Query { name: parameter } => {
                 write!(
                     f,
                     "the secret {name} goes into the query parameter {parameter} of requests to {origin}"

@@ -1,14 +1,22 @@
 //! `module.toml`: what a module says of itself. All of it is a claim or a request.
 
-use crate::docs::Claims;
 use crate::egress::{HttpGrant, Origin};
-use crate::error::LoadError;
 use crate::grant::{Access, Clocks, Keep, KeyValueGrant, Randomness, ScratchGrant};
 use crate::limits::LimitsRequest;
-use crate::secret::Place;
+use crate::secret::SecretPlace;
 use crate::text;
+use crate::tool::Claims;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// Why a `module.toml` cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("its module.toml is wrong: {reason}")]
+pub struct ManifestError {
+    /// The line and the key at fault, and what to do.
+    pub reason: String,
+}
 
 /// A parsed `module.toml`. Unknown keys are errors: a misspelt limit must not silently be none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +52,8 @@ pub struct ToolTexts {
 }
 
 impl ToolTexts {
-    pub(crate) fn claims(&self) -> Claims {
+    /// The claims that the author makes.
+    pub fn claims(&self) -> Claims {
         Claims {
             read_only: self.read_only,
             idempotent: self.idempotent,
@@ -125,7 +134,7 @@ pub struct SecretRequest {
     /// What it is, where it goes; the value is the operator's.
     pub name: String,
     pub origin: Origin,
-    pub place: Place,
+    pub place: SecretPlace,
     #[serde(default)]
     pub reason: String,
 }
@@ -157,7 +166,7 @@ pub struct ToolRequest {
 
 /// One thing that a module asks for, for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Wish {
+pub struct RequestedCapability {
     /// Completes "it would like to".
     pub to: String,
     /// Why, in the author's words: untrusted text.
@@ -166,7 +175,7 @@ pub struct Wish {
 
 impl Requests {
     /// Everything that is asked for.
-    pub fn wishes(&self) -> Vec<Wish> {
+    pub fn wishes(&self) -> Vec<RequestedCapability> {
         let mut wishes = Vec::new();
         let mut add = |to: String, reason: &str| {
             let reason = if reason.is_empty() {
@@ -174,7 +183,7 @@ impl Requests {
             } else {
                 text::visible(reason, 500)
             };
-            wishes.push(Wish { to, reason });
+            wishes.push(RequestedCapability { to, reason });
         };
         for wish in &self.directories {
             let verb = match wish.access {
@@ -228,19 +237,19 @@ impl Requests {
 }
 
 impl Manifest {
-    /// Larger than any manifest a person would write.
+    /// Maximum bytes of a manifest: more than any that a person would write.
     pub const MAX_BYTES: u64 = 64 << 10;
 
     /// # Errors
-    /// [`LoadError::Manifest`] with the line and the key at fault.
-    pub fn parse(text: &str) -> Result<Self, LoadError> {
-        let manifest: Self = toml::from_str(text).map_err(|error| LoadError::Manifest {
+    /// [`ManifestError`] with the line and the key at fault.
+    pub fn parse(text: &str) -> Result<Self, ManifestError> {
+        let manifest: Self = toml::from_str(text).map_err(|error| ManifestError {
             reason: error.to_string().trim_end().to_owned(),
         })?;
         if let Some(name) = &manifest.name
             && !text::is_name(name)
         {
-            return Err(LoadError::Manifest {
+            return Err(ManifestError {
                 reason: format!(
                     "name = {name:?} must be lower case letters, digits and _, starting with a letter"
                 ),
@@ -251,7 +260,7 @@ impl Manifest {
                 .extension()
                 .is_some_and(|e| e.eq_ignore_ascii_case("wasm"))
         {
-            return Err(LoadError::Manifest {
+            return Err(ManifestError {
                 reason: format!("component = {component:?} must name a .wasm file in this folder"),
             });
         }

@@ -1,7 +1,9 @@
-//! Removes secrets from what goes by, in one piece or as a stream.
+//! Removes known secrets, in all forms in which they may come back, from bytes and streams.
 
-use super::forms::forms;
+mod forms;
+
 use aho_corasick::{AhoCorasick, BuildError, MatchKind};
+use forms::forms;
 use std::fmt;
 use std::sync::Arc;
 

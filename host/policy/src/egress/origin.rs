@@ -57,7 +57,7 @@ impl Origin {
     }
 
     /// Where both let a request go, if anywhere.
-    pub(super) fn and(&self, other: &Self) -> Option<Self> {
+    pub(crate) fn and(&self, other: &Self) -> Option<Self> {
         if (self.secure, self.port) != (other.secure, other.port) {
             return None;
         }

@@ -48,6 +48,10 @@ impl Capability {
     }
 }
 
+/// Whether two paths of the host name the same directory. This crate does no I/O: the caller compares them
+/// on its file system.
+pub type SameDirectory<'a> = &'a dyn Fn(&Path, &Path) -> bool;
+
 /// What may be left of a grant, written as a grant is. What is not named is not left; what is named and
 /// was not given is not given by this.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,11 +72,11 @@ pub struct Share {
 }
 
 impl Share {
-    /// What both this and `grant` give. Compares paths of the file system.
-    pub fn of(&self, grant: &Grant) -> Grant {
+    /// What both this and `grant` give.
+    pub fn of(&self, grant: &Grant, same_directory: SameDirectory<'_>) -> Grant {
         let directories = self.directories.iter().filter_map(|own| {
             let mut given = grant.directories.iter();
-            let given = given.find(|given| is_same(given, own))?;
+            let given = given.find(|given| is_same(given, own, same_directory))?;
             Some(DirectoryGrant {
                 access: match (own.access, given.access) {
                     (Access::ReadWrite, Access::ReadWrite) => Access::ReadWrite,
@@ -122,8 +126,8 @@ impl Share {
 
 impl Share {
     /// The kinds that this names and of which nothing is left, because `grant` has nothing of it.
-    pub fn in_vain(&self, grant: &Grant) -> Vec<Capability> {
-        let left = self.of(grant);
+    pub fn in_vain(&self, grant: &Grant, same_directory: SameDirectory<'_>) -> Vec<Capability> {
+        let left = self.of(grant, same_directory);
         let is_named = |kind: &Capability| match kind {
             Capability::Directories => !self.directories.is_empty(),
             Capability::Scratch => self.scratch.is_some(),
@@ -184,13 +188,12 @@ impl Grant {
 }
 
 /// The same directory under the same name.
-fn is_same(given: &DirectoryGrant, own: &DirectoryGrant) -> bool {
-    let real = |path: &Path| path.canonicalize().ok();
-    let is_same_place = || {
-        let (given, own) = (real(&given.host), real(&own.host));
-        given.is_some() && given == own
-    };
-    given.guest == own.guest && (given.host == own.host || is_same_place())
+fn is_same(
+    given: &DirectoryGrant,
+    own: &DirectoryGrant,
+    same_directory: SameDirectory<'_>,
+) -> bool {
+    given.guest == own.guest && (given.host == own.host || same_directory(&given.host, &own.host))
 }
 
 fn least(one: Option<u64>, other: Option<u64>) -> Option<u64> {
@@ -220,7 +223,12 @@ fn both(one: &[String], other: &[String]) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::grant::Keep;
-    use crate::secret::{Place, SecretGrant, SecretSlot};
+    use crate::secret::{SecretGrant, SecretPlace, SecretSlot};
+
+    fn same(given: &Path, own: &Path) -> bool {
+        let real = |path: &Path| path.canonicalize().ok();
+        real(given).is_some() && real(given) == real(own)
+    }
 
     fn share(text: &str) -> Share {
         toml::from_str(text).unwrap()
@@ -237,7 +245,7 @@ mod tests {
         let slot = SecretSlot {
             name: "key".into(),
             origin: "https://a.example".parse().unwrap(),
-            place: Place::Query { name: "k".into() },
+            place: SecretPlace::Query { name: "k".into() },
         };
         let grant = Grant {
             directories: vec![DirectoryGrant {
@@ -265,14 +273,17 @@ mod tests {
             ..Grant::default()
         };
         assert_eq!(
-            Share::default().of(&grant),
+            Share::default().of(&grant, &same),
             Grant::default(),
             "nothing is named"
         );
         let vain = share(
             "tools = ['shell']\nkey_value = {}\nhttp = [{ origin = 'https://elsewhere.com' }]",
         );
-        assert_eq!(vain.in_vain(&grant), [Capability::Http, Capability::Tools]);
+        assert_eq!(
+            vain.in_vain(&grant, &same),
+            [Capability::Http, Capability::Tools]
+        );
         let more = share(&format!(
             "directories = [{{ host = '{host}/.', guest = '/data', access = 'read-write', quota_bytes = 1000 }},\n\
              {{ host = '/', guest = '/data' }}, {{ host = '{host}', guest = '/other' }}]\n\
@@ -283,7 +294,7 @@ mod tests {
              secrets = ['key', 'other']\nkey_value = {{ quota_bytes = 1000 }}\ntools = ['text.count', 'shell']\n\
              clocks = {{ precision_us = 5 }}"
         ));
-        let left = more.of(&grant);
+        let left = more.of(&grant, &same);
         assert_eq!(
             left,
             Grant {
@@ -300,7 +311,7 @@ mod tests {
             "directories = [{{ host = '{host}', guest = '/data', quota_bytes = 7 }}]\nscratch = {{ quota_bytes = 3 }}\n\
              key_value = {{ namespace = 'other' }}"
         ));
-        let left = less.of(&grant);
+        let left = less.of(&grant, &same);
         assert_eq!(
             (left.directories[0].access, left.directories[0].quota_bytes),
             (Access::Read, Some(7))
@@ -308,6 +319,6 @@ mod tests {
         assert_eq!(left.scratch.as_ref().map(|it| it.quota_bytes), Some(3));
         assert!(left.key_value.is_none() && left.secrets.is_empty() && left.http.is_empty());
         // Asking again changes nothing, whatever was asked.
-        assert_eq!(less.of(&left), left);
+        assert_eq!(less.of(&left, &same), left);
     }
 }

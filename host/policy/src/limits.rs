@@ -20,8 +20,8 @@ pub struct Limit {
 
 macro_rules! limits {
     ($($(#[doc = $doc:literal])+ $name:ident: $default:expr, $ceiling:expr, $bounds:literal;)+) => {
-        /// The limits of a module. Each one fires with its own [`crate::CallError`] or, before there
-        /// is anything to call, its own [`crate::LoadError`].
+        /// The limits of a module. Each one fires with its own [`crate::CallError`], or with its own
+        /// error of loading when the module cannot be called yet.
         #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
         pub struct Limits {
             $($(#[doc = $doc])+ pub $name: u64,)+
@@ -73,10 +73,12 @@ macro_rules! limits {
     };
 }
 
-/// What the engine's pool is laid out for; no limit can be set beyond these.
-pub(crate) const MOST_INSTANCES: u64 = 64;
-pub(crate) const MOST_TABLES: u64 = 16;
-pub(crate) const MOST_MEMORIES: u64 = 4;
+/// Maximum core instances of a component: the engine's pool is laid out for so many.
+pub const MAX_INSTANCES: u64 = 64;
+/// Maximum tables of a component: the engine's pool is laid out for so many.
+pub const MAX_TABLES: u64 = 16;
+/// Maximum linear memories of a component: the engine's pool is laid out for so many.
+pub const MAX_MEMORIES: u64 = 4;
 
 limits! {
     /// Wasm instructions, roughly (wasmtime's fuel). Deterministic for one component and one
@@ -92,11 +94,11 @@ limits! {
     /// Elements of all tables together. CPython needs some ten thousand.
     table_elements: 100_000, 200_000, "elements of all tables";
     /// Core instances inside the component. CPython brings 14.
-    instances: 64, MOST_INSTANCES, "core instances";
+    instances: 64, MAX_INSTANCES, "core instances";
     /// Tables of all core instances.
-    tables: 16, MOST_TABLES, "tables";
+    tables: 16, MAX_TABLES, "tables";
     /// Linear memories of all core instances.
-    memories: 4, MOST_MEMORIES, "linear memories";
+    memories: 4, MAX_MEMORIES, "linear memories";
     /// Bytes of Wasm stack. Rounded up to a power of two, because each size needs an engine of its
     /// own.
     stack_bytes: 512 << 10, 4 << 20, "bytes of Wasm stack";
@@ -152,11 +154,13 @@ fn capped(asked: u64, ceiling: u64, name: &str) -> u64 {
 }
 
 impl Limits {
+    /// Time limit of one call.
     pub fn timeout(&self) -> Duration {
         Duration::from_millis(self.timeout_ms)
     }
 
-    pub(crate) fn compile_time(&self) -> Duration {
+    /// Time limit of one compilation.
+    pub fn compile_time(&self) -> Duration {
         Duration::from_millis(self.compile_ms)
     }
 

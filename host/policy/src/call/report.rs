@@ -1,0 +1,78 @@
+//! What came of a call, and what it cost.
+
+use crate::digest::Digest;
+use crate::error::CallError;
+use crate::log::{Captured, LogLine};
+use serde::Serialize;
+use serde_json::Value;
+use std::time::Duration;
+
+/// What a tool returned.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Output {
+    Value(Value),
+    /// A data message that names its own output path (`docs/protocol.md`, section 5).
+    Message(Value),
+}
+
+impl Output {
+    /// The JSON, of whichever kind.
+    pub fn into_value(self) -> Value {
+        let (Self::Value(value) | Self::Message(value)) = self;
+        value
+    }
+}
+
+/// What a call cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Usage {
+    /// From the request to the answer, queueing included.
+    #[serde(serialize_with = "micros", rename = "duration_us")]
+    pub duration: Duration,
+    /// Of that, waiting for a permit.
+    #[serde(serialize_with = "micros", rename = "queued_us")]
+    pub queued: Duration,
+    /// Instructions, roughly. 0 if the module's instructions are not counted.
+    pub fuel: u64,
+    /// The most linear memory the component held, all memories together.
+    pub memory_bytes: u64,
+    /// What host calls moved: files, streams, keys and values.
+    pub host_bytes: u64,
+}
+
+fn micros<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
+}
+
+/// Everything known about a call that was made, whether it worked or not.
+#[derive(Debug)]
+pub struct CallReport {
+    pub result: Result<Output, CallError>,
+    /// The module that ran, if the tool's name means one.
+    pub module: Option<Digest>,
+    pub usage: Usage,
+    pub stdout: Captured,
+    pub stderr: Captured,
+    pub logs: Vec<LogLine>,
+    /// Log lines that came after the limit.
+    pub dropped_logs: u64,
+    /// How many times a secret was taken out of a response, or out of this report.
+    pub redactions: u64,
+}
+
+impl CallReport {
+    /// A call that failed before any code of its module ran.
+    pub fn refused(error: CallError) -> Self {
+        Self {
+            result: Err(error),
+            module: None,
+            usage: Usage::default(),
+            stdout: Captured::default(),
+            stderr: Captured::default(),
+            logs: Vec::new(),
+            dropped_logs: 0,
+            redactions: 0,
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Why a call failed. The model reads [`CallError`] and acts on it; [`ErrorClass`] says whose move it is.
+
+use crate::egress::HttpLimit;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::time::Duration;
+use thiserror::Error;
+
+/// Whose move it is after a failure (`docs/protocol.md`, section 7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorClass {
+    /// Timeout, overload, transport: the same call may work later.
+    Retryable,
+    /// The caller (a model) should change the call; the message says how.
+    Correctable,
+    /// Configuration or authorisation is missing: neither time nor another call helps.
+    Fatal,
+}
+
+impl ErrorClass {
+    /// The class as records and the wire spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Retryable => "retryable",
+            Self::Correctable => "correctable",
+            Self::Fatal => "fatal",
+        }
+    }
+}
+
+/// Why a call gave no result. Every limit has its own variant and names its bound.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum CallError {
+    #[error("there is no tool named {tool:?}; {available}")]
+    UnknownTool { tool: String, available: String },
+    #[error("the arguments do not fit: {reason}")]
+    Arguments { reason: String },
+    #[error(
+        "the call computed for longer than its fuel limit of {limit} allows; ask for less work in one call"
+    )]
+    Fuel { limit: u64 },
+    #[error("the call did not finish within its deadline of {} ms; ask for less work in one call", limit.as_millis())]
+    Deadline { limit: Duration },
+    #[error(
+        "the call needed more than its memory limit of {limit} bytes; ask for less data in one call"
+    )]
+    Memory { limit: u64 },
+    #[error("the call needed more than its limit of {limit} table elements")]
+    Table { limit: u64 },
+    #[error(
+        "the call recursed deeper than the {limit} bytes of Wasm stack allow; give it less deeply nested input"
+    )]
+    Stack { limit: usize },
+    #[error("the call opened more than its limit of {limit} handles")]
+    Handles { limit: u64 },
+    #[error(
+        "the call moved more than its limit of {limit} bytes through files and streams; ask for less data in one call"
+    )]
+    HostBytes { limit: u64 },
+    /// A directory that the module may write to is full.
+    #[error("the directory holds all it may: {reason}; delete something or write less")]
+    Quota { reason: String },
+    #[error("the module may be called {limit} times a minute; try again in {} s", retry_after.as_secs() + 1)]
+    Rate { limit: u64, retry_after: Duration },
+    /// The module asked for something it was not granted.
+    #[error("denied: {reason}")]
+    Denied { reason: String },
+    /// The module as it is now is not approved.
+    #[error(
+        "{module} is disabled until a person approves it: {reason} (toolhold modules approve {module})"
+    )]
+    NotApproved { module: String, reason: String },
+    #[error(
+        "the call returned more than its output limit of {limit} bytes; ask for a smaller part"
+    )]
+    Output { limit: u64 },
+    /// A limit of outbound HTTP fired, and the call failed after that.
+    #[error("the call went beyond its limit of {limit}; ask for less in one call")]
+    HttpBody { limit: HttpLimit },
+    #[error("the tool returned something that is not valid JSON: {reason}")]
+    Encoding { reason: String },
+    #[error("the tool crashed: {reason}")]
+    Trap { reason: String },
+    /// The tool itself said no.
+    #[error("{message}")]
+    Tool {
+        class: ErrorClass,
+        message: String,
+        data: Option<Value>,
+    },
+    #[error("all {permits} places for running calls were taken for {} ms; try again later", waited.as_millis())]
+    Busy { permits: usize, waited: Duration },
+    #[error("the tool could not be given what it was granted: {reason}")]
+    Grant { reason: String },
+    #[error("the host could not run the call: {reason}")]
+    Host { reason: String },
+}
+
+impl CallError {
+    /// The name of the error on the wire, in traces and in tests: `fuel`, `deadline`, `memory`, …
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::UnknownTool { .. } => "unknown_tool",
+            Self::Arguments { .. } => "arguments",
+            Self::Fuel { .. } => "fuel",
+            Self::Deadline { .. } => "deadline",
+            Self::Memory { .. } => "memory",
+            Self::Table { .. } => "table",
+            Self::Stack { .. } => "stack",
+            Self::Handles { .. } => "handles",
+            Self::HostBytes { .. } => "host_bytes",
+            Self::Quota { .. } => "quota",
+            Self::Rate { .. } => "rate",
+            Self::Denied { .. } => "denied",
+            Self::NotApproved { .. } => "not_approved",
+            Self::Output { .. } => "output",
+            Self::HttpBody { .. } => "http-body",
+            Self::Encoding { .. } => "encoding",
+            Self::Trap { .. } => "trap",
+            Self::Tool { .. } => "tool",
+            Self::Busy { .. } => "busy",
+            Self::Grant { .. } => "grant",
+            Self::Host { .. } => "host",
+        }
+    }
+
+    /// Whose move it is.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Tool { class, .. } => *class,
+            Self::Deadline { .. } | Self::Busy { .. } | Self::Rate { .. } => ErrorClass::Retryable,
+            Self::Grant { .. }
+            | Self::Host { .. }
+            | Self::Denied { .. }
+            | Self::NotApproved { .. } => ErrorClass::Fatal,
+            _ => ErrorClass::Correctable,
+        }
+    }
+}

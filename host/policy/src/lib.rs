@@ -1,0 +1,61 @@
+//! What an operator decides about modules, and what is pinned of them.
+//!
+//! This crate is vocabulary: types that say what a module may do, with the checks and comparisons that need
+//! nothing but the types. It runs no code, opens no file or socket and knows no model; so every other crate can
+//! speak about grants, limits, approvals and calls without linking the sandbox.
+//!
+//! Read it in this order: [`grant`] (what a module is given) and [`egress`] and [`secret`] in it; [`limits`]
+//! (what a call may use); [`restrictions`] (what narrows grants for one call); [`manifest`] (what a module asks
+//! for); [`tool`] (what a tool says of itself), [`digest`] and [`approval`] (what is pinned); [`call`] (an
+//! invocation, its report, and the seams of a running call) with [`error`]; [`redact`] and [`text`] (untrusted
+//! text before it is shown or kept).
+//!
+//! ```
+//! use toolhold_policy::{Grant, GrantRestrictions, Restriction};
+//!
+//! let granted = Grant { tools: vec!["calculator".into()], ..Grant::default() };
+//! assert_eq!(granted.sentences(), ["call the tool calculator, with that tool's own grants"]);
+//!
+//! // A key that may use no capability at all.
+//! let none = GrantRestrictions::default().with("this key", Restriction::Permits(Vec::new()));
+//! let left = none.narrow("notes", &granted, &|one, other| one == other);
+//! assert!(left.grant.is_empty());
+//! assert_eq!(left.withheld, ["tools not granted to this key"]);
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod approval;
+pub mod call;
+pub mod digest;
+pub mod egress;
+pub mod error;
+pub mod grant;
+pub mod limits;
+pub mod log;
+pub mod manifest;
+pub mod redact;
+pub mod restrictions;
+pub mod secret;
+pub mod text;
+pub mod tool;
+
+pub use approval::{Approval, ApprovalStore, ApprovedBy, Change, Standing};
+pub use call::{
+    CallReport, Caller, Invocation, Listener, MAX_CALL_DEPTH, NestedCall, NestedCalls,
+    NestedResult, Output, OwnedCaller, Progress, Usage,
+};
+pub use digest::Digest;
+pub use egress::{GrantError, HttpGrant, HttpLimit, HttpLimits, Origin};
+pub use error::{CallError, ErrorClass};
+pub use grant::{
+    Access, Capability, Clocks, DirectoryGrant, Grant, Keep, KeyValueGrant, Randomness,
+    ScratchGrant, Share,
+};
+pub use limits::{Limit, Limits, LimitsRequest};
+pub use log::{Captured, LogLevel, LogLine};
+pub use manifest::{Manifest, ManifestError};
+pub use redact::Redactor;
+pub use restrictions::{GrantRestrictions, NarrowedGrant, Permit, PermitError, Restriction};
+pub use secret::{SecretGrant, SecretPlace, SecretSlot};
+pub use text::{is_name, tool_name, visible, visible_json};
+pub use tool::{Annotations, Claims, DocsSource, Example, ToolSpec};

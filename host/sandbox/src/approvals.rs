@@ -1,0 +1,98 @@
+//! Approvals on disk: one JSON file for each module, which several processes may read and write.
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use std::io;
+use std::path::{Path, PathBuf};
+use toolhold_policy::approval::{Approval, ApprovalStore};
+
+/// The approvals of one host: a folder with a file for each module. Methods block on the file system.
+#[derive(Debug, Clone)]
+pub struct ApprovalFolder {
+    folder: PathBuf,
+}
+
+impl ApprovalFolder {
+    /// The folder is made (0700) when the first approval is written.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: folder.into(),
+        }
+    }
+
+    /// Where the approvals are.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+impl ApprovalStore for ApprovalFolder {
+    fn get(&self, slot: &str) -> Option<Approval> {
+        let folder = Dir::open_ambient_dir(&self.folder, ambient_authority()).ok()?;
+        let text = folder.read_to_string(file(slot)?).ok()?;
+        serde_json::from_str(&text)
+            .inspect_err(|error| tracing::warn!(slot, %error, "an approval cannot be read"))
+            .ok()
+    }
+
+    fn put(&self, approval: &Approval) -> io::Result<()> {
+        let unfit = || io::Error::other("its name cannot be a file's");
+        let name = file(&approval.slot).ok_or_else(unfit)?;
+        let mut builder = std::fs::DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(&self.folder)?;
+        let folder = Dir::open_ambient_dir(&self.folder, ambient_authority())?;
+        let temporary = format!(".{name}.{}", std::process::id());
+        folder.write(&temporary, serde_json::to_vec_pretty(approval)?)?;
+        folder.rename(&temporary, &folder, name)
+    }
+
+    fn knows(&self, module: &str) -> bool {
+        let Ok(folder) = Dir::open_ambient_dir(&self.folder, ambient_authority()) else {
+            return false;
+        };
+        let Ok(entries) = folder.entries() else {
+            return false;
+        };
+        entries.flatten().any(|entry| {
+            let name = entry.file_name();
+            let slot = name.to_str().and_then(|name| name.strip_suffix(".json"));
+            slot.is_some_and(|slot| slot.split('@').next() == Some(module))
+        })
+    }
+}
+
+/// The file's name of a slot, unless the slot could lead to another folder.
+fn file(slot: &str) -> Option<String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.@+".contains(c);
+    let fits = !slot.is_empty() && slot.len() <= 128 && slot.chars().all(plain);
+    (fits && !slot.starts_with('.')).then(|| format!("{slot}.json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolhold_policy::{ApprovedBy, Digest, Grant};
+
+    fn approval(bytes: &[u8]) -> Approval {
+        let grant = Grant::default();
+        Approval::of("m", Digest::of(bytes), &[], &grant, ApprovedBy::Person)
+    }
+
+    #[test]
+    fn approvals_are_kept_and_revoked() {
+        let folder = tempfile::tempdir().unwrap();
+        let approvals = ApprovalFolder::new(folder.path().join("approvals"));
+        assert!(approvals.get("m").is_none() && !approvals.knows("m"));
+        let one = approval(b"1");
+        approvals.put(&one).unwrap();
+        assert_eq!(approvals.get("m"), Some(one));
+        assert!(approvals.knows("m") && !approvals.knows("n"));
+        approvals.put(&Approval::revoked("m")).unwrap();
+        let changes = approvals.get("m").unwrap().changes(&approval(b"1"), true);
+        assert_eq!(changes[0].what, "its approval was revoked");
+        assert!(approvals.get("../m").is_none());
+    }
+}

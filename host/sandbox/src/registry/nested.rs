@@ -1,0 +1,21 @@
+//! Nested calls without a pipeline: straight to the registry. For programs that embed the sandbox alone.
+
+use super::Shared;
+use futures_util::future::BoxFuture;
+use std::sync::Arc;
+use toolhold_policy::{Invocation, NestedCall, NestedCalls, NestedResult};
+
+impl NestedCalls for Shared {
+    fn call(self: Arc<Self>, call: NestedCall) -> BoxFuture<'static, NestedResult> {
+        Box::pin(async move {
+            let invocation = Invocation {
+                timeout: Some(call.remaining()),
+                caller: call.caller.borrowed(),
+                restrictions: call.restrictions.clone(),
+                depth: call.depth,
+                ..Invocation::new(&call.parent, &call.tool, &call.arguments)
+            };
+            self.invoke(&invocation).await.result
+        })
+    }
+}
