@@ -54,6 +54,7 @@ mod models;
 mod module_report;
 mod names;
 mod recorded;
+mod registry_modules;
 mod redaction;
 mod renewal;
 mod requests;

@@ -53,8 +53,12 @@ enum Has {
 #[derive(Debug)]
 struct Working(Seat);
 
+/// A call waits for a person, and meanwhile nothing is done by those that it is nested in.
 #[derive(Debug)]
-struct AskingAPerson(Seat);
+struct AskingAPerson {
+    seat: Seat,
+    callers: usize,
+}
 
 impl Seat {
     pub fn new(place: Place, desk: Desk) -> Self {
@@ -126,9 +130,16 @@ impl Seat {
         Some(Working(self.clone()))
     }
 
-    fn ask_a_person(&self) -> AskingAPerson {
-        self.changed(|state| state.waiting += 1);
-        AskingAPerson(self.clone())
+    /// For a call that is nested in so many.
+    fn ask_a_person(&self, callers: usize) -> AskingAPerson {
+        self.changed(|state| {
+            state.waiting += 1;
+            state.working = state.working.saturating_sub(callers);
+        });
+        AskingAPerson {
+            seat: self.clone(),
+            callers,
+        }
     }
 
     /// Gives the place back if nobody needs it. A run keeps it if too many are without one already.
@@ -165,7 +176,10 @@ impl Drop for Working {
 
 impl Drop for AskingAPerson {
     fn drop(&mut self) {
-        self.0.changed(|state| state.waiting -= 1);
+        self.seat.changed(|state| {
+            state.waiting -= 1;
+            state.working += self.callers;
+        });
     }
 }
 
@@ -180,10 +194,11 @@ struct Leaving {
 impl Approver for Leaving {
     fn decide<'a>(&'a self, run: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
         Box::pin(async move {
-            let asking = self.seat.ask_a_person();
+            let asking = self.seat.ask_a_person(pending.callers.len());
             let decision = self.approver.decide(run, pending).await;
+            let working = self.seat.work().await;
             drop(asking);
-            drop(self.seat.work().await);
+            drop(working);
             decision
         })
     }
@@ -235,6 +250,10 @@ impl Toolbox for Tools {
         self.toolbox.tools()
     }
 
+    fn tool(&self, name: &str) -> Option<Tool> {
+        self.toolbox.tool(name)
+    }
+
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Module, String>> {
         self.toolbox.module(name)
     }
@@ -274,7 +293,7 @@ mod tests {
         let admission = Admission::new(1, 9);
         let seat = seat(&admission, 1).await;
         let call = seat.work().await;
-        let asking = seat.ask_a_person();
+        let asking = seat.ask_a_person(0);
         assert_eq!(admission.free(), 0, "another call goes on");
         drop(call);
         assert_eq!(admission.free(), 1);
@@ -296,10 +315,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_call_that_waits_within_another_frees_the_place_of_both() {
+        let admission = Admission::new(1, 9);
+        let seat = seat(&admission, 1).await;
+        let caller = seat.work().await;
+        let asking = seat.ask_a_person(1);
+        assert_eq!(admission.free(), 1);
+        let working = seat.work().await;
+        drop(asking);
+        assert_eq!(admission.free(), 0);
+        drop((working, caller));
+        assert_eq!(admission.free(), 0, "the run goes on");
+    }
+
+    #[tokio::test]
     async fn no_more_than_may_be_are_without_a_place() {
         let admission = Admission::new(1, 9);
         let seat = seat(&admission, 0).await;
-        let _asking = seat.ask_a_person();
+        let _asking = seat.ask_a_person(0);
         assert_eq!(admission.free(), 0);
         drop(seat.work().await);
     }
@@ -308,7 +341,7 @@ mod tests {
     async fn whoever_gives_up_leaves_no_trace() {
         let admission = Admission::new(1, 9);
         let seat = seat(&admission, 1).await;
-        let asking = seat.ask_a_person();
+        let asking = seat.ask_a_person(0);
         let taken = admission.enter(LANE, 9, Instant::now()).await.unwrap();
         let waits = tokio::spawn({
             let seat = seat.clone();

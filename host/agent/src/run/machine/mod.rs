@@ -34,7 +34,6 @@ pub use door::{Action, Effects, Input, Work};
 use crate::contract::Reader;
 use crate::error::{ErrorClass, RunError};
 use crate::event::{EventKind, StopReason};
-use crate::guard::Gate;
 use crate::guard::pii::Vault;
 use crate::calls::CallChecks;
 use crate::protocol::advisor::Moment;

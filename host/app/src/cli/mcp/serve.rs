@@ -12,6 +12,7 @@ use crate::mcp_server::{
 };
 use crate::models::Models;
 use crate::recorded::Recorder;
+use crate::registry_modules::RegistryModules;
 use crate::requests::Requests;
 use crate::shields::shields;
 use anyhow::{Context as _, Result, bail};
@@ -19,6 +20,7 @@ use clap::Args;
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
+use toolhold_agent::calls::CallRules;
 use toolhold_sandbox::Registry;
 
 #[derive(Debug, Args)]
@@ -59,12 +61,12 @@ pub async fn serve(loaded: &Loaded, args: ServeArgs) -> Result<Exit> {
     };
     let rules = Box::pin(making.rules(config)).await?;
     let service = Service::new(
-        registry,
+        Arc::new(RegistryModules(registry)),
         &requests,
         rules,
         args.tools,
         settings,
-        recorder.clone(),
+        Arc::new(recorder.clone()),
     );
     let service = Arc::new(service);
     for refused in &service.catalog().refused {
@@ -104,13 +106,16 @@ impl Making {
         let guards = Box::pin(guards.guards()).await?;
         let tools = self.tools.as_deref();
         let shields = Box::pin(shields(config, &components, tools, &guards)).await?;
+        let requests = Runs::new(config, &self.registry, &self.recorder, &self.stop);
         Ok(Rules {
-            policy: shields.policy(&settings, 0).hash,
-            shields,
-            mask: Mask::of(&settings.privacy),
-            runs: Runs::new(config, &self.registry, &self.recorder, &self.stop),
-            approvals: settings.approval,
-            call_timeout: settings.call_timeout,
+            policy: shields.policy(&settings, 0).hash.into(),
+            mask: Arc::new(Mask::of(&settings.privacy)),
+            requests: Arc::new(requests),
+            calls: Arc::new(CallRules {
+                shields,
+                approvals: settings.approval,
+                call_timeout: settings.call_timeout,
+            }),
         })
     }
 }
@@ -188,7 +193,7 @@ impl Serving for Modules<'_> {
     }
 
     fn renew_secrets(&self, secrets: Vec<(String, String)>) {
-        self.service.renew_secrets(secrets);
+        self.making.recorder.renew_secrets(secrets);
     }
 
     /// Clients are told if that changed what there is.

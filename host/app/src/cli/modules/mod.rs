@@ -46,6 +46,9 @@ pub enum ModulesCommand {
         /// The session whose scratch files the call sees.
         #[arg(long, value_name = "NAME", default_value = "")]
         session: String,
+        /// Make calls that wait for a person ([approval]) without asking.
+        #[arg(long, short)]
+        yes: bool,
         /// Everything about the call as one JSON object.
         #[arg(long)]
         json: bool,
@@ -90,8 +93,16 @@ pub async fn modules(loaded: &Loaded, command: ModulesCommand) -> Result<Exit> {
             tool,
             arguments,
             session,
+            yes,
             json,
-        } => call::call(config, &tool, &arguments, &session, json).await,
+        } => {
+            let said = call::Said {
+                session: &session,
+                is_yes: yes,
+                is_json: json,
+            };
+            call::call(config, &tool, &arguments, said).await
+        }
         ModulesCommand::Pull(args) => pull::pull(config, args).await,
         ModulesCommand::Grant(args) => grant::grant(loaded, &args).await,
         ModulesCommand::Revoke { name } => grant::revoke(loaded, &name).await,
@@ -102,9 +113,17 @@ pub async fn modules(loaded: &Loaded, command: ModulesCommand) -> Result<Exit> {
 }
 
 async fn load(config: &Configuration, only: Option<&str>) -> Result<Registry> {
+    let only = only.map(|name| vec![name.to_owned()]);
+    load_named(config, only).await
+}
+
+async fn load_only(config: &Configuration, names: Vec<String>) -> Result<Registry> {
+    load_named(config, Some(names)).await
+}
+
+async fn load_named(config: &Configuration, only: Option<Vec<String>>) -> Result<Registry> {
     let registry = host::registry(config)?;
     let loading = Loading::default();
-    let only = only.map(|name| vec![name.to_owned()]);
     host::load(&registry, config, only.as_deref(), &|event| {
         loading.on_event(event);
     })

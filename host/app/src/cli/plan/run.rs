@@ -14,7 +14,7 @@ use crate::models::Models;
 use crate::requests::Requests;
 use crate::shields::shields;
 use crate::storage::Store;
-use crate::tools::{SandboxTools, tool};
+use crate::tools::SandboxTools;
 use anyhow::Result;
 use clap::Args;
 use futures_util::future::BoxFuture;
