@@ -54,12 +54,12 @@ struct Audit {
     room: Arc<Semaphore>,
 }
 
-/// More calls wait to begin, for the database alone: far fewer run (`mcp_server.calls`) or wait for a person.
-/// Rows stay behind whose caller is gone, and each holds its arguments.
-const ROOM: usize = 4_096;
+/// Calls that run or whose row is not written yet. More wait to begin, which happens only when the database is
+/// slow: far fewer run (`mcp_server.calls`). Each row holds its arguments.
+const MAX_OPEN_CALLS: usize = 4_096;
 
 /// How long rows are waited for when a process ends.
-const LINGER: Duration = Duration::from_secs(2);
+const CLOSE_GRACE: Duration = Duration::from_secs(2);
 
 impl Recorder {
     /// `log`: where the audit log is, and what a result waits for; without one nothing is in it.
@@ -67,7 +67,7 @@ impl Recorder {
         let audit = log.map(|(store, until)| Audit {
             store,
             until,
-            room: Arc::new(Semaphore::new(ROOM)),
+            room: Arc::new(Semaphore::new(MAX_OPEN_CALLS)),
         });
         Self {
             audit,
@@ -143,7 +143,7 @@ impl Recorder {
     /// Waits for what is still to be written, and sends what is still to be sent.
     pub async fn close(&self) {
         self.open.close();
-        let written = tokio::time::timeout(LINGER, self.open.wait()).await;
+        let written = tokio::time::timeout(CLOSE_GRACE, self.open.wait()).await;
         if written.is_err() {
             let calls = self.open.len();
             tracing::error!(

@@ -146,8 +146,8 @@ impl PartialEq for Stamp {
     }
 }
 
-/// What a file system takes for the same time.
-const TICK: Duration = Duration::from_secs(2);
+/// Two changes of a file within this time may have the same modification time.
+const TIMESTAMP_RESOLUTION: Duration = Duration::from_secs(2);
 
 impl Stamp {
     fn of(folder: &Path) -> Self {
@@ -167,7 +167,7 @@ impl Stamp {
         times.all(|(modified, _)| {
             self.seen
                 .duration_since(modified)
-                .is_ok_and(|age| age > TICK)
+                .is_ok_and(|age| age > TIMESTAMP_RESOLUTION)
         })
     }
 }

@@ -1,5 +1,6 @@
 //! `toolhold approvals`: calls that wait for a person, from any terminal.
 
+use crate::cli::view::bound_call;
 use crate::cli::{Exit, style};
 use crate::config::Configuration;
 use crate::host;
@@ -105,7 +106,7 @@ async fn list(store: &Store) -> Result<()> {
         println!(
             "{}  {}  {}",
             style::bold(call),
-            shown(pending),
+            bound_call(pending),
             style::dim(&format!("run {run}{state}"))
         );
     }
@@ -118,17 +119,4 @@ async fn list(store: &Store) -> Result<()> {
     };
     eprintln!("{}", style::dim(hint));
     Ok(())
-}
-
-/// All that a decision is bound to, on one line.
-pub fn shown(pending: &Pending) -> String {
-    let instance = pending
-        .call
-        .instance
-        .as_ref()
-        .map_or(String::new(), |instance| format!(" for {instance}"));
-    style::line(&format!(
-        "{}{instance} {}",
-        pending.call.tool, pending.arguments
-    ))
 }

@@ -62,13 +62,13 @@ pub async fn serve(loaded: &Loaded) -> Result<Exit> {
     let stop = CancellationToken::new();
     dispatcher.resume_all().await;
     let others = dispatcher.clone();
-    tokio::spawn(async move { others.heed_others().await });
+    tokio::spawn(async move { others.poll_cancellations().await });
     let gone = dispatcher.clone();
     tokio::spawn(async move { takeover::take_over(&gone).await });
     let absent = agents.clone();
     tokio::spawn(async move { look_again(&absent).await });
     let broken = dispatcher.clone();
-    tokio::spawn(async move { broken.outlast_the_database().await });
+    tokio::spawn(async move { broken.resume_after_recovery().await });
     if let Some(days) = config.keep_days() {
         let store = dispatcher.store().clone();
         tokio::spawn(async move { retention::keep(&store, days).await });

@@ -1,8 +1,8 @@
 //! Asks the person at the terminal about calls that wait for approval. A decision that is recorded in the
 //! database first (`toolhold approvals`, the HTTP API) counts as well.
 
-use crate::cli::approvals;
 use crate::cli::style::{bold, dim, line, warn};
+use crate::cli::view::bound_call;
 use crate::storage::Store;
 use crate::stored_approver::stored_decision;
 use futures_util::future::BoxFuture;
@@ -182,7 +182,7 @@ pub fn question(pending: &Pending) {
     say(&format!(
         "{} {}\n  {}",
         warn("approve?"),
-        bold(&approvals::shown(pending)),
+        bold(&bound_call(pending)),
         dim(ANSWERS)
     ));
 }

@@ -4,7 +4,7 @@
 //! again with the answer; what was asked is remembered here, so that an answer is to this question, in
 //! time, and counts once.
 
-use super::outlet::Outlet;
+use super::client_sender::ClientSender;
 use super::revision::{Era, Terms};
 use super::rpc::{Error, INTERNAL_ERROR, MISSING_CAPABILITY};
 use super::session::{Answer, Session};
@@ -20,9 +20,9 @@ use toolhold_agent::hex::hex;
 use toolhold_agent::run::approval::{Decision, Pending, Verdict};
 use toolhold_sandbox::visible;
 
-/// Bytes of arguments that a person can be expected to look at. What is longer was not seen.
-const SHOWN: usize = 16 << 10;
-const REASON: usize = 500;
+/// Bytes of arguments that a person can be expected to read. Longer arguments count as not seen.
+const MAX_SHOWN_BYTES: usize = 16 << 10;
+const MAX_REASON_CHARS: usize = 500;
 /// Under which a question stands in a result of the modern era.
 pub const QUESTION: &str = "approval";
 /// Questions that nobody has answered yet, of the calls of all sessions, and of as many without one. More calls
@@ -79,7 +79,7 @@ pub struct CallerApprover {
     era: Era,
     elicits: bool,
     session: Option<Arc<Session>>,
-    outlet: Outlet,
+    client_sender: ClientSender,
     /// Whether a call asks that another call makes.
     is_nested: bool,
     /// What the request says besides.
@@ -93,7 +93,7 @@ impl CallerApprover {
         asking: Arc<Asking>,
         terms: &Terms,
         session: Option<Arc<Session>>,
-        outlet: Outlet,
+        client_sender: ClientSender,
         params: Map<String, Value>,
     ) -> Self {
         Self {
@@ -101,7 +101,7 @@ impl CallerApprover {
             era: terms.era,
             elicits: terms.elicits,
             session,
-            outlet,
+            client_sender,
             is_nested: false,
             params: Arc::new(params),
             handed_back: Arc::default(),
@@ -148,7 +148,7 @@ impl CallerApprover {
             let Ok(_room) = asking.room.try_acquire() else {
                 return Err(Undecided::Refused(too_many()));
             };
-            let put = put(pending, session, &self.outlet, time);
+            let put = put(pending, session, &self.client_sender, time);
             return put.await.map_err(Undecided::Refused);
         }
         if self.is_nested {
@@ -196,9 +196,9 @@ impl CallApprover for CallerApprover {
 /// It is more than a person would read.
 pub fn form(pending: &Pending) -> Result<Value, ToolFailure> {
     let arguments = serde_json::to_string_pretty(&pending.arguments).unwrap_or_default();
-    if arguments.len() > SHOWN {
+    if arguments.len() > MAX_SHOWN_BYTES {
         return Err(refused(&format!(
-            "its arguments have {} bytes, and {SHOWN} are the most that is shown to a person",
+            "its arguments have {} bytes, and {MAX_SHOWN_BYTES} are the most that is shown to a person",
             arguments.len()
         )));
     }
@@ -218,7 +218,7 @@ pub fn form(pending: &Pending) -> Result<Value, ToolFailure> {
         "message": format!(
             "May the tool {} run? It {effect}{reach}. Its arguments are exactly:\n{}",
             pending.call.tool,
-            visible(&arguments, 2 * SHOWN),
+            visible(&arguments, 2 * MAX_SHOWN_BYTES),
         ),
         "requestedSchema": {
             "type": "object",
@@ -231,7 +231,7 @@ pub fn form(pending: &Pending) -> Result<Value, ToolFailure> {
                 "reason": {
                     "type": "string",
                     "title": "Reason, if refused",
-                    "maxLength": REASON,
+                    "maxLength": MAX_REASON_CHARS,
                 },
             },
             "required": ["decision"],
@@ -242,7 +242,7 @@ pub fn form(pending: &Pending) -> Result<Value, ToolFailure> {
 /// Reads the result of `elicitation/create`. What is no decision is none.
 pub fn said(answer: &Value) -> Said {
     let content = |key: &str| answer.pointer(&format!("/content/{key}"))?.as_str();
-    let reason = || match content("reason").map(|reason| visible(reason.trim(), REASON)) {
+    let reason = || match content("reason").map(|reason| visible(reason.trim(), MAX_REASON_CHARS)) {
         Some(reason) if !reason.is_empty() => reason,
         _ => "no reason given".into(),
     };
@@ -263,10 +263,10 @@ pub fn said(answer: &Value) -> Said {
 pub async fn put(
     pending: &Pending,
     session: &Session,
-    outlet: &Outlet,
+    client_sender: &ClientSender,
     time: Duration,
 ) -> Result<(), ToolFailure> {
-    match session.ask(form(pending)?, outlet, time).await {
+    match session.ask(form(pending)?, client_sender, time).await {
         Answer::Given(answer) => judged(said(&answer)),
         Answer::Nothing => judged(Said::Nothing),
         Answer::TooLate => Err(too_late(time)),
@@ -426,7 +426,7 @@ mod tests {
             "{message}"
         );
         assert!(message.contains("\"n\": 1") && !message.contains('\u{202e}'));
-        let long = pending(json!({"text": "x".repeat(SHOWN)}));
+        let long = pending(json!({"text": "x".repeat(MAX_SHOWN_BYTES)}));
         let failure = super::form(&long).unwrap_err();
         assert!(failure.message.contains("16384"), "{}", failure.message);
     }

@@ -3,7 +3,7 @@
 use super::approval::CallerApprover;
 use super::catalog::Offered;
 use super::elicitation::{ElicitationApprover, asking};
-use super::outlet::{Outlet, ear, telling};
+use super::client_sender::{ClientSender, ear, telling};
 use super::request::{Request, note_run};
 use super::result;
 use super::revision::Terms;
@@ -28,7 +28,7 @@ impl Service {
         mut params: Map<String, Value>,
         terms: &Terms,
         session: Option<&Arc<Session>>,
-        outlet: &Outlet,
+        client_sender: &ClientSender,
     ) -> Result<Value, Error> {
         let Some(name) = params.get("name").and_then(Value::as_str) else {
             return Err(Error::params("tools/call needs the \"name\" of a tool"));
@@ -48,7 +48,7 @@ impl Service {
             self.asking.clone(),
             terms,
             session.cloned(),
-            outlet.clone(),
+            client_sender.clone(),
             params,
         ));
         let pipeline = CallPipeline {
@@ -60,7 +60,7 @@ impl Service {
                     rules: rules.clone(),
                     terms: terms.clone(),
                     session: session.filter(|_| terms.elicits && self.settings.ask).cloned(),
-                    outlet: outlet.clone(),
+                    client_sender: client_sender.clone(),
                     answer_timeout: self.settings.answer_timeout,
                 }),
             },
@@ -88,7 +88,7 @@ impl Service {
             listener,
         });
         let came = match heard {
-            Some(heard) => telling(call, heard, &offered.name, terms, &rules.mask, outlet).await,
+            Some(heard) => telling(call, heard, &offered.name, terms, &rules.mask, client_sender).await,
             None => call.await,
         };
         let end = match came {
@@ -202,7 +202,7 @@ struct RequestTool {
     terms: Terms,
     /// Whose user is asked.
     session: Option<Arc<Session>>,
-    outlet: Outlet,
+    client_sender: ClientSender,
     answer_timeout: Duration,
 }
 
@@ -231,7 +231,7 @@ impl Toolbox for RequestTool {
                 listener: call.listener.clone(),
                 approver: Arc::new(ElicitationApprover::new(questions, time)),
             });
-            asking(run, asked, self.session.as_deref(), &self.outlet, time).await
+            asking(run, asked, self.session.as_deref(), &self.client_sender, time).await
         })
     }
 }

@@ -2,7 +2,7 @@
 //! is asked in the session, if there is one.
 
 use super::approval::{Said, form, judged, said, too_late};
-use super::outlet::Outlet;
+use super::client_sender::ClientSender;
 use super::session::{Answer, Session};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
@@ -33,7 +33,7 @@ pub async fn asking<'a, T>(
     mut run: BoxFuture<'a, T>,
     mut questions: mpsc::Receiver<Question>,
     session: Option<&'a Session>,
-    outlet: &'a Outlet,
+    client_sender: &'a ClientSender,
     time: Duration,
 ) -> T {
     let mut asking: FuturesUnordered<BoxFuture<'a, ()>> = FuturesUnordered::new();
@@ -42,7 +42,7 @@ pub async fn asking<'a, T>(
             biased;
             ended = &mut run => return ended,
             Some(question) = questions.recv() => if let Some(session) = session {
-                asking.push(ask(question, session, outlet, time));
+                asking.push(ask(question, session, client_sender, time));
             },
             Some(()) = asking.next() => {}
         }
@@ -52,7 +52,7 @@ pub async fn asking<'a, T>(
 fn ask<'a>(
     question: Question,
     session: &'a Session,
-    outlet: &'a Outlet,
+    client_sender: &'a ClientSender,
     time: Duration,
 ) -> BoxFuture<'a, ()> {
     let Question {
@@ -65,7 +65,7 @@ fn ask<'a>(
             return;
         };
         let answer = tokio::select! {
-            answer = session.ask(form, outlet, time) => answer,
+            answer = session.ask(form, client_sender, time) => answer,
             () = decided.closed() => return,
         };
         let Answer::Given(answer) = answer else {

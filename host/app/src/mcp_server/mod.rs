@@ -12,17 +12,17 @@
 //! Read it in this order: [`rpc`] (messages), [`revision`] (what a request says of itself),
 //! [`catalog`] (the tools as they are listed) and [`schema`] (what of their schemas), [`service`] (methods), [`call`] with [`approval`], [`mask`] and
 //! [`result`], and [`request`] with [`run`] and
-//! [`elicitation`] (a saved Request that is called); then who talks: [`outlet`] (what a request says while it runs), [`flights`] (requests
+//! [`elicitation`] (a saved Request that is called); then who talks: [`client_sender`] (what a request says while it runs), [`in_flight`] (requests
 //! that can be cancelled), [`work`] (one in its task, several in a batch), [`session`] (a client that said `initialize`); then how: [`stdio`], [`http`].
 
 mod approval;
 mod call;
 mod catalog;
+mod client_sender;
 mod elicitation;
-mod flights;
 mod http;
+mod in_flight;
 mod mask;
-mod outlet;
 mod request;
 mod result;
 mod revision;

@@ -21,8 +21,8 @@ const LOG_LEVEL_KEY: &str = "io.modelcontextprotocol/logLevel";
 pub const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
 pub const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// Characters of a client's own words about itself.
-const SAID: usize = 64;
+/// Characters of what a client says of itself.
+const MAX_CLIENT_CHARS: usize = 64;
 
 /// How a request is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,7 +123,7 @@ pub fn progress(params: &Map<String, Value>) -> Option<Value> {
 
 /// Name and version of a client, as it says them, and no more of it than a record needs.
 pub fn client(info: &Value) -> Option<Value> {
-    let said = |key: &str| Some(visible(info.get(key)?.as_str()?, SAID));
+    let said = |key: &str| Some(visible(info.get(key)?.as_str()?, MAX_CLIENT_CHARS));
     let name = said("name")?;
     Some(json!({"name": name, "version": said("version")}))
 }

@@ -3,7 +3,7 @@
 use super::approval::Asking;
 use super::catalog::{Catalog, Found};
 use super::mask::Mask;
-use super::outlet::Outlet;
+use super::client_sender::ClientSender;
 use super::revision::{Era, MODERN, SERVER_INFO_KEY, SUBSCRIPTION_KEY, Terms, level, server_info};
 use super::rpc::{self, Error, Id, METHOD_NOT_FOUND, Request};
 use super::seams::{CallRecords, ModuleHost, RequestRunner};
@@ -14,8 +14,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::{Semaphore, watch};
 use toolhold_agent::calls::{CallRules, CallableTools};
 
-/// How long a list may be thought of as new without being told that it is not.
-const FRESH_MS: u64 = 60_000;
+/// How long a client may keep a list without asking whether it changed.
+const LIST_TTL_MS: u64 = 60_000;
 pub const INSTRUCTIONS: &str = "Every tool is a sandboxed WebAssembly component. A failed call says what was wrong \
                                 and what to write instead; limits that it names are the host's and do not change when \
                                 the call is repeated.";
@@ -122,19 +122,19 @@ impl Service {
         });
     }
 
-    /// Answers a request. What it says before is sent through `outlet`; a session is there in its era,
+    /// Answers a request. What it says before is sent through `client_sender`; a session is there in its era,
     /// and only then.
     pub async fn answer(
         &self,
         request: Request,
         terms: Terms,
         session: Option<&Arc<Session>>,
-        outlet: &Outlet,
+        client_sender: &ClientSender,
     ) -> Result<Value, Error> {
         let Request { id, method, params } = request;
         let result = match (terms.era, method.as_str()) {
             (_, "tools/list") => self.list(terms.era, &params),
-            (_, "tools/call") => Box::pin(self.call(params, &terms, session, outlet)).await,
+            (_, "tools/call") => Box::pin(self.call(params, &terms, session, client_sender)).await,
             (Era::Legacy, "ping") => Ok(json!({})),
             (Era::Legacy, "logging/setLevel") => {
                 let least = level(params.get("level").unwrap_or(&Value::Null))?;
@@ -144,7 +144,7 @@ impl Service {
                 Ok(json!({}))
             }
             (Era::Modern, "server/discover") => Ok(discover()),
-            (Era::Modern, "subscriptions/listen") => self.listen(&id, &params, outlet).await,
+            (Era::Modern, "subscriptions/listen") => self.listen(&id, &params, client_sender).await,
             _ => Err(Error::new(
                 METHOD_NOT_FOUND,
                 format!("there is no method {:?} here", cut(&method)),
@@ -159,7 +159,7 @@ impl Service {
     fn list(&self, era: Era, params: &Map<String, Value>) -> Result<Value, Error> {
         let mut page = self.catalog().page(era, params.get("cursor"))?;
         if era == Era::Modern {
-            page.insert("ttlMs".into(), FRESH_MS.into());
+            page.insert("ttlMs".into(), LIST_TTL_MS.into());
             page.insert("cacheScope".into(), "public".into());
         }
         Ok(page.into())
@@ -170,7 +170,7 @@ impl Service {
         &self,
         id: &Id,
         params: &Map<String, Value>,
-        outlet: &Outlet,
+        client_sender: &ClientSender,
     ) -> Result<Value, Error> {
         let Some(Value::Object(wanted)) = params.get("notifications") else {
             return Err(Error::params(
@@ -188,13 +188,13 @@ impl Service {
         };
         let params = json!({"_meta": meta, "notifications": honoured});
         let acknowledged = rpc::notification("notifications/subscriptions/acknowledged", params);
-        if outlet.send(acknowledged).await.is_err() {
+        if client_sender.send(acknowledged).await.is_err() {
             return Ok(ended());
         }
         while changes.changed().await.is_ok() {
             let changed =
                 rpc::notification("notifications/tools/list_changed", json!({"_meta": meta}));
-            if tools && outlet.send(changed).await.is_err() {
+            if tools && client_sender.send(changed).await.is_err() {
                 break;
             }
         }
@@ -208,7 +208,7 @@ fn discover() -> Value {
         "capabilities": {"tools": {"listChanged": true}, "logging": {}},
         "serverInfo": server_info(),
         "instructions": INSTRUCTIONS,
-        "ttlMs": FRESH_MS,
+        "ttlMs": LIST_TTL_MS,
         "cacheScope": "public",
     })
 }

@@ -1,7 +1,7 @@
 //! A client that began with `initialize`, until it ends.
 
-use super::flights::Flights;
-use super::outlet::Outlet;
+use super::client_sender::ClientSender;
+use super::in_flight::InFlightRequests;
 use super::revision::{BATCHED, Era, Terms, agreed, client, elicits, progress, server_info, trace};
 use super::rpc::{self, Error, Id, Request};
 use super::service::INSTRUCTIONS;
@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use toolhold_sandbox::LogLevel;
 
 /// Questions to the user of one client that wait for an answer.
-const QUESTIONS: usize = 32;
+const MAX_OPEN_QUESTIONS: usize = 32;
 
 #[derive(Debug)]
 pub struct Session {
@@ -25,7 +25,7 @@ pub struct Session {
     least: Mutex<LogLevel>,
     next: AtomicU64,
     questions: Mutex<HashMap<u64, oneshot::Sender<Option<Value>>>>,
-    pub flights: Arc<Flights>,
+    pub in_flight: Arc<InFlightRequests>,
 }
 
 /// What came of a question.
@@ -39,8 +39,12 @@ pub enum Answer {
 }
 
 impl Session {
-    /// The session that `initialize` asks for. Work of its is kept in `flights`.
-    pub fn new(id: Arc<str>, request: &Request, flights: Arc<Flights>) -> Result<Self, Error> {
+    /// The session that `initialize` asks for. Work of its is kept in `in_flight`.
+    pub fn new(
+        id: Arc<str>,
+        request: &Request,
+        in_flight: Arc<InFlightRequests>,
+    ) -> Result<Self, Error> {
         let version = request
             .params
             .get("protocolVersion")
@@ -56,7 +60,7 @@ impl Session {
             least: Mutex::new(LogLevel::Info),
             next: AtomicU64::new(1),
             questions: Mutex::default(),
-            flights,
+            in_flight,
         })
     }
 
@@ -94,24 +98,24 @@ impl Session {
     }
 
     /// Has the client's user answer a form. Dropped, it takes the question back.
-    pub async fn ask(&self, form: Value, outlet: &Outlet, time: Duration) -> Answer {
+    pub async fn ask(&self, form: Value, client_sender: &ClientSender, time: Duration) -> Answer {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
         {
             let mut questions = self.questions();
-            if questions.len() >= QUESTIONS {
+            if questions.len() >= MAX_OPEN_QUESTIONS {
                 return Answer::TooMany;
             }
             questions.insert(id, answer);
         }
         let _question = Question {
             session: self,
-            outlet,
+            client_sender,
             id,
         };
         let asked = async {
             let request = rpc::request(id, "elicitation/create", form);
-            outlet.send(request).await.ok()?;
+            client_sender.send(request).await.ok()?;
             answered.await.ok().flatten()
         };
         match tokio::time::timeout(time, asked).await {
@@ -140,7 +144,7 @@ impl Session {
 /// A question that somebody may be looking at. One that was answered is not among the session's any more.
 struct Question<'a> {
     session: &'a Session,
-    outlet: &'a Outlet,
+    client_sender: &'a ClientSender,
     id: u64,
 }
 
@@ -148,7 +152,7 @@ impl Drop for Question<'_> {
     fn drop(&mut self) {
         if self.session.questions().remove(&self.id).is_some() {
             let params = json!({"requestId": self.id, "reason": "the call is over"});
-            self.outlet
+            self.client_sender
                 .note(rpc::notification("notifications/cancelled", params));
         }
     }

@@ -114,17 +114,17 @@ impl std::fmt::Debug for Bearer {
 }
 
 impl Bearer {
-    /// Shorter ones can be guessed.
-    pub const LEAST: usize = 16;
+    /// Shorter tokens can be guessed.
+    pub const MIN_CHARS: usize = 16;
 
     /// # Errors
     /// Why the token protects nothing.
     pub fn new(token: &SecretString) -> Result<Self, String> {
         let token = token.expose_secret().trim();
-        if token.len() < Self::LEAST {
+        if token.len() < Self::MIN_CHARS {
             return Err(format!(
                 "it holds fewer than {} characters; make one with: openssl rand -hex 32",
-                Self::LEAST
+                Self::MIN_CHARS
             ));
         }
         Ok(Self(Sha256::digest(token).into()))

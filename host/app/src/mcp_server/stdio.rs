@@ -3,8 +3,8 @@
 //! Two threads do nothing but read and write: the runtime's own standard streams cost a hop through a
 //! pool for every read, and a client that does not read must not hold up anything but itself.
 
-use super::flights::Flights;
-use super::outlet::Outlet;
+use super::client_sender::ClientSender;
+use super::in_flight::InFlightRequests;
 use super::revision::{self, not_initialized};
 use super::rpc::{
     self, Error, INTERNAL_ERROR, INVALID_REQUEST, Id, Malformed, Message, Received, Request,
@@ -24,24 +24,24 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-/// Messages that the client has not read yet; then what is not needed is dropped, and replies wait.
-const UNREAD: usize = 256;
-/// Requests of one client that it has no answer to.
-const UNANSWERED: usize = 256;
-/// Of one write.
-const WRITE: usize = 64 << 10;
-const READ: usize = 64 << 10;
-/// For calls whose client said all it had to say: it may still read what they came to.
-const GRACE: Duration = Duration::from_secs(1);
-/// For a reader to take what was written for it.
-const DRAIN: Duration = Duration::from_secs(1);
+/// Messages that the client has not read yet. Beyond this, notifications are dropped and replies wait.
+const MAX_UNREAD_MESSAGES: usize = 256;
+/// Requests of one client that it has no answer to yet.
+const MAX_OPEN_REQUESTS: usize = 256;
+/// Bytes of one write.
+const WRITE_BUFFER_BYTES: usize = 64 << 10;
+const READ_BUFFER_BYTES: usize = 64 << 10;
+/// How long calls may go on after the end of the input: the client may still read their results.
+const END_OF_INPUT_GRACE: Duration = Duration::from_secs(1);
+/// How long a reader has to take what was written for it.
+const DRAIN_TIME: Duration = Duration::from_secs(1);
 
 /// The process's client.
 #[derive(Debug)]
 struct Client {
     service: Arc<Service>,
-    outlet: Outlet,
-    flights: Arc<Flights>,
+    client_sender: ClientSender,
+    in_flight: Arc<InFlightRequests>,
     /// Requests that were not answered yet, or whose answer nobody has read.
     unanswered: Arc<Semaphore>,
     session: OnceLock<Arc<Session>>,
@@ -55,7 +55,7 @@ struct Client {
 /// Serves until the input ends, or nobody reads the output.
 pub async fn serve(service: Arc<Service>) {
     let most = service.settings().message_bytes;
-    let (outlet, written) = Outlet::new(UNREAD);
+    let (client_sender, written) = ClientSender::new(MAX_UNREAD_MESSAGES);
     let (written_all, mut unread) = oneshot::channel::<()>();
     std::thread::spawn(move || {
         let _ = write(written, &mut io::stdout());
@@ -63,28 +63,30 @@ pub async fn serve(service: Arc<Service>) {
     });
     let client = Arc::new(Client {
         service,
-        outlet,
-        flights: Arc::default(),
-        unanswered: Arc::new(Semaphore::new(UNANSWERED)),
+        client_sender,
+        in_flight: Arc::default(),
+        unanswered: Arc::new(Semaphore::new(MAX_OPEN_REQUESTS)),
         session: OnceLock::new(),
         teller: OnceLock::new(),
         id: Uuid::now_v7().to_string().into(),
         runtime: Handle::current(),
     });
     // Also if this is dropped, because the process is to stop: what is cancelled has its record.
-    let served = client.flights.until_dropped();
+    let served = client.in_flight.until_dropped();
     let (said_all, mut ended) = oneshot::channel::<()>();
     let reader = client.clone();
     std::thread::spawn(move || {
-        read(BufReader::with_capacity(READ, io::stdin()), most, |line| {
-            reader.receive(line)
-        });
+        read(
+            BufReader::with_capacity(READ_BUFFER_BYTES, io::stdin()),
+            most,
+            |line| reader.receive(line),
+        );
         drop(reader);
         drop(said_all);
     });
     tokio::select! {
         _ = &mut ended => {
-            let _ = timeout(GRACE, client.flights.empty()).await;
+            let _ = timeout(END_OF_INPUT_GRACE, client.in_flight.empty()).await;
         }
         _ = &mut unread => return,
     }
@@ -93,7 +95,7 @@ pub async fn serve(service: Arc<Service>) {
         teller.abort();
     }
     drop(client);
-    let _ = timeout(DRAIN, unread).await;
+    let _ = timeout(DRAIN_TIME, unread).await;
 }
 
 /// A line, or what is too long to be one.
@@ -118,7 +120,7 @@ impl Client {
                 Some(rpc::reply(None, &Err(Error::new(INVALID_REQUEST, reason))))
             }
         };
-        reply.is_none_or(|reply| self.outlet.send_blocking(reply).is_ok())
+        reply.is_none_or(|reply| self.client_sender.send_blocking(reply).is_ok())
     }
 
     /// Takes a message. Returns what is known to answer at once.
@@ -163,10 +165,10 @@ impl Client {
         if !batch.is_worked_on() {
             return batch.replies().now_or_never().flatten();
         }
-        let outlet = self.outlet.clone();
+        let client_sender = self.client_sender.clone();
         self.runtime.spawn(async move {
             if let Some(replies) = batch.replies().await {
-                let _ = outlet.send(replies).await;
+                let _ = client_sender.send(replies).await;
             }
             drop(unanswered);
         });
@@ -183,11 +185,11 @@ impl Client {
             Ok(begun) => begun,
             Err(error) => return Some(rpc::reply(Some(&id), &Err(error))),
         };
-        let outlet = self.outlet.clone();
+        let client_sender = self.client_sender.clone();
         self.runtime.spawn(async move {
             // Over before the reply is out: with it the client may use the id again.
             if let Some(outcome) = work.await {
-                let _ = outlet.send(rpc::reply(Some(&id), &outcome)).await;
+                let _ = client_sender.send(rpc::reply(Some(&id), &outcome)).await;
             }
             drop(unanswered);
         });
@@ -207,16 +209,16 @@ impl Client {
         };
         let unanswered = self.unanswered.clone().try_acquire_owned();
         let unanswered = unanswered.map_err(|_| {
-            let reason = format!("{UNANSWERED} requests are not answered yet; read some answers");
+            let reason =
+                format!("{MAX_OPEN_REQUESTS} requests are not answered yet; read some answers");
             Error::new(INTERNAL_ERROR, reason)
         })?;
-        let flight = self.flights.begin(&request.id)?;
+        let flight = self.in_flight.begin(&request.id)?;
         let client = self.clone();
         let work = async move {
-            let answer =
-                client
-                    .service
-                    .answer(request, terms, session.as_ref(), &client.outlet);
+            let answer = client
+                .service
+                .answer(request, terms, session.as_ref(), &client.client_sender);
             flight.run(answer).await
         };
         Ok((work, unanswered))
@@ -229,7 +231,7 @@ impl Client {
     }
 
     fn initialize(self: &Arc<Self>, request: &Request) -> Result<Value, Error> {
-        let session = Session::new(self.id.clone(), request, self.flights.clone())?;
+        let session = Session::new(self.id.clone(), request, self.in_flight.clone())?;
         let session = Arc::new(session);
         let welcome = session.welcome();
         if self.session.set(session).is_err() {
@@ -244,16 +246,17 @@ impl Client {
             "notifications/cancelled" => {
                 let id = params.remove("requestId").and_then(rpc::read_id);
                 if let Some(id) = id {
-                    self.flights.cancel(&id);
+                    self.in_flight.cancel(&id);
                 }
             }
             "notifications/initialized" if self.session.get().is_some() => {
-                let (mut changes, outlet) = (self.service.changes(), self.outlet.clone());
+                let (mut changes, client_sender) =
+                    (self.service.changes(), self.client_sender.clone());
                 let tell = async move {
                     while changes.changed().await.is_ok() {
                         let changed =
                             rpc::notification("notifications/tools/list_changed", json!({}));
-                        if outlet.send(changed).await.is_err() {
+                        if client_sender.send(changed).await.is_err() {
                             return;
                         }
                     }
@@ -313,13 +316,13 @@ fn skip_line(input: &mut impl BufRead) -> io::Result<()> {
 
 /// Writes every message as a line, and all that are there in one write.
 fn write(mut messages: mpsc::Receiver<Bytes>, output: &mut impl Write) -> io::Result<()> {
-    let mut buffer = Vec::with_capacity(WRITE);
+    let mut buffer = Vec::with_capacity(WRITE_BUFFER_BYTES);
     while let Some(first) = messages.blocking_recv() {
         let mut next = Some(first);
         while let Some(message) = next {
             buffer.extend_from_slice(&message);
             buffer.push(b'\n');
-            next = if buffer.len() < WRITE {
+            next = if buffer.len() < WRITE_BUFFER_BYTES {
                 messages.try_recv().ok()
             } else {
                 None
@@ -328,7 +331,7 @@ fn write(mut messages: mpsc::Receiver<Bytes>, output: &mut impl Write) -> io::Re
         output.write_all(&buffer)?;
         output.flush()?;
         buffer.clear();
-        buffer.shrink_to(WRITE);
+        buffer.shrink_to(WRITE_BUFFER_BYTES);
     }
     Ok(())
 }
@@ -375,11 +378,11 @@ mod tests {
                 Ok(())
             }
         }
-        let (outlet, messages) = Outlet::new(8);
+        let (client_sender, messages) = ClientSender::new(8);
         for message in ["a", "b", "c"] {
-            outlet.note(Bytes::from(message));
+            client_sender.note(Bytes::from(message));
         }
-        drop(outlet);
+        drop(client_sender);
         let mut writes = Writes::default();
         write(messages, &mut writes).unwrap();
         assert_eq!(writes.0, [b"a\nb\nc\n"]);

@@ -1,9 +1,9 @@
 //! Runs of the server: admitted in turn, watched by whoever asks, and cancelled.
 
 use crate::serve::agents::{Agent, Agents, OnBehalf};
-use crate::serve::away::Away;
+use crate::serve::parked_runs::ParkedRuns;
+use crate::serve::permit::{AdmissionHandle, RunPermit};
 use crate::serve::refused::Refused;
-use crate::serve::seat::{Desk, Seat};
 use crate::serve::watcher::{Follow, Watcher};
 use crate::storage::{Label, Origin, Store};
 use crate::telemetry::{Observer, Subject, Telemetry};
@@ -18,15 +18,15 @@ use toolhold_agent::{Event, Run, RunRequest};
 use toolhold_sandbox::admission::{Admission, Lane, Refusal};
 use uuid::Uuid;
 
-/// Events that a watcher may be behind before it reads them from the database instead.
-const BEHIND: usize = 256;
+/// Events that a watcher may lag behind before it reads them from the database instead.
+const WATCHER_BACKLOG: usize = 256;
 
-/// How often a wish of another process is looked for.
-pub(super) const HEED: Duration = Duration::from_secs(1);
+/// How often the database is asked for cancellations by other processes.
+pub(super) const CANCEL_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// For runs to let go of their records when the time to drain is over. One that waits for a database without a
-/// word from it would have a server that was told to stop wait, too.
-const PARKED: Duration = Duration::from_secs(10);
+/// Grace period for runs to release their journals after the time to drain; bounds shutdown when the database
+/// hangs.
+const RELEASE_GRACE: Duration = Duration::from_secs(10);
 
 /// Limits of the server's runs.
 #[derive(Debug, Clone)]
@@ -53,7 +53,7 @@ pub(super) struct Inner {
     pub(super) store: Store,
     pub(super) agents: Arc<Agents>,
     admission: Arc<Admission>,
-    away: Arc<Away>,
+    parked: Arc<ParkedRuns>,
     limits: Limits,
     active: Mutex<HashMap<Uuid, Active>>,
     /// Sessions of which a turn is about to begin here.
@@ -90,13 +90,13 @@ impl Drop for Turning {
 impl Dispatcher {
     pub fn new(store: Store, agents: Arc<Agents>, limits: Limits, telemetry: Telemetry) -> Self {
         let admission = Admission::new(limits.places, limits.waiting);
-        let away = Away::new(limits.waiting);
+        let parked = ParkedRuns::new(limits.waiting);
         let this = Self {
             inner: Arc::new(Inner {
                 store,
                 agents,
                 admission,
-                away,
+                parked,
                 limits,
                 active: Mutex::default(),
                 turning: Mutex::default(),
@@ -156,7 +156,7 @@ impl Dispatcher {
             }
             None => None,
         };
-        let seat = self.seat(&behalf.owner).await?;
+        let permit = self.permit(&behalf.owner).await?;
         let observer = self.telemetry().observe(Subject {
             run: request.id,
             agent: agent.name.clone(),
@@ -176,7 +176,7 @@ impl Dispatcher {
         for note in notes {
             tracing::warn!(agent = agent.name, "{note}");
         }
-        let driver = seat.take(driver);
+        let driver = permit.take(driver);
         let run = match driver.start(request, Box::new(journal)).await {
             Ok(run) => run,
             Err(refused) => {
@@ -184,7 +184,7 @@ impl Dispatcher {
                 return Err(refused.into());
             }
         };
-        let mut watcher = self.go_on(run, seat, observer);
+        let mut watcher = self.go_on(run, permit, observer);
         if watcher.has_begun().await {
             return Ok(watcher);
         }
@@ -252,10 +252,10 @@ impl Dispatcher {
 
     /// Stops runs of this process that another one was asked to stop, or goes on with, for as long as it is
     /// polled. One that is to be stopped and does not go on here after all is ended.
-    pub async fn heed_others(&self) {
+    pub async fn poll_cancellations(&self) {
         let store = &self.inner.store;
         loop {
-            tokio::time::sleep(HEED).await;
+            tokio::time::sleep(CANCEL_POLL_INTERVAL).await;
             if store.readable().is_err() {
                 continue;
             }
@@ -297,7 +297,7 @@ impl Dispatcher {
             .is_err()
         {
             self.inner.parking.cancel();
-            let parked = tokio::time::timeout(PARKED, self.inner.tasks.wait()).await;
+            let parked = tokio::time::timeout(RELEASE_GRACE, self.inner.tasks.wait()).await;
             if parked.is_err() {
                 let tasks = self.inner.tasks.len();
                 tracing::warn!(tasks, "not all runs stopped in time; they can be resumed");
@@ -305,7 +305,7 @@ impl Dispatcher {
         }
     }
 
-    pub(super) async fn seat(&self, owner: &str) -> Result<Seat, Refused> {
+    pub(super) async fn permit(&self, owner: &str) -> Result<RunPermit, Refused> {
         let inner = &self.inner;
         let mut hasher = DefaultHasher::new();
         owner.hash(&mut hasher);
@@ -327,18 +327,18 @@ impl Dispatcher {
             }),
         };
         inner.telemetry.waited_for_place(asked.elapsed());
-        let desk = Desk {
+        let admission = AdmissionHandle {
             admission: inner.admission.clone(),
             lane,
             most: inner.limits.places_of_one,
-            away: inner.away.clone(),
+            parked: inner.parked.clone(),
         };
-        Ok(Seat::new(admitted?, desk))
+        Ok(RunPermit::new(admitted?, admission))
     }
 
     /// Passes on what happens in a run until it is over.
-    pub(super) fn go_on(&self, mut run: Run, seat: Seat, mut observer: Observer) -> Watcher {
-        let (live, receiver) = broadcast::channel(BEHIND);
+    pub(super) fn go_on(&self, mut run: Run, permit: RunPermit, mut observer: Observer) -> Watcher {
+        let (live, receiver) = broadcast::channel(WATCHER_BACKLOG);
         let taken = CancellationToken::new();
         let active = Active {
             cancel: run.cancel.clone(),
@@ -350,7 +350,7 @@ impl Dispatcher {
         let watcher = Watcher::new(inner.clone(), id, 0, Follow::Live(receiver));
         self.inner.tasks.spawn(async move {
             // A run that ended at once has it until here.
-            let _seat = seat;
+            let _seat = permit;
             loop {
                 tokio::select! {
                     event = run.events.recv() => match event {
@@ -389,7 +389,7 @@ impl Inner {
     }
 
     fn load(&self) -> (usize, usize) {
-        let working = self.lock().len().saturating_sub(self.away.count());
+        let working = self.lock().len().saturating_sub(self.parked.count());
         (working, self.admission.waiting())
     }
 

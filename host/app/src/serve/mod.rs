@@ -2,16 +2,16 @@
 
 pub mod agents;
 pub mod answer;
-mod away;
+pub mod answer_stream;
 pub mod dispatcher;
 pub mod http;
+mod parked_runs;
 mod refused;
 mod resumption;
 pub mod retention;
-pub mod seat;
+pub mod run_permit;
 pub mod session;
 mod settings;
-pub mod spoken;
 pub mod takeover;
 pub mod watcher;
 pub mod web_origin;

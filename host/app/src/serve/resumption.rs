@@ -1,7 +1,7 @@
 //! Runs that stopped where they were go on, or are ended.
 
 use crate::serve::agents::{Agent, OnBehalf};
-use crate::serve::dispatcher::{Dispatcher, HEED};
+use crate::serve::dispatcher::{CANCEL_POLL_INTERVAL, Dispatcher};
 use crate::serve::refused::Refused;
 use crate::serve::watcher::Watcher;
 use crate::storage::{GoingOn, RecordError, RunRow, Store};
@@ -23,7 +23,7 @@ impl Dispatcher {
     async fn resumed(&self, row: &RunRow) -> Result<Watcher, Refused> {
         self.inner.store.writable()?;
         let agent = self.agent(&row.agent)?;
-        let seat = self.seat(&row.owner).await?;
+        let permit = self.permit(&row.owner).await?;
         let (mut journal, events) = self.inner.store.reopen(row.id).await?;
         let replayed = replay(&events)?;
         let store = &self.inner.store;
@@ -45,8 +45,8 @@ impl Dispatcher {
             conversation: row.turn.map(|(session, _)| session),
             parent: telemetry::before(&self.inner.store, row.id).await,
         });
-        let run = seat.take(driver).resume(replayed, Box::new(journal));
-        Ok(self.go_on(run, seat, observer))
+        let run = permit.take(driver).resume(replayed, Box::new(journal));
+        Ok(self.go_on(run, permit, observer))
     }
 
     fn agent(&self, name: &str) -> Result<Arc<Agent>, Refused> {
@@ -70,7 +70,7 @@ impl Dispatcher {
     /// Goes on, whenever the database can be written again, with what stopped because it could not; for as
     /// long as it is polled. Nobody else takes those runs while this process lives, so it looks until it sees
     /// them.
-    pub async fn outlast_the_database(&self) {
+    pub async fn resume_after_recovery(&self) {
         let store = &self.inner.store;
         loop {
             store.health().breaks().await;
@@ -82,7 +82,7 @@ impl Dispatcher {
                         tracing::warn!(%error, "runs that stopped here cannot be found yet");
                     }
                 }
-                if !self.waits(HEED).await {
+                if !self.waits(CANCEL_POLL_INTERVAL).await {
                     return;
                 }
             };
@@ -92,12 +92,12 @@ impl Dispatcher {
 
     fn go_on_with_each(&self, left: Vec<RunRow>) {
         for row in left {
-            self.go_on_with(row);
+            self.spawn_resume(row);
         }
     }
 
     /// Goes on with a run that nobody holds, as soon as there is a place for it.
-    pub(super) fn go_on_with(&self, row: RunRow) {
+    pub(super) fn spawn_resume(&self, row: RunRow) {
         let this = self.clone();
         self.inner.tasks.spawn(async move {
             let mut is_told = false;
@@ -115,7 +115,7 @@ impl Dispatcher {
                             }
                         }
                         tokio::select! {
-                            () = tokio::time::sleep(HEED) => continue,
+                            () = tokio::time::sleep(CANCEL_POLL_INTERVAL) => continue,
                             () = this.inner.closing.cancelled() => {}
                         }
                     }

@@ -5,20 +5,20 @@ use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
-/// Between two looks.
-const LOOKS: Duration = Duration::from_mins(10);
-/// How long a clock runs evenly before anything is deleted by it.
-const EVENLY: Duration = Duration::from_hours(1);
-/// What a clock may be off against the time that passed, and is still even.
-const SLACK_MS: u64 = 60_000;
+/// Time between two sweeps.
+const SWEEP_INTERVAL: Duration = Duration::from_mins(10);
+/// How long the clock must run steadily before anything is deleted by it.
+const STEADY_CLOCK_TIME: Duration = Duration::from_hours(1);
+/// How far the clock may differ from the time that passed and still counts as steady.
+const CLOCK_TOLERANCE_MS: u64 = 60_000;
 
 /// Deletes what is over for more than so many days, for as long as it is polled.
 pub async fn keep(store: &Store, days: NonZeroU32) {
     let mut clock = Clock::started(now_ms(), Instant::now());
     loop {
-        tokio::time::sleep(LOOKS).await;
+        tokio::time::sleep(SWEEP_INTERVAL).await;
         let now = now_ms();
-        if clock.is_even(now, Instant::now(), EVENLY) && store.writable().is_ok() {
+        if clock.is_even(now, Instant::now(), STEADY_CLOCK_TIME) && store.writable().is_ok() {
             delete(store, days, now).await;
         }
     }
@@ -60,7 +60,7 @@ impl Clock {
         let passed = at.saturating_duration_since(self.at);
         let passed_ms = u64::try_from(passed.as_millis()).unwrap_or(u64::MAX);
         let expected = self.set_ms.saturating_add(passed_ms);
-        if now_ms.abs_diff(expected) > SLACK_MS {
+        if now_ms.abs_diff(expected) > CLOCK_TOLERANCE_MS {
             *self = Self::started(now_ms, at);
             return false;
         }

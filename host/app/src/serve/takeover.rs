@@ -8,30 +8,34 @@ use crate::storage::Orphan;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Between two looks; and up to as long again, so that servers do not all look at once.
-const LOOK: Duration = Duration::from_secs(1);
-/// How long a run is left alone that nobody goes on with. Whoever only lost its connection to the database has
-/// another within this time, and a server that let go of a run because it could not write comes back for it.
-const GRACE: Duration = Duration::from_secs(5);
-/// When somebody goes on with a run of a server that is gone, unless all of them have enough to do.
-pub(super) const SOON: Duration = Duration::from_secs(10);
+/// Time between two looks for orphaned runs. Chance adds up to as much again, so that servers do not all look at once.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a run without a server is left alone. A server that only lost its connection to the database has
+/// another within this time, and one that released a run because it could not write comes back for it.
+const ORPHAN_GRACE: Duration = Duration::from_secs(5);
+/// How long it takes at most until another server resumes a run of a server that is gone, unless all of them
+/// are busy.
+pub(super) const MAX_TAKEOVER_TIME: Duration = Duration::from_secs(10);
 
 /// Goes on with the runs of servers that are gone, until this one is to stop.
 pub async fn take_over(dispatcher: &Dispatcher) {
-    let mut left = Left::default();
-    while dispatcher.waits(LOOK + chance(LOOK)).await {
+    let mut orphaned = OrphanedRuns::default();
+    while dispatcher
+        .waits(POLL_INTERVAL + chance(POLL_INTERVAL))
+        .await
+    {
         let store = dispatcher.store();
         let found = match store.writable() {
             Ok(()) => store.orphans().await,
             Err(error) => Err(error),
         };
         let due = match found {
-            Ok(orphans) => left.due(orphans, Instant::now()),
+            Ok(orphans) => orphaned.due(orphans, Instant::now()),
             Err(error) => {
                 // Nobody could be seen to live meanwhile.
-                left.begin_again();
+                orphaned.restart_grace();
                 if error.trouble().is_none() {
-                    tracing::warn!(%error, "nobody knows which runs were left behind");
+                    tracing::warn!(%error, "nobody knows which runs were orphaned behind");
                 }
                 continue;
             }
@@ -39,13 +43,13 @@ pub async fn take_over(dispatcher: &Dispatcher) {
         for orphan in due {
             match store.run(orphan.run).await {
                 Ok(Some(row)) => {
-                    tracing::warn!(run = %row.id, server = orphan.holder, "was left behind by a server that is gone");
-                    dispatcher.go_on_with(row);
+                    tracing::warn!(run = %row.id, server = orphan.holder, "was orphaned behind by a server that is gone");
+                    dispatcher.spawn_resume(row);
                 }
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "a run that was left behind cannot be read");
-                    left.forget(&orphan);
+                    tracing::warn!(%error, "a run that was orphaned behind cannot be read");
+                    orphaned.forget(&orphan);
                 }
             }
         }
@@ -54,7 +58,7 @@ pub async fn take_over(dispatcher: &Dispatcher) {
 
 /// Runs that nobody goes on with, as they were seen.
 #[derive(Debug, Default)]
-struct Left(HashMap<Orphan, State>);
+struct OrphanedRuns(HashMap<Orphan, State>);
 
 #[derive(Debug)]
 enum State {
@@ -63,14 +67,14 @@ enum State {
     Tried,
 }
 
-impl Left {
-    /// Those that have been alone for long enough, each once for everybody who left it.
+impl OrphanedRuns {
+    /// Those that have been alone for long enough, each once for everybody who orphaned it.
     fn due(&mut self, alone: Vec<Orphan>, now: Instant) -> Vec<Orphan> {
         let mut due = Vec::new();
         let mut seen = HashMap::with_capacity(alone.len());
         for orphan in alone {
             let state = match self.0.remove(&orphan).unwrap_or(State::Seen(now)) {
-                State::Seen(since) if now.saturating_duration_since(since) >= GRACE => {
+                State::Seen(since) if now.saturating_duration_since(since) >= ORPHAN_GRACE => {
                     due.push(orphan.clone());
                     State::Tried
                 }
@@ -82,7 +86,7 @@ impl Left {
         due
     }
 
-    fn begin_again(&mut self) {
+    fn restart_grace(&mut self) {
         self.0.retain(|_, state| matches!(state, State::Tried));
     }
 
@@ -115,18 +119,18 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let (one, two) = (orphan(1, Some("a")), orphan(2, None));
-        let mut left = Left::default();
-        assert_eq!(left.due(vec![one.clone()], at(0)), []);
-        assert_eq!(left.due(vec![one.clone(), two.clone()], at(4)), []);
-        let due = left.due(vec![one.clone(), two.clone()], at(5));
+        let mut orphaned = OrphanedRuns::default();
+        assert_eq!(orphaned.due(vec![one.clone()], at(0)), []);
+        assert_eq!(orphaned.due(vec![one.clone(), two.clone()], at(4)), []);
+        let due = orphaned.due(vec![one.clone(), two.clone()], at(5));
         assert_eq!(due, std::slice::from_ref(&one));
-        assert_eq!(left.due(vec![one.clone(), two.clone()], at(9)), [two]);
-        // It was gone on with, and left again.
-        assert_eq!(left.due(vec![], at(10)), []);
+        assert_eq!(orphaned.due(vec![one.clone(), two.clone()], at(9)), [two]);
+        // It was gone on with, and orphaned again.
+        assert_eq!(orphaned.due(vec![], at(10)), []);
         let again = orphan(1, Some("b"));
-        assert_eq!(left.due(vec![again.clone()], at(11)), []);
-        assert_eq!(left.due(vec![again.clone()], at(16)), [again]);
-        assert_eq!(left.0.len(), 1, "what is no more is not kept");
+        assert_eq!(orphaned.due(vec![again.clone()], at(11)), []);
+        assert_eq!(orphaned.due(vec![again.clone()], at(16)), [again]);
+        assert_eq!(orphaned.0.len(), 1, "what is no more is not kept");
     }
 
     /// A process that takes a new connection, and a database that was away.
@@ -135,19 +139,19 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let (one, tried) = (orphan(1, Some("a")), orphan(2, Some("b")));
-        let mut left = Left::default();
-        left.due(vec![tried.clone()], at(0));
-        left.due(vec![tried.clone()], at(5));
-        assert_eq!(left.due(vec![one.clone(), tried.clone()], at(6)), []);
-        assert_eq!(left.due(vec![tried.clone()], at(8)), []);
-        assert_eq!(left.due(vec![one.clone(), tried.clone()], at(12)), []);
-        left.begin_again();
-        assert_eq!(left.due(vec![one.clone(), tried.clone()], at(18)), []);
-        assert_eq!(left.due(vec![one.clone(), tried], at(23)), [one]);
+        let mut orphaned = OrphanedRuns::default();
+        orphaned.due(vec![tried.clone()], at(0));
+        orphaned.due(vec![tried.clone()], at(5));
+        assert_eq!(orphaned.due(vec![one.clone(), tried.clone()], at(6)), []);
+        assert_eq!(orphaned.due(vec![tried.clone()], at(8)), []);
+        assert_eq!(orphaned.due(vec![one.clone(), tried.clone()], at(12)), []);
+        orphaned.restart_grace();
+        assert_eq!(orphaned.due(vec![one.clone(), tried.clone()], at(18)), []);
+        assert_eq!(orphaned.due(vec![one.clone(), tried], at(23)), [one]);
     }
 
     #[test]
     fn chance_stays_within_what_it_may_take() {
-        assert!((0..100).all(|_| chance(LOOK) <= LOOK));
+        assert!((0..100).all(|_| chance(POLL_INTERVAL) <= POLL_INTERVAL));
     }
 }

@@ -35,11 +35,12 @@ pub(super) enum Follow {
     Others(Option<Instant>),
 }
 
-/// How often another process' events are looked for.
-const LOOK: Duration = Duration::from_millis(250);
-/// After how long a run that no process goes on with is taken for parked: as long as another server may take, and
-/// one that has just started.
-const ABANDONED: Duration = takeover::SOON.saturating_add(Duration::from_secs(5));
+/// How often the database is asked for events of a run that another process drives.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// When a run that no process drives counts as parked: after the time that another server may take to resume
+/// it, and that of one that has just started.
+const ABANDONED_AFTER: Duration =
+    takeover::MAX_TAKEOVER_TIME.saturating_add(Duration::from_secs(5));
 
 impl Watcher {
     pub(super) fn new(inner: Arc<Inner>, run: Uuid, from: u64, follow: Follow) -> Self {
@@ -115,11 +116,11 @@ impl Watcher {
                         Err(error) => return Err(error.into()),
                     }
                     let is_abandoned =
-                        alone.is_some_and(|since| now.duration_since(since) > ABANDONED);
+                        alone.is_some_and(|since| now.duration_since(since) > ABANDONED_AFTER);
                     if is_abandoned || self.inner.closing.is_cancelled() {
                         return Ok(None);
                     }
-                    tokio::time::sleep(LOOK).await;
+                    tokio::time::sleep(POLL_INTERVAL).await;
                     if let Some(live) = self.inner.live(self.run) {
                         self.follow = Follow::Live(live);
                     }
@@ -138,7 +139,7 @@ impl Watcher {
                         && !matches!(self.follow, Follow::No)
                         && !self.inner.closing.is_cancelled() =>
                 {
-                    tokio::time::sleep(LOOK).await;
+                    tokio::time::sleep(POLL_INTERVAL).await;
                 }
                 read => return read,
             }

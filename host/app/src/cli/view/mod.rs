@@ -5,7 +5,6 @@ mod words;
 
 pub use words::{answer, cost, name};
 
-use crate::cli::approvals;
 use crate::cli::style::{bad, bold, count, dim, duration, good, line, plain, plural, warn};
 use serde_json::Value;
 use std::io::{IsTerminal as _, Write as _};
@@ -16,7 +15,7 @@ use toolhold_agent::model::{Delta, Routing};
 use toolhold_agent::protocol::Call;
 use toolhold_agent::protocol::advisor::{Council, Outcome};
 use toolhold_agent::protocol::reference::Path;
-use toolhold_agent::run::approval::Verdict;
+use toolhold_agent::run::approval::{Pending, Verdict};
 use toolhold_agent::{Event, EventKind, StopReason};
 use words::{budget, cut, plain_json, shown, side, tokens};
 
@@ -124,7 +123,7 @@ impl View {
                 self.line(&format!(
                     "  {} {} waits for a person: toolhold approvals approve {}",
                     warn("?"),
-                    cut(&approvals::shown(pending)),
+                    cut(&bound_call(pending)),
                     line(&pending.call.id)
                 ));
             }
@@ -469,4 +468,16 @@ impl View {
             self.put("\n");
         }
     }
+}
+/// What an approval is bound to, on one line: the tool, its instance and its arguments.
+pub fn bound_call(pending: &Pending) -> String {
+    let instance = pending
+        .call
+        .instance
+        .as_ref()
+        .map_or(String::new(), |instance| format!(" for {instance}"));
+    line(&format!(
+        "{}{instance} {}",
+        pending.call.tool, pending.arguments
+    ))
 }

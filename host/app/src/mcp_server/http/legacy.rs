@@ -3,8 +3,8 @@
 use super::reply::{self, Work};
 use super::sessions::{Held, Refusal};
 use super::{Endpoint, Refused, SESSION, VERSION, accepts, remote};
-use crate::mcp_server::flights::Flight;
-use crate::mcp_server::outlet::Outlet;
+use crate::mcp_server::client_sender::ClientSender;
+use crate::mcp_server::in_flight::Flight;
 use crate::mcp_server::revision::{LEGACY, Terms};
 use crate::mcp_server::rpc::{self, Error, INTERNAL_ERROR, Malformed, Message, Request};
 use crate::mcp_server::service::Service;
@@ -58,7 +58,7 @@ pub async fn batch(
     if let Err(error) = Batch::may_come(Some(&held.session)) {
         return reply::error(StatusCode::BAD_REQUEST, None, error);
     }
-    let (outlet, said) = reply::way();
+    let (client_sender, said) = reply::way();
     let mut batch = Batch::default();
     for message in messages {
         match message {
@@ -66,8 +66,8 @@ pub async fn batch(
                 let id = request.id.clone();
                 let work = batch.may_hold(&request).and_then(|()| {
                     let begun = Begun::new(endpoint, &held, headers, request)?;
-                    let outlet = outlet.clone();
-                    Ok(Task::spawn(&Handle::current(), begun.work(outlet)))
+                    let client_sender = client_sender.clone();
+                    Ok(Task::spawn(&Handle::current(), begun.work(client_sender)))
                 });
                 batch.begun(id, work);
             }
@@ -116,7 +116,9 @@ async fn request_of(
         Err(error) => return reply::error(StatusCode::OK, Some(&id), error),
     };
     let streams = accepts(headers, "text/event-stream");
-    let work = Work::begin(id, streams, false, |outlet| begun.work(outlet));
+    let work = Work::begin(id, streams, false, |client_sender| {
+        begun.work(client_sender)
+    });
     work.answer().await
 }
 
@@ -131,14 +133,14 @@ struct Begun {
 
 impl Begun {
     /// # Errors
-    /// As [`Flights::begin`](crate::mcp_server::flights::Flights::begin).
+    /// As [`InFlightRequests::begin`](crate::mcp_server::in_flight::InFlightRequests::begin).
     fn new(
         endpoint: &Endpoint,
         held: &Arc<Held>,
         headers: &HeaderMap,
         request: Request,
     ) -> Result<Self, Error> {
-        let flight = held.session.flights.begin(&request.id)?;
+        let flight = held.session.in_flight.begin(&request.id)?;
         let mut terms = held.session.terms(&request.params);
         remote(&mut terms, headers);
         // Somebody who takes no stream cannot be asked anything.
@@ -152,11 +154,11 @@ impl Begun {
         })
     }
 
-    async fn work(self, outlet: Outlet) -> Outcome {
+    async fn work(self, client_sender: ClientSender) -> Outcome {
         let session = &self.held.session;
         let answer = self
             .service
-            .answer(self.request, self.terms, Some(session), &outlet);
+            .answer(self.request, self.terms, Some(session), &client_sender);
         let outcome = self.flight.run(answer).await;
         self.held.touch();
         outcome
@@ -168,7 +170,7 @@ fn notified(held: &Held, method: &str, mut params: Map<String, Value>) {
         .then(|| params.remove("requestId").and_then(rpc::read_id))
         .flatten();
     if let Some(id) = cancelled {
-        held.session.flights.cancel(&id);
+        held.session.in_flight.cancel(&id);
     }
 }
 

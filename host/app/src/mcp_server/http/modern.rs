@@ -65,8 +65,8 @@ pub async fn post(endpoint: &Arc<Endpoint>, headers: &HeaderMap, message: Messag
         return reply::error(StatusCode::NOT_ACCEPTABLE, Some(&request.id), error);
     }
     let (service, id) = (endpoint.service.clone(), request.id.clone());
-    let work = Work::begin(id, streams, true, |outlet| async move {
-        Some(service.answer(request, terms, None, &outlet).await)
+    let work = Work::begin(id, streams, true, |client_sender| async move {
+        Some(service.answer(request, terms, None, &client_sender).await)
     });
     work.answer().await
 }

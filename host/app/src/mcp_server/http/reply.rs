@@ -1,6 +1,6 @@
 //! How a request is answered over HTTP: with JSON, or with a stream of events that ends with the reply.
 
-use crate::mcp_server::outlet::Outlet;
+use crate::mcp_server::client_sender::ClientSender;
 use crate::mcp_server::rpc::{
     self, Error, HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, Id, METHOD_NOT_FOUND,
     MISSING_CAPABILITY, PARSE_ERROR, UNSUPPORTED_VERSION,
@@ -24,8 +24,8 @@ const ALIVE: Duration = Duration::from_secs(15);
 const UNBUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// A way to the client for what is said before a reply.
-pub fn way() -> (Outlet, mpsc::Receiver<Bytes>) {
-    Outlet::new(UNREAD)
+pub fn way() -> (ClientSender, mpsc::Receiver<Bytes>) {
+    ClientSender::new(UNREAD)
 }
 
 /// What is being worked on. Dropped, it is aborted.
@@ -53,10 +53,10 @@ impl Work {
         id: Id,
         streams: bool,
         has_status: bool,
-        outcome: impl FnOnce(Outlet) -> F,
+        outcome: impl FnOnce(ClientSender) -> F,
     ) -> Self {
-        let (outlet, said) = way();
-        let task = Task::spawn(&Handle::current(), outcome(outlet));
+        let (client_sender, said) = way();
+        let task = Task::spawn(&Handle::current(), outcome(client_sender));
         let asked = Asked::One {
             id,
             task,

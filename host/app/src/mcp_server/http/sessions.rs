@@ -1,7 +1,7 @@
 //! The sessions of clients that began with `initialize`.
 
 use crate::mcp_server::approval::unguessable;
-use crate::mcp_server::flights::Flights;
+use crate::mcp_server::in_flight::InFlightRequests;
 use crate::mcp_server::rpc::{Error, Request};
 use crate::mcp_server::session::Session;
 use std::collections::HashMap;
@@ -41,7 +41,7 @@ impl Sessions {
     /// The request is none, or every session is busy.
     pub fn begin(&self, request: &Request) -> Result<Arc<Held>, Refusal> {
         let id: Arc<str> = unguessable().map_err(Refusal::Request)?.into();
-        let session = Session::new(id.clone(), request, Arc::new(Flights::default()))
+        let session = Session::new(id.clone(), request, Arc::new(InFlightRequests::default()))
             .map_err(Refusal::Request)?;
         let held = Arc::new(Held {
             session: Arc::new(session),
@@ -77,7 +77,7 @@ impl Sessions {
     pub fn end(&self, id: &str) -> bool {
         let ended = self.lock().remove(id);
         if let Some(held) = &ended {
-            held.session.flights.cancel_all();
+            held.session.in_flight.cancel_all();
             held.streams.send_modify(|streams| *streams += 1);
         }
         ended.is_some()
@@ -101,7 +101,7 @@ impl Held {
     }
 
     fn is_busy(&self) -> bool {
-        self.streams.receiver_count() > 0 || !self.session.flights.is_empty()
+        self.streams.receiver_count() > 0 || !self.session.in_flight.is_empty()
     }
 
     fn idle(&self) -> Duration {
@@ -132,7 +132,11 @@ mod tests {
         let sessions = Sessions::new(2, Duration::from_mins(1));
         let first = begin(&sessions).unwrap();
         let second = begin(&sessions).unwrap();
-        let _busy = first.session.flights.begin(&Id::Number(1.into())).unwrap();
+        let _busy = first
+            .session
+            .in_flight
+            .begin(&Id::Number(1.into()))
+            .unwrap();
         let third = begin(&sessions).unwrap();
         assert!(sessions.find(&first.session.id).is_some());
         assert!(sessions.find(&second.session.id).is_none());

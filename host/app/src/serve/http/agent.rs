@@ -6,9 +6,9 @@ use crate::serve::http::App;
 use crate::serve::http::auth::{Client, digest};
 use crate::serve::http::body::Body;
 use crate::serve::http::error::{ApiError, ErrorBody};
+use crate::serve::http::event_redactor::EventRedactor;
 use crate::serve::http::events;
 use crate::serve::http::messages::{ChatMessage, conversation};
-use crate::serve::http::veil::Veil;
 use crate::serve::{Agent, OnBehalf, Watcher};
 use crate::storage::{Repeat, Scope};
 use axum::Json;
@@ -177,7 +177,7 @@ impl App {
         let owner = &prepared.behalf.owner;
         let run = prepared.request.id;
         let promise = store.promise(run);
-        for _ in 0..SETTLING {
+        for _ in 0..IDEMPOTENCY_ATTEMPTS {
             match store.first_or_repeat(owner, key, digest, run).await? {
                 Repeat::Same(known) if store.run(known).await?.is_some() => {
                     return Ok(self.dispatcher.watch(known, 0));
@@ -210,8 +210,8 @@ impl App {
     }
 }
 
-/// How often a request is looked for that others begin and give up at the same time.
-const SETTLING: u32 = 3;
+/// How often an idempotency key is looked up while other requests with it begin and give up.
+const IDEMPOTENCY_ATTEMPTS: u32 = 3;
 
 /// Characters of an Idempotency-Key.
 const MAX_KEY: usize = 255;
@@ -324,7 +324,7 @@ async fn run(
     task.put(&mut prepared.request)?;
     let watcher = app.begin(&headers, &raw, prepared).await?;
     if task.stream {
-        return Ok(events::stream(watcher, Veil::of(&client)));
+        return Ok(events::stream(watcher, EventRedactor::of(&client)));
     }
     Ok(Json(answer(watcher).await?).into_response())
 }

@@ -121,14 +121,14 @@ async fn client(headers: &HeaderMap, peer: IpAddr, app: &App) -> Result<Client, 
         ));
     };
     let digest = digest(key.as_bytes());
-    app.strangers.admit(peer, &digest)?;
+    app.auth_throttle.admit(peer, &digest)?;
     let Some(key) = store.key(&digest).await? else {
-        app.strangers.is_unknown(peer, &digest);
+        app.auth_throttle.is_unknown(peer, &digest);
         return Err(ApiError::unauthenticated(
             "this key is unknown here, or was revoked, or is too old",
         ));
     };
-    app.strangers.is_known(&digest);
+    app.auth_throttle.is_known(&digest);
     Ok(Client {
         name: key.name,
         permits: key.permits,

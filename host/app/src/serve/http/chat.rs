@@ -1,6 +1,7 @@
 //! `POST /v1/chat/completions`: an agent as a model, for clients that know OpenAI's API.
 
 use crate::serve::answer::Usage;
+use crate::serve::answer_stream::{AnswerStream, Rest};
 use crate::serve::http::App;
 use crate::serve::http::agent::limit_replies;
 use crate::serve::http::auth::Client;
@@ -12,7 +13,6 @@ use crate::serve::http::error::{ApiError, ErrorBody};
 use crate::serve::http::events;
 use crate::serve::http::messages::{ChatMessage, ClientCall, conversation};
 use crate::serve::http::turn::{End, Extra, Live, Turn};
-use crate::serve::spoken::{Rest, Spoken};
 use crate::storage::Scope;
 use axum::Json;
 use axum::extract::State;
@@ -137,8 +137,13 @@ async fn complete(
     };
     let mut live = Live::new(watcher);
     if asked.stream {
-        let spoken = speaks.then(|| Spoken::new(contract));
-        let stream = Chunks::new(live, reply, spoken, asked.stream_options.include_usage);
+        let answer_stream = speaks.then(|| AnswerStream::new(contract));
+        let stream = Chunks::new(
+            live,
+            reply,
+            answer_stream,
+            asked.stream_options.include_usage,
+        );
         return Ok(stream.respond());
     }
     while live.next().await?.is_some() {}
@@ -242,19 +247,24 @@ struct Chunks {
     live: Live,
     reply: Reply,
     /// Absent where nothing may be shown before the run is over.
-    spoken: Option<Spoken>,
+    answer_stream: Option<AnswerStream>,
     with_usage: bool,
     ready: VecDeque<Value>,
     is_over: bool,
 }
 
 impl Chunks {
-    fn new(live: Live, reply: Reply, spoken: Option<Spoken>, with_usage: bool) -> Self {
+    fn new(
+        live: Live,
+        reply: Reply,
+        answer_stream: Option<AnswerStream>,
+        with_usage: bool,
+    ) -> Self {
         let first = reply.chunk(json!({"role": "assistant", "content": ""}), None);
         Self {
             live,
             reply,
-            spoken,
+            answer_stream,
             with_usage,
             ready: VecDeque::from([first]),
             is_over: false,
@@ -293,16 +303,16 @@ impl Chunks {
     }
 
     fn hear(&mut self, event: &EventKind) {
-        let Some(spoken) = &mut self.spoken else {
+        let Some(answer_stream) = &mut self.answer_stream else {
             return;
         };
         match event {
-            EventKind::Request { .. } => spoken.restart(),
+            EventKind::Request { .. } => answer_stream.restart(),
             EventKind::Delta {
                 delta: Delta::Content(text),
                 ..
             } => {
-                let said = spoken.push(text);
+                let said = answer_stream.push(text);
                 self.say(&said);
             }
             _ => {}
@@ -320,7 +330,11 @@ impl Chunks {
         self.is_over = true;
         let finish = finish(&self.live.turn)?;
         let content = self.live.turn.content();
-        let said = match self.spoken.as_ref().map(|spoken| spoken.rest(&content)) {
+        let said = match self
+            .answer_stream
+            .as_ref()
+            .map(|answer_stream| answer_stream.rest(&content))
+        {
             None => content,
             Some(Rest::More(rest)) => rest.to_owned(),
             // What was said was no beginning of the answer: that stands after it.

@@ -39,8 +39,8 @@ pub struct ErrorDetail {
     pub code: Option<String>,
 }
 
-/// Seconds after which somebody who was refused for want of room may try again.
-const LATER: u32 = 5;
+/// The Retry-After of a request that was refused because all places are taken.
+const RETRY_AFTER_SECONDS: u32 = 5;
 
 impl ApiError {
     fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
@@ -136,7 +136,7 @@ impl ApiError {
 
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self {
-            retry_after: Some(LATER),
+            retry_after: Some(RETRY_AFTER_SECONDS),
             ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded_error", message)
         }
     }
@@ -193,7 +193,7 @@ impl From<Refused> for ApiError {
     fn from(refused: Refused) -> Self {
         let message = refused.to_string();
         match refused {
-            Refused::Full | Refused::Late => Self::too_many(message, LATER),
+            Refused::Full | Refused::Late => Self::too_many(message, RETRY_AFTER_SECONDS),
             Refused::Closing | Refused::NotRecorded | Refused::AgentWaits { .. } => {
                 Self::unavailable(message)
             }

@@ -3,7 +3,7 @@
 use crate::connections::{Connection, socket};
 use crate::serve::Watcher;
 use crate::serve::http::error::ApiError;
-use crate::serve::http::veil::Veil;
+use crate::serve::http::event_redactor::EventRedactor;
 use crate::storage::RecordError;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::response::sse::{self, KeepAlive, Sse};
@@ -19,8 +19,8 @@ use toolhold_agent::Event;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// `event:` is the event's kind, `id:` its number, `data:` the event as it is recorded.
-pub fn stream(watcher: Watcher, veil: Veil) -> Response {
-    respond(told(watcher, veil).map(|told| match told {
+pub fn stream(watcher: Watcher, redactor: EventRedactor) -> Response {
+    respond(told(watcher, redactor).map(|told| match told {
         Ok(event) => sse_event(&event),
         Err(error) => failed(&error.into()),
     }))
@@ -29,15 +29,15 @@ pub fn stream(watcher: Watcher, veil: Veil) -> Response {
 /// What a client is told of a run, the last of which may be that the rest cannot be read.
 fn told(
     watcher: Watcher,
-    veil: Veil,
+    redactor: EventRedactor,
 ) -> impl Stream<Item = Result<Arc<Event>, RecordError>> + Send + 'static {
-    stream::unfold(Some((watcher, veil)), async |left| {
-        let (mut watcher, mut veil) = left?;
+    stream::unfold(Some((watcher, redactor)), async |left| {
+        let (mut watcher, mut redactor) = left?;
         loop {
             match watcher.next().await {
                 Ok(Some(event)) => {
-                    if let Some(event) = veil.over(event) {
-                        return Some((Ok(event), Some((watcher, veil))));
+                    if let Some(event) = redactor.over(event) {
+                        return Some((Ok(event), Some((watcher, redactor))));
                     }
                 }
                 Ok(None) => return None,
@@ -78,9 +78,9 @@ pub fn socket(
     upgrade: WebSocketUpgrade,
     connection: Connection,
     watcher: Watcher,
-    veil: Veil,
+    redactor: EventRedactor,
 ) -> Response {
-    let texts = told(watcher, veil).map(|told| match told {
+    let texts = told(watcher, redactor).map(|told| match told {
         Ok(event) => text(event.as_ref()),
         Err(error) => text(&ApiError::from(error).body()),
     });

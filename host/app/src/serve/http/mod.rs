@@ -3,10 +3,12 @@
 mod agent;
 mod audit;
 mod auth;
+mod auth_throttle;
 mod body;
 mod chat;
 mod client_tools;
 mod error;
+mod event_redactor;
 mod events;
 mod health;
 mod limiter;
@@ -19,11 +21,9 @@ mod requests;
 mod responses;
 mod runs;
 mod sessions;
-mod strangers;
 mod tools;
 mod turn;
 mod upload;
-mod veil;
 
 pub use auth::digest;
 
@@ -31,6 +31,7 @@ use crate::config::Configuration;
 use crate::connections::Guard;
 use crate::serve::Dispatcher;
 use crate::serve::{Keys, Settings};
+use auth_throttle::AuthThrottle;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
@@ -39,7 +40,6 @@ use axum::{Router, middleware};
 use error::ApiError;
 use limiter::Limiter;
 use std::sync::Arc;
-use strangers::Strangers;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use tower_http::set_header::SetResponseHeaderLayer;
@@ -56,7 +56,7 @@ pub struct App {
     pub keys: Keys,
     /// Only this machine can reach us.
     pub is_local: bool,
-    pub strangers: Arc<Strangers>,
+    pub auth_throttle: Arc<AuthThrottle>,
     /// Who is the operator where nobody needs a key.
     pub guard: Arc<Guard>,
     /// Absent where modules cannot be brought.
@@ -72,7 +72,7 @@ impl App {
             limiter: Arc::new(Limiter::per_minute(serve.key_requests_per_minute)),
             keys: serve.keys,
             is_local: serve.listen.ip().is_loopback(),
-            strangers: Arc::new(Strangers::new()),
+            auth_throttle: Arc::new(AuthThrottle::new()),
             guard: Arc::new(Guard {
                 is_local: true,
                 hosts: Vec::new(),

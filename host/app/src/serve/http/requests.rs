@@ -7,8 +7,8 @@ use crate::serve::http::agent::{answer, limit};
 use crate::serve::http::auth::Client;
 use crate::serve::http::body::{Asked, Body, Place};
 use crate::serve::http::error::{ApiError, ErrorBody};
+use crate::serve::http::event_redactor::EventRedactor;
 use crate::serve::http::events;
-use crate::serve::http::veil::Veil;
 use crate::storage::Scope;
 use axum::Json;
 use axum::extract::State;
@@ -150,7 +150,7 @@ async fn run(
     let named = json!([name, raw]);
     let watcher = app.begin(&headers, &named, prepared).await?;
     if given.stream {
-        return Ok(events::stream(watcher, Veil::of(&client)));
+        return Ok(events::stream(watcher, EventRedactor::of(&client)));
     }
     Ok(Json(answer(watcher).await?).into_response())
 }

@@ -7,8 +7,8 @@ use crate::serve::http::agent::so_far;
 use crate::serve::http::auth::Client;
 use crate::serve::http::body::{Asked, Body, Place};
 use crate::serve::http::error::{ApiError, ErrorBody};
+use crate::serve::http::event_redactor::EventRedactor;
 use crate::serve::http::events;
-use crate::serve::http::veil::Veil;
 use crate::storage::{RunRow, Scope};
 use axum::extract::State;
 use axum::extract::ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection};
@@ -253,8 +253,8 @@ async fn watch(
         // Whoever is told so does not ask again, as an EventSource does after an end without a word.
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let veil = Veil::from(&client, store, run, next).await?;
-    Ok(events::stream(app.dispatcher.watch(run, next), veil))
+    let redactor = EventRedactor::from(&client, store, run, next).await?;
+    Ok(events::stream(app.dispatcher.watch(run, next), redactor))
 }
 
 /// The same over a WebSocket, an event a message.
@@ -274,9 +274,9 @@ async fn socket(
     app.run(&client, run).await?;
     let upgrade = upgrade.map_err(|rejection| ApiError::invalid(rejection.body_text()))?;
     let next = from.after.map_or(0, |last| last.saturating_add(1));
-    let veil = Veil::from(&client, app.dispatcher.store(), run, next).await?;
+    let redactor = EventRedactor::from(&client, app.dispatcher.store(), run, next).await?;
     let watcher = app.dispatcher.watch(run, next);
-    Ok(events::socket(upgrade, connection, watcher, veil))
+    Ok(events::socket(upgrade, connection, watcher, redactor))
 }
 
 /// Stops a run. It still ends with its `done`.

@@ -6,9 +6,9 @@ use crate::serve::http::agent::{Task, answer, idempotency_key};
 use crate::serve::http::auth::Client;
 use crate::serve::http::body::{Asked, Body, Place};
 use crate::serve::http::error::{ApiError, ErrorBody};
+use crate::serve::http::event_redactor::EventRedactor;
 use crate::serve::http::events;
 use crate::serve::http::runs::{Page, RunSummary};
-use crate::serve::http::veil::Veil;
 use crate::serve::left_by;
 use crate::storage::{Scope, Session};
 use axum::Json;
@@ -212,7 +212,7 @@ async fn turn(
     prepared.turn = Some((id, number));
     let watcher = app.begin(&headers, &raw, prepared).await?;
     if task.stream {
-        return Ok(events::stream(watcher, Veil::of(&client)));
+        return Ok(events::stream(watcher, EventRedactor::of(&client)));
     }
     Ok(Json(answer(watcher).await?).into_response())
 }

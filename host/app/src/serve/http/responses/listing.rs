@@ -5,9 +5,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-/// Items of one page.
-const MOST: u32 = 100;
-const USUAL: u32 = 20;
+/// Items of one page at most.
+const MAX_PAGE_ITEMS: u32 = 100;
+/// Items of one page where the client names no number.
+const DEFAULT_PAGE_ITEMS: u32 = 20;
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -47,9 +48,9 @@ impl Page {
     /// # Errors
     /// A limit that none may be; `after` names no item.
     pub fn of(&self, mut items: Vec<Value>) -> Result<InputItems, ApiError> {
-        let limit = self.limit.unwrap_or(USUAL);
-        if !(1..=MOST).contains(&limit) {
-            return Err(ApiError::invalid(format!("limit: 1 to {MOST}")));
+        let limit = self.limit.unwrap_or(DEFAULT_PAGE_ITEMS);
+        if !(1..=MAX_PAGE_ITEMS).contains(&limit) {
+            return Err(ApiError::invalid(format!("limit: 1 to {MAX_PAGE_ITEMS}")));
         }
         if self.order == Order::Desc {
             items.reverse();

@@ -8,6 +8,7 @@ mod request;
 mod stream;
 
 use crate::serve::Watcher;
+use crate::serve::answer_stream::AnswerStream;
 use crate::serve::answered;
 use crate::serve::http::App;
 use crate::serve::http::auth::Client;
@@ -15,7 +16,6 @@ use crate::serve::http::body::{Asked, Body, Place};
 use crate::serve::http::client_tools::withdraw;
 use crate::serve::http::error::{ApiError, ErrorBody};
 use crate::serve::http::turn::{End, Live, Turn};
-use crate::serve::spoken::Spoken;
 use crate::storage::{RunRow, Scope};
 use axum::Json;
 use axum::extract::State;
@@ -75,7 +75,7 @@ async fn create(
     let is_streamed = asked.stream == Some(true);
     kept.is_streamed = is_streamed && prepared.agent.speaks();
     let contract = prepared.request.settings.contract;
-    let spoken = kept.is_streamed.then(|| Spoken::new(contract));
+    let answer_stream = kept.is_streamed.then(|| AnswerStream::new(contract));
 
     let text = serde_json::to_string(&kept).map_err(|error| ApiError::internal(&error))?;
     prepared.asked = Some(text);
@@ -83,7 +83,7 @@ async fn create(
     let watcher = app.begin(&headers, &raw, prepared).await?;
     let run = watcher.run;
     let mut live = Live::new(watcher);
-    let mut output = Output::new(run, spoken);
+    let mut output = Output::new(run, answer_stream);
     if is_streamed {
         return Ok(Events::new(live, output, kept, asked.model).respond());
     }
@@ -147,8 +147,8 @@ async fn input_items(
     Ok(Json(page.of(recorded.input())?))
 }
 
-/// How long a run has to come to its end that was told to.
-const SETTLED: Duration = Duration::from_secs(5);
+/// How long a cancelled run has to end before the answer is given.
+const CANCEL_GRACE: Duration = Duration::from_secs(5);
 
 /// Stops a response, and gives it as it ended.
 #[utoipa::path(
@@ -165,7 +165,7 @@ async fn cancel(
     let row = app.response(&client, &id).await?;
     app.stop(&row).await?;
     let to_its_end = app.recorded(app.dispatcher.watch(row.id, 0));
-    let recorded = match tokio::time::timeout(SETTLED, to_its_end).await {
+    let recorded = match tokio::time::timeout(CANCEL_GRACE, to_its_end).await {
         Ok(recorded) => recorded?,
         Err(_) => app.recorded(app.dispatcher.recorded(row.id)).await?,
     };
@@ -268,9 +268,12 @@ impl App {
         while let Some(event) = watcher.next().await? {
             if let EventKind::Run { request, .. } = &event.kind {
                 let contract = request.settings.contract;
-                let spoken = recorded.kept.is_streamed.then(|| Spoken::new(contract));
+                let answer_stream = recorded
+                    .kept
+                    .is_streamed
+                    .then(|| AnswerStream::new(contract));
                 recorded.context.clone_from(&request.context);
-                recorded.output = Output::new(run, spoken);
+                recorded.output = Output::new(run, answer_stream);
             }
             recorded.turn.take(&event);
             recorded.output.take(&event.kind);

@@ -3,9 +3,9 @@
 //! What is said before the answer is known, and turns out to be none of it, is an item of its own: nothing
 //! that a client has heard is changed afterwards.
 
+use crate::serve::answer_stream::{AnswerStream, Rest};
 use crate::serve::http::messages::ClientCall;
 use crate::serve::http::turn::{End, Turn};
-use crate::serve::spoken::{Rest, Spoken};
 use serde::Serialize;
 use serde_json::{Value, json};
 use toolhold_agent::EventKind;
@@ -71,18 +71,18 @@ pub struct Output {
     run: Uuid,
     pub items: Vec<Item>,
     /// Absent where nothing may be shown before the run is over.
-    spoken: Option<Spoken>,
+    answer_stream: Option<AnswerStream>,
     /// The text of the message that is being written, which is the last item.
     writing: Option<String>,
     told: Vec<Told>,
 }
 
 impl Output {
-    pub fn new(run: Uuid, spoken: Option<Spoken>) -> Self {
+    pub fn new(run: Uuid, answer_stream: Option<AnswerStream>) -> Self {
         Self {
             run,
             items: Vec::new(),
-            spoken,
+            answer_stream,
             writing: None,
             told: Vec::new(),
         }
@@ -95,19 +95,19 @@ impl Output {
 
     /// Takes the run's next event.
     pub fn take(&mut self, event: &EventKind) {
-        let Some(spoken) = &mut self.spoken else {
+        let Some(answer_stream) = &mut self.answer_stream else {
             return;
         };
         match event {
             EventKind::Request { .. } => {
-                spoken.restart();
+                answer_stream.restart();
                 self.close(ItemStatus::Completed, Some("commentary"));
             }
             EventKind::Delta {
                 delta: Delta::Content(text),
                 ..
             } => {
-                let said = spoken.push(text);
+                let said = answer_stream.push(text);
                 self.say(&said);
             }
             _ => {}
@@ -117,7 +117,10 @@ impl Output {
     /// The turn is over: what is missing comes now.
     pub fn end(&mut self, turn: &Turn) {
         let (content, end) = (turn.content(), turn.end());
-        let rest = self.spoken.as_ref().map(|spoken| spoken.rest(&content));
+        let rest = self
+            .answer_stream
+            .as_ref()
+            .map(|answer_stream| answer_stream.rest(&content));
         match rest {
             Some(Rest::More(rest)) => self.say(rest),
             // What was said was no beginning of the answer.
@@ -284,7 +287,7 @@ mod tests {
     /// What a run writes piece by piece, and what it answers in the end.
     fn heard(pieces: &[&str], answer: Value, reason: StopReason) -> Output {
         let run = Uuid::now_v7();
-        let mut output = Output::new(run, Some(Spoken::new(Contract::Tools)));
+        let mut output = Output::new(run, Some(AnswerStream::new(Contract::Tools)));
         for piece in pieces {
             output.take(&EventKind::Delta {
                 step: 1,

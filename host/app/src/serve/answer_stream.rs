@@ -2,7 +2,7 @@
 //!
 //! In the schema contract the answer is the string `output` of a JSON object, in the simple one
 //! `final_answer`; in the tools contract it is the text itself. What was said is always the beginning of
-//! the answer where the model keeps its contract; where it does not, [`Spoken::rest`] makes up for it.
+//! the answer where the model keeps its contract; where it does not, [`AnswerStream::rest`] makes up for it.
 
 use toolhold_agent::Contract;
 
@@ -13,7 +13,7 @@ const MAX_NAME: usize = 32;
 
 /// Follows the replies of a run, one after the other.
 #[derive(Debug)]
-pub struct Spoken {
+pub struct AnswerStream {
     is_text: bool,
     place: Place,
     depth: usize,
@@ -52,7 +52,7 @@ enum Read {
     Malformed,
 }
 
-impl Spoken {
+impl AnswerStream {
     pub fn new(contract: Contract) -> Self {
         Self {
             is_text: contract == Contract::Tools,
@@ -203,8 +203,11 @@ mod tests {
     use serde_json::json;
 
     fn said(contract: Contract, pieces: &[&str]) -> String {
-        let mut spoken = Spoken::new(contract);
-        pieces.iter().map(|piece| spoken.push(piece)).collect()
+        let mut answer_stream = AnswerStream::new(contract);
+        pieces
+            .iter()
+            .map(|piece| answer_stream.push(piece))
+            .collect()
     }
 
     #[test]
@@ -233,26 +236,26 @@ mod tests {
 
     #[test]
     fn what_was_not_said_is_made_up_for() {
-        let mut spoken = Spoken::new(Contract::Schema);
-        spoken.push(r#"{"output": "Hel"#);
-        assert_eq!(spoken.rest("Hello"), Rest::More("lo"));
-        assert_eq!(spoken.rest("Other"), Rest::Instead("Other"));
-        spoken.restart();
-        assert_eq!(spoken.rest("Hello"), Rest::More("Hello"));
+        let mut answer_stream = AnswerStream::new(Contract::Schema);
+        answer_stream.push(r#"{"output": "Hel"#);
+        assert_eq!(answer_stream.rest("Hello"), Rest::More("lo"));
+        assert_eq!(answer_stream.rest("Other"), Rest::Instead("Other"));
+        answer_stream.restart();
+        assert_eq!(answer_stream.rest("Hello"), Rest::More("Hello"));
     }
 
     proptest! {
         #[test]
         fn any_text_is_said_as_it_is(text in ".*", cuts in proptest::collection::vec(0usize..40, 0..20)) {
             let reply = json!({"calls": [], "output": text}).to_string();
-            let mut spoken = Spoken::new(Contract::Schema);
+            let mut answer_stream = AnswerStream::new(Contract::Schema);
             let (mut said, mut rest) = (String::new(), reply.as_str());
             for cut in cuts {
                 let at = rest.char_indices().map(|(at, _)| at).nth(cut).unwrap_or(rest.len());
-                said += &spoken.push(&rest[..at]);
+                said += &answer_stream.push(&rest[..at]);
                 rest = &rest[at..];
             }
-            said += &spoken.push(rest);
+            said += &answer_stream.push(rest);
             prop_assert_eq!(said, text);
         }
     }

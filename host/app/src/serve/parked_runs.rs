@@ -1,25 +1,25 @@
 //! Runs that wait for a person without a place. They are bounded, and the bound is shared as the queue for places
-//! is: those of one owner may be as many as they leave free for others.
+//! is: those of one owner may be as many as they park free for others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use toolhold_sandbox::admission::Lane;
 
-/// How many are without a place.
+/// How many runs are parked, by owner.
 #[derive(Debug)]
-pub struct Away {
+pub struct ParkedRuns {
     most: usize,
     lanes: Mutex<HashMap<Lane, usize>>,
 }
 
-/// The right of one run to be without a place; given back when dropped.
+/// The right of one run to be parked; returned when dropped.
 #[derive(Debug)]
-pub struct Leave {
-    away: Arc<Away>,
+pub struct ParkPermit {
+    parked: Arc<ParkedRuns>,
     lane: Lane,
 }
 
-impl Away {
+impl ParkedRuns {
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
             most,
@@ -27,13 +27,13 @@ impl Away {
         })
     }
 
-    /// Of all lanes.
+    /// Parked runs of all owners.
     pub fn count(&self) -> usize {
         self.lock().values().sum()
     }
 
-    /// Unless too many are away already, of the lane or at all.
-    pub fn leave(self: &Arc<Self>, lane: Lane) -> Option<Leave> {
+    /// Parks a run, unless its owner, or all owners together, have parked too many.
+    pub fn park(self: &Arc<Self>, lane: Lane) -> Option<ParkPermit> {
         let mut lanes = self.lock();
         let all: usize = lanes.values().sum();
         let own = lanes.get(&lane).copied().unwrap_or(0);
@@ -41,8 +41,8 @@ impl Away {
             return None;
         }
         lanes.insert(lane, own + 1);
-        Some(Leave {
-            away: self.clone(),
+        Some(ParkPermit {
+            parked: self.clone(),
             lane,
         })
     }
@@ -52,9 +52,9 @@ impl Away {
     }
 }
 
-impl Drop for Leave {
+impl Drop for ParkPermit {
     fn drop(&mut self) {
-        let mut lanes = self.away.lock();
+        let mut lanes = self.parked.lock();
         if let Some(own) = lanes.get_mut(&self.lane) {
             *own -= 1;
             if *own == 0 {
@@ -74,31 +74,31 @@ mod tests {
 
     #[test]
     fn nobody_takes_all_of_it() {
-        let away = Away::new(8);
-        let mut gone = Vec::new();
+        let parked = ParkedRuns::new(8);
+        let mut permits = Vec::new();
         for (owner, room) in [(1, 4), (2, 2), (3, 1), (4, 1)] {
             for _ in 0..room {
-                gone.push(away.leave(lane(owner)).unwrap());
+                permits.push(parked.park(lane(owner)).unwrap());
             }
-            assert!(away.leave(lane(owner)).is_none(), "{owner}");
+            assert!(parked.park(lane(owner)).is_none(), "{owner}");
         }
-        assert_eq!(away.count(), 8);
-        assert!(away.leave(lane(5)).is_none(), "no more at all");
-        gone.pop();
-        assert_eq!(away.count(), 7);
-        gone.push(away.leave(lane(5)).unwrap());
-        drop(gone);
-        assert_eq!(away.count(), 0);
-        assert!(away.lock().is_empty(), "and nothing is kept of them");
+        assert_eq!(parked.count(), 8);
+        assert!(parked.park(lane(5)).is_none(), "no more at all");
+        permits.pop();
+        assert_eq!(parked.count(), 7);
+        permits.push(parked.park(lane(5)).unwrap());
+        drop(permits);
+        assert_eq!(parked.count(), 0);
+        assert!(parked.lock().is_empty(), "and nothing is kept of them");
     }
 
     #[test]
     fn one_of_one_and_none_of_none() {
-        let away = Away::new(1);
-        let leave = away.leave(lane(1));
-        assert!(leave.is_some() && away.leave(lane(1)).is_none());
-        drop(leave);
-        assert!(away.leave(lane(2)).is_some());
-        assert!(Away::new(0).leave(lane(1)).is_none());
+        let parked = ParkedRuns::new(1);
+        let park = parked.park(lane(1));
+        assert!(park.is_some() && parked.park(lane(1)).is_none());
+        drop(park);
+        assert!(parked.park(lane(2)).is_some());
+        assert!(ParkedRuns::new(0).park(lane(1)).is_none());
     }
 }

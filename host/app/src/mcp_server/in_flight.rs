@@ -6,18 +6,18 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, oneshot};
 
-/// What one client may have going on.
-const MOST: usize = 1_024;
+/// Requests that one client may have in flight.
+const MAX_PER_CLIENT: usize = 1_024;
 
 #[derive(Debug, Default)]
-pub struct Flights {
+pub struct InFlightRequests {
     by_id: Mutex<HashMap<Id, oneshot::Sender<()>>>,
     landed: Notify,
 }
 
 /// The client is served as long as this is there.
 #[derive(Debug)]
-pub struct Served(Arc<Flights>);
+pub struct Served(Arc<InFlightRequests>);
 
 impl Drop for Served {
     fn drop(&mut self) {
@@ -28,12 +28,12 @@ impl Drop for Served {
 /// A request that is being worked on, until it is dropped.
 #[derive(Debug)]
 pub struct Flight {
-    flights: Arc<Flights>,
+    in_flight: Arc<InFlightRequests>,
     id: Id,
     cancelled: oneshot::Receiver<()>,
 }
 
-impl Flights {
+impl InFlightRequests {
     /// # Errors
     /// There is one of this id, or there are too many.
     pub fn begin(self: &Arc<Self>, id: &Id) -> Result<Flight, Error> {
@@ -42,14 +42,15 @@ impl Flights {
             let reason = "a request with this id is being worked on";
             return Err(Error::new(INVALID_REQUEST, reason));
         }
-        if by_id.len() >= MOST {
-            let reason = format!("{MOST} requests are being worked on; wait for some of them");
+        if by_id.len() >= MAX_PER_CLIENT {
+            let reason =
+                format!("{MAX_PER_CLIENT} requests are being worked on; wait for some of them");
             return Err(Error::new(INTERNAL_ERROR, reason));
         }
         let (cancel, cancelled) = oneshot::channel();
         by_id.insert(id.clone(), cancel);
         Ok(Flight {
-            flights: self.clone(),
+            in_flight: self.clone(),
             id: id.clone(),
             cancelled,
         })
@@ -103,13 +104,13 @@ impl Flight {
 impl Drop for Flight {
     fn drop(&mut self) {
         self.cancelled.close();
-        let mut by_id = self.flights.lock();
+        let mut by_id = self.in_flight.lock();
         // Cancelled, its id may be another's already.
         if by_id.get(&self.id).is_some_and(oneshot::Sender::is_closed) {
             by_id.remove(&self.id);
         }
         drop(by_id);
-        self.flights.landed.notify_waiters();
+        self.in_flight.landed.notify_waiters();
     }
 }
 
@@ -123,37 +124,37 @@ mod tests {
 
     #[tokio::test]
     async fn a_cancelled_request_is_dropped_and_its_id_is_free() {
-        let flights = Arc::new(Flights::default());
-        let flight = flights.begin(&id(1)).unwrap();
-        assert!(flights.begin(&id(1)).is_err());
-        let other = flights.begin(&id(2)).unwrap();
+        let in_flight = Arc::new(InFlightRequests::default());
+        let flight = in_flight.begin(&id(1)).unwrap();
+        assert!(in_flight.begin(&id(1)).is_err());
+        let other = in_flight.begin(&id(2)).unwrap();
         let (held, mut dropped) = oneshot::channel::<()>();
         let work = tokio::spawn(flight.run(async move {
             let _held = held;
             std::future::pending::<()>().await;
         }));
-        flights.cancel(&id(3));
-        flights.cancel(&id(1));
-        let again = flights.begin(&id(1)).unwrap();
+        in_flight.cancel(&id(3));
+        in_flight.cancel(&id(1));
+        let again = in_flight.begin(&id(1)).unwrap();
         assert!(work.await.unwrap().is_none());
         assert!(dropped.try_recv().is_err());
         // The one that ended did not take its successor with it.
-        assert!(flights.begin(&id(1)).is_err());
+        assert!(in_flight.begin(&id(1)).is_err());
         assert_eq!(again.run(async { 7 }).await, Some(7));
-        assert!(!flights.is_empty());
+        assert!(!in_flight.is_empty());
         drop(other);
-        flights.empty().await;
+        in_flight.empty().await;
     }
 
     #[test]
     fn a_client_has_so_many_at_a_time() {
-        let flights = Arc::new(Flights::default());
-        let held: Vec<_> = (0..MOST)
-            .map(|n| flights.begin(&Id::Number(n.into())).unwrap())
+        let in_flight = Arc::new(InFlightRequests::default());
+        let held: Vec<_> = (0..MAX_PER_CLIENT)
+            .map(|n| in_flight.begin(&Id::Number(n.into())).unwrap())
             .collect();
-        let error = flights.begin(&id(-1)).unwrap_err();
+        let error = in_flight.begin(&id(-1)).unwrap_err();
         assert_eq!(error.code, INTERNAL_ERROR);
         drop(held);
-        assert!(flights.begin(&id(-1)).is_ok());
+        assert!(in_flight.begin(&id(-1)).is_ok());
     }
 }

@@ -7,15 +7,16 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Failures of one address in a while; more are answered with 429.
-const MOST: u32 = 30;
-const WHILE: Duration = Duration::from_mins(1);
+/// Failed keys of one address in [`WINDOW`]; further ones are answered with 429.
+const MAX_FAILURES: u32 = 30;
+/// How long failures of an address are counted.
+const WINDOW: Duration = Duration::from_mins(1);
 /// Addresses that are told apart; all others together count as one. And keys that are remembered.
-const ROOM: usize = 8_192;
+const MAX_ADDRESSES: usize = 8_192;
 
 /// By digests of keys, which are no secrets.
 #[derive(Debug)]
-pub struct Strangers {
+pub struct AuthThrottle {
     state: Mutex<State>,
 }
 
@@ -26,7 +27,7 @@ struct State {
     good: HashSet<String>,
 }
 
-impl Strangers {
+impl AuthThrottle {
     pub fn new() -> Self {
         Self {
             state: Mutex::new(State {
@@ -46,17 +47,17 @@ impl Strangers {
     fn admit_at(&self, now: Instant, peer: IpAddr, digest: &str) -> Result<(), ApiError> {
         let mut state = self.lock();
         let mut age = now.saturating_duration_since(state.since);
-        if age >= WHILE {
+        if age >= WINDOW {
             state.since = now;
             state.failures.clear();
             age = Duration::ZERO;
         }
         let place = state.place(peer);
         let failures = state.failures.get(&place).copied().unwrap_or(0);
-        if failures < MOST || state.good.contains(digest) {
+        if failures < MAX_FAILURES || state.good.contains(digest) {
             return Ok(());
         }
-        let seconds = WHILE.saturating_sub(age).as_secs() + 1;
+        let seconds = WINDOW.saturating_sub(age).as_secs() + 1;
         let seconds = u32::try_from(seconds).unwrap_or(60);
         Err(ApiError::too_many(
             format!("too many unknown keys came from your address; try again in {seconds} s"),
@@ -69,7 +70,7 @@ impl Strangers {
         if state.good.contains(digest) {
             return;
         }
-        if state.good.len() >= ROOM {
+        if state.good.len() >= MAX_ADDRESSES {
             state.good.clear();
         }
         state.good.insert(digest.to_owned());
@@ -97,7 +98,7 @@ impl State {
             }
             address @ IpAddr::V4(_) => address,
         };
-        if self.failures.len() < ROOM || self.failures.contains_key(&peer) {
+        if self.failures.len() < MAX_ADDRESSES || self.failures.contains_key(&peer) {
             return peer;
         }
         Ipv6Addr::UNSPECIFIED.into()
@@ -109,42 +110,42 @@ mod tests {
     use super::*;
     use std::net::Ipv4Addr;
 
-    fn tries(strangers: &Strangers, peer: IpAddr) {
-        for _ in 0..MOST {
-            assert!(strangers.admit(peer, "unknown").is_ok(), "{peer}");
-            strangers.is_unknown(peer, "unknown");
+    fn tries(auth_throttle: &AuthThrottle, peer: IpAddr) {
+        for _ in 0..MAX_FAILURES {
+            assert!(auth_throttle.admit(peer, "unknown").is_ok(), "{peer}");
+            auth_throttle.is_unknown(peer, "unknown");
         }
-        assert!(strangers.admit(peer, "unknown").is_err(), "{peer}");
+        assert!(auth_throttle.admit(peer, "unknown").is_err(), "{peer}");
     }
 
     #[test]
     fn who_tries_keys_may_try_so_many_in_a_while() {
-        let strangers = Strangers::new();
+        let auth_throttle = AuthThrottle::new();
         let (one, other) = (Ipv4Addr::LOCALHOST.into(), Ipv4Addr::BROADCAST.into());
-        strangers.is_known("good");
-        tries(&strangers, one);
-        assert!(strangers.admit(other, "unknown").is_ok());
-        assert!(strangers.admit(one, "good").is_ok());
+        auth_throttle.is_known("good");
+        tries(&auth_throttle, one);
+        assert!(auth_throttle.admit(other, "unknown").is_ok());
+        assert!(auth_throttle.admit(one, "good").is_ok());
         // It was revoked.
-        strangers.is_unknown(one, "good");
-        assert!(strangers.admit(one, "good").is_err());
-        let later = Instant::now() + WHILE;
-        assert!(strangers.admit_at(later, one, "unknown").is_ok());
+        auth_throttle.is_unknown(one, "good");
+        assert!(auth_throttle.admit(one, "good").is_err());
+        let later = Instant::now() + WINDOW;
+        assert!(auth_throttle.admit_at(later, one, "unknown").is_ok());
     }
 
     #[test]
     fn many_addresses_are_one() {
-        let strangers = Strangers::new();
+        let auth_throttle = AuthThrottle::new();
         let host = |network: u128, host: u128| Ipv6Addr::from_bits(network << 64 | host).into();
-        tries(&strangers, host(1, 1));
-        assert!(strangers.admit(host(1, 2), "unknown").is_err());
-        assert!(strangers.admit(host(2, 1), "unknown").is_ok());
-        for network in 2..=ROOM as u128 {
-            strangers.is_unknown(host(network, 1), "unknown");
+        tries(&auth_throttle, host(1, 1));
+        assert!(auth_throttle.admit(host(1, 2), "unknown").is_err());
+        assert!(auth_throttle.admit(host(2, 1), "unknown").is_ok());
+        for network in 2..=MAX_ADDRESSES as u128 {
+            auth_throttle.is_unknown(host(network, 1), "unknown");
         }
-        tries(&strangers, host(1_000_000, 1));
-        assert!(strangers.admit(host(2_000_000, 1), "unknown").is_err());
-        assert!(strangers.admit(host(2, 1), "unknown").is_ok());
-        assert!(strangers.lock().failures.len() <= ROOM + 1);
+        tries(&auth_throttle, host(1_000_000, 1));
+        assert!(auth_throttle.admit(host(2_000_000, 1), "unknown").is_err());
+        assert!(auth_throttle.admit(host(2, 1), "unknown").is_ok());
+        assert!(auth_throttle.lock().failures.len() <= MAX_ADDRESSES + 1);
     }
 }

@@ -14,12 +14,12 @@ use uuid::Uuid;
 /// repeat them, what advisors wrote and why a reply could not be used come without their text. The calls that a reply makes are told as events of their own, and
 /// the output that was let through with the last one.
 #[derive(Debug)]
-pub struct Veil {
+pub struct EventRedactor {
     sees_all: bool,
     is_screened: bool,
 }
 
-impl Veil {
+impl EventRedactor {
     /// For whoever watches from the first event on.
     pub fn of(client: &Client) -> Self {
         Self {
@@ -38,12 +38,12 @@ impl Veil {
         run: Uuid,
         next: u64,
     ) -> Result<Self, RecordError> {
-        let mut veil = Self::of(client);
-        if next > 0 && !veil.sees_all {
+        let mut redactor = Self::of(client);
+        if next > 0 && !redactor.sees_all {
             let (first, _) = store.ends(run).await?;
-            veil.look(&first.kind);
+            redactor.look(&first.kind);
         }
-        Ok(veil)
+        Ok(redactor)
     }
 
     /// What the client is told of the event, if anything.

@@ -14,22 +14,22 @@ use tokio::time::Instant;
 use toolhold_sandbox::{Listener, LogLevel, LogLine, Progress, visible};
 
 /// Log lines of a call that are on their way. More are dropped: the guest does not wait for a reader.
-const LINES: usize = 64;
-/// Between two notes of progress; of what comes faster the last counts.
-const EVERY: Duration = Duration::from_millis(50);
-/// Characters of a guest's own words.
-const NOTE: usize = 500;
-const LINE: usize = 8_000;
+const LOG_BACKLOG: usize = 64;
+/// Shortest time between two progress notes; of faster ones the last counts.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);
+/// Characters of a guest's progress note and log line.
+const MAX_NOTE_CHARS: usize = 500;
+const MAX_LINE_CHARS: usize = 8_000;
 
 /// The way to a client, one whole message at a time.
 #[derive(Debug, Clone)]
-pub struct Outlet(mpsc::Sender<Bytes>);
+pub struct ClientSender(mpsc::Sender<Bytes>);
 
 /// Nobody reads any more.
 #[derive(Debug)]
 pub struct Gone;
 
-impl Outlet {
+impl ClientSender {
     /// With room for `messages` that nobody has read yet.
     pub fn new(messages: usize) -> (Self, mpsc::Receiver<Bytes>) {
         let (sender, receiver) = mpsc::channel(messages);
@@ -84,7 +84,7 @@ pub fn ear(terms: &Terms) -> Option<(Arc<dyn Listener>, Heard)> {
     if terms.least.is_none() && terms.progress.is_none() {
         return None;
     }
-    let (lines, heard_lines) = mpsc::channel(LINES);
+    let (lines, heard_lines) = mpsc::channel(LOG_BACKLOG);
     let (progress, heard_progress) = watch::channel(None);
     let ear = Ear {
         least: terms.least,
@@ -105,14 +105,14 @@ pub async fn telling<T>(
     tool: &str,
     terms: &Terms,
     mask: &Mask,
-    outlet: &Outlet,
+    client_sender: &ClientSender,
 ) -> T {
     let mut call = pin!(call);
     let mut teller = Teller {
         tool,
         token: terms.progress.as_ref(),
         mask,
-        outlet,
+        client_sender,
         last: None,
         due: Instant::now(),
     };
@@ -144,7 +144,7 @@ struct Teller<'a> {
     tool: &'a str,
     token: Option<&'a Value>,
     mask: &'a Mask,
-    outlet: &'a Outlet,
+    client_sender: &'a ClientSender,
     /// The last progress that was told: the next must be more.
     last: Option<u64>,
     due: Instant,
@@ -155,9 +155,9 @@ impl Teller<'_> {
         let params = json!({
             "level": level_name(line.level),
             "logger": self.tool,
-            "data": visible(&self.mask.text(&line.message), LINE),
+            "data": visible(&self.mask.text(&line.message), MAX_LINE_CHARS),
         });
-        self.outlet
+        self.client_sender
             .note(rpc::notification("notifications/message", params));
     }
 
@@ -173,11 +173,11 @@ impl Teller<'_> {
             params["total"] = total.into();
         }
         if !note.is_empty() {
-            params["message"] = visible(&self.mask.text(&note), NOTE).into();
+            params["message"] = visible(&self.mask.text(&note), MAX_NOTE_CHARS).into();
         }
         self.last = Some(done);
-        self.due = Instant::now() + EVERY;
-        self.outlet
+        self.due = Instant::now() + PROGRESS_INTERVAL;
+        self.client_sender
             .note(rpc::notification("notifications/progress", params));
     }
 }
@@ -209,11 +209,19 @@ mod tests {
     }
 
     async fn told(terms: Terms, say: impl Fn(&dyn Listener)) -> Vec<Value> {
-        let (outlet, mut told) = Outlet::new(1_000);
+        let (client_sender, mut told) = ClientSender::new(1_000);
         let (ear, heard) = ear(&terms).unwrap();
         let mask = Mask::default();
-        telling(async { say(&*ear) }, heard, "m.f", &terms, &mask, &outlet).await;
-        drop(outlet);
+        telling(
+            async { say(&*ear) },
+            heard,
+            "m.f",
+            &terms,
+            &mask,
+            &client_sender,
+        )
+        .await;
+        drop(client_sender);
         let mut messages = Vec::new();
         while let Some(message) = told.recv().await {
             messages.push(serde_json::from_slice(&message).unwrap());
@@ -255,22 +263,22 @@ mod tests {
             }
         })
         .await;
-        assert_eq!(messages.len(), LINES + 1);
-        assert_eq!(messages[LINES]["params"]["progress"], 9_999);
+        assert_eq!(messages.len(), LOG_BACKLOG + 1);
+        assert_eq!(messages[LOG_BACKLOG]["params"]["progress"], 9_999);
     }
 
     #[tokio::test]
     async fn progress_that_does_not_grow_is_not_told() {
-        let (outlet, mut told) = Outlet::new(1_000);
+        let (client_sender, mut told) = ClientSender::new(1_000);
         let terms = terms(None, Some(json!(1)));
         let (ear, heard) = ear(&terms).unwrap();
         let call = async {
             for done in [2, 1, 2, 5] {
                 ear.progressed(progress(done));
-                tokio::time::sleep(2 * EVERY).await;
+                tokio::time::sleep(2 * PROGRESS_INTERVAL).await;
             }
         };
-        telling(call, heard, "m.f", &terms, &Mask::default(), &outlet).await;
+        telling(call, heard, "m.f", &terms, &Mask::default(), &client_sender).await;
         let mut seen = Vec::new();
         while let Ok(message) = told.try_recv() {
             let message: Value = serde_json::from_slice(&message).unwrap();

@@ -1,6 +1,7 @@
-//! The place of one run: held while it works, and given back while all that it does is to wait for a person.
+//! The permit of one run to work: held while it asks a model or calls tools, and released while it does nothing
+//! but wait for a person.
 
-use crate::serve::away::{Away, Leave};
+use crate::serve::parked_runs::{ParkPermit, ParkedRuns};
 use futures_util::future::BoxFuture;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,25 +11,25 @@ use toolhold_agent::{Driver, Module, Tool, ToolCall, ToolResult, Toolbox};
 use toolhold_sandbox::admission::{Admission, Lane, Place};
 use uuid::Uuid;
 
-/// Where places come from and go back to, for the runs of one owner.
+/// Where the permits of one owner's runs come from and go back to.
 #[derive(Debug, Clone)]
-pub struct Desk {
+pub struct AdmissionHandle {
     pub admission: Arc<Admission>,
     pub lane: Lane,
-    /// Places of that owner.
+    /// Runs of that owner that may work at the same time.
     pub most: usize,
-    pub away: Arc<Away>,
+    pub parked: Arc<ParkedRuns>,
 }
 
-/// Clones are the same seat.
+/// The permit of one run. Clones are the same permit.
 #[derive(Debug, Clone)]
-pub struct Seat {
+pub struct RunPermit {
     inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
 struct Inner {
-    desk: Desk,
+    admission: AdmissionHandle,
     state: Mutex<State>,
     /// One at a time goes for a place.
     fetching: tokio::sync::Mutex<()>,
@@ -46,22 +47,22 @@ struct State {
 #[derive(Debug)]
 enum Has {
     Place(#[expect(dead_code, reason = "held until it is dropped")] Place),
-    Nothing(#[expect(dead_code, reason = "held until it is dropped")] Leave),
+    Nothing(#[expect(dead_code, reason = "held until it is dropped")] ParkPermit),
 }
 
 /// Something of the run that goes on; until it is dropped.
 #[derive(Debug)]
-struct Working(Seat);
+struct Working(RunPermit);
 
 /// A call waits for a person, and meanwhile nothing is done by those that it is nested in.
 #[derive(Debug)]
 struct AskingAPerson {
-    seat: Seat,
+    permit: RunPermit,
     callers: usize,
 }
 
-impl Seat {
-    pub fn new(place: Place, desk: Desk) -> Self {
+impl RunPermit {
+    pub fn new(place: Place, admission: AdmissionHandle) -> Self {
         let state = State {
             has: Has::Place(place),
             working: 0,
@@ -69,7 +70,7 @@ impl Seat {
         };
         Self {
             inner: Arc::new(Inner {
-                desk,
+                admission,
                 state: Mutex::new(state),
                 fetching: tokio::sync::Mutex::default(),
             }),
@@ -79,26 +80,26 @@ impl Seat {
     /// What makes a run of `driver` keep to this. Work that it does not know of, such as calls of MCP
     /// servers, needs no place of its own: it is the servers'.
     pub fn take(&self, driver: Driver) -> Driver {
-        let seated = |model| -> Arc<dyn Model> {
-            Arc::new(Seated {
-                seat: self.clone(),
+        let permitted = |model| -> Arc<dyn Model> {
+            Arc::new(PermittedModel {
+                permit: self.clone(),
                 model,
             })
         };
         let candidates: BTreeMap<_, _> = driver
             .candidates
             .into_iter()
-            .map(|(name, model)| (name, seated(model)))
+            .map(|(name, model)| (name, permitted(model)))
             .collect();
         Driver {
-            model: seated(driver.model),
+            model: permitted(driver.model),
             candidates,
-            toolbox: Arc::new(Tools {
-                seat: self.clone(),
+            toolbox: Arc::new(PermittedToolbox {
+                permit: self.clone(),
                 toolbox: driver.toolbox,
             }),
-            approver: Arc::new(Leaving {
-                seat: self.clone(),
+            approver: Arc::new(ParkingApprover {
+                permit: self.clone(),
                 approver: driver.approver,
             }),
             ..driver
@@ -114,8 +115,11 @@ impl Seat {
             if let Some(working) = self.begin() {
                 return working;
             }
-            let desk = &self.inner.desk;
-            let place = desk.admission.enter_again(desk.lane, desk.most).await;
+            let admission = &self.inner.admission;
+            let place = admission
+                .admission
+                .enter_again(admission.lane, admission.most)
+                .await;
             self.lock().has = Has::Place(place);
         }
     }
@@ -137,7 +141,7 @@ impl Seat {
             state.working = state.working.saturating_sub(callers);
         });
         AskingAPerson {
-            seat: self.clone(),
+            permit: self.clone(),
             callers,
         }
     }
@@ -150,11 +154,11 @@ impl Seat {
         if !is_idle || matches!(state.has, Has::Nothing(_)) {
             return;
         }
-        let desk = &self.inner.desk;
-        let Some(leave) = desk.away.leave(desk.lane) else {
+        let admission = &self.inner.admission;
+        let Some(park) = admission.parked.park(admission.lane) else {
             return;
         };
-        let had = std::mem::replace(&mut state.has, Has::Nothing(leave));
+        let had = std::mem::replace(&mut state.has, Has::Nothing(park));
         // Whoever is served next is told without our lock.
         drop(state);
         drop(had);
@@ -176,27 +180,26 @@ impl Drop for Working {
 
 impl Drop for AskingAPerson {
     fn drop(&mut self) {
-        self.seat.changed(|state| {
+        self.permit.changed(|state| {
             state.waiting -= 1;
             state.working += self.callers;
         });
     }
 }
 
-/// Waits for a person without a place, and for a place with what was decided: a decision that is recorded is
-/// acted on at once.
+/// Waits for a person without a place, and takes a place again before the decision is acted on.
 #[derive(Debug)]
-struct Leaving {
-    seat: Seat,
+struct ParkingApprover {
+    permit: RunPermit,
     approver: Arc<dyn Approver>,
 }
 
-impl Approver for Leaving {
+impl Approver for ParkingApprover {
     fn decide<'a>(&'a self, run: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
         Box::pin(async move {
-            let asking = self.seat.ask_a_person(pending.callers.len());
+            let asking = self.permit.ask_a_person(pending.callers.len());
             let decision = self.approver.decide(run, pending).await;
-            let working = self.seat.work().await;
+            let working = self.permit.work().await;
             drop(asking);
             drop(working);
             decision
@@ -205,12 +208,12 @@ impl Approver for Leaving {
 }
 
 #[derive(Debug)]
-struct Seated {
-    seat: Seat,
+struct PermittedModel {
+    permit: RunPermit,
     model: Arc<dyn Model>,
 }
 
-impl Model for Seated {
+impl Model for PermittedModel {
     fn name(&self) -> &str {
         self.model.name()
     }
@@ -221,7 +224,7 @@ impl Model for Seated {
         watch: &'a mut dyn Watch,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         Box::pin(async move {
-            let _working = self.seat.work().await;
+            let _working = self.permit.work().await;
             self.model.complete(request, watch).await
         })
     }
@@ -229,7 +232,7 @@ impl Model for Seated {
     fn session(&self, session: &Session<'_>) -> Option<Arc<dyn Model>> {
         let model = self.model.session(session)?;
         Some(Arc::new(Self {
-            seat: self.seat.clone(),
+            permit: self.permit.clone(),
             model,
         }))
     }
@@ -240,12 +243,12 @@ impl Model for Seated {
 }
 
 #[derive(Debug)]
-struct Tools {
-    seat: Seat,
+struct PermittedToolbox {
+    permit: RunPermit,
     toolbox: Arc<dyn Toolbox>,
 }
 
-impl Toolbox for Tools {
+impl Toolbox for PermittedToolbox {
     fn tools(&self) -> Vec<Tool> {
         self.toolbox.tools()
     }
@@ -260,7 +263,7 @@ impl Toolbox for Tools {
 
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
-            let _working = self.seat.work().await;
+            let _working = self.permit.work().await;
             self.toolbox.call(call).await
         })
     }
@@ -276,32 +279,32 @@ mod tests {
         caller: 0,
     };
 
-    async fn seat(admission: &Arc<Admission>, away: usize) -> Seat {
+    async fn permit(admission: &Arc<Admission>, parked: usize) -> RunPermit {
         let soon = Instant::now() + Duration::from_secs(5);
         let place = admission.enter(LANE, 9, soon).await.unwrap();
-        let desk = Desk {
+        let admission = AdmissionHandle {
             admission: admission.clone(),
             lane: LANE,
             most: 9,
-            away: Away::new(away),
+            parked: ParkedRuns::new(parked),
         };
-        Seat::new(place, desk)
+        RunPermit::new(place, admission)
     }
 
     #[tokio::test]
     async fn a_place_is_free_while_a_run_does_nothing_but_wait() {
         let admission = Admission::new(1, 9);
-        let seat = seat(&admission, 1).await;
-        let call = seat.work().await;
-        let asking = seat.ask_a_person(0);
+        let permit = permit(&admission, 1).await;
+        let call = permit.work().await;
+        let asking = permit.ask_a_person(0);
         assert_eq!(admission.free(), 0, "another call goes on");
         drop(call);
         assert_eq!(admission.free(), 1);
         let taken = admission.enter(LANE, 9, Instant::now()).await.unwrap();
         drop(asking);
         let again = tokio::spawn({
-            let seat = seat.clone();
-            async move { seat.work().await }
+            let permit = permit.clone();
+            async move { permit.work().await }
         });
         tokio::task::yield_now().await;
         assert!(!again.is_finished());
@@ -310,18 +313,18 @@ mod tests {
         assert_eq!(admission.free(), 0);
         drop(working);
         assert_eq!(admission.free(), 0, "it goes on");
-        drop(seat);
+        drop(permit);
         assert_eq!(admission.free(), 1);
     }
 
     #[tokio::test]
     async fn a_call_that_waits_within_another_frees_the_place_of_both() {
         let admission = Admission::new(1, 9);
-        let seat = seat(&admission, 1).await;
-        let caller = seat.work().await;
-        let asking = seat.ask_a_person(1);
+        let permit = permit(&admission, 1).await;
+        let caller = permit.work().await;
+        let asking = permit.ask_a_person(1);
         assert_eq!(admission.free(), 1);
-        let working = seat.work().await;
+        let working = permit.work().await;
         drop(asking);
         assert_eq!(admission.free(), 0);
         drop((working, caller));
@@ -331,26 +334,26 @@ mod tests {
     #[tokio::test]
     async fn no_more_than_may_be_are_without_a_place() {
         let admission = Admission::new(1, 9);
-        let seat = seat(&admission, 0).await;
-        let _asking = seat.ask_a_person(0);
+        let permit = permit(&admission, 0).await;
+        let _asking = permit.ask_a_person(0);
         assert_eq!(admission.free(), 0);
-        drop(seat.work().await);
+        drop(permit.work().await);
     }
 
     #[tokio::test]
     async fn whoever_gives_up_leaves_no_trace() {
         let admission = Admission::new(1, 9);
-        let seat = seat(&admission, 1).await;
-        let asking = seat.ask_a_person(0);
+        let permit = permit(&admission, 1).await;
+        let asking = permit.ask_a_person(0);
         let taken = admission.enter(LANE, 9, Instant::now()).await.unwrap();
         let waits = tokio::spawn({
-            let seat = seat.clone();
-            async move { drop(seat.work().await) }
+            let permit = permit.clone();
+            async move { drop(permit.work().await) }
         });
         tokio::task::yield_now().await;
         waits.abort();
         assert!(waits.await.is_err());
-        drop((asking, taken, seat));
+        drop((asking, taken, permit));
         assert_eq!((admission.free(), admission.waiting()), (1, 0));
     }
 }
