@@ -8,7 +8,7 @@ use crate::storage::{Store, Waiting};
 use anyhow::{Context as _, Result, bail};
 use clap::Subcommand;
 use serde_json::Value;
-use toolhold_agent::run::approval::{Decision, Pending, Verdict};
+use toolhold_agent::run::approval::{Decision, Verdict};
 
 #[derive(Debug, Subcommand)]
 pub enum ApprovalsCommand {

@@ -213,10 +213,14 @@ pub fn form(pending: &Pending) -> Result<Value, ToolFailure> {
     } else {
         ""
     };
+    let caller = match pending.callers.last() {
+        Some(caller) => format!(" The tool {caller} calls it."),
+        None => String::new(),
+    };
     Ok(json!({
         "mode": "form",
         "message": format!(
-            "May the tool {} run? It {effect}{reach}. Its arguments are exactly:\n{}",
+            "May the tool {} run?{caller} It {effect}{reach}. Its arguments are exactly:\n{}",
             pending.call.tool,
             visible(&arguments, 2 * MAX_SHOWN_BYTES),
         ),

@@ -41,7 +41,7 @@ pub use http::{Bound, serve as serve_http};
 pub use mask::Mask;
 pub use request::tool_name as request_tool;
 pub use run::Runs;
-pub use seams::{CallRecords, Disabled, ModuleHost, RecordedCaller, RequestCall, RequestRunner};
+pub use seams::{CallRecords, Disabled, ModuleHost, RecordedCaller};
 pub use service::{Rules, Service};
 pub use settings::{Offer, Settings, Table};
 pub use stdio::serve as serve_stdio;

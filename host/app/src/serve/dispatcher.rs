@@ -2,7 +2,7 @@
 
 use crate::serve::agents::{Agent, Agents, OnBehalf};
 use crate::serve::parked_runs::ParkedRuns;
-use crate::serve::permit::{AdmissionHandle, RunPermit};
+use crate::serve::run_permit::{AdmissionHandle, RunPermit};
 use crate::serve::refused::Refused;
 use crate::serve::watcher::{Follow, Watcher};
 use crate::storage::{Label, Origin, Store};

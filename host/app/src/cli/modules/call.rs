@@ -1,12 +1,12 @@
 //! `toolhold modules call`.
 
-use super::{load_only, module};
+use super::{load, module};
 use crate::build::Language;
 use crate::cli::style::{bad, dim, plain};
 use crate::cli::terminal_approver::Terminal;
 use crate::cli::{Exit, build, given, view};
 use crate::components::Components;
-use crate::config::{Configuration, ShieldWhat};
+use crate::config::Configuration;
 use crate::host;
 use crate::mcp_server::{CallRecords as _, RecordedCaller};
 use crate::models::Models;
@@ -16,7 +16,6 @@ use crate::tools::{self, SandboxTools};
 use anyhow::{Context as _, Result, bail};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -53,7 +52,7 @@ pub async fn call(
     };
     let arguments: Value = serde_json::from_str(&given::text(arguments, "the arguments")?)
         .context("the arguments are not JSON")?;
-    let mut registry = load_with_others(config, name).await?;
+    let mut registry = load(config, Some(name)).await?;
     if let Some(folder) = unbuilt(&registry) {
         let built = build::one(config, &folder).await?;
         eprintln!(
@@ -63,8 +62,9 @@ pub async fn call(
                 built.component.display()
             ))
         );
-        registry = load_with_others(config, name).await?;
+        registry = load(config, Some(name)).await?;
     }
+    host::load_callees(&registry, config, &|_| ()).await?;
     let module = module(&registry, name)?;
     let full = tool
         .rsplit_once('.')
@@ -143,29 +143,6 @@ pub async fn call(
     };
     let reported = tools.reported.lock().unwrap_or_else(PoisonError::into_inner);
     show(&end.result, reported.as_ref(), said.is_json)
-}
-
-/// The module, those whose tools it may call, and those that screen.
-async fn load_with_others(config: &Configuration, name: &str) -> Result<Registry> {
-    let mut wanted = BTreeSet::from([name.to_owned()]);
-    wanted.extend(config.shields().iter().filter_map(|shield| match &shield.what {
-        ShieldWhat::Wasm { module, .. } => Some(module.clone()),
-        _ => None,
-    }));
-    loop {
-        let registry = load_only(config, wanted.iter().cloned().collect()).await?;
-        let modules = registry.modules();
-        let callees = modules.iter().flat_map(|module| module.grant().tools.clone());
-        let callees = callees.filter_map(|tool| {
-            let module = tool.split(['.', '@']).next()?;
-            Some(module.to_owned())
-        });
-        let before = wanted.len();
-        wanted.extend(callees);
-        if wanted.len() == before {
-            return Ok(registry);
-        }
-    }
 }
 
 /// The tools of a registry, which keep what there is to tell of one call besides its result.

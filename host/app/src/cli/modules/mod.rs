@@ -113,17 +113,9 @@ pub async fn modules(loaded: &Loaded, command: ModulesCommand) -> Result<Exit> {
 }
 
 async fn load(config: &Configuration, only: Option<&str>) -> Result<Registry> {
-    let only = only.map(|name| vec![name.to_owned()]);
-    load_named(config, only).await
-}
-
-async fn load_only(config: &Configuration, names: Vec<String>) -> Result<Registry> {
-    load_named(config, Some(names)).await
-}
-
-async fn load_named(config: &Configuration, only: Option<Vec<String>>) -> Result<Registry> {
     let registry = host::registry(config)?;
     let loading = Loading::default();
+    let only = only.map(|name| vec![name.to_owned()]);
     host::load(&registry, config, only.as_deref(), &|event| {
         loading.on_event(event);
     })
