@@ -157,7 +157,8 @@ impl RunStats {
             calls.push(call.clone());
             kind = what;
         }
-        if !matches!(kind, EventKind::Run { .. }) && !self.lanes.contains_key(&calls) {
+        let begins = matches!(kind, EventKind::Run { .. } | EventKind::Request { .. });
+        if !calls.is_empty() && !begins && !self.lanes.contains_key(&calls) {
             // No sub-agent's, but of a call that a call makes.
             return self.take_nested(&calls, kind);
         }
