@@ -90,22 +90,29 @@
 pub mod calls;
 pub mod context;
 pub mod contract;
-pub mod cost;
-pub mod error;
-pub mod event;
 pub mod guard;
 pub mod model;
 pub mod protocol;
 pub mod run;
 pub mod toolbox;
 
-pub use contract::Contract;
-pub use error::{ErrorClass, RunError};
-pub use event::{Event, EventKind, Journal, StopReason};
-pub use protocol::{Message, Saved, Shape, Tool};
-pub use run::{Driver, Run, RunRequest, Settings};
-pub use toolbox::{
-    Activities, Activity, Module, NoModules, ToolCall, ToolFailure, ToolOutput, ToolResult,
-    ToolUsage, Toolbox, module_tool,
-};
+pub use run::{Driver, Run};
+pub use toolbox::{Activities, Activity, Module, NoModules, ToolCall, Toolbox, module_tool};
 pub use toolhold_json::hex;
+pub use toolhold_protocol::compose::Shape;
+pub use toolhold_protocol::context::Message;
+pub use toolhold_protocol::contract::Contract;
+pub use toolhold_protocol::error::RunError;
+pub use toolhold_protocol::event::{Event, EventKind, Journal, StopReason};
+pub use toolhold_protocol::failure::ErrorClass;
+pub use toolhold_protocol::failure::ToolFailure;
+pub use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
+pub use toolhold_protocol::saved::Saved;
+pub use toolhold_protocol::settings::{RunRequest, Settings};
+pub use toolhold_protocol::tool::Tool;
+pub use toolhold_protocol::{cost, event};
+/// Where these were before the protocol had a crate of its own.
+pub mod error {
+    pub use toolhold_protocol::error::RunError;
+    pub use toolhold_protocol::failure::ErrorClass;
+}

@@ -1,17 +1,17 @@
 //! The seam between the loop and whatever runs tools.
 
-use crate::cost::Amount;
-use crate::error::ErrorClass;
-use crate::protocol::reference::Path;
-use crate::protocol::{Annotations, Example, Execution, Saved, Tool};
+use toolhold_policy::{GrantRestrictions, Listener, NestedCalls, ToolSpec};
 use futures_util::future::BoxFuture;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold_policy::{GrantRestrictions, Listener, NestedCalls, ToolSpec};
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::reference::Path;
+use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
+use toolhold_protocol::saved::Saved;
+use toolhold_protocol::tool::{Annotations, Example, Execution, Tool};
 
 /// Modules: whatever `_module` can name. The loop has already checked that the tool exists and the
 /// arguments fit.
@@ -163,61 +163,6 @@ impl ToolCall {
     }
 }
 
-/// What came of a call.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct ToolResult {
-    pub outcome: Result<ToolOutput, ToolFailure>,
-    pub usage: ToolUsage,
-    /// What the tool printed and logged, for people. The model sees only the outcome.
-    pub printed: Vec<String>,
-    /// SHA-256 of the module that ran, in hex, if one did: for the record.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub module: Option<String>,
-}
-
-/// What a tool returned.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ToolOutput {
-    pub value: Value,
-    /// Which of the call's output paths it picked, by returning a message instead of a value.
-    pub output_path: Option<String>,
-}
-
-/// Why a call has no result, as the model is told.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ToolFailure {
-    /// Short and stable: `fuel`, `deadline`, `arguments`, `unknown_tool`, …
-    pub kind: String,
-    pub class: ErrorClass,
-    /// What went wrong and what to do about it.
-    pub message: String,
-}
-
-/// What a call cost.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ToolUsage {
-    pub duration_us: u64,
-    pub fuel: u64,
-    pub memory_bytes: u64,
-    /// What a sub-agent's model took.
-    #[serde(skip_serializing_if = "is_nothing")]
-    pub tokens: u64,
-    /// What they cost, as far as it is known.
-    #[serde(skip_serializing_if = "is_nothing")]
-    pub cost_nano: Amount,
-    /// Replies of a sub-agent's model whose cost nobody knows.
-    #[serde(skip_serializing_if = "is_nothing")]
-    pub unpriced: u32,
-    /// Calls that a sub-agent made.
-    #[serde(skip_serializing_if = "is_nothing")]
-    pub calls: u32,
-}
-
-fn is_nothing<T: Default + PartialEq>(amount: &T) -> bool {
-    *amount == T::default()
-}
-
 impl Activities {
     /// Registers `activity`; one of the same name is replaced.
     #[must_use]
@@ -226,7 +171,7 @@ impl Activities {
         self
     }
 
-    /// Whoever asks for the run makes calls of `name`: it ends with them ([`crate::StopReason::ToolCalls`]). An
+    /// Whoever asks for the run makes calls of `name`: it ends with them ([`toolhold_protocol::event::StopReason::ToolCalls`]). An
     /// activity of the same name is hidden.
     #[must_use]
     pub fn with_clients(mut self, name: impl Into<String>) -> Self {
@@ -285,46 +230,5 @@ where
                 module: None,
             }
         })
-    }
-}
-
-impl ToolResult {
-    pub fn failed(failure: ToolFailure) -> Self {
-        Self {
-            outcome: Err(failure),
-            usage: ToolUsage::default(),
-            printed: Vec::new(),
-            module: None,
-        }
-    }
-}
-
-impl From<Value> for ToolOutput {
-    fn from(value: Value) -> Self {
-        Self {
-            value,
-            output_path: None,
-        }
-    }
-}
-
-impl ToolFailure {
-    pub fn correctable(kind: &str, message: impl Into<String>) -> Self {
-        Self {
-            kind: kind.to_owned(),
-            class: ErrorClass::Correctable,
-            message: message.into(),
-        }
-    }
-
-    pub fn deadline(limit: Duration) -> Self {
-        Self {
-            kind: "deadline".into(),
-            class: ErrorClass::Retryable,
-            message: format!(
-                "the call did not finish within its deadline of {} ms; ask for less work in one call",
-                limit.as_millis()
-            ),
-        }
     }
 }

@@ -22,7 +22,9 @@ pub fn run(data: &[u8]) {
         let chunks = chars.chunks(usize::from(cut % 16) + 1);
         let pieces: Vec<String> = chunks.map(|chunk| chunk.iter().collect()).collect();
         assert_eq!(taken(contract, &tools, &pieces), whole);
-        let Ok(solution) = contract.read(&completion(&text), &view(&tools)) else {
+        let Ok(solution) =
+            toolhold_agent::contract::read(contract, &completion(&text), &view(&tools))
+        else {
             continue;
         };
         let all: Vec<_> = solution
@@ -38,7 +40,7 @@ pub fn run(data: &[u8]) {
 }
 
 fn taken(contract: Contract, tools: &[Tool], pieces: &[String]) -> Vec<String> {
-    let mut reader = contract.reader(tools);
+    let mut reader = toolhold_agent::contract::Reader::new(contract, tools);
     let mut taken: Vec<_> = pieces
         .iter()
         .flat_map(|piece| reader.push(&Delta::Content(piece.clone())))

@@ -71,7 +71,7 @@ fn shown_is_final(deltas: &[Delta], completion: &Completion) {
 }
 
 fn taken_is_final(contract: Contract, deltas: &[Delta], completion: &Completion) {
-    let mut reader = contract.reader(&[]);
+    let mut reader = toolhold_agent::contract::Reader::new(contract, &[]);
     let mut pieces: Vec<_> = deltas.iter().flat_map(|delta| reader.push(delta)).collect();
     pieces.extend(reader.finish());
     let view = View {
@@ -83,7 +83,7 @@ fn taken_is_final(contract: Contract, deltas: &[Delta], completion: &Completion)
         output_schema: None,
         settings: &Settings::default(),
     };
-    let solution = contract.read(completion, &view);
+    let solution = toolhold_agent::contract::read(contract, completion, &view);
     // Servers may go on with a function call that had no arguments when the next one began, which
     // nobody can foresee.
     if contract == Contract::Tools {

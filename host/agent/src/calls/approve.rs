@@ -4,12 +4,12 @@
 //! before a person is asked.
 
 use crate::calls::ToolCheck;
-use crate::run::approval::{Decision, Pending, Verdict};
-use crate::toolbox::ToolFailure;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::fmt::Debug;
 use std::sync::Arc;
+use toolhold_protocol::approval::{Decision, Pending, Verdict};
+use toolhold_protocol::failure::ToolFailure;
 
 /// What becomes of a call that somebody decided about.
 #[derive(Debug)]

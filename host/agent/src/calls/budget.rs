@@ -1,8 +1,8 @@
 //! What calls count in.
 
-use crate::toolbox::ToolFailure;
 use std::fmt::Debug;
 use std::sync::Arc;
+use toolhold_protocol::failure::ToolFailure;
 
 /// Held while a call is made.
 pub type CallPermit = Box<dyn Send + Sync>;

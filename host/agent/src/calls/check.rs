@@ -2,9 +2,6 @@
 //! such a tool, do the arguments fit, was this very call made before; does the result fit (docs/protocol.md).
 
 use crate::calls::Repeats;
-use crate::error::RunError;
-use crate::protocol::{Call, Tool};
-use crate::toolbox::ToolFailure;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,6 +9,10 @@ use thiserror::Error;
 use toolhold_json::coerce::coerce;
 use toolhold_json::repair::Repair;
 use toolhold_json::validate::{Fault, Validator, cut};
+use toolhold_protocol::error::RunError;
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::solution::Call;
+use toolhold_protocol::tool::Tool;
 
 /// What calls of one tool and their results must satisfy. Compiled once, used for every call.
 #[derive(Debug)]

@@ -2,12 +2,11 @@
 //! that makes them as their parent, on the same one's behalf, under no fewer restrictions.
 
 use crate::calls::pipeline::{CallPipeline, CallRequest, NotCalled};
-use crate::error::ErrorClass;
-use crate::toolbox::ToolFailure;
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use toolhold_policy::{self as policy, CallError, NestedCall, NestedCalls, NestedResult, Output};
+use toolhold_protocol::failure::{ErrorClass, ToolFailure};
 
 /// Makes the calls that one call makes.
 ///

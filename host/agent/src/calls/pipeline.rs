@@ -6,15 +6,18 @@ use crate::calls::privacy::{Hiding, hidden};
 use crate::calls::record::{CallEnd, CallRecorder, CallRecording, NewCall};
 use crate::calls::screen::{admitted, released, screen};
 use crate::calls::{CallBudget, CallableTool, CallableTools, NestedCaller, NoBudget};
-use crate::event::EventKind;
-use crate::guard::shield::{Place, Screening, Shields};
-use crate::protocol::Call;
-use crate::run::approval::{Approvals, Pending};
-use crate::toolbox::{ToolCall, ToolFailure, ToolResult, Toolbox};
+use crate::guard::shield::{Screening, Shields};
+use crate::toolbox::{ToolCall, Toolbox};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 use toolhold_policy::{GrantRestrictions, Listener};
+use toolhold_protocol::approval::{Approvals, Pending};
+use toolhold_protocol::event::EventKind;
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::result::ToolResult;
+use toolhold_protocol::shield::Place;
+use toolhold_protocol::solution::Call;
 
 /// What the operator decided about all calls.
 #[derive(Debug, Default)]

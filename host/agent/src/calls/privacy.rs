@@ -4,9 +4,10 @@
 //! caller outside of a run has no such memory: what is hidden from it is gone.
 
 use crate::calls::ToolCheck;
-use crate::toolbox::{ToolFailure, ToolOutput};
 use serde_json::Value;
 use std::fmt::Debug;
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::result::ToolOutput;
 
 /// Takes out of values and texts what a caller must not see.
 pub trait Hiding: Send + Sync + Debug {

@@ -1,12 +1,13 @@
 //! Where calls are recorded that no machine conducts, as they happen.
 
-use crate::event::EventKind;
-use crate::toolbox::{ToolFailure, ToolResult, ToolUsage};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
+use toolhold_protocol::event::EventKind;
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::result::{ToolResult, ToolUsage};
 
 /// A call that is about to be checked.
 #[derive(Debug, Clone, Copy)]

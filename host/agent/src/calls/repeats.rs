@@ -1,9 +1,9 @@
 //! Weak models make the same call again and again. The third identical call with an identical
 //! result is not made: the model is told what it already knows (THREATS.md, row 28).
 
-use crate::protocol::Call;
 use serde_json::{Value, json};
 use std::collections::HashMap;
+use toolhold_protocol::solution::Call;
 
 /// A call is made this often with the same result before it is intercepted.
 const ALLOWED: u32 = 2;

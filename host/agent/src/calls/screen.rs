@@ -2,11 +2,16 @@
 //! whoever makes it.
 
 use crate::calls::ToolCheck;
-use crate::event::EventKind;
-use crate::guard::shield::{Place, Screened, Screening, Shields};
-use crate::model::{Delta, Routing, SideRequest, Watch};
-use crate::toolbox::{ToolFailure, ToolOutput};
+use crate::guard::shield::{Screening, Shields};
+use crate::model::Watch;
 use serde_json::Value;
+use toolhold_protocol::completion::Delta;
+use toolhold_protocol::event::EventKind;
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::result::ToolOutput;
+use toolhold_protocol::routing::Routing;
+use toolhold_protocol::shield::{Place, Screened};
+use toolhold_protocol::side_request::SideRequest;
 
 /// Asks the shields. Returns what came of it, and what each of them said and took, for the record.
 pub async fn screen(shields: &Shields, screening: Screening) -> (Screened, Vec<EventKind>) {

@@ -2,10 +2,11 @@
 
 use crate::calls::ToolCheck;
 use crate::calls::check::{SchemaError, unknown};
-use crate::protocol::Tool;
-use crate::toolbox::{ToolFailure, Toolbox};
+use crate::toolbox::Toolbox;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::tool::Tool;
 
 /// A tool, with its schemas compiled.
 #[derive(Debug)]

@@ -1,19 +1,8 @@
 //! What the endpoint's own tokenizer says that texts are. A text is counted once: most of a Request is
 //! the Request before it.
 
-use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// What came of counting texts.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counted {
-    /// Of each text, in their order; of fewer if it failed.
-    pub tokens: Vec<u64>,
-    /// Why there are not more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failure: Option<String>,
-}
 
 /// Tokens by the SHA-256 of the text.
 #[derive(Debug, Default)]

@@ -1,10 +1,10 @@
 //! What is kept of a value, verbatim: a line for each object in it, so that an identifier stays with what
 //! belongs to it, and of prose the words that look like identifiers.
 
-use super::Habits;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use toolhold_json::fragment;
+use toolhold_protocol::window::Habits;
 
 /// Characters of a text that is kept as it is; longer ones are prose, or one word.
 const MAX_VALUE: usize = 120;

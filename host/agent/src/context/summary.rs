@@ -2,15 +2,15 @@
 //! verbatim. No model writes it: one that sums up is one more that makes things up, and what a run
 //! goes on with would be different each time.
 
-use super::Habits;
 use super::facts::{self, Fact, Told};
-use crate::protocol::Turn;
-use crate::protocol::turn::Answered;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use toolhold_json::validate::cut;
+use toolhold_protocol::turn::Answered;
+use toolhold_protocol::turn::Turn;
+use toolhold_protocol::window::Habits;
 
 /// Characters of a call's arguments, of an error, of a note.
 const MAX_TEXT: usize = 200;
@@ -264,9 +264,10 @@ impl LeftOut<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{Call, Exchange};
     use proptest::prelude::*;
     use serde_json::json;
+    use toolhold_protocol::solution::Call;
+    use toolhold_protocol::turn::Exchange;
 
     fn exchange(id: &str, result: &Value) -> Turn {
         told(id, result.to_string())

@@ -3,9 +3,9 @@
 //! BM25 over names and descriptions. Of the crates that rank, those that are kept up bring an index, a
 //! language detector or a tokenizer; a few hundred descriptions need none of these.
 
-use crate::protocol::Tool;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use toolhold_protocol::tool::Tool;
 
 /// The tool by which the model finds others.
 pub const FIND_TOOLS: &str = "find_tools";

@@ -2,7 +2,7 @@
 
 use crate::contract::{View, examples};
 use crate::model::{self, ChatMessage};
-use crate::protocol::{Exchange, Role, Turn};
+use toolhold_protocol::turn::{Exchange, Role, Turn};
 
 /// How a contract writes what the model said and what it is told about it.
 pub(super) trait Voice {

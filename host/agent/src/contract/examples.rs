@@ -1,8 +1,10 @@
 //! Worked examples as turns of the conversation: with two of them a 1.5 B model solves twenty of
 //! twenty easy tasks, without any seven (TOOLCHAINS.md).
 
-use crate::protocol::turn::Answered;
-use crate::protocol::{Call, Example, Exchange, Tool, Turn};
+use toolhold_protocol::solution::Call;
+use toolhold_protocol::tool::{Example, Tool};
+use toolhold_protocol::turn::Answered;
+use toolhold_protocol::turn::{Exchange, Turn};
 
 /// The most tasks that there are examples of.
 pub const MAX_EXAMPLES: usize = 2;

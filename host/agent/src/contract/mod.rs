@@ -18,16 +18,19 @@ mod tools;
 
 pub use examples::MAX_EXAMPLES;
 pub use reader::{Piece, Reader};
+pub use toolhold_protocol::contract::Contract;
 
-use crate::model::{ChatRequest, Completion};
-use crate::protocol::compose::Composition;
-use crate::protocol::{Call, Solution, Tool, Turn};
-use crate::run::Settings;
+use crate::model::ChatRequest;
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolhold_json::repair::RepairKind;
 use toolhold_json::repair::{End, Repaired, repair};
+use toolhold_protocol::completion::Completion;
+use toolhold_protocol::compose::Composition;
+use toolhold_protocol::settings::Settings;
+use toolhold_protocol::solution::{Call, Solution};
+use toolhold_protocol::tool::Tool;
+use toolhold_protocol::turn::Turn;
 
 /// What a reply says behind its thoughts, for whoever asks a model beside the run.
 pub(crate) fn answer(reply: &str) -> &str {
@@ -44,20 +47,6 @@ pub(crate) fn is_cut_in_thought(reply: &Completion) -> bool {
     reply.finish_reason.as_deref() == Some("length") && answered <= thought
 }
 
-/// The ways to get a Solution out of an endpoint.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Contract {
-    /// Strict JSON Schema output: the composed schema. Works wherever the server constrains its
-    /// output, down to models that were never trained to call tools.
-    #[default]
-    Schema,
-    /// Native tool calling, for models that were trained to it.
-    Tools,
-    /// JSON in plain text, one call a reply, for endpoints that offer nothing better.
-    Simple,
-}
-
 /// Everything a Request is made of.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
@@ -71,72 +60,59 @@ pub struct View<'a> {
     pub composition: Composition<'a>,
 }
 
-impl Contract {
-    pub const ALL: [Self; 3] = [Self::Schema, Self::Tools, Self::Simple];
+/// The chat completion request for `view`.
+pub fn request(contract: Contract, view: &View<'_>) -> ChatRequest {
+    let mut request = match contract {
+        Contract::Schema => schema::request(view),
+        Contract::Tools => tools::request(view),
+        Contract::Simple => simple::request(view),
+    };
+    if let Some(seed) = view.settings.seed {
+        request.extra.insert("seed".into(), seed.into());
+    }
+    request
+}
 
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Schema => "schema",
-            Self::Tools => "tools",
-            Self::Simple => "simple",
+/// Reads a complete reply.
+///
+/// # Errors
+/// What is wrong with it, in words that the model can act on.
+pub fn read(
+    contract: Contract,
+    completion: &Completion,
+    view: &View<'_>,
+) -> Result<Solution, String> {
+    let said = Said::of(completion, view);
+    let read = match contract {
+        Contract::Schema => schema::read(&said),
+        Contract::Tools => tools::read(&said, view),
+        Contract::Simple => simple::read(&said),
+    };
+    let read = read.and_then(|solution| {
+        if solution.repairs.is_empty() || view.settings.repair {
+            return Ok(solution);
         }
-    }
-
-    /// The chat completion request for `view`.
-    pub fn request(self, view: &View<'_>) -> ChatRequest {
-        let mut request = match self {
-            Self::Schema => schema::request(view),
-            Self::Tools => tools::request(view),
-            Self::Simple => simple::request(view),
-        };
-        if let Some(seed) = view.settings.seed {
-            request.extra.insert("seed".into(), seed.into());
+        let faults: Vec<_> = solution.repairs.iter().map(ToString::to_string).collect();
+        Err(format!(
+            "it is not of the form that was asked for ({})",
+            faults.join(", ")
+        ))
+    });
+    let read = read.map_err(|reason| {
+        if said.is_only_thought() {
+            format!("the reply holds thoughts and nothing else; think, then reply ({reason})")
+        } else {
+            reason
         }
-        request
-    }
-
-    /// Reads a reply while it is generated, in which these tools may be called.
-    pub fn reader(self, tools: &[Tool]) -> Reader {
-        Reader::new(self, tools)
-    }
-
-    /// Reads a complete reply.
-    ///
-    /// # Errors
-    /// What is wrong with it, in words that the model can act on.
-    pub fn read(self, completion: &Completion, view: &View<'_>) -> Result<Solution, String> {
-        let said = Said::of(completion, view);
-        let read = match self {
-            Self::Schema => schema::read(&said),
-            Self::Tools => tools::read(&said, view),
-            Self::Simple => simple::read(&said),
-        };
-        let read = read.and_then(|solution| {
-            if solution.repairs.is_empty() || view.settings.repair {
-                return Ok(solution);
-            }
-            let faults: Vec<_> = solution.repairs.iter().map(ToString::to_string).collect();
-            Err(format!(
-                "it is not of the form that was asked for ({})",
-                faults.join(", ")
-            ))
-        });
-        let read = read.map_err(|reason| {
-            if said.is_only_thought() {
-                format!("the reply holds thoughts and nothing else; think, then reply ({reason})")
-            } else {
-                reason
-            }
-        });
-        // Complete JSON can end with finish_reason `length` (trailing white space): parse first.
-        read.map_err(|reason| match completion.finish_reason.as_deref() {
-            Some("length") => format!(
-                "the reply was cut at the limit of {} tokens, so give a shorter one ({reason})",
-                view.settings.max_tokens
-            ),
-            _ => reason,
-        })
-    }
+    });
+    // Complete JSON can end with finish_reason `length` (trailing white space): parse first.
+    read.map_err(|reason| match completion.finish_reason.as_deref() {
+        Some("length") => format!(
+            "the reply was cut at the limit of {} tokens, so give a shorter one ({reason})",
+            view.settings.max_tokens
+        ),
+        _ => reason,
+    })
 }
 
 /// A reply, taken apart.

@@ -4,12 +4,15 @@ use crate::contract::conversation::{self, Voice};
 use crate::contract::reader::SolutionReader;
 use crate::contract::{Said, View, text};
 use crate::model::{ChatMessage, ChatRequest};
-use crate::protocol::compose::{self, Composition};
-use crate::protocol::{Exchange, Shape, Solution};
 use serde_json::{Value, json};
 use std::mem;
 use toolhold_json::lower::MAX_REPETITIONS;
 use toolhold_json::repair::Repaired;
+use toolhold_protocol::compose;
+use toolhold_protocol::compose::Composition;
+use toolhold_protocol::compose::Shape;
+use toolhold_protocol::solution::Solution;
+use toolhold_protocol::turn::Exchange;
 
 pub fn request(view: &View<'_>) -> ChatRequest {
     let settings = view.settings;
@@ -122,8 +125,8 @@ impl Voice for Solutions {
 
 #[cfg(test)]
 mod tests {
-    use crate::contract::Contract;
     use crate::contract::tests::read;
+    use toolhold_protocol::contract::Contract;
 
     #[test]
     fn a_reply_that_can_be_understood_in_two_ways_is_none() {

@@ -4,11 +4,12 @@ use crate::contract::conversation::{self, Voice};
 use crate::contract::reader::{Given, ObjectFinder, call_object};
 use crate::contract::{Said, View, text};
 use crate::model::{ChatMessage, ChatRequest};
-use crate::protocol::{Call, Exchange, Solution};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::slice;
 use toolhold_json::repair::RepairKind;
+use toolhold_protocol::solution::{Call, Solution};
+use toolhold_protocol::turn::Exchange;
 
 const TOOL_NAME: &str = "tool_name";
 const ARGUMENTS: &str = "arguments";
@@ -180,13 +181,15 @@ impl Voice for Objects {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::Contract;
     use crate::contract::tests::{read, read_completion};
-    use crate::model::Completion;
-    use crate::protocol::compose::Composition;
-    use crate::protocol::turn::Answered;
-    use crate::protocol::{Call, Example, Execution, Tool, Turn};
-    use crate::run::Settings;
+    use toolhold_protocol::completion::Completion;
+    use toolhold_protocol::compose::Composition;
+    use toolhold_protocol::contract::Contract;
+    use toolhold_protocol::settings::Settings;
+    use toolhold_protocol::solution::Call;
+    use toolhold_protocol::tool::{Example, Execution, Tool};
+    use toolhold_protocol::turn::Answered;
+    use toolhold_protocol::turn::Turn;
 
     fn tool() -> Tool {
         Tool {

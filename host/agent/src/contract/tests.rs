@@ -1,10 +1,12 @@
 //! What the tests of all contracts share.
 
-use super::{Contract, View};
-use crate::model::Completion;
-use crate::protocol::compose::Composition;
-use crate::protocol::{Solution, Tool};
-use crate::run::Settings;
+use super::View;
+use toolhold_protocol::completion::Completion;
+use toolhold_protocol::compose::Composition;
+use toolhold_protocol::contract::Contract;
+use toolhold_protocol::settings::Settings;
+use toolhold_protocol::solution::Solution;
+use toolhold_protocol::tool::Tool;
 
 /// A complete reply that is this text, where no tools are offered.
 pub(super) fn read(contract: Contract, text: &str) -> Result<Solution, String> {
@@ -29,5 +31,5 @@ pub(super) fn read_completion(
         settings: &Settings::default(),
         composition: Composition::default(),
     };
-    contract.read(completion, &view)
+    crate::contract::read(contract, completion, &view)
 }

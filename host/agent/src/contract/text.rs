@@ -2,12 +2,14 @@
 
 use crate::contract::{View, thought};
 use crate::model::ChatMessage;
-use crate::protocol::compose::Composition;
-use crate::protocol::turn::Answered;
-use crate::protocol::{Call, Scopes, Tool, advisor};
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
 use toolhold_json::validate::cut;
+use toolhold_protocol::advisor;
+use toolhold_protocol::compose::Composition;
+use toolhold_protocol::solution::Call;
+use toolhold_protocol::tool::{Scopes, Tool};
+use toolhold_protocol::turn::Answered;
 
 /// A model that babbles is shown the beginning of its babble, not all of it.
 const MAX_REJECTED: usize = 1_000;

@@ -5,14 +5,19 @@ use crate::contract::conversation::{self, Voice};
 use crate::contract::leak::{self, Leak, Offer};
 use crate::contract::reader::{Given, call_object};
 use crate::contract::{Said, View, text, thought};
-use crate::model::{ChatMessage, ChatRequest, ChatTool, ChatToolCall, ToolChoice};
-use crate::protocol::compose::{self, Composition, Forcing, Properties};
-use crate::protocol::{Call, Exchange, Solution, Tool, advisor};
+use crate::model::{ChatMessage, ChatRequest, ChatTool, ToolChoice};
 use serde_json::{Map, Value, json};
 use toolhold_json::lower::Lowering;
 use toolhold_json::repair::Repaired;
 use toolhold_json::scan::SPACE;
 use toolhold_json::strict;
+use toolhold_protocol::advisor;
+use toolhold_protocol::completion::ChatToolCall;
+use toolhold_protocol::compose;
+use toolhold_protocol::compose::{Composition, Forcing, Properties};
+use toolhold_protocol::solution::{Call, Solution};
+use toolhold_protocol::tool::Tool;
+use toolhold_protocol::turn::Exchange;
 
 /// The functions that stand for members of the solution, and what they are for. Tools are not called
 /// like this (`protocol::tool`).
@@ -296,10 +301,10 @@ impl Voice for Functions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::Contract;
-    use crate::model::Completion;
-    use crate::run::Settings;
     use toolhold_json::repair::RepairKind;
+    use toolhold_protocol::completion::Completion;
+    use toolhold_protocol::contract::Contract;
+    use toolhold_protocol::settings::Settings;
 
     fn reply(calls: &[(&str, &str)], output_schema: Option<&Value>) -> Result<Solution, String> {
         let tool_calls = calls.iter().map(|(name, arguments)| ChatToolCall {
@@ -320,7 +325,7 @@ mod tests {
             settings: &Settings::default(),
             composition: Composition::default(),
         };
-        Contract::Tools.read(&completion, &view)
+        crate::contract::read(Contract::Tools, &completion, &view)
     }
 
     #[test]
@@ -394,7 +399,7 @@ mod tests {
                 settings: &Settings::default(),
                 composition: Composition::default(),
             };
-            Contract::Tools.read(&completion, &view)
+            crate::contract::read(Contract::Tools, &completion, &view)
         };
         let solution = read(Some(&schema)).unwrap();
         assert_eq!(solution.output, Some(json!({"n": 7})));

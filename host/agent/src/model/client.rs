@@ -15,7 +15,8 @@ use super::error::{ModelError, TimeoutPhase};
 use super::error_body::from_status;
 use super::tokenize::{Asked, Counter, Tokenizer};
 use super::transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};
-use super::{ChatRequest, Completion, Delivery, Model, Watch};
+use super::{ChatRequest, Delivery, Model, Watch};
+use toolhold_protocol::completion::Completion;
 
 /// The most bytes of an answer by default: some two million tokens, far beyond any honest one.
 pub const DEFAULT_MAX_ANSWER_BYTES: usize = 8 << 20;

@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::super::Delta;
 use super::*;
-use crate::error::ErrorClass;
 use crate::model::{ChatMessage, Health};
+use toolhold_protocol::failure::ErrorClass;
 
 const CONTENT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
 const STOP: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";

@@ -13,7 +13,8 @@ use super::extras::Extras;
 use super::json;
 use super::sse::{SseDecoder, SseEvent};
 use super::tool_calls::ToolCalls;
-use super::{Completion, Delta, Usage};
+use super::usage;
+use toolhold_protocol::completion::{Completion, Delta};
 
 /// How many bytes tell an event stream from other text: the longest field name and its colon.
 const SNIFF_BYTES: usize = 6;
@@ -290,8 +291,8 @@ impl Decoder {
             self.completion.model = Some(model.to_owned());
         }
         // The last one counts: some servers send a running count with every chunk.
-        let usage = chunk.get("usage").and_then(Usage::from_wire);
-        if let Some(usage) = usage.or_else(|| Usage::from_timings(chunk.get("timings")?)) {
+        let usage = chunk.get("usage").and_then(usage::from_wire);
+        if let Some(usage) = usage.or_else(|| usage::from_timings(chunk.get("timings")?)) {
             self.completion.usage = Some(usage);
         }
         let choices = chunk.get("choices").and_then(Value::as_array);
@@ -310,7 +311,7 @@ impl Decoder {
             return self.fail(&serde_json::json!({ "error": error }));
         }
         self.extras.keep(choice, &KNOWN_IN_CHOICE);
-        if let Some(usage) = choice.get("usage").and_then(Usage::from_wire) {
+        if let Some(usage) = choice.get("usage").and_then(usage::from_wire) {
             self.completion.usage = Some(usage);
         }
         if let Some(delta) = choice.get("delta").filter(|delta| delta.is_object()) {

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::model::ChatToolCall;
+use toolhold_protocol::completion::ChatToolCall;
 
 const URL: &str = "http://endpoint/v1";
 const LIMIT: usize = 8 << 20;

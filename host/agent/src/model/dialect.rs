@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::chat::Delivery;
 use super::server::Server;
 use super::tokenize::Tokenizer;
-use crate::contract::Contract;
-use crate::protocol::compose::Forcing;
+use toolhold_protocol::compose::Forcing;
+use toolhold_protocol::contract::Contract;
 
 /// How one model behind one endpoint is spoken to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

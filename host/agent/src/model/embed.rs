@@ -3,11 +3,12 @@
 use serde_json::{Value, json};
 
 use super::Model as _;
-use super::chat::Usage;
 use super::client::{Answer, OpenAiModel};
 use super::error::ModelError;
 use super::error_body::{excerpt, from_value};
 use super::transport::{HttpRequest, Method};
+use super::usage;
+use toolhold_protocol::completion::Usage;
 
 /// Texts of one request: enough to keep a server's batch full, few enough for its limits (TGI's is 32).
 const BATCH: usize = 32;
@@ -76,7 +77,7 @@ impl OpenAiModel {
         let vectors = value.as_ref().and_then(|value| vectors(value, texts.len()));
         let usage = value
             .as_ref()
-            .and_then(|value| Usage::from_wire(value.get("usage")?));
+            .and_then(|value| usage::from_wire(value.get("usage")?));
         Ok((vectors.ok_or_else(|| unreadable(&answer))?, usage))
     }
 }

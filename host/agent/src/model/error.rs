@@ -3,13 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::Completion;
 use super::route::Unavailable;
 use super::transport::TransportError;
-use crate::error::ErrorClass;
+use toolhold_protocol::completion::{Completion, ContextOverflow};
+use toolhold_protocol::failure::ErrorClass;
 
 /// Why there is no completion. Every message says what was tried and what to do.
 #[derive(Debug, Error)]
@@ -288,19 +287,6 @@ impl fmt::Display for ErrorDetail {
         }
         Ok(())
     }
-}
-
-/// A request that does not fit the context window, as far as the endpoint said how much.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ContextOverflow {
-    /// Tokens of the prompt, without those that were to be written.
-    pub prompt_tokens: Option<u64>,
-    /// Tokens that were to be written, of which the window must hold all.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub completion_tokens: Option<u64>,
-    /// Tokens that fit.
-    pub window: Option<u64>,
 }
 
 #[cfg(test)]

@@ -14,8 +14,9 @@
 
 use serde_json::Value;
 
-use super::error::{ContextOverflow, ErrorDetail};
+use super::error::ErrorDetail;
 use super::error_words::{overflow, wait, wait_in};
+use toolhold_protocol::completion::ContextOverflow;
 
 /// How much of an endpoint's own words goes into a message, in characters: enough for a sentence or
 /// two, too little for a page.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::error::ContextOverflow;
+use toolhold_protocol::completion::ContextOverflow;
 
 /// The wait that a message names: "Please try again in 1m2.5s".
 pub(super) fn wait_in(message: &str) -> Option<Duration> {

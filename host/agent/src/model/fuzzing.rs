@@ -1,9 +1,10 @@
 //! For `host/fuzz` alone: what reads an endpoint's bytes, without an endpoint. Not part of the public
 //! API.
 
+use super::ModelError;
 use super::decode::Decoder;
 use super::sse::SseDecoder;
-use super::{Completion, Delta, ModelError};
+use toolhold_protocol::completion::{Completion, Delta};
 
 /// The events in a stream that arrives in these chunks, as names and data; `None` where one has more
 /// than `limit` bytes.

@@ -15,7 +15,6 @@ pub mod http;
 pub mod record;
 pub mod replay;
 pub mod route;
-pub mod routing;
 pub mod transport;
 
 mod decode;
@@ -32,31 +31,30 @@ mod side;
 pub mod sse;
 pub mod tokenize;
 mod tool_calls;
+mod usage;
 
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
-pub use chat::{
-    ChatMessage, ChatRequest, ChatTool, ChatToolCall, Content, Delivery, Role, ToolChoice, Usage,
-};
+pub use chat::{ChatMessage, ChatRequest, ChatTool, Content, Delivery, Role, ToolChoice};
 pub use client::{OpenAiModel, Timeouts};
 pub use dialect::{Dialect, Verdict};
 pub use embed::Embeddings;
-pub use error::{ContextOverflow, ErrorDetail, ModelError, TimeoutPhase};
+pub use error::{ErrorDetail, ModelError, TimeoutPhase};
 pub use http::{ApiKey, HttpTransport};
 pub use none::NoModel;
 pub use record::RecordingTransport;
 pub use replay::ReplayTransport;
-pub use routing::{Classifier, Degradation, Routing};
 pub use server::{Health, ModelInfo, Server};
 pub(crate) use side::Aside;
-pub use side::{SideModel, SideRequest, SideRole};
+pub use side::SideModel;
 pub use tokenize::{Counter, Tokenizer};
+pub use toolhold_protocol::completion::ContextOverflow;
+pub use toolhold_protocol::completion::{ChatToolCall, Completion, Delta, Usage};
+pub use toolhold_protocol::routing::{Classifier, Degradation, Routing};
+pub use toolhold_protocol::side_request::{SideRequest, SideRole};
 pub use transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};
 
 /// A language model: something that completes a chat.
@@ -110,46 +108,4 @@ impl<F: FnMut(Delta) + Send> Watch for F {
     fn delta(&mut self, delta: Delta) {
         self(delta);
     }
-}
-
-/// A piece of a completion, as it arrives.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Delta {
-    /// Text of the answer.
-    Content(String),
-    /// Text the model thinks by; never part of the answer.
-    Reasoning(String),
-    /// A piece of a tool call. `index` is the call's place in [`Completion::tool_calls`]; `id` and
-    /// `name` come once, `arguments` piece by piece.
-    ToolCall {
-        index: usize,
-        id: Option<String>,
-        name: Option<String>,
-        arguments: String,
-    },
-}
-
-/// What the model answered.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Completion {
-    pub content: String,
-    pub reasoning: String,
-    /// Calls in the order they began. Decide by their presence, never by `finish_reason`: servers
-    /// disagree about it.
-    pub tool_calls: Vec<ChatToolCall>,
-    /// As the endpoint said it (`stop`, `length`, `tool_calls`, `abort`, …).
-    pub finish_reason: Option<String>,
-    pub usage: Option<Usage>,
-    /// The model that the endpoint says it used.
-    pub model: Option<String>,
-    /// Fields that this client has no meaning for (`system_fingerprint`, `timings`, `logprobs`, …) with
-    /// their last values, as far as they are small: 32 fields, 4 KiB each.
-    #[serde(skip_serializing_if = "Map::is_empty")]
-    pub extra: Map<String, Value>,
-    /// From sending the request to the first delta.
-    pub time_to_first_token: Option<Duration>,
-    /// From sending the request to the end of the answer.
-    pub duration: Duration,
 }

@@ -1,7 +1,8 @@
 //! No model, for a run that has none to ask.
 
-use super::{ChatRequest, Completion, Model, ModelError, Watch};
+use super::{ChatRequest, Model, ModelError, Watch};
 use futures_util::future::BoxFuture;
+use toolhold_protocol::completion::Completion;
 
 /// Stands where a run has its model: of a saved plan, in which a model that would have to answer is refused
 /// before it runs, and of a run that is only to be ended.

@@ -5,12 +5,13 @@
 
 use serde_json::{Value, json};
 
+use super::Model as _;
 use super::chat::{ChatMessage, ChatRequest, ChatTool, Delivery, ToolChoice};
 use super::client::OpenAiModel;
 use super::dialect::{Dialect, ToolCalling, Verdict};
 use super::error::ModelError;
 use super::error_body::excerpt;
-use super::{Completion, Model as _};
+use toolhold_protocol::completion::Completion;
 
 /// Tokens of one answer: room for a model that thinks first, and an end for one that babbles.
 const MAX_TOKENS: u32 = 256;
@@ -339,7 +340,7 @@ fn speaks_of_streams(error: &ModelError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ChatToolCall;
+    use toolhold_protocol::completion::ChatToolCall;
 
     fn calling(names: &[&str], arguments: &str) -> Completion {
         let calls = names.iter().map(|name| ChatToolCall {

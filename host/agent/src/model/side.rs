@@ -6,48 +6,13 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::{
-    ChatRequest, Completion, Counter, Delta, Model, ModelError, Routing, Session, Usage, Watch,
-};
-use crate::cost::{Amount, Price};
-
-/// What one request took that is not among the run's own.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SideRequest {
-    pub role: SideRole,
-    /// What the endpoint or pool is called in the configuration.
-    pub endpoint: String,
-    pub model: String,
-    /// Absent if the endpoint did not count, or was not heard to its end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage: Option<Usage>,
-    pub duration_ms: u64,
-    /// Absent if it has no price, or nobody counted what the price is for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost_nano: Option<Amount>,
-}
-
-/// What a request was for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SideRole {
-    /// A shield's verdict.
-    Shield,
-    /// The class of the run's task.
-    Router,
-    /// The same answer, which came first from elsewhere: this one was cancelled.
-    Hedge,
-}
-
-impl SideRole {
-    /// Whether the answer was heard to its end. Of one that was not, nobody says what it took.
-    pub fn is_complete(self) -> bool {
-        self != Self::Hedge
-    }
-}
+use super::{ChatRequest, Counter, Model, ModelError, Session, Watch};
+use toolhold_protocol::completion::{Completion, Delta};
+use toolhold_protocol::cost::Price;
+use toolhold_protocol::routing::Routing;
+use toolhold_protocol::side_request::{SideRequest, SideRole};
 
 /// A model that is asked beside the run, and says what it took.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@
 use serde_json::Value;
 
 use super::error::ModelError;
-use super::{ChatToolCall, Delta};
+use toolhold_protocol::completion::{ChatToolCall, Delta};
 
 /// More calls than this in one answer are a model gone astray; each would become work.
 const MAX_CALLS: usize = 256;

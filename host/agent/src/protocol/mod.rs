@@ -1,21 +1,12 @@
-//! The agent protocol as pure data and pure functions: no I/O, no clock.
+//! Where the protocol was before it had a crate of its own.
 
-pub mod advisor;
-pub mod compose;
-pub mod context;
-pub mod data;
 pub use toolhold_json::lower;
-pub mod meta;
-pub mod plan;
-pub mod reference;
-pub mod saved;
-pub mod solution;
-pub mod tool;
-pub mod turn;
-
-pub use compose::Shape;
-pub use context::Message;
-pub use saved::Saved;
-pub use solution::{Call, Solution};
-pub use tool::{Annotations, Example, Execution, Resolve, Scopes, Tool};
-pub use turn::{Exchange, Role, Turn};
+pub use toolhold_protocol::compose::Shape;
+pub use toolhold_protocol::context::Message;
+pub use toolhold_protocol::saved::Saved;
+pub use toolhold_protocol::solution::{Call, Solution};
+pub use toolhold_protocol::tool::{Annotations, Example, Execution, Resolve, Scopes, Tool};
+pub use toolhold_protocol::turn::{Exchange, Role, Turn};
+pub use toolhold_protocol::{
+    advisor, compose, context, data, meta, plan, reference, saved, solution, tool, turn,
+};

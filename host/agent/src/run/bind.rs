@@ -1,76 +1,17 @@
 //! What runs each tool, settled before a run begins: a name that means nothing is an error then, and
 //! not when a model calls it (PROTOCOL.md, 3).
 
-use crate::error::RunError;
-use crate::protocol::context::Context;
-use crate::protocol::tool::{Annotations, Execution, Resolve};
-use crate::protocol::{Saved, Tool, advisor};
-use crate::run::approval::Approvals;
 use crate::toolbox::{Activities, Module, Toolbox};
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use toolhold_protocol::advisor;
+use toolhold_protocol::bound::{Bound, Runner};
+use toolhold_protocol::context::Context;
+use toolhold_protocol::error::RunError;
+use toolhold_protocol::tool::Tool;
+use toolhold_protocol::tool::{Annotations, Execution, Resolve};
 
 /// The module that is no module: a clean room for one call.
 const ANONYMOUS: &str = "anonymous";
-
-/// A tool and who runs its calls.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Bound {
-    #[serde(flatten)]
-    pub tool: Tool,
-    pub runner: Runner,
-}
-
-impl Bound {
-    /// The name of what runs it, by which shields know it.
-    pub fn called(&self) -> &str {
-        match &self.runner {
-            Runner::Module(own) | Runner::Activity(own) => own,
-            _ => &self.tool.name,
-        }
-    }
-
-    /// Whether a call waits for a person.
-    pub fn waits(&self, approvals: &Approvals) -> bool {
-        let mut names = vec![self.tool.name.as_str()];
-        let remote;
-        match &self.runner {
-            Runner::Module(own) => names.push(own),
-            Runner::Activity(own) => {
-                names.push(own);
-                remote = of_server(own);
-                names.extend(remote.as_deref());
-            }
-            _ => {}
-        }
-        approvals.apply_to_any(&names, self.tool.annotations)
-    }
-}
-
-/// A tool of a server, `mcp:SERVER/tool`, as it is called where the server itself offers it.
-fn of_server(activity: &str) -> Option<String> {
-    let (server, tool) = activity.strip_prefix("mcp:")?.split_once('/')?;
-    Some(format!("{server}.{tool}"))
-}
-
-/// Who runs a call.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Runner {
-    /// Nobody: the tool is latent.
-    Model,
-    /// The toolbox, under its own name for the tool.
-    Module(String),
-    Activity(String),
-    /// Whoever asked for the run, once it is over.
-    Client,
-    /// A sub-agent with this Request.
-    Request(Box<Saved>),
-    /// A sub-agent with an empty context.
-    CleanRoom,
-    /// The advisor that the call names.
-    Advisor,
-}
 
 /// Every tool of a run, the `offered` ones and those that its context defines, with its runner, in the
 /// order in which they are offered, and what somebody should know about them.

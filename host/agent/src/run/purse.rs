@@ -1,13 +1,13 @@
 //! What a run and all its sub-agents may take together, and what they took: several run at the same
 //! time, each with what was left when it began, and together they must not take it several times.
 
-use crate::cost::Amount;
-use crate::error::ErrorClass;
-use crate::event::{EventKind, StopReason};
-use crate::model::{SideRequest, Usage};
-use crate::run::Settings;
-use crate::toolbox::ToolFailure;
+use toolhold_protocol::failure::{ErrorClass, ToolFailure};
 use std::sync::{Mutex, PoisonError};
+use toolhold_protocol::completion::Usage;
+use toolhold_protocol::cost::Amount;
+use toolhold_protocol::event::{EventKind, StopReason};
+use toolhold_protocol::settings::Settings;
+use toolhold_protocol::side_request::SideRequest;
 
 /// What a run took, sub-agents that are over included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,17 +1,18 @@
 //! A run's record, run again (PROTOCOL.md, 11): everything that a run was told from outside is among
 //! its events, and the machine does the same again when it is told the same again.
 
-use crate::error::RunError;
-use crate::event::{Event, EventKind, Seal, StopReason, ToolOutcome};
-use crate::model::Routing;
 use crate::run::machine::{Effects, Input, Machine};
 use crate::run::sub_agent::Ended;
-use crate::run::{Bound, Budget, Spent};
-use crate::toolbox::{ToolOutput, ToolResult};
+use crate::run::{Budget, Spent};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use thiserror::Error;
+use toolhold_protocol::bound::Bound;
+use toolhold_protocol::error::RunError;
+use toolhold_protocol::event::{Event, EventKind, Seal, StopReason, ToolOutcome};
+use toolhold_protocol::result::{ToolOutput, ToolResult};
+use toolhold_protocol::routing::Routing;
 use uuid::Uuid;
 
 /// A run that was rebuilt from its events.

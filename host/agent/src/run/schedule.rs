@@ -5,10 +5,10 @@
 //! older value at that place: the model wrote them in this order. What nobody before it writes must
 //! exist, or come into being by a later one.
 
-use crate::protocol::data::Data;
-use crate::protocol::reference::{Path, Source};
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use toolhold_protocol::data::Data;
+use toolhold_protocol::reference::{Path, Source};
 
 /// The calls of one step, by their index.
 #[derive(Debug, Default)]
@@ -384,8 +384,8 @@ impl Read {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::data::{Method, Write};
     use serde_json::json;
+    use toolhold_protocol::data::{Method, Write};
 
     fn path(text: &str) -> Path {
         text.parse().unwrap()

@@ -6,23 +6,26 @@
 //! of what is left of the parent's: as many Requests as the parent may still make (at least one, or
 //! the parent's last could delegate nothing), the tokens and the time that are left.
 
-use crate::error::{ErrorClass, RunError};
-use crate::event::{EventKind, RunFailure, StopReason};
-use crate::guard::shield::Policy;
-use crate::protocol::Saved;
-use crate::protocol::context::{DataMessage, Hidden, Input, Message};
-use crate::protocol::reference::Path;
 use crate::run::driver::{Begin, Driver, Sink, Within};
 use crate::run::machine::Work;
 use crate::run::purse::{Purse, Spent};
 use crate::run::replay::Replayed;
-use crate::run::settings::DEFAULT_INSTRUCTIONS;
-use crate::run::{RunRequest, Runner, Settings};
-use crate::toolbox::{ToolFailure, ToolOutput, ToolResult, ToolUsage};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
+use toolhold_protocol::bound::Runner;
+use toolhold_protocol::context::{DataMessage, Hidden, Input, Message};
+use toolhold_protocol::error::RunError;
+use toolhold_protocol::event::{EventKind, RunFailure, StopReason};
+use toolhold_protocol::failure::ErrorClass;
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::reference::Path;
+use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
+use toolhold_protocol::saved::Saved;
+use toolhold_protocol::settings::DEFAULT_INSTRUCTIONS;
+use toolhold_protocol::settings::{RunRequest, Settings};
+use toolhold_protocol::shield::Policy;
 use uuid::Uuid;
 
 /// How a run ended.

@@ -2,13 +2,13 @@
 
 use super::{Leak, Leaked, MAX_CALLS, gemma, pythonic, tags};
 use crate::contract::harmony::{self, Begins, Header};
-use crate::protocol::Tool;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use toolhold_json::repair::RepairKind;
 use toolhold_json::repair::{End, Repaired, repair};
 use toolhold_json::strict;
+use toolhold_protocol::tool::Tool;
 
 /// Members that hold a tool's name, and those that hold its arguments.
 const NAMES: [&str; 5] = ["name", "tool", "tool_name", "function", "function_name"];

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::contract::leak::body::Offer;
-use crate::protocol::Tool;
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
+use toolhold_protocol::tool::Tool;
 
 fn offer() -> Offer {
     Offer::of(&["weather.now", "news", "a_b.c_d"].map(Tool::new))

@@ -13,12 +13,13 @@ pub(super) use object::ObjectFinder;
 pub(super) use solution::SolutionReader;
 
 use crate::contract::leak::{Fate, LeakReader, Offer};
+use crate::contract::simple;
 use crate::contract::thought::{Filter, Part};
-use crate::contract::{Contract, simple};
-use crate::model::Delta;
-use crate::protocol::Tool;
 use functions::FunctionReader;
 use serde_json::{Map, Value};
+use toolhold_protocol::completion::Delta;
+use toolhold_protocol::contract::Contract;
+use toolhold_protocol::tool::Tool;
 
 /// Something that is complete in a reply that is not.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,7 +69,7 @@ impl State {
 }
 
 impl Reader {
-    pub(super) fn new(contract: Contract, tools: &[Tool]) -> Self {
+    pub fn new(contract: Contract, tools: &[Tool]) -> Self {
         Self {
             contract,
             thoughts: Filter::default(),

@@ -1,10 +1,10 @@
 //! Where personal data and secrets are in a text.
 
-use super::Kind;
 use super::checks;
 use regex::Regex;
 use std::ops::Range;
 use std::sync::LazyLock;
+use toolhold_protocol::privacy::Kind;
 
 /// One piece of data, at these bytes of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -15,11 +15,11 @@
 
 use super::detect::find;
 use super::written::{TEXT, escaped, placeholders, replaced, replaced_in, strings};
-use super::{Kind, Privacy};
 use aho_corasick::{AhoCorasick, MatchKind};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::{self, Debug, Formatter};
+use toolhold_protocol::privacy::{Kind, Privacy};
 
 /// Values that are told apart. More are hidden for good.
 const MAX_VALUES: usize = 10_000;

@@ -4,15 +4,17 @@
 //! hidden from this one, too. What it says is read strictly. A model that says, behind what it thought,
 //! anything but `safe`, or `unsafe` and categories that it was given, said nothing.
 
-use super::{Place, Screening, Shield, Verdict};
+use super::{Screening, Shield, Verdict};
 use crate::contract;
-use crate::guard::pii::{Privacy, Vault};
+use crate::guard::pii::Vault;
 use crate::model::{Aside, ChatMessage, ChatRequest, Model, Watch};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use toolhold_protocol::privacy::Privacy;
+use toolhold_protocol::shield::Place;
 
 /// `unsafe` and all categories.
 const MAX_TOKENS: u32 = 100;

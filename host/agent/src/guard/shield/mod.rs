@@ -17,40 +17,13 @@ mod tests;
 pub use domains::Domains;
 pub use guard_model::{Category, GuardModel};
 pub use personal::PersonalData;
-pub use policy::{OnFailure, Policy, Post, Shields};
+pub use policy::{OnFailure, Post, Shields};
+pub use toolhold_protocol::shield::{Judgement, Place, Policy, Ruling, Screened};
 
 use crate::model::Watch;
 use futures_util::future::BoxFuture;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt::Debug;
-
-/// Where a shield stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Place {
-    /// What the user says, before anything is sent.
-    Input,
-    /// A call's arguments, before it runs.
-    ToolInput,
-    /// What a call came to, before the run takes it.
-    ToolOutput,
-    /// The final output, before anybody gets it.
-    Output,
-}
-
-impl Place {
-    pub const ALL: [Self; 4] = [Self::Input, Self::ToolInput, Self::ToolOutput, Self::Output];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Input => "input",
-            Self::ToolInput => "tool_input",
-            Self::ToolOutput => "tool_output",
-            Self::Output => "output",
-        }
-    }
-}
 
 /// What a shield is shown.
 #[derive(Debug, Clone, PartialEq)]
@@ -100,41 +73,4 @@ pub trait Shield: Send + Sync + Debug {
         screening: &'a Screening,
         watch: &'a mut dyn Watch,
     ) -> BoxFuture<'a, Result<Verdict, String>>;
-}
-
-/// What one shield said, for the record. The value is not part of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Judgement {
-    pub shield: String,
-    pub place: Place,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tool: Option<String>,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub call: String,
-    pub verdict: Ruling,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub reason: String,
-    pub duration_us: u64,
-}
-
-/// What came of one shield.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Ruling {
-    Pass,
-    Redact,
-    Block,
-    /// It failed, and what it was shown passed.
-    FailedPass,
-    /// It failed, and what it was shown was blocked.
-    FailedBlock,
-}
-
-/// What came of all shields of a place.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "screened", rename_all = "snake_case")]
-pub enum Screened {
-    Pass,
-    Redacted { value: Value },
-    Blocked { shield: String, reason: String },
 }

@@ -1,11 +1,12 @@
 //! Blocks what holds personal data or secrets that must not be there at all.
 
 use super::{Screening, Shield, Verdict};
-use crate::guard::pii::{Kind, find};
+use crate::guard::pii::find;
 use crate::model::Watch;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::collections::BTreeSet;
+use toolhold_protocol::privacy::Kind;
 
 /// Built in: data of these kinds does not pass.
 #[derive(Debug, Clone)]

@@ -1,15 +1,16 @@
 //! Which shields stand where, in which order, and what holds of all of it: the policy and its hash.
 
 use super::redaction::only_takes_away;
-use super::{Judgement, Place, Ruling, Screened, Screening, Shield, Verdict};
+use super::{Screening, Shield, Verdict};
 use crate::model::Watch;
-use crate::run::Settings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use toolhold_json::hex::sha256;
+use toolhold_protocol::settings::Settings;
+use toolhold_protocol::shield::{Judgement, Place, Policy, Ruling, Screened};
 
 /// The most characters of a reason: it is a shield's text, and a model reads it.
 const MAX_REASON: usize = 300;
@@ -44,26 +45,6 @@ pub struct Shields {
     pub posts: Vec<Post>,
     /// What else the operator decided: which modules get what.
     pub grants: Value,
-}
-
-/// What a run knows of the policy that it is under (PROTOCOL.md, 11).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Policy {
-    /// SHA-256 over shields, privacy, approvals and grants, in hex.
-    pub hash: String,
-    /// Where the run has to be screened as a whole: its input and its output.
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    pub screens: BTreeSet<Place>,
-    /// The tools of the run whose calls' arguments are screened, by the names under which it has them.
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    pub tool_inputs: BTreeSet<String>,
-}
-
-impl Policy {
-    pub fn is_none(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 impl Shields {

@@ -1,16 +1,15 @@
 use super::redaction::only_takes_away;
 use super::*;
-use crate::cost::{Amount, Price};
-use crate::guard::pii::{Kind, Privacy};
-use crate::model::{
-    ChatRequest, Completion, Delta, Model, ModelError, SideModel, SideRequest, SideRole, Usage,
-    Watch,
-};
-use crate::run::Settings;
+use crate::model::{ChatRequest, Model, ModelError, SideModel, Watch};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use toolhold_protocol::completion::{Completion, Delta, Usage};
+use toolhold_protocol::cost::{Amount, Price};
+use toolhold_protocol::privacy::{Kind, Privacy};
+use toolhold_protocol::settings::Settings;
+use toolhold_protocol::side_request::{SideRequest, SideRole};
 
 #[test]
 fn a_redaction_takes_away_and_adds_nothing() {

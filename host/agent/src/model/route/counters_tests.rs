@@ -5,7 +5,9 @@ use serde_json::json;
 use super::*;
 use crate::model::route::scripted::Scripted;
 use crate::model::route::{Endpoint, EndpointPolicy, Pool, Retry, RetryPolicy};
-use crate::model::{ChatRequest, Completion, Model, SideModel, SideRole, Watch};
+use crate::model::{ChatRequest, Model, SideModel, Watch};
+use toolhold_protocol::completion::Completion;
+use toolhold_protocol::side_request::SideRole;
 
 /// A model that counts a token a byte, unless its server cannot be reached.
 #[derive(Clone, Debug)]

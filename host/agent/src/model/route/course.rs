@@ -16,8 +16,10 @@ use super::hedge::race;
 use super::listening::Listening;
 use super::pool::{Candidate, Found, Home, Relief, Shared};
 use super::retry::Attempt;
-use crate::error::ErrorClass;
-use crate::model::{ChatRequest, Completion, Degradation, ModelError, Routing, Watch};
+use crate::model::{ChatRequest, ModelError, Watch};
+use toolhold_protocol::completion::Completion;
+use toolhold_protocol::failure::ErrorClass;
+use toolhold_protocol::routing::{Degradation, Routing};
 
 pub(super) struct Course<'a> {
     pool: &'a Shared,

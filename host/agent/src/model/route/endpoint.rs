@@ -12,12 +12,12 @@ use super::admission::{Admission, Full, Limits, Place};
 use super::breaker::{Breaker, BreakerPolicy, Change, Outcome, Passage};
 use super::estimate::prompt_tokens;
 use super::{Unavailable, later};
-use crate::cost::Price;
-use crate::error::ErrorClass;
 use crate::model::side::Overtaken;
-use crate::model::{
-    ChatRequest, Completion, Counter, Model, ModelError, Routing, TimeoutPhase, Watch,
-};
+use crate::model::{ChatRequest, Counter, Model, ModelError, TimeoutPhase, Watch};
+use toolhold_protocol::completion::Completion;
+use toolhold_protocol::cost::Price;
+use toolhold_protocol::failure::ErrorClass;
+use toolhold_protocol::routing::Routing;
 
 /// The longest that an endpoint is left alone because it asked: a wrong date in its header must not take
 /// it out of service for a year.

@@ -11,7 +11,10 @@ use tokio::time::sleep;
 
 use super::endpoint::{Entry, millis};
 use super::listening::Listening;
-use crate::model::{ChatRequest, Completion, Delta, ModelError, Routing, SideRequest, Watch};
+use crate::model::{ChatRequest, ModelError, Watch};
+use toolhold_protocol::completion::{Completion, Delta};
+use toolhold_protocol::routing::Routing;
+use toolhold_protocol::side_request::SideRequest;
 
 /// What came of a request that was sent once or twice.
 pub(super) struct Raced {

@@ -3,13 +3,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::cost::{Amount, Price};
+use crate::model::Model as _;
+use crate::model::Session;
 use crate::model::route::scripted::Act::{self, Begin, Never, RefuseAfter, Say, Think};
 use crate::model::route::scripted::{Heard, Scripted, complete};
 use crate::model::route::{
     BreakerPolicy, Endpoint, EndpointPolicy, Limits, Member, Pool, PoolPolicy, Retry, RetryPolicy,
 };
-use crate::model::{Model as _, Session, SideRole};
+use toolhold_protocol::cost::{Amount, Price};
+use toolhold_protocol::side_request::SideRole;
 
 const PATIENCE: Duration = Duration::from_secs(2);
 

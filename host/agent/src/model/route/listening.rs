@@ -1,6 +1,9 @@
 //! Hears whether anything of an answer was given out: after that the request is not sent again.
 
-use crate::model::{Delta, Routing, SideRequest, Watch};
+use crate::model::Watch;
+use toolhold_protocol::completion::Delta;
+use toolhold_protocol::routing::Routing;
+use toolhold_protocol::side_request::SideRequest;
 
 /// Passes everything on.
 pub(super) struct Listening<'a> {

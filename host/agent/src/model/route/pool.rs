@@ -12,7 +12,8 @@ use super::counters;
 use super::course::Course;
 use super::endpoint::{Endpoint, Entry};
 use super::retry::{RetryPolicy, retry};
-use crate::model::{ChatRequest, Completion, Counter, Model, ModelError, Session, Watch};
+use crate::model::{ChatRequest, Counter, Model, ModelError, Session, Watch};
+use toolhold_protocol::completion::Completion;
 
 /// An endpoint of a pool.
 #[derive(Clone, Debug)]

@@ -5,12 +5,13 @@ use proptest::prelude::*;
 use tokio::time::{Instant, sleep};
 
 use super::*;
+use crate::model::ChatMessage;
 use crate::model::route::scripted::Act::{
     Break, Never, Overflow, Refuse, RefuseFor, Say, Think, Unreachable,
 };
 use crate::model::route::scripted::{Act, Heard, Scripted, ask, complete, request};
 use crate::model::route::{EndpointPolicy, Limits};
-use crate::model::{ChatMessage, Degradation, Routing};
+use toolhold_protocol::routing::{Degradation, Routing};
 
 const SESSION: Session<'_> = Session {
     task: "",

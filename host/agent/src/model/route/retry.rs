@@ -13,8 +13,10 @@ use super::endpoint::{Endpoint, millis, need};
 use super::estimate::prompt_tokens;
 use super::hedge::race;
 use super::listening::Listening;
-use crate::error::ErrorClass;
-use crate::model::{ChatRequest, Completion, Counter, Model, ModelError, Routing, Watch};
+use crate::model::{ChatRequest, Counter, Model, ModelError, Watch};
+use toolhold_protocol::completion::Completion;
+use toolhold_protocol::failure::ErrorClass;
+use toolhold_protocol::routing::Routing;
 
 /// The shortest wait, whatever was configured: what refuses at once must not be asked in a hot loop.
 const SHORTEST: Duration = Duration::from_millis(10);

@@ -11,12 +11,11 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use crate::contract;
-use crate::error::ErrorClass;
-use crate::model::{
-    Aside, ChatMessage, ChatRequest, Classifier, Completion, Model, ModelError, Role, Routing,
-    Session, Usage, Watch,
-};
+use crate::model::{Aside, ChatMessage, ChatRequest, Model, ModelError, Role, Session, Watch};
 use toolhold_json::repair::{End, repair};
+use toolhold_protocol::completion::{Completion, Usage};
+use toolhold_protocol::failure::ErrorClass;
+use toolhold_protocol::routing::{Classifier, Routing};
 
 /// Characters of a task that the model is shown, of its beginning and of its end: what is asked for stands
 /// in one of them, and what lies between is material.

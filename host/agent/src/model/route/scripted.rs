@@ -9,11 +9,12 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::sleep;
 
-use crate::model::error::{ContextOverflow, ErrorDetail};
-use crate::model::{
-    ChatMessage, ChatRequest, Completion, Delta, Model, ModelError, Routing, SideRequest,
-    TransportError, Usage, Watch,
-};
+use crate::model::error::ErrorDetail;
+use crate::model::{ChatMessage, ChatRequest, Model, ModelError, TransportError, Watch};
+use toolhold_protocol::completion::ContextOverflow;
+use toolhold_protocol::completion::{Completion, Delta, Usage};
+use toolhold_protocol::routing::Routing;
+use toolhold_protocol::side_request::SideRequest;
 
 /// What it does with one request.
 #[derive(Clone, Debug)]

@@ -10,19 +10,17 @@ mod within;
 pub(in crate::run) use sink::Sink;
 pub(in crate::run) use within::Within;
 
+use toolhold_protocol::shield::Place;
 use crate::calls::CallRules;
-use crate::error::RunError;
-use crate::event::{Event, EventKind, Journal, Seal};
-use crate::guard::shield::{Place, Shields};
+use crate::guard::shield::Shields;
 use crate::model::Model;
-use crate::protocol::context::Context;
 use crate::run::approval::{Approver, Nobody};
 use crate::run::bind;
 use crate::run::machine::{Input, Machine};
 use crate::run::purse::Purse;
 use crate::run::replay::Replayed;
 use crate::run::sub_agent::Ended;
-use crate::run::{Budgets, RunRequest, Spent};
+use crate::run::{Budgets, Spent};
 use crate::toolbox::{Activities, Toolbox};
 use futures_util::future::BoxFuture;
 use performer::Performer;
@@ -33,6 +31,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
+use toolhold_protocol::context::Context;
+use toolhold_protocol::error::RunError;
+use toolhold_protocol::event::{Event, EventKind, Journal, Seal};
+use toolhold_protocol::settings::RunRequest;
 use uuid::Uuid;
 
 /// Readers that fall further behind than this hold the run up rather than memory.

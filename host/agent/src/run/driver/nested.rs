@@ -7,18 +7,19 @@ use crate::calls::{
     CallApprover, CallBudget, CallEnd, CallPermit, CallRecorder, CallRecording, NewCall, NoBudget,
     Undecided,
 };
-use crate::error::ErrorClass;
-use crate::event::{EventKind, ToolOutcome};
-use crate::protocol::Call;
-use crate::run::approval::{Approver, Decision, Pending};
+use crate::run::approval::Approver;
 use crate::run::purse::{Purse, Spent};
 use crate::run::sub_run;
-use crate::toolbox::{ToolFailure, ToolResult, ToolUsage};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use uuid::Uuid;
+use toolhold_protocol::approval::{Decision, Pending};
+use toolhold_protocol::event::{EventKind, ToolOutcome};
+use toolhold_protocol::failure::{ErrorClass, ToolFailure};
+use toolhold_protocol::result::{ToolResult, ToolUsage};
+use toolhold_protocol::solution::Call;
 
 /// What the calls took that one call of a run made, and the calls of those: it is part of that call's usage.
 #[derive(Debug, Default)]

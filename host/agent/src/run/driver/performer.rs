@@ -1,24 +1,19 @@
 //! One run: tells the machine what happened, and does what it asks for.
 
+use crate::toolbox::ToolCall;
+use crate::guard::pii::Masked;
+use crate::calls::{CallPipeline, CallRules, CallableTools, NestedCaller};
+use crate::calls::screen::{released, screen};
 use super::nested::{NestedUsage, RunApprover, RunBudget, RunRecorder};
 use super::within::Happened;
 use super::{Begin, Driver, Sink, Within};
-use crate::calls::screen::{released, screen};
-use crate::calls::{CallPipeline, CallRules, CallableTools, NestedCaller};
-use crate::context::counts::Counted;
-use crate::error::{ErrorClass, RunError};
-use crate::event::{EventKind, RunFailure};
-use crate::guard::pii::Masked;
-use crate::guard::shield::{Place, Screened};
-use crate::model::{Delta, Model, Routing, Session, SideRequest, Watch};
-use crate::run::approval::{Decision, Pending, Verdict};
+use crate::model::{Model, Session, Watch};
+use crate::run::Spent;
 use crate::run::counting::count;
 use crate::run::machine::{Action, Effects, Input, Machine, Work};
 use crate::run::purse::Purse;
 use crate::run::replay::Replayed;
 use crate::run::sub_agent::{self, Ended, Left};
-use crate::run::{RunRequest, Runner, Spent};
-use crate::toolbox::{ToolCall, ToolFailure, ToolOutput, ToolResult};
 use futures_util::future::BoxFuture;
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
@@ -27,6 +22,19 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
+use toolhold_protocol::approval::{Decision, Pending, Verdict};
+use toolhold_protocol::bound::Runner;
+use toolhold_protocol::completion::Delta;
+use toolhold_protocol::error::RunError;
+use toolhold_protocol::event::{EventKind, RunFailure};
+use toolhold_protocol::failure::ErrorClass;
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::result::ToolResult;
+use toolhold_protocol::routing::Routing;
+use toolhold_protocol::settings::RunRequest;
+use toolhold_protocol::shield::Screened;
+use toolhold_protocol::side_request::SideRequest;
+use toolhold_protocol::window::Counted;
 
 /// Events that are recorded in one go, and a few more.
 const TOGETHER: usize = 64;

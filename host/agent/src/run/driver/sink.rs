@@ -1,10 +1,10 @@
 //! Where a run's events go: into its journal and then to its readers, or to the run that it is inside of.
 
 use super::Within;
-use crate::error::RunError;
-use crate::event::{Event, EventKind, Journal, Seal};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
+use toolhold_protocol::error::RunError;
+use toolhold_protocol::event::{Event, EventKind, Journal, Seal};
 use uuid::Uuid;
 
 /// Where a run's events go.

@@ -1,7 +1,7 @@
 //! What happens within a run's calls, on its way into the run's record.
 
-use crate::event::EventKind;
 use tokio::sync::{mpsc, oneshot};
+use toolhold_protocol::event::EventKind;
 
 /// Tells a run what happens within its calls.
 #[derive(Debug, Clone)]

@@ -3,8 +3,8 @@
 
 use super::Machine;
 use super::budget::Composed;
-use crate::context::Habits;
-use crate::model::ContextOverflow;
+use toolhold_protocol::completion::ContextOverflow;
+use toolhold_protocol::window::Habits;
 
 /// Tokens in which a call can be written, or a short answer: below this a reply is not given less.
 const MIN_REPLY: u64 = 256;

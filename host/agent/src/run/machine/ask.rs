@@ -2,20 +2,22 @@
 
 use super::budget::Composed;
 use super::{Action, Effects, Machine, Step};
-use crate::contract::View;
-use crate::error::ErrorClass;
-use crate::event::{EventKind, Shared, StopReason};
-use crate::protocol::advisor::{self, Moment};
-use crate::protocol::compose::Composition;
-use crate::protocol::meta;
-use crate::protocol::plan::Mode;
-use crate::protocol::{Tool, Turn};
-use crate::run::Bound;
+use crate::contract::{self, Reader, View};
 use crate::run::purse::Budgets;
-use crate::run::settings::Wiring;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
+use toolhold_protocol::advisor;
+use toolhold_protocol::advisor::Moment;
+use toolhold_protocol::bound::Bound;
+use toolhold_protocol::compose::Composition;
+use toolhold_protocol::event::{EventKind, Shared, StopReason};
+use toolhold_protocol::failure::ErrorClass;
+use toolhold_protocol::meta;
+use toolhold_protocol::plan::Mode;
+use toolhold_protocol::settings::Wiring;
+use toolhold_protocol::tool::Tool;
+use toolhold_protocol::turn::Turn;
 
 impl Machine {
     /// The next Request, if there may be one.
@@ -65,7 +67,7 @@ impl Machine {
         };
         self.step = Step {
             moment,
-            reader: Some(self.contract().reader(self.offered())),
+            reader: Some(Reader::new(self.contract(), self.offered())),
             advisors: (!advisors.is_empty())
                 .then(|| advisor::schema(&advisors, &self.context.instances)),
             ..Step::default()
@@ -104,7 +106,7 @@ impl Machine {
             instructions: &instructions,
             ..self.view(&turns, meta.as_ref())
         };
-        let request = self.contract().request(&view);
+        let request = contract::request(self.contract(), &view);
         let request = self.hidden_request(request, effects);
         self.composed(request, &turns)
     }

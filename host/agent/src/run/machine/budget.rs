@@ -2,12 +2,14 @@
 //! otherwise by an estimate (PROTOCOL.md, 7, "Budget").
 
 use super::{Action, Effects, Machine};
-use crate::context::counts::Counted;
-use crate::context::{Counts, Part, Parts};
-use crate::event::EventKind;
+use crate::context::Counts;
 use crate::model::ChatRequest;
-use crate::protocol::{Message, Turn};
 use std::borrow::Cow;
+use toolhold_protocol::context::Message;
+use toolhold_protocol::event::EventKind;
+use toolhold_protocol::turn::Turn;
+use toolhold_protocol::window::Counted;
+use toolhold_protocol::window::{Part, Parts};
 
 /// How often texts of one Request are counted: all of it first, then what took the place of history
 /// that was dropped. What is not counted by then is estimated.

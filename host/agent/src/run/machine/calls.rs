@@ -1,21 +1,27 @@
 //! A step's calls, each from the model's words to being made (PROTOCOL.md, 5 and 7).
 
+use toolhold_protocol::shield::{Place, Screened};
+use crate::guard::shield::Screening;
+use crate::calls::screen::admitted;
 use super::results::{Ending, some_of};
 use super::scopes::{consultation, scopes};
 use super::{Action, Effects, Machine, Work};
-use crate::calls::screen::admitted;
-use crate::event::EventKind;
-use crate::guard::shield::{Place, Screened, Screening};
-use crate::protocol::data::Method;
-use crate::protocol::reference::{self, Path, Source, Target};
-use crate::protocol::tool::Scopes;
-use crate::protocol::{Call, Tool};
-use crate::run::approval::Pending;
-use crate::run::{Budgets, Runner};
-use crate::toolbox::{ToolCall, ToolFailure, ToolUsage};
+use crate::run::Budgets;
+use crate::toolbox::ToolCall;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 use toolhold_json::validate::cut;
+use toolhold_protocol::approval::Pending;
+use toolhold_protocol::bound::Runner;
+use toolhold_protocol::data::Method;
+use toolhold_protocol::event::EventKind;
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::reference;
+use toolhold_protocol::reference::{Path, Source, Target};
+use toolhold_protocol::result::ToolUsage;
+use toolhold_protocol::solution::Call;
+use toolhold_protocol::tool::Scopes;
+use toolhold_protocol::tool::Tool;
 
 /// A call of the step that is being made.
 #[derive(Debug)]

@@ -10,10 +10,10 @@
 //! - One plan serves all instances: a step without an instance stands for each of them, and has a
 //!   standing in each.
 
-use crate::protocol::Call;
-use crate::protocol::plan::Mode;
 use serde_json::Value;
 use std::fmt::Write as _;
+use toolhold_protocol::plan::Mode;
+use toolhold_protocol::solution::Call;
 
 /// Instances that a standing names.
 const NAMES: usize = 12;

@@ -1,12 +1,12 @@
 //! What becomes of a call when a person has decided about it (PROTOCOL.md, 7).
 
+use serde_json::Value;
+use crate::calls::approve::{Decided, decided};
 use super::results::Ending;
 use super::{Effects, Machine};
-use crate::calls::approve::{Decided, decided};
-use crate::event::EventKind;
-use crate::run::approval::Decision;
-use serde_json::Value;
 use std::time::Duration;
+use toolhold_protocol::approval::Decision;
+use toolhold_protocol::event::EventKind;
 
 impl Machine {
     /// A person decided about a call.

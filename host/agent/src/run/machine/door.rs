@@ -1,17 +1,21 @@
 //! What a machine is told, and what it says.
 
-use crate::calls::ToolCheck;
-use crate::context::counts::Counted;
-use crate::event::{EventKind, RunFailure};
-use crate::guard::pii::Masked;
-use crate::guard::shield::{Screened, Screening};
-use crate::model::{ChatRequest, Completion, Delta, SideRequest};
-use crate::run::Runner;
-use crate::run::approval::{Decision, Pending};
-use crate::run::purse::{Budget, Budgets};
-use crate::toolbox::{ToolCall, ToolResult};
-use serde_json::Value;
 use std::sync::Arc;
+use crate::calls::ToolCheck;
+use crate::guard::pii::Masked;
+use crate::guard::shield::Screening;
+use crate::model::ChatRequest;
+use crate::run::purse::{Budget, Budgets};
+use crate::toolbox::ToolCall;
+use serde_json::Value;
+use toolhold_protocol::approval::{Decision, Pending};
+use toolhold_protocol::bound::Runner;
+use toolhold_protocol::completion::{Completion, Delta};
+use toolhold_protocol::event::{EventKind, RunFailure};
+use toolhold_protocol::result::ToolResult;
+use toolhold_protocol::shield::Screened;
+use toolhold_protocol::side_request::SideRequest;
+use toolhold_protocol::window::Counted;
 
 /// What happened.
 #[derive(Debug)]
@@ -55,7 +59,7 @@ pub enum Action {
         request: Box<ChatRequest>,
         /// What the run is about, as a model is shown it: by this it may be decided who is asked.
         task: String,
-        /// The candidate that is asked ([`crate::run::fallback::Candidate::name`]); nobody in
+        /// The candidate that is asked ([`toolhold_protocol::fallback::Candidate::name`]); nobody in
         /// particular is the run's own model.
         candidate: Option<String>,
     },

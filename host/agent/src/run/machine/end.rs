@@ -1,13 +1,13 @@
 //! What a run took, how it ends, and what there is then.
 
 use super::{Action, Effects, Machine, millis};
-use crate::cost::Amount;
-use crate::error::ErrorClass;
-use crate::event::{EventKind, RunFailure, StopReason};
-use crate::model::SideRequest;
 use crate::run::Spent;
 use serde_json::Value;
 use std::time::Duration;
+use toolhold_protocol::cost::Amount;
+use toolhold_protocol::event::{EventKind, RunFailure, StopReason};
+use toolhold_protocol::failure::ErrorClass;
+use toolhold_protocol::side_request::SideRequest;
 
 impl Machine {
     /// Ends the run without a final output.

@@ -2,19 +2,20 @@
 //! and with the tool forced (PROTOCOL.md, 7).
 
 use super::{Effects, Machine};
-use crate::contract::Contract;
-use crate::cost::Price;
-use crate::error::ErrorClass;
-use crate::event::EventKind;
-use crate::protocol::compose::Forcing;
-use crate::protocol::turn::Answered;
-use crate::protocol::{Call, Turn};
-use crate::run::fallback::{Candidate, Stage};
-use crate::toolbox::ToolFailure;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use toolhold_json::validate::cut;
+use toolhold_protocol::compose::Forcing;
+use toolhold_protocol::contract::Contract;
+use toolhold_protocol::cost::Price;
+use toolhold_protocol::event::EventKind;
+use toolhold_protocol::failure::ErrorClass;
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::fallback::{Candidate, Stage};
+use toolhold_protocol::solution::Call;
+use toolhold_protocol::turn::Answered;
+use toolhold_protocol::turn::Turn;
 
 /// Characters of an error that another model, or a person, is told.
 const MAX_ERROR: usize = 1_000;

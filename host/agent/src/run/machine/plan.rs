@@ -6,18 +6,22 @@
 
 use super::scopes::scopes;
 use super::{Effects, Machine, Step};
-use crate::error::{ErrorClass, RunError};
-use crate::event::{EventKind, RunFailure, StopReason};
-use crate::protocol::plan::{self, Graph, MAX_STEPS, Missing};
-use crate::protocol::reference::{Path, Source};
-use crate::protocol::tool::Execution;
-use crate::protocol::turn::Answered;
-use crate::protocol::{Annotations, Call, Turn};
-use crate::run::Runner;
-use crate::run::approval::{Decision, Pending, Verdict};
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
 use std::time::Duration;
+use toolhold_protocol::approval::{Decision, Pending, Verdict};
+use toolhold_protocol::bound::Runner;
+use toolhold_protocol::error::RunError;
+use toolhold_protocol::event::{EventKind, RunFailure, StopReason};
+use toolhold_protocol::failure::ErrorClass;
+use toolhold_protocol::plan;
+use toolhold_protocol::plan::{Graph, MAX_STEPS, Missing};
+use toolhold_protocol::reference::{Path, Source};
+use toolhold_protocol::solution::Call;
+use toolhold_protocol::tool::Annotations;
+use toolhold_protocol::tool::Execution;
+use toolhold_protocol::turn::Answered;
+use toolhold_protocol::turn::Turn;
 
 /// What a plan is called where a tool's name would stand.
 const PLAN: &str = "plan";

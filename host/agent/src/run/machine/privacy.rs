@@ -2,14 +2,16 @@
 
 use super::{Effects, Machine};
 use crate::context::stored::READ_RESULT;
-use crate::contract::Contract;
-use crate::event::EventKind;
-use crate::guard::pii::{Kind, Masked, Vault};
+use crate::guard::pii::{Masked, Vault};
 use crate::model::{ChatMessage, ChatRequest, Content};
-use crate::protocol::context::Message;
-use crate::protocol::{Call, Exchange, Turn};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use toolhold_protocol::context::Message;
+use toolhold_protocol::contract::Contract;
+use toolhold_protocol::event::EventKind;
+use toolhold_protocol::privacy::Kind;
+use toolhold_protocol::solution::Call;
+use toolhold_protocol::turn::{Exchange, Turn};
 
 impl Machine {
     /// What the model is shown, with everything hidden that it must not see; the instructions likewise.

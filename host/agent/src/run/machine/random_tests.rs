@@ -2,18 +2,19 @@
 //! any order, calls fail, the process may end at any event.
 
 use super::*;
-use crate::Contract;
-use crate::event::{Event, Seal};
-use crate::guard::shield::Screened;
-use crate::model::{Completion, Delta};
-use crate::protocol::tool::Execution;
-use crate::run::Runner;
-use crate::run::approval::{Decision, Verdict, When};
 use crate::run::replay::replay;
-use crate::toolbox::{ToolFailure, ToolOutput, ToolResult, ToolUsage};
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::HashMap;
+use toolhold_protocol::approval::{Decision, Verdict, When};
+use toolhold_protocol::bound::Runner;
+use toolhold_protocol::completion::{Completion, Delta};
+use toolhold_protocol::contract::Contract;
+use toolhold_protocol::event::{Event, Seal};
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
+use toolhold_protocol::shield::Screened;
+use toolhold_protocol::tool::Execution;
 
 const PLACES: [&str; 5] = ["†state.a", "†state.b", "†state.c", "†state.c.x", "†state"];
 
@@ -87,7 +88,7 @@ impl Sketch {
     fn reads_from(&self, other: &Self) -> bool {
         let is_seen = other.instance == 0 || other.instance == self.instance;
         let overlaps = |a: usize, b: usize| {
-            let path = |place: usize| -> crate::protocol::reference::Path {
+            let path = |place: usize| -> toolhold_protocol::reference::Path {
                 PLACES[place].parse().unwrap()
             };
             path(a).overlaps(&path(b))

@@ -1,17 +1,21 @@
 //! What the model says, while it says it and when it has said it all.
 
 use super::{Action, Effects, Machine, millis};
-use crate::context::Habits;
 use crate::contract::{self, Piece, View};
-use crate::error::ErrorClass;
-use crate::event::{EventKind, RunFailure, StopReason};
-use crate::model::{Completion, Delta, Usage};
-use crate::protocol::advisor::{self, Attendance, Council};
-use crate::protocol::{Call, Solution, Turn, meta};
-use crate::run::{Settings, Spent};
+use crate::run::Spent;
 use serde_json::Value;
 use std::time::Duration;
 use toolhold_json::validate::cut;
+use toolhold_protocol::advisor;
+use toolhold_protocol::advisor::{Attendance, Council};
+use toolhold_protocol::completion::{Completion, Delta, Usage};
+use toolhold_protocol::event::{EventKind, RunFailure, StopReason};
+use toolhold_protocol::failure::ErrorClass;
+use toolhold_protocol::meta;
+use toolhold_protocol::settings::Settings;
+use toolhold_protocol::solution::{Call, Solution};
+use toolhold_protocol::turn::Turn;
+use toolhold_protocol::window::Habits;
 
 impl Machine {
     /// A piece of the reply: calls that it completes are made at once (7.2).
@@ -104,7 +108,7 @@ impl Machine {
             settings: &settings,
             ..self.view(&turns, None)
         };
-        let read = self.contract().read(&completion, &view);
+        let read = contract::read(self.contract(), &completion, &view);
         let usable = read.and_then(|solution| self.check(&solution).map(|()| solution));
         match usable {
             Ok(solution) => self.solved(solution, &completion, effects, elapsed),
@@ -331,7 +335,7 @@ impl Machine {
                 .push(format!("Your output was not accepted: {reason}."));
             solution.output = None;
         }
-        if self.request.settings.shape == crate::protocol::Shape::Exclusive
+        if self.request.settings.shape == toolhold_protocol::compose::Shape::Exclusive
             && !solution.calls.is_empty()
             && solution.output.take().is_some()
         {
@@ -455,7 +459,11 @@ impl Machine {
     }
 
     /// Has a person decide about a call.
-    pub(super) fn decide(&self, pending: crate::run::approval::Pending, effects: &mut Effects) {
+    pub(super) fn decide(
+        &self,
+        pending: toolhold_protocol::approval::Pending,
+        effects: &mut Effects,
+    ) {
         effects.events.push(EventKind::Approval {
             step: self.steps,
             pending: pending.clone(),

@@ -3,15 +3,17 @@
 
 use super::calls::Background;
 use super::{Effects, Machine};
-use crate::event::{EventKind, StopReason, ToolOutcome};
-use crate::protocol::data::{Method, Write};
-use crate::protocol::reference::{Path, Source, Target};
-use crate::protocol::turn::Answered;
-use crate::protocol::{Call, Exchange, Turn};
 use crate::run::Spent;
-use crate::toolbox::{ToolFailure, ToolOutput, ToolResult, ToolUsage};
 use serde_json::{Value, json};
 use std::time::Duration;
+use toolhold_protocol::data::{Method, Write};
+use toolhold_protocol::event::{EventKind, StopReason};
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::reference::{Path, Source, Target};
+use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
+use toolhold_protocol::solution::Call;
+use toolhold_protocol::turn::Answered;
+use toolhold_protocol::turn::{Exchange, Turn};
 
 /// Instances that a message names.
 const NAMES: usize = 20;
@@ -348,15 +350,6 @@ impl Ending {
             printed: Vec::new(),
             module: None,
             by_host: true,
-        }
-    }
-}
-
-impl From<Result<Value, ToolFailure>> for ToolOutcome {
-    fn from(outcome: Result<Value, ToolFailure>) -> Self {
-        match outcome {
-            Ok(value) => Self::Output(value),
-            Err(failure) => Self::Error(failure),
         }
     }
 }

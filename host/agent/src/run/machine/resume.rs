@@ -2,11 +2,11 @@
 //! that does no harm.
 
 use super::{Action, Effects, Machine, Work, millis};
-use crate::error::ErrorClass;
-use crate::event::EventKind;
-use crate::run::Runner;
-use crate::toolbox::ToolFailure;
 use std::time::Duration;
+use toolhold_protocol::bound::Runner;
+use toolhold_protocol::event::EventKind;
+use toolhold_protocol::failure::ErrorClass;
+use toolhold_protocol::failure::ToolFailure;
 
 impl Machine {
     pub(super) fn resumed(&mut self, effects: &mut Effects, elapsed: Duration) {

@@ -2,13 +2,17 @@
 
 use super::Machine;
 use super::results::list;
-use crate::protocol::advisor::Advisor;
-use crate::protocol::reference::Path;
-use crate::protocol::tool::{self, Scopes};
-use crate::protocol::{Call, Message, Saved, Tool};
-use crate::run::{Bound, Runner};
-use crate::toolbox::ToolFailure;
 use serde_json::{Value, json};
+use toolhold_protocol::advisor::Advisor;
+use toolhold_protocol::bound::{Bound, Runner};
+use toolhold_protocol::context::Message;
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::reference::Path;
+use toolhold_protocol::saved::Saved;
+use toolhold_protocol::solution::Call;
+use toolhold_protocol::tool;
+use toolhold_protocol::tool::Scopes;
+use toolhold_protocol::tool::Tool;
 
 /// Requests to an advisor that is consulted.
 const CONSULTATION: u32 = 3;

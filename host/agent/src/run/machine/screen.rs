@@ -2,13 +2,14 @@
 //! it (PROTOCOL.md, 7). What they say is an event, so that the run is rebuilt without asking them again.
 
 use super::{Action, Effects, Machine, reply};
-use crate::error::ErrorClass;
-use crate::event::{EventKind, RunFailure, StopReason};
-use crate::guard::shield::{Place, Screened, Screening};
-use crate::protocol::Turn;
-use crate::protocol::context::{Context, ContextError, Message};
+use crate::guard::shield::Screening;
 use serde_json::Value;
 use std::time::Duration;
+use toolhold_protocol::context::{Context, ContextError, Message};
+use toolhold_protocol::event::{EventKind, RunFailure, StopReason};
+use toolhold_protocol::failure::ErrorClass;
+use toolhold_protocol::shield::{Place, Screened};
+use toolhold_protocol::turn::Turn;
 
 /// What is being screened.
 #[derive(Debug)]

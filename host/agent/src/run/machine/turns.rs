@@ -6,13 +6,13 @@
 
 use super::Machine;
 use super::results::some_of;
-use crate::protocol::Turn;
-use crate::protocol::advisor;
-use crate::protocol::context::Message;
-use crate::protocol::turn::{Answered, Role};
 use serde_json::json;
 use std::collections::BTreeSet;
 use toolhold_json::validate::cut;
+use toolhold_protocol::advisor;
+use toolhold_protocol::context::Message;
+use toolhold_protocol::turn::Turn;
+use toolhold_protocol::turn::{Answered, Role};
 
 const WIRING: &str = "# Data\nPass a value on without copying it: write a reference such as †state.user.name as the \
 whole parameter, or in it as a whole value. Keep a result: write where it goes as \"_outputPath\", such as \

@@ -6,15 +6,20 @@ use super::budget::{Composed, Tokens};
 use super::results::Ending;
 use super::{Effects, Machine};
 use crate::context::summary::CUT;
-use crate::context::{Habits, Meter, Stored, Summary, Toolbook, stored, toolbook};
-use crate::event::EventKind;
-use crate::model::{ChatRequest, ContextOverflow};
-use crate::protocol::tool::Annotations;
-use crate::protocol::{Call, Execution, Message, Tool, Turn};
-use crate::toolbox::ToolFailure;
+use crate::context::{Meter, Stored, Summary, Toolbook, stored, toolbook};
+use crate::model::ChatRequest;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use toolhold_json::validate::cut;
+use toolhold_protocol::completion::ContextOverflow;
+use toolhold_protocol::context::Message;
+use toolhold_protocol::event::EventKind;
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::solution::Call;
+use toolhold_protocol::tool::Annotations;
+use toolhold_protocol::tool::{Execution, Tool};
+use toolhold_protocol::turn::Turn;
+use toolhold_protocol::window::Habits;
 
 /// Of the window, what the tools may take before they are shown in part.
 const TOOLS_SHARE: u64 = 3;

@@ -2,12 +2,13 @@
 //! run again from the record.
 
 use super::*;
-use crate::context::Habits;
-use crate::cost::{Amount, Price};
-use crate::event::{Event, RunFailure, Seal};
-use crate::model::{ChatRequest, Completion, ContextOverflow, Delta, Usage};
-use crate::run::Settings;
+use crate::model::ChatRequest;
 use crate::run::replay::replay;
+use toolhold_protocol::completion::{Completion, ContextOverflow, Delta, Usage};
+use toolhold_protocol::cost::{Amount, Price};
+use toolhold_protocol::event::{Event, RunFailure, Seal};
+use toolhold_protocol::settings::Settings;
+use toolhold_protocol::window::Habits;
 
 struct Play {
     machine: Machine,

@@ -1,0 +1,127 @@
+//! Who speaks in which iteration, and how often.
+
+use crate::advisor::{Advisor, Attendance};
+use std::collections::HashSet;
+
+/// Where the loop stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// The first Request of the run.
+    pub first: bool,
+    /// The loop is about to end: the Request that is made once more for this.
+    pub finishing: bool,
+}
+
+/// One opinion that is due.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Seat<'a> {
+    pub advisor: &'a Advisor,
+    /// Which instance it speaks for; nothing: for all.
+    pub instance: Option<&'a str>,
+}
+
+/// The advisors that are asked without being called, in the context's order.
+pub fn taking_part<'a>(
+    advisors: impl IntoIterator<Item = &'a Advisor>,
+    moment: Moment,
+) -> Vec<&'a Advisor> {
+    let mut present = latest(advisors);
+    present.retain(|advisor| match advisor.on {
+        Some(Attendance::Start) => moment.first,
+        Some(Attendance::Finish) => moment.finishing,
+        Some(Attendance::Request) => true,
+        None => false,
+    });
+    present
+}
+
+/// The last definition of each id, where it stands.
+pub fn latest<'a>(advisors: impl IntoIterator<Item = &'a Advisor>) -> Vec<&'a Advisor> {
+    let mut advisors: Vec<_> = advisors.into_iter().collect();
+    let mut seen = HashSet::new();
+    advisors.reverse();
+    advisors.retain(|advisor| seen.insert(advisor.id.as_str()));
+    advisors.reverse();
+    advisors
+}
+
+/// One seat for each advisor, or for each of its instances. In a context without instances an
+/// instanced advisor speaks once, for the only data there is.
+pub fn seats<'a>(advisors: &[&'a Advisor], instances: &'a [String]) -> Vec<Seat<'a>> {
+    let mut seats = Vec::new();
+    for advisor in advisors {
+        if advisor.is_instanced && !instances.is_empty() {
+            let each = instances.iter().map(|instance| Some(instance.as_str()));
+            seats.extend(each.map(|instance| Seat { advisor, instance }));
+        } else {
+            seats.push(Seat {
+                advisor,
+                instance: None,
+            });
+        }
+    }
+    seats
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn advisors(value: Value) -> Vec<Advisor> {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn each_moment_has_its_advisors() {
+        let all = advisors(json!([
+            {"id": "s", "role": "r", "on": "start"},
+            {"id": "f", "role": "r", "on": "finish"},
+            {"id": "r", "role": "r", "on": "request"},
+            {"id": "n", "role": "r", "on": null},
+        ]));
+        for (first, finishing, expect) in [
+            (true, false, "s r"),
+            (false, false, "r"),
+            (false, true, "f r"),
+            (true, true, "s f r"),
+        ] {
+            let present = taking_part(&all, Moment { first, finishing });
+            let ids: Vec<_> = present.iter().map(|a| a.id.as_str()).collect();
+            assert_eq!(
+                ids.join(" "),
+                expect,
+                "first {first}, finishing {finishing}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_last_definition_wins_whenever_the_earlier_one_would_speak() {
+        let all = advisors(json!([
+            {"id": "a", "role": "old", "on": "request"},
+            {"id": "b", "role": "r", "on": "request"},
+            {"id": "a", "role": "new", "on": null},
+        ]));
+        let roles: Vec<_> = latest(&all).iter().map(|a| a.role.as_str()).collect();
+        assert_eq!(roles, ["r", "new"]);
+        let present = taking_part(&all, Moment::default());
+        assert_eq!(present, [&all[1]]);
+    }
+
+    #[test]
+    fn instanced_advisors_have_a_seat_for_each_instance() {
+        let all = advisors(json!([
+            {"id": "a", "role": "r", "isInstanced": true},
+            {"id": "b", "role": "r"},
+        ]));
+        let named = |instances: &[String]| -> Vec<String> {
+            seats(&latest(&all), instances)
+                .iter()
+                .map(|seat| format!("{}/{}", seat.advisor.id, seat.instance.unwrap_or("-")))
+                .collect()
+        };
+        assert_eq!(named(&["x".into(), "y".into()]), ["a/x", "a/y", "b/-"]);
+        assert_eq!(named(&[]), ["a/-", "b/-"]);
+    }
+}

@@ -1,0 +1,488 @@
+//! The votes added up, and whether a decision follows them.
+
+use crate::advisor::{CONSULT_ADVISOR, Council};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Weights are added in millionths, as integers: the order of the votes can then neither make nor
+/// break a tie.
+const UNIT: f64 = 1e6;
+
+/// What the council holds of each tool, for one instance.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Nothing: the votes of advisors that spoke for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// The tools that got votes, the highest sum first, equal ones by name.
+    pub standings: Vec<Standing>,
+    pub outcome: Outcome,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Standing {
+    pub tool: String,
+    pub sum: f64,
+    /// How many voted, a weight of 0 included.
+    pub count: usize,
+    pub mean: f64,
+    /// The highest weight less the lowest: how far the advisors are apart.
+    pub spread: f64,
+    /// In the order of the seats.
+    pub ballots: Vec<Ballot>,
+}
+
+/// Who gave which weight.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ballot {
+    pub advisor: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    pub weight: f64,
+}
+
+/// Whom the votes favour.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "result", rename_all = "snake_case")]
+pub enum Outcome {
+    Winner {
+        tool: String,
+        sum: f64,
+    },
+    /// Two or more with the highest sum, by name.
+    Tie {
+        tools: Vec<String>,
+        sum: f64,
+    },
+    /// No votes, or none above 0.
+    #[default]
+    Undecided,
+}
+
+/// A decision that goes against the aggregate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Dissent {
+    /// In the order of the calls' instances; never empty.
+    pub against: Vec<Against>,
+    /// The same in words.
+    pub sentence: String,
+}
+
+/// One instance's decision.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Against {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// The chosen tool that the advisors like best.
+    pub chosen: String,
+    /// 0 if nobody voted for it.
+    pub sum: f64,
+    pub favoured: Outcome,
+}
+
+impl Council {
+    /// The votes for `instance`: those of the advisors that spoke for it, and of those that spoke
+    /// for all, because what is said of all holds for each.
+    pub fn tally(&self, instance: Option<&str>) -> Tally {
+        let mut ballots: BTreeMap<&str, Vec<Ballot>> = BTreeMap::new();
+        let heard = self.opinions.iter().filter(|opinion| {
+            opinion.instance.is_none() || opinion.instance.as_deref() == instance
+        });
+        for opinion in heard {
+            for vote in &opinion.votes {
+                ballots.entry(&vote.tool).or_default().push(Ballot {
+                    advisor: opinion.advisor.clone(),
+                    instance: opinion.instance.clone(),
+                    weight: vote.weight,
+                });
+            }
+        }
+        let mut standings: Vec<_> = ballots
+            .into_iter()
+            .map(|(tool, ballots)| Standing::new(tool, ballots))
+            .collect();
+        // Stable: equal sums stay in the order of names.
+        standings.sort_by(|a, b| b.sum.total_cmp(&a.sum));
+        Tally {
+            instance: instance.map(str::to_owned),
+            outcome: Outcome::of(&standings),
+            standings,
+        }
+    }
+
+    /// All tallies for the record: the one of the advisors that spoke for all, if there are any,
+    /// and each instance's in the order of the seats.
+    pub fn tallies(&self) -> Vec<Tally> {
+        let mut instances: Vec<Option<&str>> = Vec::new();
+        for opinion in &self.opinions {
+            let instance = opinion.instance.as_deref();
+            if !instances.contains(&instance) {
+                instances.push(instance);
+            }
+        }
+        instances.sort_by_key(Option::is_some);
+        instances.into_iter().map(|one| self.tally(one)).collect()
+    }
+
+    /// Whether `calls`, each a tool and its instance, go against the votes: in some instance the
+    /// best of the chosen tools has a lower sum than the winner. A tool without votes has the sum
+    /// 0. An instance without votes or without calls decides nothing, and to consult an advisor is
+    /// no decision.
+    pub fn dissent(&self, calls: &[(&str, Option<&str>)]) -> Option<Dissent> {
+        let mut chosen: Vec<(Option<&str>, Vec<&str>)> = Vec::new();
+        for (tool, instance) in calls.iter().filter(|(tool, _)| *tool != CONSULT_ADVISOR) {
+            match chosen.iter_mut().find(|(known, _)| known == instance) {
+                Some((_, tools)) => tools.push(tool),
+                None => chosen.push((*instance, vec![tool])),
+            }
+        }
+        let against: Vec<_> = chosen
+            .iter()
+            .filter_map(|(instance, tools)| self.tally(*instance).against(tools))
+            .collect();
+        let sentence = match against.as_slice() {
+            [] => return None,
+            some => some
+                .iter()
+                .map(Against::words)
+                .collect::<Vec<_>>()
+                .join("; "),
+        };
+        Some(Dissent { against, sentence })
+    }
+}
+
+impl Standing {
+    fn new(tool: &str, ballots: Vec<Ballot>) -> Self {
+        let millionths = |ballot: &Ballot| (ballot.weight * UNIT).round() as i64;
+        let weights = || ballots.iter().map(millionths);
+        let of = |millionths: i64| millionths as f64 / UNIT;
+        let sum = weights().fold(0, i64::saturating_add);
+        let spread = weights().max().unwrap_or(0) - weights().min().unwrap_or(0);
+        Self {
+            tool: tool.to_owned(),
+            sum: of(sum),
+            count: ballots.len(),
+            // In whole millionths, too: JSON readers are not at one about the 17th digit.
+            mean: (sum as f64 / ballots.len().max(1) as f64).round() / UNIT,
+            spread: of(spread),
+            ballots,
+        }
+    }
+}
+
+impl Outcome {
+    fn of(standings: &[Standing]) -> Self {
+        let Some(best) = standings.first().filter(|best| best.sum > 0.0) else {
+            return Self::Undecided;
+        };
+        let sum = best.sum;
+        let mut tools: Vec<_> = standings
+            .iter()
+            .take_while(|standing| standing.sum.total_cmp(&sum).is_eq())
+            .map(|standing| standing.tool.clone())
+            .collect();
+        match tools.len() {
+            1 => Self::Winner {
+                tool: tools.remove(0),
+                sum,
+            },
+            _ => Self::Tie { tools, sum },
+        }
+    }
+
+    /// The highest sum.
+    pub fn sum(&self) -> Option<f64> {
+        match self {
+            Self::Winner { sum, .. } | Self::Tie { sum, .. } => Some(*sum),
+            Self::Undecided => None,
+        }
+    }
+}
+
+impl Tally {
+    /// How the tool stands with the advisors.
+    pub fn sum(&self, tool: &str) -> f64 {
+        let standing = self.standings.iter().find(|s| s.tool == tool);
+        standing.map_or(0.0, |standing| standing.sum)
+    }
+
+    fn against(self, tools: &[&str]) -> Option<Against> {
+        let favoured = self.outcome.sum()?;
+        // The first of equals: the model's own order.
+        let (chosen, sum) = tools
+            .iter()
+            .map(|tool| (*tool, self.sum(tool)))
+            .reduce(|best, next| if next.1 > best.1 { next } else { best })?;
+        (sum < favoured).then(|| Against {
+            instance: self.instance,
+            chosen: chosen.to_owned(),
+            sum,
+            favoured: self.outcome,
+        })
+    }
+}
+
+impl Against {
+    fn words(&self) -> String {
+        let place = match &self.instance {
+            Some(instance) => format!("in instance {instance:?} "),
+            None => String::new(),
+        };
+        let favoured = match &self.favoured {
+            Outcome::Winner { tool, sum } => format!("{tool:?} got {sum}"),
+            Outcome::Tie { tools, sum } => {
+                let tools: Vec<_> = tools.iter().map(|tool| format!("{tool:?}")).collect();
+                format!("{} got {sum} each", tools.join(" and "))
+            }
+            Outcome::Undecided => "no tool got a vote".to_owned(),
+        };
+        format!(
+            "{place}the call of {:?} goes against the advisors: it got {}, and {favoured}",
+            self.chosen, self.sum
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advisor::{Opinion, Vote};
+    use proptest::prelude::*;
+    use serde_json::{Map, json};
+
+    /// Advisor, instance and votes.
+    type Said<'a> = (&'a str, Option<&'a str>, &'a [(&'a str, f64)]);
+
+    fn council(opinions: &[Said<'_>]) -> Council {
+        let opinion = |(advisor, instance, votes): &Said<'_>| Opinion {
+            advisor: (*advisor).into(),
+            instance: instance.map(str::to_owned),
+            fields: Map::new(),
+            votes: votes
+                .iter()
+                .map(|(tool, weight)| Vote {
+                    tool: (*tool).into(),
+                    weight: *weight,
+                })
+                .collect(),
+        };
+        Council {
+            opinions: opinions.iter().map(opinion).collect(),
+            faults: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_record_says_who_voted_what() {
+        let council = council(&[
+            ("p", None, &[("read", 80.0), ("write", 20.0)]),
+            ("q", None, &[("write", 50.0)]),
+        ]);
+        assert_eq!(
+            serde_json::to_value(council.tallies()).unwrap(),
+            json!([{
+                "standings": [
+                    {
+                        "tool": "read", "sum": 80.0, "count": 1, "mean": 80.0, "spread": 0.0,
+                        "ballots": [{"advisor": "p", "weight": 80.0}],
+                    },
+                    {
+                        "tool": "write", "sum": 70.0, "count": 2, "mean": 35.0, "spread": 30.0,
+                        "ballots": [{"advisor": "p", "weight": 20.0}, {"advisor": "q", "weight": 50.0}],
+                    },
+                ],
+                "outcome": {"result": "winner", "tool": "read", "sum": 80.0},
+            }])
+        );
+    }
+
+    #[test]
+    fn outcomes() {
+        let winner = |tool: &str, sum| Outcome::Winner {
+            tool: tool.into(),
+            sum,
+        };
+        let one: &[(&str, f64)] = &[("b", 10.0), ("a", 10.0), ("c", 5.0)];
+        for (council, expect) in [
+            (council(&[]), Outcome::Undecided),
+            (council(&[("p", None, &[])]), Outcome::Undecided),
+            (council(&[("p", None, &[("a", 0.0)])]), Outcome::Undecided),
+            (
+                council(&[("p", None, &[("a", 1.0), ("b", 2.0)])]),
+                winner("b", 2.0),
+            ),
+            (
+                council(&[("p", None, one)]),
+                Outcome::Tie {
+                    tools: vec!["a".into(), "b".into()],
+                    sum: 10.0,
+                },
+            ),
+            // 0.1 + 0.2 is 0.3 here.
+            (
+                council(&[
+                    ("p", None, &[("a", 0.1), ("b", 0.3)]),
+                    ("q", None, &[("a", 0.2)]),
+                ]),
+                Outcome::Tie {
+                    tools: vec!["a".into(), "b".into()],
+                    sum: 0.3,
+                },
+            ),
+        ] {
+            assert_eq!(council.tally(None).outcome, expect, "{council:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_said_of_all_holds_for_each_instance() {
+        let council = council(&[
+            ("i", Some("y"), &[("a", 5.0)]),
+            ("i", Some("x"), &[("b", 7.0)]),
+            ("g", None, &[("a", 6.0)]),
+        ]);
+        let sums: Vec<_> = council
+            .tallies()
+            .into_iter()
+            .map(|tally| (tally.instance.clone(), tally.sum("a"), tally.sum("b")))
+            .collect();
+        assert_eq!(
+            sums,
+            [
+                (None, 6.0, 0.0),
+                (Some("y".into()), 11.0, 0.0),
+                (Some("x".into()), 6.0, 7.0)
+            ]
+        );
+        // An instance that no advisor spoke for.
+        assert_eq!(
+            council.tally(Some("z")).outcome,
+            council.tally(None).outcome
+        );
+    }
+
+    #[test]
+    fn a_decision_against_the_votes_is_flagged() {
+        let plain = council(&[
+            ("p", None, &[("a", 70.0), ("b", 40.0), ("c", 70.0)]),
+            ("q", None, &[("b", 10.0)]),
+        ]);
+        let instanced = council(&[
+            ("p", Some("x"), &[("a", 9.0)]),
+            ("p", Some("y"), &[("b", 8.0), ("a", 1.5)]),
+        ]);
+        let silent = council(&[("p", None, &[])]);
+        let (x, y) = (Some("x"), Some("y"));
+        for (council, calls, expect) in [
+            (&plain, vec![], None),
+            (&plain, vec![("a", None)], None),
+            (&plain, vec![("b", None), ("c", None)], None),
+            (
+                &plain,
+                vec![("b", None)],
+                Some(
+                    "the call of \"b\" goes against the advisors: it got 50, and \"a\" and \"c\" got 70 each",
+                ),
+            ),
+            (
+                &plain,
+                vec![("d", None), ("b", None)],
+                Some(
+                    "the call of \"b\" goes against the advisors: it got 50, and \"a\" and \"c\" got 70 each",
+                ),
+            ),
+            (
+                &plain,
+                vec![("d", None)],
+                Some(
+                    "the call of \"d\" goes against the advisors: it got 0, and \"a\" and \"c\" got 70 each",
+                ),
+            ),
+            (&plain, vec![("ConsultAdvisor", None)], None),
+            (&silent, vec![("d", None)], None),
+            (&instanced, vec![("a", x), ("b", y)], None),
+            (&instanced, vec![("b", None)], None),
+            (
+                &instanced,
+                vec![("a", y), ("a", x)],
+                Some(
+                    "in instance \"y\" the call of \"a\" goes against the advisors: it got 1.5, and \"b\" got 8",
+                ),
+            ),
+            (
+                &instanced,
+                vec![("a", y), ("b", x)],
+                Some(
+                    "in instance \"y\" the call of \"a\" goes against the advisors: it got 1.5, and \"b\" got 8; \
+                     in instance \"x\" the call of \"b\" goes against the advisors: it got 0, and \"a\" got 9",
+                ),
+            ),
+        ] {
+            let dissent = council.dissent(&calls);
+            let sentence = dissent.as_ref().map(|dissent| dissent.sentence.as_str());
+            assert_eq!(sentence, expect, "{calls:?}");
+        }
+    }
+
+    #[test]
+    fn a_dissent_is_kept_in_the_record() {
+        let council = council(&[("p", None, &[("a", 2.0)])]);
+        let dissent = council.dissent(&[("b", None)]).unwrap();
+        let value = serde_json::to_value(&dissent).unwrap();
+        assert_eq!(
+            value["against"],
+            json!([{"chosen": "b", "sum": 0.0, "favoured": {"result": "winner", "tool": "a", "sum": 2.0}}])
+        );
+        assert_eq!(serde_json::from_value::<Dissent>(value).unwrap(), dissent);
+    }
+
+    proptest! {
+        #[test]
+        fn sums_are_those_of_a_naive_count(
+            votes in prop::collection::vec((0usize..4, 0usize..3, 0u8..=100), 0..40),
+            asked in 0usize..3,
+        ) {
+            const TOOLS: [&str; 4] = ["a", "b", "c", "d"];
+            const INSTANCES: [Option<&str>; 3] = [None, Some("x"), Some("y")];
+            let council = Council {
+                opinions: votes
+                    .iter()
+                    .map(|(tool, instance, weight)| Opinion {
+                        advisor: "p".into(),
+                        instance: INSTANCES[*instance].map(str::to_owned),
+                        fields: Map::new(),
+                        votes: vec![Vote { tool: TOOLS[*tool].into(), weight: f64::from(*weight) }],
+                    })
+                    .collect(),
+                faults: Vec::new(),
+            };
+            let tally = council.tally(INSTANCES[asked]);
+            let mut best = 0;
+            for (at, tool) in TOOLS.iter().enumerate() {
+                let own: Vec<u32> = votes
+                    .iter()
+                    .filter(|(tool, instance, _)| *tool == at && (*instance == 0 || *instance == asked))
+                    .map(|(_, _, weight)| u32::from(*weight))
+                    .collect();
+                let sum: u32 = own.iter().sum();
+                best = best.max(sum);
+                prop_assert!((tally.sum(tool) - f64::from(sum)).abs() < 1e-9);
+                let standing = tally.standings.iter().find(|s| s.tool == *tool);
+                prop_assert_eq!(standing.map_or(0, |s| s.count), own.len());
+                if let Some(standing) = standing {
+                    prop_assert!((standing.mean - f64::from(sum) / own.len() as f64).abs() < 1e-6);
+                    let spread = own.iter().max().unwrap() - own.iter().min().unwrap();
+                    prop_assert!((standing.spread - f64::from(spread)).abs() < 1e-9);
+                }
+                // Flagged exactly if another tool has more.
+                let dissent = council.dissent(&[(tool, INSTANCES[asked])]);
+                let most = TOOLS.iter().map(|tool| tally.sum(tool)).fold(0.0, f64::max);
+                prop_assert_eq!(dissent.is_some(), f64::from(sum) < most);
+            }
+            prop_assert!((tally.outcome.sum().unwrap_or(0.0) - f64::from(best)).abs() < 1e-9);
+            let order: Vec<_> = tally.standings.iter().map(|s| (-s.sum, s.tool.clone())).collect();
+            prop_assert!(order.is_sorted_by(|a, b| a.partial_cmp(b).is_some_and(std::cmp::Ordering::is_le)));
+        }
+    }
+}

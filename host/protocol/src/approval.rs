@@ -1,0 +1,192 @@
+//! Calls that wait for a person (PROTOCOL.md, 7).
+//!
+//! What a person decides is bound to the digest of exactly what was shown: arguments that change
+//! afterwards need another decision.
+
+use crate::solution::Call;
+use crate::tool::Annotations;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use toolhold_json::hex::sha256;
+
+/// When a tool's calls wait.
+///
+/// In the order of strictness.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum When {
+    #[default]
+    Never,
+    /// If the tool does not say of itself that it only reads.
+    OnWrite,
+    Always,
+}
+
+/// Which calls wait for a person.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Approvals {
+    /// For tools that nothing else is said of.
+    pub default: When,
+    /// By tool, or by module for all of its tools.
+    pub tools: BTreeMap<String, When>,
+    /// Whether a lazy plan waits, as a whole.
+    pub plans: bool,
+}
+
+/// A call that waits.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pending {
+    pub call: Call,
+    /// The arguments with their references replaced: what would be run.
+    pub arguments: Value,
+    /// SHA-256 over tool, instance and arguments, in hex.
+    pub digest: String,
+    pub annotations: Annotations,
+    /// The tools whose calls it is nested in, the outermost first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub callers: Vec<String>,
+}
+
+/// What a person decided about a call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    /// [`Pending::digest`] of what was decided about.
+    pub digest: String,
+    #[serde(flatten)]
+    pub verdict: Verdict,
+    /// Who decided, for the record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "verdict", rename_all = "snake_case")]
+pub enum Verdict {
+    Approve,
+    /// Run it with these arguments.
+    Edit {
+        arguments: Value,
+    },
+    /// Do not run it; this is its result.
+    Replace {
+        result: Value,
+    },
+    Refuse {
+        reason: String,
+    },
+}
+
+impl Approvals {
+    /// Whether a call of `tool` waits for a person.
+    pub fn apply_to(&self, tool: &str, annotations: Annotations) -> bool {
+        self.apply_to_any(&[tool], annotations)
+    }
+
+    /// The same for a tool of several names: its own, and that of the module's tool which runs it. What
+    /// a rule says of one of them holds, whatever the tool is called otherwise; of two rules the
+    /// stricter.
+    pub fn apply_to_any(&self, names: &[&str], annotations: Annotations) -> bool {
+        let rules = names.iter().filter_map(|name| self.rule(name));
+        match rules.max().unwrap_or(self.default) {
+            When::Always => true,
+            When::Never => false,
+            When::OnWrite => !annotations.read_only,
+        }
+    }
+
+    fn rule(&self, tool: &str) -> Option<When> {
+        let (module, own) = tool.rsplit_once('.').unwrap_or((tool, ""));
+        // A rule is about every version of a module.
+        let module = module.split('@').next().unwrap_or_default();
+        self.tools
+            .get(&format!("{module}.{own}"))
+            .or_else(|| self.tools.get(tool))
+            .or_else(|| self.tools.get(module))
+            .copied()
+    }
+}
+
+impl Pending {
+    pub fn new(call: Call, arguments: Value, annotations: Annotations) -> Self {
+        let digest = digest(&call, &arguments);
+        Self {
+            call,
+            arguments,
+            digest,
+            annotations,
+            callers: Vec::new(),
+        }
+    }
+}
+
+/// Keys sorted: the order in which a model writes them does not matter.
+fn digest(call: &Call, arguments: &Value) -> String {
+    let mut what = serde_json::json!([call.id, call.tool, call.instance, arguments]);
+    what.sort_all_objects();
+    sha256(what.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn who_waits() {
+        let reads = Annotations {
+            read_only: true,
+            ..Annotations::default()
+        };
+        let writes = Annotations::default();
+        let policy: Approvals = serde_json::from_value(json!({
+            "default": "on-write",
+            "tools": {"files": "always", "files.list": "never"},
+        }))
+        .unwrap();
+        for (tool, annotations, waits) in [
+            ("text.count", reads, false),
+            ("text.count", writes, true),
+            ("files.read", reads, true),
+            ("files.list", writes, false),
+        ] {
+            assert_eq!(policy.apply_to(tool, annotations), waits, "{tool}");
+        }
+        assert!(!Approvals::default().apply_to("files.write", writes));
+    }
+
+    #[test]
+    fn no_other_name_takes_a_tool_out_of_a_rule() {
+        let writes = Annotations::default();
+        let policy: Approvals = serde_json::from_value(json!({
+            "default": "never",
+            "tools": {"files": "always", "files.list": "never", "note": "never"},
+        }))
+        .unwrap();
+        for (own, waits) in [
+            ("files.write", true),
+            ("files@1.2.write", true),
+            ("files@1.2.list", false),
+            ("text.count", false),
+        ] {
+            let names = ["note", own];
+            assert_eq!(policy.apply_to_any(&names, writes), waits, "{own}");
+        }
+    }
+
+    #[test]
+    fn a_decision_is_bound_to_what_would_run() {
+        let of = |arguments: Value| {
+            let call = Call {
+                id: "c".into(),
+                tool: "t".into(),
+                ..Call::default()
+            };
+            Pending::new(call, arguments, Annotations::default()).digest
+        };
+        assert_eq!(of(json!({"a": 1, "b": 2})), of(json!({"b": 2, "a": 1})));
+        assert_ne!(of(json!({"a": 1})), of(json!({"a": 2})));
+    }
+}

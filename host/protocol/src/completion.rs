@@ -1,0 +1,130 @@
+//! What a model answers: whole, in pieces, and what it took.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::time::Duration;
+
+/// What the model answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Completion {
+    pub content: String,
+    pub reasoning: String,
+    /// Calls in the order they began. Decide by their presence, never by `finish_reason`: servers
+    /// disagree about it.
+    pub tool_calls: Vec<ChatToolCall>,
+    /// As the endpoint said it (`stop`, `length`, `tool_calls`, `abort`, …).
+    pub finish_reason: Option<String>,
+    pub usage: Option<Usage>,
+    /// The model that the endpoint says it used.
+    pub model: Option<String>,
+    /// Fields that this client has no meaning for (`system_fingerprint`, `timings`, `logprobs`, …) with
+    /// their last values, as far as they are small: 32 fields, 4 KiB each.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub extra: Map<String, Value>,
+    /// From sending the request to the first delta.
+    pub time_to_first_token: Option<Duration>,
+    /// From sending the request to the end of the answer.
+    pub duration: Duration,
+}
+
+/// A piece of a completion, as it arrives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Delta {
+    /// Text of the answer.
+    Content(String),
+    /// Text the model thinks by; never part of the answer.
+    Reasoning(String),
+    /// A piece of a tool call. `index` is the call's place in [`Completion::tool_calls`]; `id` and
+    /// `name` come once, `arguments` piece by piece.
+    ToolCall {
+        index: usize,
+        id: Option<String>,
+        name: Option<String>,
+        arguments: String,
+    },
+}
+
+/// A call of a tool, as the model wrote it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "WireToolCall", from = "WireToolCall")]
+pub struct ChatToolCall {
+    pub id: String,
+    pub name: String,
+    /// JSON text, not yet parsed: models get it wrong, and the repair belongs to the caller.
+    pub arguments: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireToolCall {
+    #[serde(default)]
+    id: String,
+    #[serde(rename = "type", default = "function")]
+    kind: String,
+    function: WireFunctionCall,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireFunctionCall {
+    name: String,
+    #[serde(default)]
+    arguments: String,
+}
+
+fn function() -> String {
+    "function".into()
+}
+
+impl From<ChatToolCall> for WireToolCall {
+    fn from(call: ChatToolCall) -> Self {
+        Self {
+            id: call.id,
+            kind: function(),
+            function: WireFunctionCall {
+                name: call.name,
+                arguments: call.arguments,
+            },
+        }
+    }
+}
+
+impl From<WireToolCall> for ChatToolCall {
+    fn from(wire: WireToolCall) -> Self {
+        Self {
+            id: wire.id,
+            name: wire.function.name,
+            arguments: wire.function.arguments,
+        }
+    }
+}
+
+/// Tokens that one completion took, as the endpoint counted them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    pub prompt_tokens: u64,
+    pub completion_tokens: u64,
+    /// How many of `prompt_tokens` came from the endpoint's prefix cache, where it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cached_prompt_tokens: Option<u64>,
+}
+
+/// A request that does not fit the context window, as far as the endpoint said how much.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ContextOverflow {
+    /// Tokens of the prompt, without those that were to be written.
+    pub prompt_tokens: Option<u64>,
+    /// Tokens that were to be written, of which the window must hold all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub completion_tokens: Option<u64>,
+    /// Tokens that fit.
+    pub window: Option<u64>,
+}
+
+impl Usage {
+    /// Prompt and completion together.
+    pub fn total(&self) -> u64 {
+        self.prompt_tokens.saturating_add(self.completion_tokens)
+    }
+}

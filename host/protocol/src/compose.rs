@@ -1,0 +1,395 @@
+//! The one schema that goes to the model (PROTOCOL.md, 4).
+//!
+//! Order matters, because a model writes top to bottom: `meta`, `advisors`, `calls`, `output`; in a
+//! call `_tool`, `_reasoningForCall`, `_instance`, `_scopes`, the parameters, `_outputPath` and
+//! `_outputMethod`, and of a latent tool `_output` last.
+
+mod parameters;
+mod references;
+
+use crate::tool::Scopes;
+use crate::tool::Tool;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use toolhold_json::lower::{Lowering, MAX_REPETITIONS};
+
+/// Whether a solution may hold calls and an output at once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shape {
+    /// Calls or an output. Small models, allowed both, call a tool and make up its answer in the
+    /// same breath.
+    #[default]
+    Exclusive,
+    /// Calls, an output, or both.
+    Both,
+}
+
+/// How an endpoint is asked for a call of the only tool that it is offered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Forcing {
+    /// By its name.
+    #[default]
+    Named,
+    /// As a call of any tool.
+    Required,
+    /// As a call that it may make: it refuses what demands one.
+    Auto,
+}
+
+impl Forcing {
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// How to compose.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Composition<'a> {
+    pub shape: Shape,
+    /// Whether each call says why (`_reasoningForCall`).
+    pub reasons: bool,
+    /// The most calls in one solution.
+    pub max_calls: usize,
+    /// Bound for strings that have none: the only unparseable replies of small models were strings
+    /// that ran into the token limit.
+    pub max_string: Option<u32>,
+    /// Whether data is wired: parameters accept references, and calls say where results go.
+    pub wiring: bool,
+    /// Nothing runs: outputs of latent tools may be left out.
+    pub lazy: bool,
+    /// What calls may name as their `_instance`.
+    pub instances: &'a [String],
+    /// Schema of the solution's `meta`.
+    pub meta: Option<&'a Value>,
+    /// Schema of the solution's `advisors`.
+    pub advisors: Option<&'a Value>,
+    /// The solution is one call and nothing else.
+    pub forced: bool,
+    /// How such a call is asked for where calls are native.
+    pub forcing: Forcing,
+}
+
+/// Composes the schema for `tools` and the user's output schema (plain text if there is none).
+/// The result uses only what every endpoint's grammar supports; the full schemas are validated on
+/// our side afterwards.
+pub fn compose(tools: &[Tool], output: Option<&Value>, how: Composition<'_>) -> Value {
+    let mut lowering = Lowering::new(how.max_string);
+    let first: Vec<(&str, Value)> = [("meta", how.meta), ("advisors", how.advisors)]
+        .into_iter()
+        .filter_map(|(name, schema)| Some((name, lowering.lower(schema?, name))))
+        .collect();
+    let solution = |calls: Value, output: Value| solution(&first, calls, output);
+    let output = match output {
+        Some(schema) => lowering.lower(schema, "output"),
+        None => lowering.lower(&json!({"type": "string"}), "output"),
+    };
+    if tools.is_empty() {
+        let empty = json!({"type": "array", "items": {}, "maxItems": 0});
+        return lowering.finish(solution(empty, output));
+    }
+    let calls: Vec<Value> = tools
+        .iter()
+        .map(|tool| call(tool, how, &mut lowering))
+        .collect();
+    let list = |least: usize| {
+        let mut list = json!({"type": "array", "items": {"anyOf": calls}, "minItems": least});
+        // More calls than that are counted, not constrained.
+        if how.max_calls <= MAX_REPETITIONS as usize {
+            list["maxItems"] = how.max_calls.into();
+        }
+        list
+    };
+    let schema = match how.shape {
+        _ if how.forced => solution(list(1), json!({"type": "null"})),
+        Shape::Both => solution(list(0), json!({"anyOf": [output, {"type": "null"}]})),
+        Shape::Exclusive => json!({"anyOf": [
+            solution(list(1), json!({"type": "null"})),
+            solution(json!({"type": "array", "items": {}, "maxItems": 0}), output),
+        ]}),
+    };
+    lowering.finish(schema)
+}
+
+fn solution(first: &[(&str, Value)], calls: Value, output: Value) -> Value {
+    let mut properties = Map::new();
+    for (name, schema) in first {
+        properties.insert((*name).to_owned(), schema.clone());
+    }
+    properties.insert("calls".into(), calls);
+    properties.insert("output".into(), output);
+    let required: Vec<_> = properties.keys().cloned().collect();
+    json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    })
+}
+
+/// A call object of the composed schema.
+fn call(tool: &Tool, how: Composition<'_>, lowering: &mut Lowering) -> Value {
+    let mut call = properties(tool, how, lowering);
+    let mut properties = Map::from_iter([("_tool".to_owned(), json!({"const": tool.name}))]);
+    properties.append(&mut call.properties);
+    let mut required = vec!["_tool".to_owned()];
+    required.append(&mut call.required);
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": call.additional})
+}
+
+/// What a call of one tool consists of besides its `_tool`, in the order in which a model writes it.
+#[derive(Debug)]
+pub struct Properties {
+    pub properties: Map<String, Value>,
+    pub required: Vec<String>,
+    /// Parameters that have no name yet: `false`, or their schema.
+    pub additional: Value,
+}
+
+impl Properties {
+    fn put(&mut self, name: &str, schema: Value, is_required: bool) {
+        self.properties.insert(name.to_owned(), schema);
+        if is_required {
+            self.required.push(name.to_owned());
+        }
+    }
+}
+
+/// Reserved properties and parameters of a call of `tool`.
+pub fn properties(tool: &Tool, how: Composition<'_>, lowering: &mut Lowering) -> Properties {
+    if how.wiring {
+        references::define(lowering);
+    }
+    let parameters = parameters::of(tool, how.wiring, lowering);
+    let mut call = Properties {
+        properties: Map::new(),
+        required: Vec::new(),
+        additional: parameters.additional,
+    };
+    if how.reasons {
+        let mut reason = json!({"type": "string", "maxLength": 200});
+        if lowering.keeps_descriptions() {
+            reason["description"] = json!("Why this call is made, in one sentence.");
+        }
+        call.put("_reasoningForCall", reason, true);
+    }
+    if !how.instances.is_empty() {
+        // In a plan, a call without one serves them all.
+        call.put("_instance", json!({"enum": how.instances}), !how.lazy);
+    }
+    if let Scopes::Requested(keys) = &tool.scopes {
+        call.put(
+            "_scopes",
+            json!({"type": "array", "items": {"enum": keys}, "maxItems": keys.len()}),
+            true,
+        );
+    }
+    for (name, schema, is_required) in parameters.named {
+        call.put(&name, schema, is_required);
+    }
+    match &tool.output_path {
+        Some(target) => call.put("_outputPath", json!({"const": target}), true),
+        None if how.wiring => call.put("_outputPath", references::reference(), false),
+        None => {}
+    }
+    if how.wiring {
+        let methods = ["set", "merge", "assign", "push", "concat"];
+        call.put("_outputMethod", json!({"enum": methods}), false);
+    }
+    if tool.is_latent() {
+        let output = match &tool.output {
+            Some(schema) => lowering.lower(schema, &format!("{} output", tool.name)),
+            None => json!({}),
+        };
+        call.put("_output", output, !how.lazy);
+    }
+    call
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::Execution;
+
+    fn tool(name: &str) -> Tool {
+        Tool {
+            parameters: json!({"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}),
+            execution: Execution::Module(name.into()),
+            ..Tool::new(name)
+        }
+    }
+
+    const HOW: Composition<'_> = Composition {
+        shape: Shape::Exclusive,
+        reasons: true,
+        max_calls: 4,
+        max_string: None,
+        wiring: false,
+        lazy: false,
+        instances: &[],
+        meta: None,
+        advisors: None,
+        forced: false,
+        forcing: Forcing::Named,
+    };
+
+    #[test]
+    fn exclusive_means_calls_or_output() {
+        let schema = compose(&[tool("a.b")], None, HOW);
+        let validator = jsonschema::validator_for(&schema).unwrap();
+        let call = json!({"_tool": "a.b", "_reasoningForCall": "r", "x": 1});
+        assert!(validator.is_valid(&json!({"calls": [call], "output": null})));
+        assert!(validator.is_valid(&json!({"calls": [], "output": "done"})));
+        assert!(!validator.is_valid(&json!({"calls": [call], "output": "401"})));
+        assert!(!validator.is_valid(&json!({"calls": [], "output": null})));
+    }
+
+    #[test]
+    fn the_model_writes_the_tool_first_and_calls_before_output() {
+        let text = compose(
+            &[tool("a.b")],
+            None,
+            Composition {
+                shape: Shape::Both,
+                ..HOW
+            },
+        )
+        .to_string();
+        let at = |needle: &str| text.find(needle).unwrap();
+        assert!(at("\"calls\"") < at("\"output\""));
+        assert!(
+            at("\"_tool\"") < at("\"_reasoningForCall\"")
+                && at("\"_reasoningForCall\"") < at("\"x\"")
+        );
+    }
+
+    #[test]
+    fn more_calls_than_a_grammar_counts_are_not_constrained() {
+        for (max_calls, most) in [(1_999, json!(1_999)), (2_000, Value::Null)] {
+            let how = Composition {
+                shape: Shape::Both,
+                max_calls,
+                ..HOW
+            };
+            let schema = compose(&[tool("a.b")], None, how);
+            assert_eq!(schema["properties"]["calls"]["maxItems"], most);
+        }
+    }
+
+    #[test]
+    fn without_tools_only_an_output_is_possible() {
+        let validator = jsonschema::validator_for(&compose(&[], None, HOW)).unwrap();
+        assert!(validator.is_valid(&json!({"calls": [], "output": "x"})));
+        assert!(!validator.is_valid(&json!({"calls": [{}], "output": "x"})));
+    }
+
+    #[test]
+    fn wired_parameters_accept_references_and_calls_say_where_results_go() {
+        let how = Composition {
+            wiring: true,
+            ..HOW
+        };
+        let call = json!({"_tool": "a.b", "_reasoningForCall": "r", "x": "†state.x", "_outputPath": "†state.y", "_outputMethod": "push"});
+        let solution = json!({"calls": [call], "output": null});
+        let accepts = |how| {
+            jsonschema::validator_for(&compose(&[tool("a.b")], None, how))
+                .unwrap()
+                .is_valid(&solution)
+        };
+        assert!(accepts(how));
+        assert!(!accepts(HOW));
+        let validator = jsonschema::validator_for(&compose(&[tool("a.b")], None, how)).unwrap();
+        let text = json!({"calls": [{"_tool": "a.b", "_reasoningForCall": "r", "x": "seven"}], "output": null});
+        assert!(!validator.is_valid(&text));
+    }
+
+    /// At most one more choice for each place in the schema, of a fixed length.
+    #[test]
+    fn references_cost_no_more_than_what_they_are_offered_for() {
+        let mut place = json!({"type": "integer", "minimum": 0, "maximum": 100});
+        for _ in 0..12 {
+            place = json!({"type": "object", "properties": {
+                "a": {"type": "array", "items": place}, "b": {"enum": ["x", "y"]}, "c": {"$ref": "#/$defs/D"},
+            }, "required": ["a"]});
+        }
+        let tools: Vec<Tool> = (0..200)
+            .map(|n| Tool {
+                parameters: json!({"type": "object", "properties": {"p": place}, "$defs": {"D": {
+                    "type": "object", "properties": {"d": {"$ref": "#/$defs/D"}, "n": {"type": "number"}},
+                }}}),
+                ..tool(&format!("a.t{n}"))
+            })
+            .collect();
+        let size = |wiring| {
+            compose(&tools, None, Composition { wiring, ..HOW })
+                .to_string()
+                .len()
+        };
+        let (plain, wired) = (size(false), size(true));
+        assert!(wired < plain * 3 / 2, "{wired} bytes, without {plain}");
+    }
+
+    #[test]
+    fn a_latent_tool_is_answered_in_its_call_unless_nothing_runs() {
+        let latent = Tool {
+            output: Some(json!({"enum": ["good", "bad"]})),
+            ..Tool::new("sentiment")
+        };
+        let with = |output: Value| {
+            let mut call = json!({"_tool": "sentiment", "_reasoningForCall": "r"});
+            if !output.is_null() {
+                call["_output"] = output;
+            }
+            json!({"calls": [call], "output": null})
+        };
+        let eager =
+            jsonschema::validator_for(&compose(std::slice::from_ref(&latent), None, HOW)).unwrap();
+        assert!(eager.is_valid(&with(json!("good"))));
+        assert!(!eager.is_valid(&with(json!("so so"))));
+        assert!(!eager.is_valid(&with(Value::Null)));
+        let how = Composition { lazy: true, ..HOW };
+        let lazy = jsonschema::validator_for(&compose(&[latent], None, how)).unwrap();
+        assert!(lazy.is_valid(&with(Value::Null)));
+    }
+
+    #[test]
+    fn everything_is_written_in_the_protocols_order() {
+        let asks = Tool {
+            scopes: Scopes::Requested(vec!["†user".parse().unwrap()]),
+            execution: Execution::Latent,
+            ..tool("a.b")
+        };
+        let how = Composition {
+            wiring: true,
+            instances: &["one".to_owned()],
+            meta: Some(&json!({"type": "object", "properties": {"version": {"type": "string"}}})),
+            advisors: Some(
+                &json!({"type": "array", "items": {"type": "object", "properties": {"id": {"const": "ceo"}}}}),
+            ),
+            ..HOW
+        };
+        let text = compose(&[asks], None, how).to_string();
+        let places: Vec<_> = [
+            "\"meta\"",
+            "\"advisors\"",
+            "\"calls\"",
+            "\"_tool\"",
+            "\"_reasoningForCall\"",
+            "\"_instance\"",
+            "\"_scopes\"",
+            "\"x\"",
+            "\"_outputPath\"",
+            "\"_outputMethod\"",
+            "\"_output\"",
+            "\"output\"",
+        ]
+        .iter()
+        .map(|name| {
+            text.find(&format!("{name}:{{"))
+                .unwrap_or_else(|| panic!("{name} in {text}"))
+        })
+        .collect();
+        assert!(places.is_sorted(), "{places:?} in {text}");
+    }
+}

@@ -1,0 +1,516 @@
+//! The context: the messages that a Request is built from, and what they amount to (PROTOCOL.md, 2).
+
+mod wire;
+mod written;
+
+use crate::advisor::Advisor;
+use crate::data::{Data, Method, Write};
+use crate::meta::Meta;
+use crate::plan::Mode;
+use crate::reference::Path;
+use crate::tool::Tool;
+use crate::turn::Role;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+use thiserror::Error;
+use toolhold_json::validate::Validator;
+
+/// One element of the context. On the wire `{"role", "content"}` or `{"type", …}`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Message {
+    Text(Text),
+    Data(DataMessage),
+    Input(Input),
+    State(State),
+    Tool(ToolMessage),
+    Plan(PlanMessage),
+    Advisor(Advisor),
+    Meta(MetaMessage),
+    Error(ErrorMessage),
+}
+
+/// Shown as it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Text {
+    #[serde(alias = "content")]
+    pub text: String,
+    #[serde(default = "user")]
+    pub role: Role,
+}
+
+/// Data of one kind. Messages of the same kind and instance are one value, merged in their order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DataMessage {
+    pub data: Value,
+    #[serde(default = "data")]
+    pub kind: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    #[serde(rename = "_instance", default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    #[serde(flatten)]
+    pub hidden: Hidden,
+}
+
+/// What the model never sees of a message that an output appended.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Hidden {
+    /// The call whose result this is; its `_outputPath` says where in the kind `data` belongs.
+    #[serde(rename = "_call", default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<Value>,
+    /// Milliseconds since 1970 (UTC).
+    #[serde(rename = "_date", default, skip_serializing_if = "Option::is_none")]
+    pub date: Option<u64>,
+    #[serde(
+        rename = "_outputMethod",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub method: Option<Method>,
+}
+
+/// A structured prompt: data of the kind `input`, validated before anything is sent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Input {
+    /// May be absent in a saved Request, whose caller gives it.
+    #[serde(default)]
+    pub input: Value,
+    pub schema: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    #[serde(rename = "_instance", default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+}
+
+/// The scratchpad that survives between iterations. A schema without a value is a blueprint that
+/// tells the model which paths to write.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    #[serde(rename = "_instance", default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolMessage {
+    /// Name → Tool. The last definition of a name wins.
+    pub tool: Map<String, Value>,
+}
+
+/// Calls that are carried from one iteration to the next.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PlanMessage {
+    #[serde(default)]
+    pub plan: Vec<Value>,
+    #[serde(default)]
+    pub mode: Mode,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MetaMessage {
+    pub meta: Meta,
+}
+
+/// What went wrong with a call, as an earlier run left it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ErrorMessage {
+    pub data: ErrorData,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ErrorData {
+    pub call: Value,
+    pub error: Value,
+}
+
+/// Why a context cannot be used. Configuration: nothing was sent.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("message {} of the context{}: {reason}", index + 1, at(place))]
+pub struct ContextError {
+    /// Which message, beginning with 0.
+    pub index: usize,
+    /// The JSON pointer into it; empty for the message itself.
+    pub place: String,
+    pub reason: String,
+}
+
+/// What is wrong with one message.
+#[derive(Debug)]
+struct Fault {
+    place: String,
+    reason: String,
+}
+
+/// What the messages amount to.
+#[derive(Debug, Default)]
+pub struct Context {
+    pub messages: Vec<Message>,
+    pub data: Data,
+    /// Schemas and descriptions of data, by kind and instance.
+    notes: Vec<Note>,
+    /// Name and definition, the last of each name, in the order of the names' first appearance.
+    pub tools: Vec<(String, Value)>,
+    /// The last one.
+    pub plan: Option<PlanMessage>,
+    /// The last definition of each id.
+    pub advisors: Vec<Advisor>,
+    /// The last one, or what a solution made of it.
+    pub meta: Option<Meta>,
+    given_meta: Option<Meta>,
+    /// In the order of their first appearance.
+    pub instances: Vec<String>,
+    /// Entries of the data's log that come from messages.
+    given: usize,
+    /// Of the entries since, in their order.
+    origins: Vec<written::Origin>,
+    /// Of calls that were made of it and failed, in the order in which they ended.
+    errors: Vec<ErrorData>,
+}
+
+#[derive(Debug)]
+struct Note {
+    kind: String,
+    instance: Option<String>,
+    schema: Option<Value>,
+    description: Option<String>,
+}
+
+const MAX_MESSAGES: usize = 100_000;
+/// Of an instance: it is repeated in every call.
+const MAX_NAME: usize = 128;
+
+impl Message {
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::text(Role::User, text)
+    }
+
+    pub fn text(role: Role, text: impl Into<String>) -> Self {
+        Self::Text(Text {
+            text: text.into(),
+            role,
+        })
+    }
+
+    /// Reads a context.
+    ///
+    /// # Errors
+    /// The first message that is none.
+    pub fn parse_all(messages: &Value) -> Result<Vec<Self>, ContextError> {
+        let Value::Array(messages) = messages else {
+            return Err(Fault::new("", "the context must be a list of messages").of(0));
+        };
+        messages
+            .iter()
+            .enumerate()
+            .map(|(index, message)| wire::message(message).map_err(|fault| fault.of(index)))
+            .collect()
+    }
+}
+
+impl<'de> Deserialize<'de> for Message {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let message = Value::deserialize(deserializer)?;
+        wire::message(&message).map_err(|Fault { place, reason }| {
+            serde::de::Error::custom(format!("a message{}: {reason}", at(&place)))
+        })
+    }
+}
+
+impl Context {
+    /// # Errors
+    /// The first message that cannot be used: an input that does not satisfy its schema, a schema
+    /// that is none, a name that cannot be referred to.
+    pub fn new(messages: Vec<Message>) -> Result<Self, ContextError> {
+        if messages.len() > MAX_MESSAGES {
+            let reason = format!("there are more messages than {MAX_MESSAGES}");
+            return Err(Fault::new("", reason).of(MAX_MESSAGES));
+        }
+        let mut context = Self::default();
+        for (index, message) in messages.iter().enumerate() {
+            context.take(message).map_err(|fault| fault.of(index))?;
+        }
+        context.messages = messages;
+        context.given = context.data.log().len();
+        context.given_meta.clone_from(&context.meta);
+        Ok(context)
+    }
+
+    /// Whether there is data, or a schema that tells which is to be written.
+    pub fn has_data(&self) -> bool {
+        !self.notes.is_empty()
+    }
+
+    /// Whether a model can be asked: a saved Request waits for its caller's input.
+    ///
+    /// # Errors
+    /// The input message that has a schema and lacks the value.
+    pub fn check_input(&self) -> Result<(), ContextError> {
+        let inputs = || {
+            self.messages
+                .iter()
+                .enumerate()
+                .filter_map(|(index, message)| match message {
+                    Message::Input(input) => Some((index, input)),
+                    _ => None,
+                })
+        };
+        for (index, waiting) in inputs().filter(|(_, input)| input.input.is_null()) {
+            // Another message may hold it: of the same instance, or of each instance for all of them.
+            let is_given = inputs().any(|(_, other)| {
+                !other.input.is_null()
+                    && (other.instance == waiting.instance || waiting.instance.is_none())
+            });
+            let takes_nothing = Validator::new(&waiting.schema)
+                .is_ok_and(|schema| schema.check(&Value::Null).is_ok());
+            if !is_given && !takes_nothing {
+                let reason = "the input is missing; give a value that satisfies the schema";
+                return Err(Fault::new("/input", reason).of(index));
+            }
+        }
+        Ok(())
+    }
+
+    /// The schema and the description of one kind of data, as they were given last.
+    pub fn note_of(&self, kind: &str, instance: Option<&str>) -> (Option<&Value>, Option<&str>) {
+        let note = self
+            .notes
+            .iter()
+            .find(|note| note.kind == kind && note.instance.as_deref() == instance);
+        note.map_or((None, None), |note| {
+            (note.schema.as_ref(), note.description.as_deref())
+        })
+    }
+
+    fn take(&mut self, message: &Message) -> Result<(), Fault> {
+        match message {
+            Message::Text(_) | Message::Error(_) => {}
+            Message::Data(message) => {
+                self.note(
+                    &message.kind,
+                    message.instance.as_ref(),
+                    message.schema.as_ref(),
+                    message.description.as_ref(),
+                )?;
+                let (path, method) = message.place()?;
+                if path.kind != message.kind {
+                    let reason = format!(
+                        "the message is of the kind {} and its call wrote to {path}; make them one",
+                        message.kind
+                    );
+                    return Err(Fault::new("/kind", reason));
+                }
+                self.write(path, message.instance.clone(), method, message.data.clone())?;
+            }
+            Message::Input(message) => {
+                let schema = Some(&message.schema);
+                self.note(
+                    "input",
+                    message.instance.as_ref(),
+                    schema,
+                    message.description.as_ref(),
+                )?;
+                // A saved Request waits for its caller's.
+                if !message.input.is_null() {
+                    let validator = Validator::new(&message.schema)
+                        .map_err(|reason| Fault::new("/schema", reason))?;
+                    validator.check(&message.input).map_err(|reason| {
+                        let reason = format!("the input does not fit its schema: {reason}");
+                        Fault::new("/input", reason)
+                    })?;
+                    self.write(
+                        Path::root("input"),
+                        message.instance.clone(),
+                        Method::Merge,
+                        message.input.clone(),
+                    )?;
+                }
+            }
+            Message::State(message) => {
+                let (schema, description) = (message.schema.as_ref(), message.description.as_ref());
+                self.note("state", message.instance.as_ref(), schema, description)?;
+                if let Some(state) = &message.state {
+                    self.write(
+                        Path::root("state"),
+                        message.instance.clone(),
+                        Method::Merge,
+                        state.clone(),
+                    )?;
+                }
+            }
+            Message::Tool(message) => {
+                for (name, tool) in &message.tool {
+                    check_tool(name, tool)?;
+                    match self.tools.iter_mut().find(|(known, _)| known == name) {
+                        Some((_, known)) => *known = tool.clone(),
+                        None => self.tools.push((name.clone(), tool.clone())),
+                    }
+                }
+            }
+            Message::Plan(message) => self.plan = Some(message.clone()),
+            Message::Advisor(message) => {
+                message
+                    .check()
+                    .map_err(|error| Fault::new("", error.to_string()))?;
+                match self
+                    .advisors
+                    .iter_mut()
+                    .find(|known| known.id == message.id)
+                {
+                    Some(known) => *known = message.clone(),
+                    None => self.advisors.push(message.clone()),
+                }
+            }
+            Message::Meta(message) => self.meta = Some(message.meta.clone()),
+        }
+        Ok(())
+    }
+
+    fn write(
+        &mut self,
+        path: Path,
+        instance: Option<String>,
+        method: Method,
+        value: Value,
+    ) -> Result<(), Fault> {
+        let write = Write {
+            path,
+            instance,
+            method,
+            value,
+        };
+        self.data
+            .write(write)
+            .map_err(|error| Fault::new("", error.to_string()))
+    }
+
+    fn note(
+        &mut self,
+        kind: &str,
+        instance: Option<&String>,
+        schema: Option<&Value>,
+        description: Option<&String>,
+    ) -> Result<(), Fault> {
+        let root: Result<Path, _> = format!("†{kind}").parse();
+        if !root.is_ok_and(|path| path.segments.is_empty()) {
+            let reason =
+                format!("{kind:.40?} cannot name a kind of data: use letters, digits, _ and -");
+            return Err(Fault::new("/kind", reason));
+        }
+        if let Some(instance) = instance {
+            let length = instance.chars().count();
+            if length == 0 || length > MAX_NAME || instance.contains(char::is_control) {
+                let reason = "an instance needs a name of 1 to 128 characters in one line";
+                return Err(Fault::new("/_instance", reason));
+            }
+            if !self.instances.contains(instance) {
+                self.instances.push(instance.clone());
+            }
+        }
+        if let Some(schema) = schema {
+            Validator::new(schema).map_err(|reason| {
+                Fault::new("/schema", format!("this is no JSON Schema: {reason}"))
+            })?;
+        }
+        let known = self
+            .notes
+            .iter()
+            .position(|note| note.kind == kind && note.instance.as_ref() == instance);
+        let at = known.unwrap_or_else(|| {
+            self.notes.push(Note {
+                kind: kind.to_owned(),
+                instance: instance.cloned(),
+                schema: None,
+                description: None,
+            });
+            self.notes.len() - 1
+        });
+        if let Some(note) = self.notes.get_mut(at) {
+            note.schema = schema.cloned().or(note.schema.take());
+            note.description = description.cloned().or(note.description.take());
+        }
+        Ok(())
+    }
+}
+
+impl DataMessage {
+    /// Where in the kind the data belongs, and how: a plain message is merged into what there is, the
+    /// result of a call goes where the call said.
+    fn place(&self) -> Result<(Path, Method), Fault> {
+        let target = self
+            .hidden
+            .call
+            .as_ref()
+            .and_then(|call| call.get("_outputPath"));
+        let path = match target.and_then(Value::as_str) {
+            Some(target) => target
+                .parse::<Path>()
+                .map_err(|error| Fault::new("/_call/_outputPath", error.to_string()))?,
+            None => Path::root(&self.kind),
+        };
+        let default = if target.is_some() {
+            Method::Set
+        } else {
+            Method::Merge
+        };
+        Ok((path, self.hidden.method.unwrap_or(default)))
+    }
+}
+
+fn user() -> Role {
+    Role::User
+}
+
+fn data() -> String {
+    "data".into()
+}
+
+impl Fault {
+    fn new(place: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self {
+            place: place.into(),
+            reason: reason.into(),
+        }
+    }
+
+    fn of(self, index: usize) -> ContextError {
+        ContextError {
+            index,
+            place: self.place,
+            reason: self.reason,
+        }
+    }
+}
+
+/// What can be said of a tool before it is known who runs it.
+fn check_tool(name: &str, schema: &Value) -> Result<(), Fault> {
+    let at = format!("/tool/{}", name.replace('~', "~0").replace('/', "~1"));
+    let (tool, _) = Tool::parse(name, schema, |_| false)
+        .map_err(|error| Fault::new(format!("{at}{}", error.place), error.reason))?;
+    let no_schema = |place: &str, reason: String| {
+        Fault::new(
+            format!("{at}{place}"),
+            format!("this is no JSON Schema: {reason}"),
+        )
+    };
+    Validator::new(&tool.parameters).map_err(|reason| no_schema("", reason))?;
+    if let Some(output) = &tool.output {
+        Validator::new(output).map_err(|reason| no_schema("/properties/_output", reason))?;
+    }
+    Ok(())
+}
+
+fn at(place: &str) -> String {
+    if place.is_empty() {
+        String::new()
+    } else {
+        format!(" at {place}")
+    }
+}

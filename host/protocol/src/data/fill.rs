@@ -1,0 +1,186 @@
+//! Arguments with their references replaced by what they refer to.
+
+use super::missing::place;
+use super::size::{self, Excess};
+use super::{Data, MAX_BYTES, MAX_LEVELS, Missing};
+use crate::reference::{Argument, Path, ReferenceError, Source};
+use serde_json::Value;
+use std::error::Error;
+use std::fmt::{self, Display, Formatter, Write as _};
+
+/// Faults that are told; the model will not repair more at once.
+const MAX_TOLD: usize = 8;
+
+/// Arguments that cannot be filled, with everything that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unfilled(pub Vec<Fault>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// JSON pointer of the string; the whole is "".
+    pub at: String,
+    pub cause: Cause,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cause {
+    /// It begins like a reference and is none.
+    Reference(ReferenceError),
+    Missing(Missing),
+    /// It, or what it refers to, is nested too deep.
+    Levels,
+    /// It and those before it refer to too much.
+    Size,
+}
+
+pub fn fill(data: &Data, arguments: &Value, instance: Option<&str>) -> Result<Value, Unfilled> {
+    let mut filling = Filling {
+        data,
+        instance,
+        left: MAX_BYTES,
+        pointer: String::new(),
+        faults: Vec::new(),
+    };
+    let filled = filling.value(arguments, MAX_LEVELS);
+    if filling.faults.is_empty() {
+        Ok(filled)
+    } else {
+        Err(Unfilled(filling.faults))
+    }
+}
+
+struct Filling<'a> {
+    data: &'a Data,
+    instance: Option<&'a str>,
+    /// Bytes that references may still stand for: many short ones to one large value are a bomb.
+    left: usize,
+    pointer: String,
+    faults: Vec<Fault>,
+}
+
+impl Filling<'_> {
+    /// Null stands for what is at fault, and is never seen.
+    fn value(&mut self, value: &Value, levels: usize) -> Value {
+        match value {
+            Value::String(text) => match Argument::parse(text) {
+                Ok(Argument::Literal(text)) => Value::String(text),
+                Ok(Argument::Reference(source)) => self.reference(&source, levels),
+                Err(error) => self.fault(Cause::Reference(error)),
+            },
+            Value::Array(_) | Value::Object(_) if levels == 0 => self.fault(Cause::Levels),
+            Value::Array(items) => {
+                let items = items.iter().enumerate();
+                items
+                    .map(|(index, item)| self.below(&index.to_string(), item, levels))
+                    .collect()
+            }
+            Value::Object(fields) => {
+                let fields = fields.iter();
+                fields
+                    .map(|(key, field)| {
+                        let token = key.replace('~', "~0").replace('/', "~1");
+                        (key.clone(), self.below(&token, field, levels))
+                    })
+                    .collect()
+            }
+            _ => value.clone(),
+        }
+    }
+
+    fn below(&mut self, token: &str, value: &Value, levels: usize) -> Value {
+        let length = self.pointer.len();
+        let _ = write!(self.pointer, "/{token}");
+        let filled = self.value(value, levels - 1);
+        self.pointer.truncate(length);
+        filled
+    }
+
+    fn reference(&mut self, source: &Source, levels: usize) -> Value {
+        if self.left == 0 {
+            return self.fault(Cause::Size);
+        }
+        let value = match self.data.resolve(source, self.instance) {
+            Ok(value) => value,
+            Err(missing) => return self.fault(Cause::Missing(missing)),
+        };
+        match size::of(&value, levels, self.left) {
+            Ok(bytes) => {
+                self.left -= bytes;
+                value.into_owned()
+            }
+            Err(Excess::Levels) => self.fault(Cause::Levels),
+            Err(Excess::Bytes) => {
+                // Nothing more is read: each further reference would cost as much again.
+                self.left = 0;
+                self.fault(Cause::Size)
+            }
+        }
+    }
+
+    fn fault(&mut self, cause: Cause) -> Value {
+        self.faults.push(Fault {
+            at: self.pointer.clone(),
+            cause,
+        });
+        Value::Null
+    }
+}
+
+impl Unfilled {
+    /// Every path that must exist first; empty where waiting does not help.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        let waits = self
+            .0
+            .iter()
+            .all(|fault| matches!(fault.cause, Cause::Missing(_)));
+        let faults = if waits { self.0.as_slice() } else { &[] };
+        faults
+            .iter()
+            .flat_map(|fault| match &fault.cause {
+                Cause::Missing(missing) => missing.0.as_slice(),
+                _ => &[],
+            })
+            .map(|absent| &absent.path)
+    }
+}
+
+impl Error for Unfilled {}
+
+impl Display for Unfilled {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (index, fault) in self.0.iter().take(MAX_TOLD).enumerate() {
+            if index > 0 {
+                f.write_str("; ")?;
+            }
+            fault.fmt(f)?;
+        }
+        match self.0.len().saturating_sub(MAX_TOLD) {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
+    }
+}
+
+impl Display for Fault {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.at.as_str() {
+            "" => f.write_str("the arguments: ")?,
+            at => write!(f, "{}: ", place(at))?,
+        }
+        match &self.cause {
+            Cause::Reference(error) => write!(f, "{error}; write a literal dagger as ††"),
+            Cause::Missing(missing) => missing.fmt(f),
+            Cause::Levels => write!(
+                f,
+                "with what it refers to it is nested deeper than {MAX_LEVELS} levels; refer to a \
+                 part of it"
+            ),
+            Cause::Size => write!(
+                f,
+                "the references together stand for more than {} MiB; refer to the parts that are \
+                 needed",
+                MAX_BYTES >> 20
+            ),
+        }
+    }
+}

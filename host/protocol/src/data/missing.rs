@@ -1,0 +1,187 @@
+//! What does not exist, in words that a model can act on: how far the path exists and what is there.
+
+use crate::reference::Path;
+use serde_json::Value;
+use std::error::Error;
+use std::fmt::{self, Display, Formatter};
+
+/// Names that are listed; enough to see a typing error, too few to fill a context.
+const MAX_NAMES: usize = 8;
+/// Characters of one name; keys are whatever a tool returned.
+const MAX_NAME: usize = 40;
+/// Characters of one path.
+const MAX_PATH: usize = 200;
+/// Paths of one expression that are told in full.
+const MAX_TOLD: usize = 4;
+
+/// Paths that must exist first, and do not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing(pub Vec<Absent>);
+
+/// One path that does not exist.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Absent {
+    pub path: Path,
+    pub found: Found,
+}
+
+/// What is there at the deepest part of the path that exists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// Not even the kind: these are there.
+    Kinds(Names),
+    Fields {
+        path: Path,
+        fields: Names,
+    },
+    Elements {
+        path: Path,
+        elements: usize,
+    },
+    /// It stands in its list only because a later element was written.
+    Hole(Path),
+    /// A scalar.
+    Other {
+        path: Path,
+        noun: &'static str,
+    },
+}
+
+/// The first few of many names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Names {
+    shown: Vec<String>,
+    more: usize,
+}
+
+impl Missing {
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.0.iter().map(|absent| &absent.path)
+    }
+}
+
+impl Error for Missing {}
+
+impl Display for Missing {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (index, absent) in self.0.iter().take(MAX_TOLD).enumerate() {
+            if index > 0 {
+                f.write_str("; ")?;
+            }
+            absent.fmt(f)?;
+        }
+        match self.0.len().saturating_sub(MAX_TOLD) {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
+    }
+}
+
+impl Display for Absent {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if let Found::Kinds(kinds) = &self.found {
+            let kind = clipped(&self.path.kind, MAX_NAME);
+            write!(f, "there is no data of the kind {kind}; ")?;
+            return match kinds.len() {
+                0 => f.write_str("there is none of any kind yet"),
+                1 => write!(f, "there is only {kinds}"),
+                _ => write!(f, "there are {kinds}"),
+            };
+        }
+        write!(f, "{} does not exist: ", shown(&self.path))?;
+        match &self.found {
+            Found::Fields { path, fields } if fields.len() == 0 => {
+                write!(f, "{} is an object without fields", shown(path))
+            }
+            Found::Fields { path, fields } => write!(f, "{} has {fields}", shown(path)),
+            Found::Elements { path, elements } => {
+                write!(f, "{} has {}", shown(path), counted(*elements))
+            }
+            Found::Other { path, noun } => write!(f, "{} is {noun}", shown(path)),
+            Found::Hole(path) => write!(
+                f,
+                "{} is not written yet, only elements after it are",
+                shown(path)
+            ),
+            Found::Kinds(_) => Ok(()),
+        }
+    }
+}
+
+impl Names {
+    pub(super) fn new<'a, T: AsRef<str> + ?Sized + 'a>(
+        names: impl IntoIterator<Item = &'a T>,
+    ) -> Self {
+        let mut names = names.into_iter();
+        let shown = names.by_ref().take(MAX_NAMES);
+        Self {
+            shown: shown.map(|name| clipped(name.as_ref(), MAX_NAME)).collect(),
+            more: names.count(),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.shown.len() + self.more
+    }
+
+    pub(super) fn first(&self) -> Option<&str> {
+        self.shown.first().map(String::as_str)
+    }
+}
+
+impl Display for Names {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let last = match self.more {
+            0 => self.shown.len().saturating_sub(1),
+            _ => self.shown.len(),
+        };
+        for (index, name) in self.shown.iter().enumerate() {
+            f.write_str(match index {
+                0 => "",
+                _ if index == last => " and ",
+                _ => ", ",
+            })?;
+            f.write_str(name)?;
+        }
+        match self.more {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}
+
+/// A path in a message: the model wrote it, at any length.
+pub(super) fn shown(path: &Path) -> String {
+    place(&path.to_string())
+}
+
+pub(super) fn place(text: &str) -> String {
+    clipped(text, MAX_PATH)
+}
+
+pub(super) fn counted(elements: usize) -> String {
+    match elements {
+        0 => "no elements".to_owned(),
+        1 => "1 element".to_owned(),
+        _ => format!("{elements} elements"),
+    }
+}
+
+/// What a value is, in a sentence.
+pub(super) fn noun(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+fn clipped(text: &str, characters: usize) -> String {
+    match text.char_indices().nth(characters) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,33 @@
+//! Errors of the loop. [`RunError`] ends a run; everything a tool does wrong is a message to the
+//! model instead.
+
+use crate::context::ContextError;
+use crate::tool::ToolError;
+use thiserror::Error;
+
+/// Why a run could not be started or recorded.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RunError {
+    #[error("the schema of tool {tool:?} is not a JSON Schema: {reason}")]
+    ToolSchema { tool: String, reason: String },
+    #[error("the output schema is not a JSON Schema: {reason}")]
+    OutputSchema { reason: String },
+    #[error("two tools are named {name:?}; rename one of the modules")]
+    DuplicateTool { name: String },
+    #[error(transparent)]
+    Context(#[from] ContextError),
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+    /// `_module` or `_activity` names nothing that is registered.
+    #[error("the tool {tool:?} cannot be run: {reason}")]
+    Binding { tool: String, reason: String },
+    /// A saved plan that cannot be run, or a carried one that is none (PROTOCOL.md, 8).
+    #[error("the plan cannot be run: {reason}")]
+    Plan { reason: String },
+    #[error("the run's journal cannot be written, so the run was stopped: {source}")]
+    Journal {
+        #[source]
+        source: std::io::Error,
+    },
+}

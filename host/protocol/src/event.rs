@@ -1,0 +1,506 @@
+//! What happens in a run, as one ordered stream with many readers: terminal, page, journal, replay.
+//! There is no second logging path.
+
+mod bodies;
+
+pub use bodies::{Bodies, BodyError, Shared};
+
+use crate::advisor::{Council, Dissent, Tally};
+use crate::approval::{Decision, Pending};
+use crate::bound::Bound;
+use crate::completion::{Completion, ContextOverflow, Delta};
+use crate::cost::Amount;
+use crate::failure::ErrorClass;
+use crate::failure::ToolFailure;
+use crate::fallback::Stage;
+use crate::meta::Meta;
+use crate::privacy::Kind;
+use crate::reference::Path;
+use crate::result::ToolUsage;
+use crate::routing::Routing;
+use crate::settings::RunRequest;
+use crate::shield::{Judgement, Place, Screened};
+use crate::side_request::SideRequest;
+use crate::solution::Call;
+use crate::window::Counted;
+use crate::window::{Part, Parts};
+use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::io;
+use toolhold_json::hex::hex;
+use toolhold_json::repair::Repair;
+use uuid::Uuid;
+
+/// One thing that happened.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Event {
+    pub run: Uuid,
+    /// 0, 1, 2… without gaps.
+    pub seq: u64,
+    /// Milliseconds since 1970 (UTC).
+    pub at_ms: u64,
+    #[serde(flatten)]
+    pub kind: EventKind,
+    /// See [`Seal`].
+    pub seal: Seal,
+}
+
+/// Sixteen hex digits over the JSON text of an event and the seal of the one before it: a record in
+/// which anything was changed, lost or put somewhere else does not fit together. It shows damage and
+/// careless hands, not somebody who seals everything anew.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Seal(String);
+
+/// How the JSON text of an event ends, around its seal.
+const SEAL: (&str, &str) = (r#","seal":""#, r#""}"#);
+
+impl Seal {
+    /// The seal of the event whose JSON text is `line`, with whatever seal it has itself. `None` if
+    /// this is no event's text.
+    pub fn of(line: &str, before: &Self) -> Option<Self> {
+        let (open, close) = SEAL;
+        let (event, _) = line.strip_suffix(close)?.rsplit_once(open)?;
+        let mut digest = Sha256::new();
+        digest.update(&before.0);
+        digest.update(event);
+        let digest = digest.finalize();
+        Some(Self(hex(digest.first_chunk::<8>()?)))
+    }
+}
+
+impl Event {
+    /// Seals the event, as the one after that with the seal `before`.
+    ///
+    /// # Errors
+    /// It is no JSON.
+    pub fn sealed(mut self, before: &Seal) -> Result<Self, serde_json::Error> {
+        self.seal = Seal::default();
+        let line = serde_json::to_string(&self)?;
+        self.seal = Seal::of(&line, before).unwrap_or_default();
+        Ok(self)
+    }
+}
+
+/// On the wire: `{"event": "tool_start", …}`.
+///
+/// What the run was told from outside is in `run`, `delta`, `reply`, `model_failed`, `side_request`,
+/// `decided`, `screened`, `counted`, `resumed` and `tool_result`, whole: from these alone the loop can be
+/// run again and comes to the same events.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum EventKind {
+    /// The run begins: what it was asked and what it may use.
+    Run {
+        /// The first thing the user says.
+        task: String,
+        model: String,
+        request: Box<RunRequest>,
+        tools: Vec<Bound>,
+        host: String,
+    },
+    /// What one shield said. It changes nothing of the run by itself.
+    Shield(Judgement),
+    /// What came of all shields for the run's input or output, or for the arguments of a call.
+    Screened {
+        step: u32,
+        place: Place,
+        /// The call whose arguments they were.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call: Option<String>,
+        #[serde(flatten)]
+        screened: Screened,
+    },
+    /// How many values the model is not shown, of the whole run so far.
+    Hidden {
+        step: u32,
+        counts: BTreeMap<Kind, usize>,
+    },
+    /// A Request goes to the model: the chat completion body, so that it can be sent again, without
+    /// what it shares with the Request before it. [`Bodies`] makes it whole.
+    Request {
+        step: u32,
+        #[serde(default, skip_serializing_if = "Shared::is_nothing")]
+        same: Shared,
+        body: Value,
+    },
+    /// Something was decided on the way to the endpoint that answers. It changes nothing of the run.
+    Routing(Routing),
+    /// A model was asked on behalf of the run, beside its own Requests: by a shield, by the router, or for
+    /// an answer that came from elsewhere first. What it took counts as the run's.
+    SideRequest(SideRequest),
+    /// The model wrote something.
+    Delta {
+        step: u32,
+        #[serde(flatten)]
+        delta: Delta,
+    },
+    /// The model's reply is complete.
+    Reply { step: u32, completion: Completion },
+    /// The model gave no reply, or not all of one.
+    ModelFailed { step: u32, failure: RunFailure },
+    /// What the model wants done, all of it.
+    Plan { step: u32, calls: Vec<Call> },
+    /// What the advisors said, and how it was counted.
+    Council {
+        step: u32,
+        council: Box<Council>,
+        /// The votes added up: for all, and for each instance that advisors spoke for.
+        #[serde(default)]
+        tallies: Vec<Tally>,
+        /// Where the calls of this reply go against the votes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        dissent: Option<Dissent>,
+    },
+    /// The version of what the run works on moved.
+    Meta { step: u32, meta: Box<Meta> },
+    /// A call waits for data that another call has yet to write.
+    ToolWaits { step: u32, call: Call },
+    /// A call waits for a person.
+    Approval { step: u32, pending: Pending },
+    /// The process had ended, and another one goes on with the run, which had worked for `active_ms`
+    /// until then: the time that nobody worked on it is not its.
+    Resumed { step: u32, active_ms: u64 },
+    /// A person decided about a call.
+    Decided {
+        step: u32,
+        id: String,
+        #[serde(flatten)]
+        decision: Decision,
+    },
+    ToolStart {
+        step: u32,
+        #[serde(flatten)]
+        call: Call,
+        /// The arguments with their references replaced, if they had any.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        filled: Option<Value>,
+    },
+    ToolResult {
+        step: u32,
+        id: String,
+        tool: String,
+        #[serde(flatten)]
+        outcome: ToolOutcome,
+        /// Where the result was written.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        written: Vec<Path>,
+        usage: ToolUsage,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        printed: Vec<String>,
+        /// SHA-256 of the module that ran, in hex, if one did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        module: Option<String>,
+        /// The host answered itself: the call was latent, or refused.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        by_host: bool,
+    },
+    /// Another model is asked to make a call that the run's own kept getting wrong.
+    Fallback {
+        step: u32,
+        tool: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        instance: Option<String>,
+        #[serde(flatten)]
+        stage: Stage,
+    },
+    /// The endpoint counted the tokens of texts in the next Request that it had not counted before.
+    Counted {
+        step: u32,
+        #[serde(flatten)]
+        counted: Counted,
+    },
+    /// What the Request takes of the window. Nobody knows the window if it is absent.
+    Budget {
+        step: u32,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        window: Option<u64>,
+        /// What the reply may take.
+        reply: u64,
+        parts: Parts,
+        /// The parts that the endpoint counted. The others are estimates, corrected by what it counted
+        /// of the prompts before.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        exact: Vec<Part>,
+    },
+    /// The window was nearly full: the oldest turns of the history are shown as a summary from now on.
+    Summarized {
+        step: u32,
+        turns: usize,
+        tokens_before: u64,
+        tokens_after: u64,
+    },
+    /// Something that happened in a sub-agent, on behalf of a call.
+    Sub { call: String, what: Box<EventKind> },
+    /// What the step's reply cost, as the endpoint counted; absent if it did not count. Of one that broke
+    /// off, and may have a price, there are no counts.
+    Tokens {
+        step: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        prompt: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        completion: Option<u64>,
+        /// Of the whole run so far.
+        total: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        first_token_ms: Option<u64>,
+        duration_ms: u64,
+        /// What the reply cost; absent if it has no price, or nobody counted what the price is for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cost_nano: Option<Amount>,
+    },
+    /// Something was put right that had one reading only: in the reply as a whole, or in the arguments of
+    /// a call of `tool`.
+    Repaired {
+        step: u32,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tool: Option<String>,
+        repairs: Vec<Repair>,
+    },
+    /// Something a person should know: a reply that could not be used, a call that was intercepted.
+    Notice { step: u32, message: String },
+    /// The run is over.
+    Done {
+        reason: StopReason,
+        output: Value,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<RunFailure>,
+        steps: u32,
+        calls: u32,
+        tokens: u64,
+        /// What all replies cost that came to their end or broke off; absent if that of one of them is not
+        /// known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cost_nano: Option<Amount>,
+        duration_ms: u64,
+    },
+}
+
+/// How the notices begin that a reply, or what came after its calls, could not be used. They are told from
+/// others by this, and by nothing that would have to be in records that are replayed.
+const UNUSABLE: &str = "the reply could not be used";
+const UNUSABLE_REST: &str = "the rest of the reply could not be used";
+
+impl EventKind {
+    /// The model is asked again, because of this.
+    pub fn unusable(step: u32, reason: &str) -> Self {
+        let message = format!("{UNUSABLE}, asking again: {reason}");
+        Self::Notice { step, message }
+    }
+
+    /// Calls of the reply were made before it turned out.
+    pub fn unusable_rest(step: u32, reason: &str) -> Self {
+        let message = format!("{UNUSABLE_REST}: {reason}");
+        Self::Notice { step, message }
+    }
+
+    /// Whether it says that a reply, or a part of one, could not be used.
+    pub fn is_unusable_reply(&self) -> bool {
+        let Self::Notice { message, .. } = self else {
+            return false;
+        };
+        [UNUSABLE, UNUSABLE_REST]
+            .iter()
+            .any(|words| message.starts_with(words))
+    }
+
+    /// Its `event` on the wire.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Run { .. } => "run",
+            Self::Shield(_) => "shield",
+            Self::Screened { .. } => "screened",
+            Self::Hidden { .. } => "hidden",
+            Self::Request { .. } => "request",
+            Self::Routing(_) => "routing",
+            Self::SideRequest(_) => "side_request",
+            Self::Counted { .. } => "counted",
+            Self::Delta { .. } => "delta",
+            Self::Reply { .. } => "reply",
+            Self::ModelFailed { .. } => "model_failed",
+            Self::Plan { .. } => "plan",
+            Self::Council { .. } => "council",
+            Self::Meta { .. } => "meta",
+            Self::ToolWaits { .. } => "tool_waits",
+            Self::Approval { .. } => "approval",
+            Self::Resumed { .. } => "resumed",
+            Self::Decided { .. } => "decided",
+            Self::ToolStart { .. } => "tool_start",
+            Self::ToolResult { .. } => "tool_result",
+            Self::Fallback { .. } => "fallback",
+            Self::Budget { .. } => "budget",
+            Self::Summarized { .. } => "summarized",
+            Self::Sub { .. } => "sub",
+            Self::Tokens { .. } => "tokens",
+            Self::Repaired { .. } => "repaired",
+            Self::Notice { .. } => "notice",
+            Self::Done { .. } => "done",
+        }
+    }
+}
+
+/// The result of a call, or why there is none.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolOutcome {
+    Output(Value),
+    Error(ToolFailure),
+}
+
+impl From<Result<Value, ToolFailure>> for ToolOutcome {
+    fn from(outcome: Result<Value, ToolFailure>) -> Self {
+        match outcome {
+            Ok(value) => Self::Output(value),
+            Err(failure) => Self::Error(failure),
+        }
+    }
+}
+
+/// Why a run is over (PROTOCOL.md, 7.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// The model gave its final output.
+    Output,
+    /// A lazy plan was made and checked, and nothing was to be run.
+    Planned,
+    /// A saved plan was run, and some of its calls failed.
+    Incomplete,
+    /// What is left are calls that whoever asked for the run makes.
+    ToolCalls,
+    MaxSteps,
+    TokenBudget,
+    MaxCost,
+    MaxToolCalls,
+    Timeout,
+    Cancelled,
+    /// The endpoint failed.
+    Model,
+    /// The model kept giving replies that could not be used.
+    Unusable,
+    /// A shield blocked the input or the output.
+    Blocked,
+}
+
+impl StopReason {
+    /// As the record has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Output => "output",
+            Self::Planned => "planned",
+            Self::ToolCalls => "tool_calls",
+            Self::Incomplete => "incomplete",
+            Self::MaxSteps => "max_steps",
+            Self::TokenBudget => "token_budget",
+            Self::MaxCost => "max_cost",
+            Self::MaxToolCalls => "max_tool_calls",
+            Self::Timeout => "timeout",
+            Self::Cancelled => "cancelled",
+            Self::Model => "model",
+            Self::Unusable => "unusable",
+            Self::Blocked => "blocked",
+        }
+    }
+}
+
+/// What ended a run that has no output.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RunFailure {
+    pub class: ErrorClass,
+    pub message: String,
+    /// Set when the Request did not fit the model's window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overflow: Option<ContextOverflow>,
+    /// How long the model was waited for. What a reply cost that broke off can be known by nothing else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_ms: Option<u64>,
+}
+
+impl RunFailure {
+    pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
+        Self {
+            class,
+            message: message.into(),
+            overflow: None,
+            took_ms: None,
+        }
+    }
+}
+
+/// Where events are kept before anyone sees them.
+pub trait Journal: Send + Debug {
+    /// Appends events, each the next after the one before: all of them, or none. When this returns, they
+    /// survive the process.
+    fn append<'a>(&'a mut self, events: &'a [Event]) -> BoxFuture<'a, io::Result<()>>;
+}
+
+/// Keeps nothing: for embedding and tests.
+#[derive(Debug, Default)]
+pub struct NoJournal;
+
+impl Journal for NoJournal {
+    fn append<'a>(&'a mut self, _: &'a [Event]) -> BoxFuture<'a, io::Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    #[test]
+    fn names_are_those_of_the_record() {
+        for reason in [
+            StopReason::Output,
+            StopReason::Planned,
+            StopReason::ToolCalls,
+            StopReason::Incomplete,
+            StopReason::MaxSteps,
+            StopReason::TokenBudget,
+            StopReason::MaxCost,
+            StopReason::MaxToolCalls,
+            StopReason::Timeout,
+            StopReason::Cancelled,
+            StopReason::Model,
+            StopReason::Unusable,
+            StopReason::Blocked,
+        ] {
+            assert_eq!(json!(reason), reason.name());
+        }
+        for class in [
+            ErrorClass::Retryable,
+            ErrorClass::Correctable,
+            ErrorClass::Fatal,
+        ] {
+            assert_eq!(json!(class), class.name());
+        }
+    }
+
+    #[test]
+    fn a_reply_that_could_not_be_used_is_told_from_other_notices() {
+        let other = EventKind::Notice {
+            step: 1,
+            message: "the plan could not be used".into(),
+        };
+        assert!(EventKind::unusable(1, "it is empty").is_unusable_reply());
+        assert!(EventKind::unusable_rest(1, "it ends").is_unusable_reply());
+        assert!(!other.is_unusable_reply());
+    }
+
+    proptest! {
+        /// Records are compared with what a run comes to again, bit by bit.
+        #[test]
+        fn a_number_in_a_record_is_the_one_that_was_told(number in any::<f64>().prop_filter("JSON has no others", |n| n.is_finite())) {
+            let text = json!(number).to_string();
+            prop_assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), json!(number));
+        }
+    }
+}

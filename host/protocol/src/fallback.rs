@@ -1,0 +1,115 @@
+//! Which other models make a call that the run's own model keeps getting wrong, and what becomes of it
+//! (PROTOCOL.md, 7).
+
+use crate::compose::Forcing;
+use crate::contract::Contract;
+use crate::cost::Price;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// When other models are asked, and which.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Fallback {
+    pub is_on: bool,
+    /// Failures in a row of one tool, in one instance, that are the run's own model's to mend.
+    pub max_tool_failures: u32,
+    /// Attempts of each candidate.
+    pub attempts: u32,
+    /// In the order in which they are asked.
+    pub candidates: Vec<Candidate>,
+}
+
+impl Default for Fallback {
+    fn default() -> Self {
+        Self {
+            is_on: true,
+            max_tool_failures: 3,
+            attempts: 2,
+            candidates: Vec::new(),
+        }
+    }
+}
+
+/// A model that may be asked to make a call.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Candidate {
+    /// As the driver knows it, and as it is shown.
+    pub name: String,
+    /// What its endpoint calls it.
+    pub model: String,
+    /// How its endpoint is asked.
+    pub contract: Contract,
+    /// And for the call that it is to make.
+    #[serde(skip_serializing_if = "Forcing::is_default")]
+    pub forcing: Forcing,
+    /// What its endpoint costs, if anybody said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+    /// Why it cannot be asked: credentials that are not there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
+}
+
+/// What happens in a fallback.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "stage", rename_all = "snake_case")]
+pub enum Stage {
+    /// The run's own model failed too often.
+    Begun {
+        failures: u32,
+        first_error: String,
+    },
+    Skipped {
+        candidate: String,
+        reason: String,
+    },
+    Asked {
+        candidate: String,
+        attempt: u32,
+    },
+    Failed {
+        candidate: String,
+        attempt: u32,
+        reason: String,
+    },
+    /// The call was made, and the run's own model goes on.
+    Succeeded {
+        candidate: String,
+    },
+    /// Nobody managed it. What is told of it is the first error.
+    Exhausted {
+        first_error: String,
+    },
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Begun {
+                failures,
+                first_error,
+            } => write!(
+                f,
+                "failed {failures} times in a row, first with: {first_error}"
+            ),
+            Self::Skipped { candidate, reason } => {
+                write!(f, "{candidate} is not asked to make the call: {reason}")
+            }
+            Self::Asked { candidate, attempt } => {
+                write!(
+                    f,
+                    "{candidate} is asked to make the call (attempt {attempt})"
+                )
+            }
+            Self::Failed {
+                candidate,
+                attempt,
+                reason,
+            } => write!(f, "attempt {attempt} of {candidate} failed: {reason}"),
+            Self::Succeeded { candidate } => write!(f, "{candidate} made the call"),
+            Self::Exhausted { .. } => f.write_str("no other model managed it"),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The agent protocol's vocabulary: what a run is asked, what it may use, and what is recorded of it.
+//!
+//! What this crate promises: data and functions of data, without I/O, without a clock, without a
+//! runtime. Who reads the record of a run needs this crate and no other: the loop, the model client
+//! and the sandbox all speak in its types, and none of them is known here.
+//!
+//! Read it in this order: [`context`] (the messages that a Request is built from) with [`tool`],
+//! [`data`], [`reference`](mod@reference) and [`meta`]; [`compose`] (the schema of a reply), [`solution`] and
+//! [`turn`] (what a model replied and was told); [`plan`] and [`advisor`]; [`settings`] (what a run is
+//! asked, and its limits) with [`bound`], [`approval`], [`privacy`], [`shield`], [`fallback`] and
+//! [`window`]; [`completion`], [`routing`], [`side_request`] and [`cost`] (what models answer, and for
+//! how much); [`result`](mod@result), [`failure`] and [`error`] (what comes of calls and runs); and
+//! last [`event`], the record that all of this is written to.
+//!
+//! # Reading a record
+//!
+//! ```
+//! use serde_json::json;
+//! use toolhold_protocol::event::{Event, EventKind, Seal};
+//!
+//! let event = Event {
+//!     run: uuid::Uuid::nil(),
+//!     seq: 0,
+//!     at_ms: 0,
+//!     kind: EventKind::Notice { step: 1, message: "nothing happened".into() },
+//!     seal: Seal::default(),
+//! };
+//! let event = event.sealed(&Seal::default())?;
+//! let line = serde_json::to_string(&event)?;
+//! assert_eq!(Seal::of(&line, &Seal::default()), Some(event.seal));
+//!
+//! let read: Event = serde_json::from_str(&line)?;
+//! assert_eq!(read.kind.name(), "notice");
+//! # Ok::<(), serde_json::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod advisor;
+pub mod approval;
+pub mod bound;
+pub mod completion;
+pub mod compose;
+pub mod context;
+pub mod contract;
+pub mod cost;
+pub mod data;
+pub mod error;
+pub mod event;
+pub mod failure;
+pub mod fallback;
+pub mod meta;
+pub mod plan;
+pub mod privacy;
+pub mod reference;
+pub mod result;
+pub mod routing;
+pub mod saved;
+pub mod settings;
+pub mod shield;
+pub mod side_request;
+pub mod solution;
+pub mod tool;
+pub mod turn;
+pub mod window;

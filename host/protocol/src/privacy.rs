@@ -1,0 +1,105 @@
+//! What a run hides from its model, and which tools get it all the same.
+
+use crate::bound::{Bound, Runner};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// A kind of data that is nobody else's business.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    Email,
+    Phone,
+    /// Payment card numbers that pass their checksum.
+    Card,
+    Iban,
+    /// Numbers that states give to people.
+    NationalId,
+    /// Keys and tokens by which services know their callers.
+    ApiKey,
+    Jwt,
+    /// PEM private keys.
+    PrivateKey,
+    /// What stands after `Authorization:`.
+    Authorization,
+}
+
+impl Kind {
+    pub const ALL: [Self; 9] = [
+        Self::Email,
+        Self::Phone,
+        Self::Card,
+        Self::Iban,
+        Self::NationalId,
+        Self::ApiKey,
+        Self::Jwt,
+        Self::PrivateKey,
+        Self::Authorization,
+    ];
+
+    /// As in the configuration, and in placeholders.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Email => "email",
+            Self::Phone => "phone",
+            Self::Card => "card",
+            Self::Iban => "iban",
+            Self::NationalId => "national_id",
+            Self::ApiKey => "api_key",
+            Self::Jwt => "jwt",
+            Self::PrivateKey => "private_key",
+            Self::Authorization => "authorization",
+        }
+    }
+
+    /// Whether whoever has it can act with it, and not only know it.
+    pub fn is_secret(self) -> bool {
+        matches!(
+            self,
+            Self::ApiKey | Self::Jwt | Self::PrivateKey | Self::Authorization
+        )
+    }
+}
+
+/// Which data is hidden from the model.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Privacy {
+    pub hide: BTreeSet<Kind>,
+    /// Tools that get personal data as it is, or modules for all of their tools. Others get the
+    /// placeholders that the model has.
+    pub reveal: BTreeSet<String>,
+    /// The same for secrets.
+    pub reveal_secrets: BTreeSet<String>,
+}
+
+impl Privacy {
+    pub fn is_off(&self) -> bool {
+        self.hide.is_empty()
+    }
+
+    /// Whether the tool gets `kind` as it is. A sub-agent does: it is a run of this host, which hides
+    /// the same from its own model.
+    pub fn lets(&self, bound: &Bound, kind: Kind) -> bool {
+        let allowed = if kind.is_secret() {
+            &self.reveal_secrets
+        } else {
+            &self.reveal
+        };
+        // What runs it counts, and not what a context calls it: that anybody can choose.
+        match &bound.runner {
+            Runner::Module(own) => {
+                let (module, tool) = own.rsplit_once('.').unwrap_or((own, ""));
+                let module = module.split('@').next().unwrap_or_default();
+                allowed.contains(module) || allowed.contains(&format!("{module}.{tool}"))
+            }
+            Runner::Activity(name) => {
+                let server = name.split_once('/').map(|(server, _)| server);
+                allowed.contains(name) || server.is_some_and(|server| allowed.contains(server))
+            }
+            // They name themselves.
+            Runner::Client => allowed.contains(&bound.tool.name),
+            Runner::Request(_) | Runner::CleanRoom | Runner::Advisor | Runner::Model => true,
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What came of a call: a value or a failure, and what it cost.
+
+use crate::cost::Amount;
+use crate::failure::ToolFailure;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What came of a call.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ToolResult {
+    pub outcome: Result<ToolOutput, ToolFailure>,
+    pub usage: ToolUsage,
+    /// What the tool printed and logged, for people. The model sees only the outcome.
+    pub printed: Vec<String>,
+    /// SHA-256 of the module that ran, in hex, if one did: for the record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+}
+
+impl ToolResult {
+    pub fn failed(failure: ToolFailure) -> Self {
+        Self {
+            outcome: Err(failure),
+            usage: ToolUsage::default(),
+            printed: Vec::new(),
+            module: None,
+        }
+    }
+}
+
+/// What a tool returned.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ToolOutput {
+    pub value: Value,
+    /// Which of the call's output paths it picked, by returning a message instead of a value.
+    pub output_path: Option<String>,
+}
+
+impl From<Value> for ToolOutput {
+    fn from(value: Value) -> Self {
+        Self {
+            value,
+            output_path: None,
+        }
+    }
+}
+
+/// What a call cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ToolUsage {
+    pub duration_us: u64,
+    pub fuel: u64,
+    pub memory_bytes: u64,
+    /// What a sub-agent's model took.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub tokens: u64,
+    /// What they cost, as far as it is known.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub cost_nano: Amount,
+    /// Replies of a sub-agent's model whose cost nobody knows.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub unpriced: u32,
+    /// Calls that a sub-agent made.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub calls: u32,
+}
+
+fn is_nothing<T: Default + PartialEq>(amount: &T) -> bool {
+    *amount == T::default()
+}

@@ -1,0 +1,41 @@
+//! Requests beside the run's own: to a shield's model for a verdict, to the router's for a class, and a
+//! second one for an answer that came from elsewhere first. They have a cost, so they are recorded.
+
+use crate::completion::Usage;
+use crate::cost::Amount;
+use serde::{Deserialize, Serialize};
+
+/// What one request took that is not among the run's own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SideRequest {
+    pub role: SideRole,
+    /// What the endpoint or pool is called in the configuration.
+    pub endpoint: String,
+    pub model: String,
+    /// Absent if the endpoint did not count, or was not heard to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    pub duration_ms: u64,
+    /// Absent if it has no price, or nobody counted what the price is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_nano: Option<Amount>,
+}
+
+/// What a request was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SideRole {
+    /// A shield's verdict.
+    Shield,
+    /// The class of the run's task.
+    Router,
+    /// The same answer, which came first from elsewhere: this one was cancelled.
+    Hedge,
+}
+
+impl SideRole {
+    /// Whether the answer was heard to its end. Of one that was not, nobody says what it took.
+    pub fn is_complete(self) -> bool {
+        self != Self::Hedge
+    }
+}

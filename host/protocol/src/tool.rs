@@ -1,0 +1,547 @@
+//! Tools as the protocol sees them: an interface that never says how it runs (PROTOCOL.md, 3).
+
+mod wire;
+
+use crate::reference::{Path, ReferenceError, Target};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use thiserror::Error;
+
+/// One capability that a model may call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Tool {
+    /// `module.tool`, or whatever a tool message calls it; unique in a run.
+    pub name: String,
+    /// What the model reads to choose it.
+    pub description: String,
+    /// JSON Schema of the arguments, `"type": "object"`, without reserved properties.
+    pub parameters: Value,
+    /// JSON Schema of the result (`_output`): of an explicit tool hidden from the model and checked
+    /// against the real result, of a latent one what the model fills in.
+    pub output: Option<Value>,
+    pub execution: Execution,
+    /// Where results go; if absent, wherever the call says.
+    pub output_path: Option<Target>,
+    pub scopes: Scopes,
+    #[serde(default, skip_serializing_if = "Resolve::is_default")]
+    pub resolve: Resolve,
+    pub annotations: Annotations,
+    pub examples: Vec<Example>,
+}
+
+/// When a saved Request that runs a tool's calls is held against the tool (PROTOCOL.md, 6). In the
+/// tool's schema beside `properties`: `"resolve": "upfront"`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resolve {
+    /// When it is called (`"execution"`): the sub-agent's model makes do with parameters that do not
+    /// fit the Request's input schema.
+    #[default]
+    Execution,
+    /// Before anything is asked: the Request's schemas are the tool's, and each call is checked.
+    Upfront,
+}
+
+/// Who runs a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Execution {
+    /// Nobody: the model writes the output itself, in the same generation.
+    Latent,
+    /// Code registered in the host under this name.
+    Activity(String),
+    /// What `_module` names (PROTOCOL.md, 6).
+    Module(String),
+    /// The host itself: the question to an advisor that a `ConsultAdvisor` call makes.
+    Consult,
+}
+
+/// Which parts of the context whoever runs a call may see (`_scopes`). Nothing else is there.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scopes {
+    #[default]
+    None,
+    /// By the author: always these.
+    Provisioned(Vec<Path>),
+    /// By the model: those of these that the call asks for.
+    Requested(Vec<Path>),
+}
+
+/// Claims of the author about what the tool does to the world.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Annotations {
+    #[serde(alias = "readOnly")]
+    pub read_only: bool,
+    pub idempotent: bool,
+    pub destructive: bool,
+    #[serde(alias = "openWorld")]
+    pub open_world: bool,
+    /// Nobody waits for the result.
+    #[serde(alias = "fireAndForget")]
+    pub fire_and_forget: bool,
+}
+
+/// A worked example: small models imitate rather than deduce.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Example {
+    pub task: String,
+    pub arguments: Value,
+    pub output: Value,
+    pub answer: String,
+}
+
+/// Why a JSON object is no tool.
+#[derive(Debug, Error)]
+#[error("the tool {tool:?} cannot be used: {place} {reason}")]
+pub struct ToolError {
+    pub tool: String,
+    /// The JSON pointer into the tool.
+    pub place: String,
+    pub reason: String,
+}
+
+/// The reserved properties that mean something in a tool or a call.
+const RESERVED: [&str; 11] = [
+    "_tool",
+    "_reasoningForCall",
+    "_output",
+    "_activity",
+    "_module",
+    "_delegate",
+    "_outputPath",
+    "_outputMethod",
+    "_instance",
+    "_scopes",
+    "_imports",
+];
+
+/// Keys in a tool's scopes.
+const MAX_SCOPES: usize = 64;
+
+impl Tool {
+    /// A latent tool without parameters: the start of every other.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            description: String::new(),
+            parameters: json!({"type": "object", "properties": {}}),
+            output: None,
+            execution: Execution::Latent,
+            output_path: None,
+            scopes: Scopes::None,
+            resolve: Resolve::default(),
+            annotations: Annotations::default(),
+            examples: Vec::new(),
+        }
+    }
+
+    /// Reads a Tool of the protocol: a JSON Schema of `type: object`, in which properties with a
+    /// leading `_` are reserved. `is_activity` says whether an Activity has a name: without `_module`
+    /// and `_activity`, the one with the tool's own name runs its calls.
+    ///
+    /// Unknown reserved properties are ignored and told in the second part.
+    ///
+    /// # Errors
+    /// Which part of the schema cannot be used, and why.
+    pub fn parse(
+        name: &str,
+        schema: &Value,
+        is_activity: impl Fn(&str) -> bool,
+    ) -> Result<(Self, Vec<String>), ToolError> {
+        Reader { name, schema }.read(is_activity)
+    }
+
+    /// Whether the model writes the output itself.
+    pub fn is_latent(&self) -> bool {
+        self.execution == Execution::Latent
+    }
+}
+
+impl Resolve {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+    fn is_default(&self) -> bool {
+        *self == Self::Execution
+    }
+}
+
+struct Reader<'a> {
+    name: &'a str,
+    schema: &'a Value,
+}
+
+impl Reader<'_> {
+    fn read(&self, is_activity: impl Fn(&str) -> bool) -> Result<(Tool, Vec<String>), ToolError> {
+        if !is_name(self.name) {
+            let reason = "needs a name of 1 to 64 letters, digits, _ and . that begins with a letter, and is not \
+                          meta, advisors or finish";
+            return Err(self.wrong("", reason));
+        }
+        let Value::Object(schema) = self.schema else {
+            return Err(self.wrong("", "must be a JSON Schema object"));
+        };
+        if schema.get("type").is_some_and(|ty| ty != "object") {
+            return Err(self.wrong("/type", "must be \"object\""));
+        }
+        let none = Map::new();
+        let properties = match schema.get("properties") {
+            None => &none,
+            Some(Value::Object(properties)) => properties,
+            Some(_) => return Err(self.wrong("/properties", "must be an object")),
+        };
+        if properties
+            .get("_tool")
+            .and_then(constant)
+            .is_some_and(|own| own != self.name)
+        {
+            return Err(self.wrong(
+                "/properties/_tool",
+                &format!("must be the const {:?}", self.name),
+            ));
+        }
+        let tool = Tool {
+            name: self.name.to_owned(),
+            description: ["description", "title"]
+                .iter()
+                .find_map(|key| schema.get(*key)?.as_str())
+                .unwrap_or_default()
+                .to_owned(),
+            parameters: parameters(schema, properties),
+            output: properties.get("_output").cloned(),
+            execution: self.execution(properties, is_activity)?,
+            output_path: self.output_path(properties)?,
+            scopes: self.scopes(properties)?,
+            resolve: schema
+                .get("resolve")
+                .map(Resolve::deserialize)
+                .transpose()
+                .map_err(|_| self.wrong("/resolve", "must be \"execution\" or \"upfront\""))?
+                .unwrap_or_default(),
+            annotations: schema
+                .get("annotations")
+                .map(Annotations::deserialize)
+                .transpose()
+                .map_err(|error| self.wrong("/annotations", &format!("is wrong: {error}")))?
+                .unwrap_or_default(),
+            examples: Vec::new(),
+        };
+        Ok((tool, self.warnings(properties)))
+    }
+
+    fn warnings(&self, properties: &Map<String, Value>) -> Vec<String> {
+        let unknown = properties
+            .keys()
+            .filter(|key| key.starts_with('_') && !RESERVED.contains(&key.as_str()));
+        let mut warnings: Vec<String> = unknown
+            .map(|key| {
+                format!("the tool {:?} has the reserved property {key:?}, which means nothing here and is ignored", self.name)
+            })
+            .collect();
+        if properties.contains_key("_outputMethod") {
+            warnings.push(format!(
+                "the tool {:?} has \"_outputMethod\", which belongs to calls and is ignored in a tool",
+                self.name
+            ));
+        }
+        let pattern = properties
+            .get("_outputPath")
+            .and_then(|path| path.get("pattern"));
+        if pattern.is_some_and(|pattern| pattern != "^†") {
+            warnings.push(format!(
+                "the tool {:?} restricts \"_outputPath\" by a pattern, which is not enforced; write a const for \
+                 a fixed place",
+                self.name
+            ));
+        }
+        warnings
+    }
+
+    fn execution(
+        &self,
+        properties: &Map<String, Value>,
+        is_activity: impl Fn(&str) -> bool,
+    ) -> Result<Execution, ToolError> {
+        for key in ["_module", "_delegate"] {
+            let Some(module) = properties.get(key) else {
+                continue;
+            };
+            return match text(module) {
+                Some(module) if !module.trim().is_empty() => {
+                    Ok(Execution::Module(module.to_owned()))
+                }
+                _ => Err(self.wrong(
+                    &format!("/properties/{key}"),
+                    "must be the const that names a module",
+                )),
+            };
+        }
+        match properties.get("_activity").map(|own| (own, text(own))) {
+            Some((_, Some(activity))) if !activity.is_empty() => {
+                Ok(Execution::Activity(activity.to_owned()))
+            }
+            Some((_, None)) => Err(self.wrong(
+                "/properties/_activity",
+                "must be the const that names an activity",
+            )),
+            _ if is_activity(self.name) => Ok(Execution::Activity(self.name.to_owned())),
+            _ => Ok(Execution::Latent),
+        }
+    }
+
+    fn output_path(&self, properties: &Map<String, Value>) -> Result<Option<Target>, ToolError> {
+        const PLACE: &str = "/properties/_outputPath";
+        let Some(own) = properties.get("_outputPath") else {
+            return Ok(None);
+        };
+        let Some(target) = text(own) else {
+            let is_free = own
+                .as_object()
+                .is_some_and(|own| !own.contains_key("const") && !own.contains_key("enum"));
+            return if is_free {
+                Ok(None)
+            } else {
+                let reason = "must be fixed by a const, such as †state.weather, or free: \
+                              {\"type\": \"string\", \"pattern\": \"^†\"}";
+                Err(self.wrong(PLACE, reason))
+            };
+        };
+        target
+            .parse()
+            .map(Some)
+            .map_err(|error: ReferenceError| self.wrong(PLACE, &format!("is wrong: {error}")))
+    }
+
+    fn scopes(&self, properties: &Map<String, Value>) -> Result<Scopes, ToolError> {
+        let Some((key, own)) = ["_scopes", "_imports"]
+            .iter()
+            .find_map(|key| properties.get_key_value(*key))
+        else {
+            return Ok(Scopes::None);
+        };
+        let place = format!("/properties/{key}");
+        let paths = |list: &Value| -> Result<Vec<Path>, ToolError> {
+            let list = list.as_array().filter(|list| list.len() <= MAX_SCOPES);
+            let list = list
+                .ok_or_else(|| self.wrong(&place, "must be a list of at most 64 context keys"))?;
+            list.iter()
+                .map(|key| scope(key).map_err(|reason| self.wrong(&place, &reason)))
+                .collect()
+        };
+        if let Some(provisioned) = own.get("const").or_else(|| own.is_array().then_some(own)) {
+            return paths(provisioned).map(Scopes::Provisioned);
+        }
+        match own.pointer("/items/enum").or_else(|| own.get("enum")) {
+            Some(offered) => paths(offered).map(Scopes::Requested),
+            None => Err(self.wrong(&place, "must have a const (what the author provides) or items with an enum (what the model may ask for)")),
+        }
+    }
+
+    fn wrong(&self, place: &str, reason: &str) -> ToolError {
+        ToolError {
+            tool: self.name.chars().take(64).collect(),
+            place: place.to_owned(),
+            reason: reason.to_owned(),
+        }
+    }
+}
+
+/// Names that every contract can carry: function names of the `tools` contract hold nothing else, but
+/// for a hyphen that stands for the dot.
+fn is_name(name: &str) -> bool {
+    name.len() <= 64
+        && name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.'))
+        && !["meta", "advisors", "finish"].contains(&name)
+}
+
+/// A context key: `user`, `state.profile`, or the same with a dagger.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn scope(key: &Value) -> Result<Path, String> {
+    let text = key
+        .as_str()
+        .ok_or("holds something that is no text; a context key is one, such as state.user")?;
+    let written = if text.starts_with('†') {
+        text.to_owned()
+    } else {
+        format!("†{text}")
+    };
+    written
+        .parse()
+        .map_err(|error: ReferenceError| format!("holds no context key: {error}"))
+}
+
+/// `{"const": "x"}` or `"x"`.
+fn text(value: &Value) -> Option<&str> {
+    constant(value)?.as_str()
+}
+
+/// What is fixed, if anything is.
+fn constant(value: &Value) -> Option<&Value> {
+    match value {
+        Value::Object(schema) => schema.get("const"),
+        other => Some(other),
+    }
+}
+
+/// The schema without what is reserved.
+fn parameters(schema: &Map<String, Value>, properties: &Map<String, Value>) -> Value {
+    let own: Map<String, Value> = properties
+        .iter()
+        .filter(|(key, _)| !key.starts_with('_'))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    let mut parameters = schema.clone();
+    for key in ["description", "title", "annotations", "resolve"] {
+        parameters.shift_remove(key);
+    }
+    parameters.insert("type".into(), json!("object"));
+    parameters.insert("properties".into(), Value::Object(own));
+    if let Some(Value::Array(required)) = parameters.get_mut("required") {
+        required.retain(|key| !key.as_str().is_some_and(|key| key.starts_with('_')));
+    }
+    Value::Object(parameters)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(schema: &Value) -> Result<(Tool, Vec<String>), ToolError> {
+        Tool::parse("weather", schema, |name| name == "known")
+    }
+
+    #[test]
+    fn reserved_properties_are_read_and_not_parameters() {
+        let schema = json!({
+            "type": "object",
+            "description": "The weather of a city.",
+            "properties": {
+                "_tool": {"const": "weather"},
+                "_module": {"const": "meteo@1.2"},
+                "city": {"type": "string"},
+                "_outputPath": {"const": "†state.weather"},
+                "_scopes": {"const": ["user", "†state.home"]},
+                "_output": {"type": "object"},
+            },
+            "required": ["_tool", "city"],
+            "annotations": {"readOnly": true},
+        });
+        let (tool, warnings) = parse(&schema).unwrap();
+        assert_eq!(
+            tool.parameters,
+            json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]})
+        );
+        assert_eq!(tool.description, "The weather of a city.");
+        assert_eq!(tool.execution, Execution::Module("meteo@1.2".into()));
+        assert_eq!(tool.output_path.unwrap().to_string(), "†state.weather");
+        assert_eq!(tool.output, Some(json!({"type": "object"})));
+        assert_eq!(
+            tool.scopes,
+            Scopes::Provisioned(vec![
+                "†user".parse().unwrap(),
+                "†state.home".parse().unwrap()
+            ])
+        );
+        assert!(tool.annotations.read_only);
+        assert!(warnings.is_empty());
+    }
+
+    #[test]
+    fn a_call_is_run_by_the_first_that_is_named() {
+        let activity = |name: &str| Execution::Activity(name.into());
+        let module = |name: &str| Execution::Module(name.into());
+        for (name, properties, expect) in [
+            (
+                "t",
+                json!({"_module": {"const": "m"}, "_activity": {"const": "a"}}),
+                module("m"),
+            ),
+            ("t", json!({"_delegate": {"const": "m"}}), module("m")),
+            ("t", json!({"_activity": {"const": "a"}}), activity("a")),
+            ("t", json!({"_activity": "a"}), activity("a")),
+            ("known", json!({"_activity": ""}), activity("known")),
+            ("known", json!({}), activity("known")),
+            ("t", json!({"_activity": ""}), Execution::Latent),
+            ("t", json!({}), Execution::Latent),
+        ] {
+            let schema = json!({"type": "object", "properties": properties});
+            let (tool, _) = Tool::parse(name, &schema, |name| name == "known").unwrap();
+            assert_eq!(tool.execution, expect, "{schema}");
+        }
+    }
+
+    #[test]
+    fn a_model_may_ask_for_scopes_that_are_offered() {
+        let schema =
+            json!({"properties": {"_imports": {"type": "array", "items": {"enum": ["user"]}}}});
+        let (tool, _) = parse(&schema).unwrap();
+        assert_eq!(
+            tool.scopes,
+            Scopes::Requested(vec!["†user".parse().unwrap()])
+        );
+        // Free to choose is not an output path of the tool's own.
+        let free = json!({"properties": {"_outputPath": {"type": "string", "pattern": "^†"}}});
+        assert_eq!(parse(&free).unwrap().0.output_path, None);
+    }
+
+    #[test]
+    fn faults_name_the_place() {
+        for (schema, place, reason) in [
+            (json!([]), "", "must be a JSON Schema object"),
+            (json!({"type": "string"}), "/type", "\"object\""),
+            (
+                json!({"properties": []}),
+                "/properties",
+                "must be an object",
+            ),
+            (
+                json!({"properties": {"_tool": {"const": "x"}}}),
+                "/properties/_tool",
+                "\"weather\"",
+            ),
+            (
+                json!({"properties": {"_module": {"const": " "}}}),
+                "/properties/_module",
+                "names a module",
+            ),
+            (
+                json!({"properties": {"_activity": {"const": 1}}}),
+                "/properties/_activity",
+                "names an activity",
+            ),
+            (
+                json!({"properties": {"_outputPath": {"const": "state"}}}),
+                "/properties/_outputPath",
+                "a dagger",
+            ),
+            (
+                json!({"properties": {"_scopes": {"const": ["a b"]}}}),
+                "/properties/_scopes",
+                "no context key",
+            ),
+            (
+                json!({"properties": {"_scopes": {"type": "array"}}}),
+                "/properties/_scopes",
+                "a const",
+            ),
+            (json!({"resolve": "later"}), "/resolve", "\"upfront\""),
+            (
+                json!({"annotations": {"readOnly": 1}}),
+                "/annotations",
+                "invalid type",
+            ),
+        ] {
+            let error = parse(&schema).unwrap_err();
+            assert_eq!(error.place, place, "{schema}: {error}");
+            assert!(error.to_string().contains(reason), "{schema}: {error}");
+        }
+        assert!(Tool::parse("", &json!({}), |_| false).is_err());
+        let (_, warnings) = parse(&json!({"properties": {"_colour": {"const": "red"}}})).unwrap();
+        assert!(warnings[0].contains("_colour"), "{warnings:?}");
+    }
+}

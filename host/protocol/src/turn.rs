@@ -1,0 +1,76 @@
+//! What the model is shown: the conversation that every Request is built from anew.
+
+use crate::solution::Call;
+use serde::{Deserialize, Serialize};
+
+/// One turn of the conversation, in no contract's form yet.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Turn {
+    /// Shown to the model as it is.
+    Text { role: Role, text: String },
+    /// Calls of one step with what came of them.
+    Exchange(Exchange),
+    /// What took the place of dropped history.
+    Summary(String),
+    /// A reply that could not be used, and why: the model sees both and tries again.
+    Rejected { reply: String, reason: String },
+}
+
+impl Turn {
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::Text {
+            role: Role::User,
+            text: text.into(),
+        }
+    }
+
+    pub fn assistant(text: impl Into<String>) -> Self {
+        Self::Text {
+            role: Role::Assistant,
+            text: text.into(),
+        }
+    }
+
+    /// Adds a text. What the same role says in a row is one turn: several chat templates refuse two.
+    pub fn add(turns: &mut Vec<Self>, role: Role, text: &str) {
+        match turns.last_mut() {
+            Some(Self::Text {
+                role: last,
+                text: said,
+            }) if *last == role => {
+                said.push_str("\n\n");
+                said.push_str(text);
+            }
+            _ => turns.push(Self::Text {
+                role,
+                text: text.to_owned(),
+            }),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    System,
+    User,
+    Assistant,
+}
+
+/// The calls of one solution and their results, in the order the model asked for them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Exchange {
+    pub calls: Vec<Answered>,
+}
+
+/// A call and the text that the model is given for it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answered {
+    pub call: Call,
+    /// Marks where the tool's text begins and ends. Neither the tool nor the model knows it
+    /// beforehand, so no result can pretend to be another's or the host's.
+    pub fence: String,
+    /// The result as JSON text, or the reason why there is none, already cut to the limit.
+    pub text: String,
+    pub failed: bool,
+}

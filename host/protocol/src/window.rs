@@ -1,0 +1,149 @@
+//! The model's window: how it is used, and what of it a Request takes.
+
+use serde::{Deserialize, Serialize};
+
+/// How the window is used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Window {
+    /// Tokens of prompt and reply together; nothing if nobody knows. An endpoint that refuses a
+    /// Request for its length may say.
+    pub tokens: Option<u64>,
+    /// How many tools the model is shown at most; the others it finds by what they are for.
+    pub max_tools: usize,
+    /// Whether the endpoint counts the tokens of a text, so that nobody need estimate them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub counted: bool,
+    /// How it is kept.
+    #[serde(default = "Habits::first", skip_serializing_if = "Habits::is_first")]
+    pub habits: Habits,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self {
+            tokens: None,
+            max_tools: 64,
+            counted: false,
+            habits: Habits::default(),
+        }
+    }
+}
+
+/// What the loop does about a window that is full. A record is replayed by the habits that it was made
+/// with, and the first are of records that do not say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Habits {
+    /// As little is dropped as makes a Request fit, and never is a reply given less. Of a result that was
+    /// cut only words are kept.
+    First,
+    /// A reply is given less before history is dropped; then enough is dropped for a while. Of a result
+    /// that was cut everything is kept that it told.
+    #[default]
+    Second,
+}
+
+impl Habits {
+    fn first() -> Self {
+        Self::First
+    }
+
+    pub fn is_first(&self) -> bool {
+        *self == Self::First
+    }
+}
+
+/// A part of a Request (PROTOCOL.md, 7, "Budget").
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// The instructions.
+    System,
+    /// Tools and the form of a reply, with the worked examples.
+    Tools,
+    /// What the user and the run's own messages say.
+    User,
+    /// The context's data.
+    Data,
+    /// What took the place of dropped history.
+    Summary,
+    /// Calls, replies and notes.
+    History,
+    /// What tools returned.
+    Results,
+    /// What the endpoint writes around the messages: the difference between its count of a whole
+    /// prompt and of the texts in it.
+    Template,
+}
+
+impl Part {
+    pub const ALL: [Self; 8] = [
+        Self::System,
+        Self::Tools,
+        Self::User,
+        Self::Data,
+        Self::Summary,
+        Self::History,
+        Self::Results,
+        Self::Template,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::System => "instructions",
+            Self::Tools => "tools and form",
+            Self::User => "user",
+            Self::Data => "data",
+            Self::Summary => "summary",
+            Self::History => "history",
+            Self::Results => "results",
+            Self::Template => "chat template",
+        }
+    }
+}
+
+/// Tokens of each part that there is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Parts(Vec<(Part, u64)>);
+
+impl Parts {
+    pub fn add(&mut self, part: Part, tokens: u64) {
+        if tokens == 0 {
+            return;
+        }
+        match self.0.iter_mut().find(|(known, _)| *known == part) {
+            Some((_, sum)) => *sum = sum.saturating_add(tokens),
+            None => self.0.push((part, tokens)),
+        }
+    }
+
+    pub fn of(&self, part: Part) -> u64 {
+        let found = self.0.iter().find(|(known, _)| *known == part);
+        found.map_or(0, |(_, tokens)| *tokens)
+    }
+
+    pub fn total(&self) -> u64 {
+        let all = self.0.iter().map(|(_, tokens)| *tokens);
+        all.fold(0, u64::saturating_add)
+    }
+
+    /// In the order of a Request.
+    pub fn iter(&self) -> impl Iterator<Item = (Part, u64)> + '_ {
+        Part::ALL
+            .into_iter()
+            .map(|part| (part, self.of(part)))
+            .filter(|(_, tokens)| *tokens > 0)
+    }
+}
+
+/// What came of counting texts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    /// Of each text, in their order; of fewer if it failed.
+    pub tokens: Vec<u64>,
+    /// Why there are not more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
