@@ -93,6 +93,7 @@ pub mod contract;
 pub mod guard;
 pub mod model;
 pub mod protocol;
+pub mod router;
 pub mod run;
 pub mod toolbox;
 

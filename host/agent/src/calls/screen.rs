@@ -3,8 +3,8 @@
 
 use crate::calls::ToolCheck;
 use crate::guard::shield::{Screening, Shields};
-use crate::model::Watch;
 use serde_json::Value;
+use toolhold_model::Watch;
 use toolhold_protocol::completion::Delta;
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;

@@ -1,7 +1,8 @@
 //! The messages of a Request, in the order that all contracts share.
 
 use crate::contract::{View, examples};
-use crate::model::{self, ChatMessage};
+use toolhold_model::chat;
+use toolhold_model::chat::ChatMessage;
 use toolhold_protocol::turn::{Exchange, Role, Turn};
 
 /// How a contract writes what the model said and what it is told about it.
@@ -38,10 +39,10 @@ pub(super) fn messages(
 fn one_voice_at_a_time(messages: Vec<ChatMessage>) -> Vec<ChatMessage> {
     let mut joined: Vec<ChatMessage> = Vec::with_capacity(messages.len());
     for message in messages {
-        if message.role == model::Role::User
+        if message.role == chat::Role::User
             && let Some(last) = joined
                 .last_mut()
-                .filter(|last| last.role == model::Role::User)
+                .filter(|last| last.role == chat::Role::User)
             && let (Some(before), Some(more)) = (last.text(), message.text())
         {
             *last = ChatMessage::user(format!("{before}\n\n{more}"));

@@ -20,11 +20,11 @@ pub use examples::MAX_EXAMPLES;
 pub use reader::{Piece, Reader};
 pub use toolhold_protocol::contract::Contract;
 
-use crate::model::ChatRequest;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use toolhold_json::repair::RepairKind;
 use toolhold_json::repair::{End, Repaired, repair};
+use toolhold_model::chat::ChatRequest;
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::compose::Composition;
 use toolhold_protocol::settings::Settings;

@@ -3,11 +3,11 @@
 use crate::contract::conversation::{self, Voice};
 use crate::contract::reader::SolutionReader;
 use crate::contract::{Said, View, text};
-use crate::model::{ChatMessage, ChatRequest};
 use serde_json::{Value, json};
 use std::mem;
 use toolhold_json::lower::MAX_REPETITIONS;
 use toolhold_json::repair::Repaired;
+use toolhold_model::chat::{ChatMessage, ChatRequest};
 use toolhold_protocol::compose;
 use toolhold_protocol::compose::Composition;
 use toolhold_protocol::compose::Shape;

@@ -3,11 +3,11 @@
 use crate::contract::conversation::{self, Voice};
 use crate::contract::reader::{Given, ObjectFinder, call_object};
 use crate::contract::{Said, View, text};
-use crate::model::{ChatMessage, ChatRequest};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::slice;
 use toolhold_json::repair::RepairKind;
+use toolhold_model::chat::{ChatMessage, ChatRequest};
 use toolhold_protocol::solution::{Call, Solution};
 use toolhold_protocol::turn::Exchange;
 

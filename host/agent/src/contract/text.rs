@@ -1,10 +1,10 @@
 //! What the contracts share in which the model writes JSON as its text: `schema` and `simple`.
 
 use crate::contract::{View, thought};
-use crate::model::ChatMessage;
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
 use toolhold_json::validate::cut;
+use toolhold_model::chat::ChatMessage;
 use toolhold_protocol::advisor;
 use toolhold_protocol::compose::Composition;
 use toolhold_protocol::solution::Call;

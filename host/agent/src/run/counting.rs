@@ -1,11 +1,11 @@
 //! Has the endpoint count tokens: a few texts at the same time, and for no longer than a run may wait
 //! for what it only wants to know better.
 
-use crate::model::Counter;
 use futures_util::stream::{self, StreamExt as _};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
+use toolhold_model::tokenizer::Counter;
 use toolhold_protocol::window::Counted;
 
 /// The endpoint is there to generate.

@@ -5,11 +5,11 @@
 
 use super::personal::{aside, every_text};
 use super::{Screening, Shield, Verdict};
-use crate::model::Watch;
 use futures_util::future::BoxFuture;
 use regex::Regex;
-use reqwest::Url;
 use std::sync::LazyLock;
+use toolhold_model::Watch;
+use url::Url;
 
 /// Characters of a URL that are looked at: its host is at the beginning.
 const MAX_URL: usize = 2_000;

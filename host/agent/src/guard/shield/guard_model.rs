@@ -7,12 +7,14 @@
 use super::{Screening, Shield, Verdict};
 use crate::contract;
 use crate::guard::pii::Vault;
-use crate::model::{Aside, ChatMessage, ChatRequest, Model, Watch};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use toolhold_model::chat::{ChatMessage, ChatRequest};
+use toolhold_model::side::Aside;
+use toolhold_model::{Model, Watch};
 use toolhold_protocol::privacy::Privacy;
 use toolhold_protocol::shield::Place;
 
@@ -31,7 +33,7 @@ pub struct Category {
 /// A model as a shield.
 #[derive(Debug, Clone)]
 pub struct GuardModel {
-    /// Where what it takes counts, a [`SideModel`](crate::model::SideModel).
+    /// Where what it takes counts, a [`SideModel`](toolhold_model::side::SideModel).
     pub model: Arc<dyn Model>,
     pub categories: Vec<Category>,
     /// The most characters that it is shown. What is longer cannot be screened.

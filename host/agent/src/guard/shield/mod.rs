@@ -20,10 +20,10 @@ pub use personal::PersonalData;
 pub use policy::{OnFailure, Post, Shields};
 pub use toolhold_protocol::shield::{Judgement, Place, Policy, Ruling, Screened};
 
-use crate::model::Watch;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::fmt::Debug;
+use toolhold_model::Watch;
 
 /// What a shield is shown.
 #[derive(Debug, Clone, PartialEq)]

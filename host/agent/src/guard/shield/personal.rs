@@ -2,10 +2,10 @@
 
 use super::{Screening, Shield, Verdict};
 use crate::guard::pii::find;
-use crate::model::Watch;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::collections::BTreeSet;
+use toolhold_model::Watch;
 use toolhold_protocol::privacy::Kind;
 
 /// Built in: data of these kinds does not pass.

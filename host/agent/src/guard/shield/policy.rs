@@ -2,13 +2,13 @@
 
 use super::redaction::only_takes_away;
 use super::{Screening, Shield, Verdict};
-use crate::model::Watch;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use toolhold_json::hex::sha256;
+use toolhold_model::Watch;
 use toolhold_protocol::settings::Settings;
 use toolhold_protocol::shield::{Judgement, Place, Policy, Ruling, Screened};
 

@@ -1,10 +1,13 @@
 use super::redaction::only_takes_away;
 use super::*;
-use crate::model::{ChatRequest, Model, ModelError, SideModel, Watch};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use toolhold_model::chat::ChatRequest;
+use toolhold_model::error::ModelError;
+use toolhold_model::side::SideModel;
+use toolhold_model::{Model, Watch};
 use toolhold_protocol::completion::{Completion, Delta, Usage};
 use toolhold_protocol::cost::{Amount, Price};
 use toolhold_protocol::privacy::{Kind, Privacy};

@@ -3,8 +3,8 @@
 
 use super::{Action, Effects, Machine};
 use crate::context::Counts;
-use crate::model::ChatRequest;
 use std::borrow::Cow;
+use toolhold_model::chat::ChatRequest;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::turn::Turn;

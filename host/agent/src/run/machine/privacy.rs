@@ -3,9 +3,9 @@
 use super::{Effects, Machine};
 use crate::context::stored::READ_RESULT;
 use crate::guard::pii::{Masked, Vault};
-use crate::model::{ChatMessage, ChatRequest, Content};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use toolhold_model::chat::{ChatMessage, ChatRequest, Content};
 use toolhold_protocol::context::Message;
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::event::EventKind;

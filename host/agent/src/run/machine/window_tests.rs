@@ -2,8 +2,8 @@
 //! run again from the record.
 
 use super::*;
-use crate::model::ChatRequest;
 use crate::run::replay::replay;
+use toolhold_model::chat::ChatRequest;
 use toolhold_protocol::completion::{Completion, ContextOverflow, Delta, Usage};
 use toolhold_protocol::cost::{Amount, Price};
 use toolhold_protocol::event::{Event, RunFailure, Seal};

@@ -1,0 +1,27 @@
+//! The rules of PROTOCOL.md, a file a section: runs in this process, with a scripted model and tools that
+//! are functions.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on should say so"
+)]
+
+mod advisors;
+mod approval;
+mod client_calls;
+mod costs;
+mod fallback;
+mod instances;
+mod leaks;
+mod messages;
+mod meta;
+mod plans;
+mod record;
+mod run_loop;
+mod scheduling;
+mod schema;
+mod shields;
+mod support;
+mod tools;
+mod variables;
+mod window;

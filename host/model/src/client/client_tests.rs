@@ -1,0 +1,304 @@
+//! The client against an endpoint that is a list of pieces.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use futures_util::stream;
+use serde_json::json;
+
+use super::*;
+use crate::chat::ChatMessage;
+use crate::server::Health;
+use toolhold_protocol::completion::Delta;
+use toolhold_protocol::failure::ErrorClass;
+
+const CONTENT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
+const STOP: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+
+/// What happens next on the wire.
+#[derive(Clone, Debug)]
+enum Step {
+    Bytes(&'static str),
+    Wait(u64),
+    Hang,
+    Break,
+}
+
+use Step::{Break, Bytes as Send, Hang, Wait};
+
+#[derive(Debug)]
+struct Wire {
+    status: u16,
+    headers: Vec<(&'static str, &'static str)>,
+    /// The first wait delays the head.
+    head: Option<Step>,
+    steps: Vec<Step>,
+    seen: Mutex<Vec<HttpRequest>>,
+}
+
+impl Wire {
+    fn ok(steps: Vec<Step>) -> Self {
+        Self::answering(200, vec![("content-type", "text/event-stream")], steps)
+    }
+
+    fn answering(
+        status: u16,
+        headers: Vec<(&'static str, &'static str)>,
+        steps: Vec<Step>,
+    ) -> Self {
+        Self {
+            status,
+            headers,
+            head: None,
+            steps,
+            seen: Mutex::default(),
+        }
+    }
+}
+
+impl Transport for Wire {
+    fn target(&self) -> &'static str {
+        "http://endpoint/v1"
+    }
+
+    fn send(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpResponse, TransportError>> {
+        self.seen.lock().unwrap().push(request);
+        async {
+            match self.head {
+                Some(Wait(ms)) => tokio::time::sleep(Duration::from_millis(ms)).await,
+                Some(Hang) => std::future::pending().await,
+                _ => {}
+            }
+            let steps: VecDeque<Step> = self.steps.clone().into();
+            let body = stream::unfold(steps, |mut steps| async {
+                loop {
+                    match steps.pop_front()? {
+                        Send(text) => return Some((Ok(Bytes::from(text)), steps)),
+                        Wait(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
+                        Hang => std::future::pending().await,
+                        Break => {
+                            let error = TransportError::Broken {
+                                url: "http://endpoint/v1".into(),
+                                reason: "connection reset".into(),
+                                source: None,
+                            };
+                            return Some((Err(error), steps));
+                        }
+                    }
+                }
+            });
+            let headers = self.headers.iter();
+            Ok(HttpResponse {
+                status: self.status,
+                headers: headers
+                    .map(|&(k, v)| (k.to_owned(), v.to_owned()))
+                    .collect(),
+                body: body.boxed(),
+            })
+        }
+        .boxed()
+    }
+}
+
+fn timeouts() -> Timeouts {
+    Timeouts {
+        connect: Duration::from_millis(100),
+        first_token: Duration::from_millis(200),
+        idle: Duration::from_millis(100),
+        total: Duration::from_millis(600),
+    }
+}
+
+fn model(wire: Wire) -> OpenAiModel {
+    OpenAiModel::new(Arc::new(wire), "small", timeouts()).with_key_variable("SOME_KEY")
+}
+
+async fn complete(wire: Wire) -> Result<Completion, ModelError> {
+    let request = ChatRequest::new("", vec![ChatMessage::user("hello")]);
+    model(wire).complete(&request, &mut |_| {}).await
+}
+
+#[tokio::test]
+async fn a_stream_becomes_deltas_and_a_completion_with_its_times() {
+    let wire = Arc::new(Wire::ok(vec![
+        Wait(20),
+        Send(CONTENT),
+        Wait(20),
+        Send(STOP),
+        Send("data: [DONE]\n\n"),
+    ]));
+    let model = OpenAiModel::new(wire.clone(), "small", timeouts());
+    let mut deltas = Vec::new();
+    let request = ChatRequest::new("", vec![ChatMessage::user("hello")]);
+    let completion = model
+        .complete(&request, &mut |delta| deltas.push(delta))
+        .await
+        .unwrap();
+    assert_eq!(deltas, [Delta::Content("hi".into())]);
+    assert_eq!(completion.content, "hi");
+    let first = completion.time_to_first_token.unwrap();
+    assert!(first >= Duration::from_millis(19) && first < completion.duration);
+    assert!(completion.duration >= Duration::from_millis(39));
+    let seen = wire.seen.lock().unwrap();
+    let body = seen[0].body.as_ref().unwrap();
+    assert_eq!(
+        (&body["model"], &body["stream"]),
+        (&json!("small"), &json!(true))
+    );
+}
+
+#[tokio::test]
+async fn every_wait_ends_and_says_which_it_was() {
+    use TimeoutPhase::{FirstToken, Idle, Total};
+    let mut silent = Wire::ok(vec![]);
+    silent.head = Some(Hang);
+    let pings = (0..40)
+        .flat_map(|_| [Wait(10), Send(": ping\n\n")])
+        .collect();
+    let drip = (0..40).flat_map(|_| [Wait(50), Send(CONTENT)]).collect();
+    for (what, wire, expected) in [
+        ("no head", silent, FirstToken),
+        ("a head and nothing more", Wire::ok(vec![Hang]), FirstToken),
+        ("keep-alives only", Wire::ok(pings), FirstToken),
+        (
+            "silence after a token",
+            Wire::ok(vec![Send(CONTENT), Hang]),
+            Idle,
+        ),
+        ("a token now and then", Wire::ok(drip), Total),
+    ] {
+        let result = complete(wire).await;
+        let Err(error @ ModelError::Timeout { phase, .. }) = result else {
+            panic!("{what}: {result:?}");
+        };
+        assert_eq!(phase, expected, "{what}");
+        assert_eq!(error.class(), ErrorClass::Retryable);
+    }
+}
+
+#[tokio::test]
+async fn a_finished_answer_is_not_lost_to_what_follows_it() {
+    for (what, rest) in [
+        ("silence", Hang),
+        ("a broken connection", Break),
+        ("junk after [DONE]", Send("data: [DONE]\n\ndata: junk\n\n")),
+    ] {
+        let steps = vec![Send(CONTENT), Send(STOP), rest, Hang];
+        let completion = complete(Wire::ok(steps)).await;
+        assert_eq!(completion.expect(what).content, "hi");
+    }
+}
+
+#[tokio::test]
+async fn a_broken_connection_keeps_what_came_and_the_cause() {
+    let result = complete(Wire::ok(vec![Send(CONTENT), Break])).await;
+    let Err(ModelError::Truncated {
+        received,
+        source: Some(source),
+    }) = result
+    else {
+        panic!("{result:?}");
+    };
+    assert_eq!(received.content, "hi");
+    assert!(received.time_to_first_token.is_some());
+    assert!(source.to_string().contains("connection reset"));
+}
+
+#[tokio::test]
+async fn refusals_carry_class_advice_and_the_asked_delay() {
+    let html = "<html><title>404 Not Found</title></html>";
+    let cases = [
+        (
+            429,
+            vec![("retry-after", "3")],
+            r#"{"error":"slow down"}"#,
+            "slow down",
+            ErrorClass::Retryable,
+        ),
+        (
+            401,
+            vec![],
+            r#"{"error":{"message":"bad key"}}"#,
+            "SOME_KEY",
+            ErrorClass::Fatal,
+        ),
+        (
+            404,
+            vec![("content-type", "text/html")],
+            html,
+            "/v1",
+            ErrorClass::Fatal,
+        ),
+        (
+            307,
+            vec![("location", "http://elsewhere/v1")],
+            "",
+            "elsewhere",
+            ErrorClass::Fatal,
+        ),
+        (503, vec![], "", "loading", ErrorClass::Retryable),
+    ];
+    for (status, headers, body, word, class) in cases {
+        let steps = if body.is_empty() {
+            vec![]
+        } else {
+            vec![Send(body)]
+        };
+        let error = complete(Wire::answering(status, headers, steps))
+            .await
+            .unwrap_err();
+        assert!(error.to_string().contains(word), "{error}");
+        assert_eq!(error.class(), class, "{error}");
+        let expected = (status == 429).then_some(Duration::from_secs(3));
+        assert_eq!(error.retry_after(), expected);
+    }
+}
+
+#[tokio::test]
+async fn an_endless_error_body_is_cut() {
+    let steps = (0..100).map(|_| Send(CONTENT)).chain([Hang]).collect();
+    let mut wire = Wire::answering(500, vec![], steps);
+    wire.steps.insert(0, Send("the engine died: "));
+    wire.steps.truncate(40);
+    let error = complete(wire).await.unwrap_err();
+    assert!(error.to_string().contains("the engine died"), "{error}");
+    assert!(error.to_string().len() < 1000, "{error}");
+}
+
+#[tokio::test]
+async fn models_are_listed_in_every_shape_or_the_refusal_explained() {
+    let list = |body| model(Wire::answering(200, vec![], vec![Send(body)]));
+    for body in [
+        r#"{"object":"list","data":[{"id":"a","max_model_len":4096},{"id":"b"}]}"#,
+        r#"[{"id":"a"},{"id":"b"}]"#,
+    ] {
+        assert_eq!(list(body).list_models().await.unwrap(), ["a", "b"]);
+    }
+    for body in ["<html>", "{\"hello\":1}", "", "7"] {
+        let error = list(body).list_models().await.unwrap_err();
+        assert!(matches!(error, ModelError::NotAnEndpoint { .. }), "{error}");
+    }
+    let refused = model(Wire::answering(401, vec![], vec![]))
+        .list_models()
+        .await;
+    assert!(refused.unwrap_err().to_string().contains("SOME_KEY"));
+}
+
+#[tokio::test]
+async fn health_is_told_apart() {
+    let health = |status, body| async move {
+        let steps = vec![Send(body)];
+        model(Wire::answering(status, vec![], steps)).health().await
+    };
+    assert_eq!(
+        health(200, "{\"status\":\"ok\"}").await.unwrap(),
+        Health::Ready
+    );
+    assert_eq!(health(404, "x").await.unwrap(), Health::Unsupported);
+    let loading = r#"{"error":{"message":"Loading model","code":503}}"#;
+    assert_eq!(
+        health(503, loading).await.unwrap(),
+        Health::Loading("Loading model".into())
+    );
+    assert!(health(500, "x").await.is_err());
+}

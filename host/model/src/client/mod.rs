@@ -1,0 +1,425 @@
+//! The client of one OpenAI-compatible endpoint: sends, waits within bounds, and decodes.
+
+mod tokenize;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use futures_util::{FutureExt, StreamExt};
+use serde_json::{Map, Value};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use self::tokenize::Asked;
+use crate::chat::{ChatRequest, Delivery};
+use crate::decode::Decoder;
+use crate::error::{ModelError, TimeoutPhase};
+use crate::error_body::from_status;
+use crate::model::{Model, Watch};
+use crate::tokenizer::{Counter, Tokenizer};
+use crate::transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};
+use toolhold_protocol::completion::Completion;
+
+/// The most bytes of an answer by default: some two million tokens, far beyond any honest one.
+pub const DEFAULT_MAX_ANSWER_BYTES: usize = 8 << 20;
+/// Bytes of an error's body that are read: all that is shown of it, many times over.
+const MAX_ERROR_BYTES: usize = 64 << 10;
+/// How long the rest of an error's body is waited for: the status says most of it already.
+const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long the end of the body is waited for after `[DONE]`: it usually came with it, and reading
+/// it is what lets the connection be used again.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
+/// How long a finished answer is waited on for its token counts and `[DONE]`, which some servers
+/// never send while they keep the connection open.
+const TAIL_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long each wait may take. All count from the sending of the request, but `idle`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For name look-up, TCP and TLS.
+    pub connect: Duration,
+    /// Until the first piece of text, reasoning or a tool call. Head and keep-alives do not count.
+    pub first_token: Duration,
+    /// Between two pieces, keep-alives included.
+    pub idle: Duration,
+    /// For the whole answer.
+    pub total: Duration,
+}
+
+impl Default for Timeouts {
+    /// Generous for a small model on a CPU that reads a long prompt first; a hung endpoint is
+    /// noticed within two minutes all the same.
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(5),
+            first_token: Duration::from_mins(2),
+            idle: Duration::from_mins(1),
+            total: Duration::from_mins(10),
+        }
+    }
+}
+
+/// A model behind an OpenAI-compatible endpoint.
+#[derive(Clone, Debug)]
+pub struct OpenAiModel {
+    transport: Arc<dyn Transport>,
+    model: String,
+    timeouts: Timeouts,
+    max_answer_bytes: usize,
+    delivery: Delivery,
+    /// Fields that every request has, unless it says something else there.
+    extra: Map<String, Value>,
+    /// The environment variable that the key came from, for messages.
+    key_variable: Option<String>,
+    tokenizer: Option<Tokenizer>,
+}
+
+impl OpenAiModel {
+    /// A model reached through any transport. `timeouts.connect` is the transport's matter.
+    pub fn new(
+        transport: Arc<dyn Transport>,
+        model: impl Into<String>,
+        timeouts: Timeouts,
+    ) -> Self {
+        Self {
+            transport,
+            model: model.into(),
+            timeouts,
+            max_answer_bytes: DEFAULT_MAX_ANSWER_BYTES,
+            delivery: Delivery::default(),
+            extra: Map::new(),
+            key_variable: None,
+            tokenizer: None,
+        }
+    }
+
+    /// The same model with the same settings over another transport, such as one that records.
+    #[must_use]
+    pub fn over(mut self, transport: Arc<dyn Transport>) -> Self {
+        self.transport = transport;
+        self
+    }
+
+    /// Bounds the bytes of one answer as it comes over the wire.
+    #[must_use]
+    pub fn with_max_answer_bytes(mut self, limit: usize) -> Self {
+        self.max_answer_bytes = limit;
+        self
+    }
+
+    /// How answers are asked to come, for endpoints that cannot do the usual.
+    #[must_use]
+    pub fn with_delivery(mut self, delivery: Delivery) -> Self {
+        self.delivery = delivery;
+        self
+    }
+
+    /// Vendor extras for every request: fields beside those that a [`ChatRequest`] has, none of which
+    /// they replace.
+    #[must_use]
+    pub fn with_extra(mut self, extra: Map<String, Value>) -> Self {
+        self.extra = extra;
+        self
+    }
+
+    /// Names the environment variable that holds the key, so that a refusal can point to it.
+    #[must_use]
+    pub fn with_key_variable(mut self, name: impl Into<String>) -> Self {
+        self.key_variable = Some(name.into());
+        self
+    }
+
+    /// How the endpoint counts tokens, where it was found to.
+    #[must_use]
+    pub fn with_tokenizer(mut self, tokenizer: Option<Tokenizer>) -> Self {
+        self.tokenizer = tokenizer;
+        self
+    }
+
+    /// The endpoint's base URL, without credentials.
+    pub fn target(&self) -> &str {
+        self.transport.target()
+    }
+
+    pub(crate) fn timeouts(&self) -> &Timeouts {
+        &self.timeouts
+    }
+
+    /// One exchange beside chat: the whole answer, whatever its status, within the time and the bound
+    /// of an answer's bytes.
+    pub(crate) async fn ask(
+        &self,
+        request: HttpRequest,
+        within: Duration,
+    ) -> Result<Answer, ModelError> {
+        let exchange = async {
+            let response = self.transport.send(request).await?;
+            let (status, retry_after) = (response.status, response.retry_after());
+            let mut body = Vec::new();
+            read_into(&mut body, response.body, self.max_answer_bytes).await?;
+            if body.len() == self.max_answer_bytes {
+                return Err(ModelError::TooLarge {
+                    limit: self.max_answer_bytes,
+                    unit: "bytes",
+                });
+            }
+            Ok(Answer {
+                status,
+                retry_after,
+                body,
+            })
+        };
+        timeout(within, exchange)
+            .await
+            .unwrap_or(Err(ModelError::Timeout {
+                phase: TimeoutPhase::Total,
+                after: within,
+            }))
+    }
+
+    /// The error that an answer with this status is.
+    pub(crate) fn refused(&self, answer: &Answer) -> ModelError {
+        ModelError::Status {
+            status: answer.status,
+            retry_after: answer.retry_after,
+            detail: Box::new(from_status(
+                answer.status,
+                &answer.body,
+                self.key_variable.as_deref(),
+            )),
+        }
+    }
+
+    async fn run(
+        &self,
+        request: &ChatRequest,
+        watch: &mut dyn Watch,
+    ) -> Result<Completion, ModelError> {
+        let mut timeouts = self.timeouts.clone();
+        if self.delivery == Delivery::Whole {
+            // The first token comes with the last.
+            timeouts.first_token = timeouts.total;
+        }
+        let mut clock = Clock::start(&timeouts);
+        let sending = self.transport.send(self.http_request(request));
+        let response = clock.bound(false, sending).await??;
+        if !(200..=299).contains(&response.status) {
+            return Err(self.refusal(response).await);
+        }
+        let url = self.transport.target();
+        let encoding = response
+            .header("content-encoding")
+            .filter(|encoding| *encoding != "identity");
+        let content_type = encoding
+            .map(|encoding| format!("{encoding}, a compression that was not asked for,"))
+            .or_else(|| response.header("content-type").map(str::to_owned));
+        let mut decoder = Decoder::new(self.max_answer_bytes, content_type.as_deref());
+        let mut body = response.body;
+        while !decoder.is_done() {
+            match clock.bound(decoder.is_whole(), body.next()).await {
+                Ok(Some(Ok(bytes))) => {
+                    decoder.push(&bytes, url, &mut |delta| {
+                        clock.saw_token();
+                        watch.delta(delta);
+                    })?;
+                    clock.saw_bytes();
+                }
+                Ok(None) => break,
+                // What is missing is the token count at most.
+                Ok(Some(Err(_))) | Err(_) if decoder.is_whole() => break,
+                Ok(Some(Err(source @ TransportError::Broken { .. }))) => {
+                    return Err(ModelError::Truncated {
+                        received: Box::new(clock.stamp(decoder.into_completion())),
+                        source: Some(source),
+                    });
+                }
+                Ok(Some(Err(error))) => return Err(error.into()),
+                Err(error) => return Err(error),
+            }
+        }
+        let is_done = decoder.is_done();
+        let completion = decoder.finish(url, &mut |delta| {
+            clock.saw_token();
+            watch.delta(delta);
+        })?;
+        let completion = clock.stamp(completion);
+        if is_done {
+            let drain = async { while let Some(Ok(_)) = body.next().await {} };
+            // Whoever goes on sending after the end loses the connection, and nothing else.
+            let _ = timeout(DRAIN_TIMEOUT, drain).await;
+        }
+        Ok(completion)
+    }
+
+    fn http_request(&self, request: &ChatRequest) -> HttpRequest {
+        let mut body = request.body_for(self.delivery);
+        if request.model.is_empty() {
+            body["model"] = self.model.as_str().into();
+        }
+        if let Value::Object(fields) = &mut body {
+            for (key, value) in &self.extra {
+                fields.entry(key).or_insert_with(|| value.clone());
+            }
+        }
+        HttpRequest {
+            method: Method::Post,
+            path: "chat/completions".into(),
+            body: Some(body),
+        }
+    }
+
+    async fn refusal(&self, response: HttpResponse) -> ModelError {
+        let (status, retry_after) = (response.status, response.retry_after());
+        let location = response.header("location").map(str::to_owned);
+        let mut body = Vec::new();
+        let reading = read_into(&mut body, response.body, MAX_ERROR_BYTES);
+        // What came of the explanation is used, however its reading ended.
+        let _ = timeout(ERROR_BODY_TIMEOUT, reading).await;
+        if let Some(location) = location.filter(|_| body.is_empty()) {
+            body = format!("redirect to {location}").into_bytes();
+        }
+        self.refused(&Answer {
+            status,
+            retry_after,
+            body,
+        })
+    }
+}
+
+/// A whole answer to something else than a chat.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) retry_after: Option<Duration>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn is_success(&self) -> bool {
+        (200..=299).contains(&self.status)
+    }
+
+    /// There is no such route.
+    pub(crate) fn is_unsupported(&self) -> bool {
+        matches!(self.status, 404 | 405 | 501)
+    }
+
+    pub(crate) fn json(&self) -> Option<Value> {
+        serde_json::from_slice(&self.body).ok()
+    }
+}
+
+impl Model for OpenAiModel {
+    fn name(&self) -> &str {
+        &self.model
+    }
+
+    fn complete<'a>(
+        &'a self,
+        request: &'a ChatRequest,
+        watch: &'a mut dyn Watch,
+    ) -> BoxFuture<'a, Result<Completion, ModelError>> {
+        self.run(request, watch).boxed()
+    }
+
+    fn counter(&self) -> Option<Arc<dyn Counter>> {
+        let with = self.tokenizer?;
+        let model = self.clone();
+        Some(Arc::new(Asked { model, with }))
+    }
+}
+
+/// Reads until the end or the limit, in bytes; what was read stays in `buffer` either way.
+async fn read_into(
+    buffer: &mut Vec<u8>,
+    mut body: BoxStream<'static, Result<Bytes, TransportError>>,
+    limit: usize,
+) -> Result<(), TransportError> {
+    while let Some(bytes) = body.next().await {
+        let bytes = bytes?;
+        let room = limit - buffer.len();
+        buffer.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        if buffer.len() == limit {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Measures one completion, and knows how long its next wait may take.
+struct Clock<'a> {
+    timeouts: &'a Timeouts,
+    started: Instant,
+    last_bytes: Instant,
+    first_token: Option<Duration>,
+}
+
+impl<'a> Clock<'a> {
+    fn start(timeouts: &'a Timeouts) -> Self {
+        let now = Instant::now();
+        Self {
+            timeouts,
+            started: now,
+            last_bytes: now,
+            first_token: None,
+        }
+    }
+
+    fn saw_token(&mut self) {
+        self.first_token.get_or_insert(self.started.elapsed());
+    }
+
+    fn saw_bytes(&mut self) {
+        self.last_bytes = Instant::now();
+    }
+
+    fn stamp(&self, completion: Completion) -> Completion {
+        Completion {
+            time_to_first_token: self.first_token,
+            duration: self.started.elapsed(),
+            ..completion
+        }
+    }
+
+    /// Waits as long as the phase allows. `is_tail`: only the formal end is still to come.
+    async fn bound<F: Future>(&self, is_tail: bool, future: F) -> Result<F::Output, ModelError> {
+        let (deadline, phase, after) = self.deadline(is_tail);
+        match timeout_at(deadline, future).await {
+            Ok(output) => Ok(output),
+            Err(_) => Err(ModelError::Timeout { phase, after }),
+        }
+    }
+
+    fn deadline(&self, is_tail: bool) -> (Instant, TimeoutPhase, Duration) {
+        let Timeouts {
+            first_token,
+            idle,
+            total,
+            ..
+        } = *self.timeouts;
+        let (since, phase, after) = if is_tail {
+            (self.last_bytes, TimeoutPhase::Idle, idle.min(TAIL_TIMEOUT))
+        } else if self.first_token.is_some() {
+            (self.last_bytes, TimeoutPhase::Idle, idle)
+        } else {
+            (self.started, TimeoutPhase::FirstToken, first_token)
+        };
+        let (next, end) = (later(since, after), later(self.started, total));
+        if next <= end {
+            (next, phase, after)
+        } else {
+            (end, TimeoutPhase::Total, total)
+        }
+    }
+}
+
+/// A moment that far ahead; "forever" is a day, because instants overflow.
+fn later(instant: Instant, by: Duration) -> Instant {
+    instant + by.min(Duration::from_hours(24))
+}
+
+#[cfg(test)]
+#[path = "client_tests.rs"]
+mod tests;

@@ -1,0 +1,114 @@
+//! Asks an endpoint how many tokens a text is.
+
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+
+use super::{Answer, OpenAiModel};
+use crate::error::ModelError;
+use crate::error_body::excerpt;
+use crate::model::Model as _;
+use crate::tokenizer::{Counter, Form, Place, Tokenizer};
+use crate::transport::{HttpRequest, Method};
+
+/// Tokenizing a whole window takes milliseconds; a server that is busy generating may let it wait.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+impl OpenAiModel {
+    /// How this endpoint counts tokens; `None` if it does not.
+    ///
+    /// A route that answers is not believed before it counts more for more: llama.cpp answers vLLM's form
+    /// with 200 and no tokens.
+    pub async fn find_tokenizer(&self) -> Result<Option<Tokenizer>, ModelError> {
+        for place in [Place::Root, Place::Base] {
+            for form in [Form::Prompt, Form::Content, Form::Inputs] {
+                let tokenizer = Tokenizer { place, form };
+                let answer = self.tokenized(tokenizer, "one").await?;
+                if answer.is_unsupported() {
+                    break;
+                }
+                let more = "one two three four five six seven eight";
+                let Some(few) = count(&answer).filter(|few| *few > 0) else {
+                    continue;
+                };
+                if count(&self.tokenized(tokenizer, more).await?) > Some(few) {
+                    return Ok(Some(tokenizer));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// How many tokens the model reads `text` as. Waits 10 seconds at most.
+    pub async fn count_tokens(&self, with: Tokenizer, text: &str) -> Result<u64, ModelError> {
+        let answer = self.tokenized(with, text).await?;
+        if !answer.is_success() {
+            return Err(self.refused(&answer));
+        }
+        count(&answer).ok_or_else(|| ModelError::Decode {
+            what: "a count of tokens",
+            excerpt: excerpt(&answer.body),
+            source: None,
+        })
+    }
+
+    async fn tokenized(&self, with: Tokenizer, text: &str) -> Result<Answer, ModelError> {
+        let path = match with.place {
+            Place::Root => "../tokenize",
+            Place::Base => "tokenize",
+        };
+        let body = match with.form {
+            // Else each text would count one more: it is no prompt of its own, which begins with a token
+            // that says so. llama.cpp adds none, and TGI's are told apart in its answer.
+            Form::Prompt => {
+                json!({"model": self.name(), "prompt": text, "add_special_tokens": false})
+            }
+            Form::Content => json!({"content": text}),
+            Form::Inputs => json!({"inputs": text}),
+        };
+        let request = HttpRequest {
+            method: Method::Post,
+            path: path.into(),
+            body: Some(body),
+        };
+        self.ask(request, TIMEOUT).await
+    }
+}
+
+/// A model together with the way that its endpoint counts.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub model: OpenAiModel,
+    pub with: Tokenizer,
+}
+
+impl Counter for Asked {
+    fn count<'a>(&'a self, text: &'a str) -> BoxFuture<'a, Result<u64, ModelError>> {
+        self.model.count_tokens(self.with, text).boxed()
+    }
+
+    fn tokenizer(&self) -> Option<Tokenizer> {
+        Some(self.with)
+    }
+}
+
+/// `{"count": 3}`, `{"tokens": […]}` or a bare list of tokens.
+fn count(answer: &Answer) -> Option<u64> {
+    let value = answer.is_success().then(|| answer.json())??;
+    let listed = |tokens: &Value| {
+        let tokens = tokens.as_array()?.iter();
+        u64::try_from(tokens.filter(|token| !is_special(token)).count()).ok()
+    };
+    let counted = value.get("count").and_then(Value::as_u64);
+    counted
+        .or_else(|| listed(value.get("tokens")?))
+        .or_else(|| listed(&value))
+}
+
+/// A token that no part of the text is, as TGI tells by its place in it.
+fn is_special(token: &Value) -> bool {
+    let place = |end: &str| token.get(end).and_then(Value::as_u64);
+    place("start").is_some() && place("start") == place("stop")
+}

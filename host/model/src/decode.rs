@@ -1,0 +1,457 @@
+//! From the bytes of an answer to deltas and a completion.
+//!
+//! Strict where a mistake would change the meaning, lenient about everything else: the table in the
+//! tests is the list of what servers do. No I/O and no clock: [`crate::client`] feeds the bytes.
+
+use std::mem;
+
+use serde_json::Value;
+
+use crate::error::ModelError;
+use crate::error_body::{excerpt, from_value};
+use crate::extras::Extras;
+use crate::json;
+use crate::sse::{SseDecoder, SseEvent};
+use crate::tool_calls::ToolCalls;
+use crate::usage;
+use toolhold_protocol::completion::{Completion, Delta};
+
+/// How many bytes tell an event stream from other text: the longest field name and its colon.
+const SNIFF_BYTES: usize = 6;
+
+/// Decodes one answer.
+#[derive(Debug)]
+pub(crate) struct Decoder {
+    /// Bytes that the whole answer may take.
+    limit: usize,
+    received: usize,
+    body: Body,
+    /// `[DONE]` was seen; what follows is not part of the answer.
+    done: bool,
+    /// Something was said in answer, were it nothing.
+    has_choice: bool,
+    completion: Completion,
+    calls: ToolCalls,
+    extras: Extras,
+}
+
+#[derive(Debug)]
+enum Body {
+    /// Too few bytes to tell.
+    Unknown {
+        head: Vec<u8>,
+        is_event_stream: bool,
+        content_type: String,
+    },
+    Events(SseDecoder),
+    /// JSON: an error, a server that does not stream, or one that streams JSON lines.
+    Json(Vec<u8>),
+}
+
+impl Decoder {
+    /// `limit`: the most bytes the answer may take. `content_type`: as the server declared it.
+    pub(crate) fn new(limit: usize, content_type: Option<&str>) -> Self {
+        let content_type = content_type.unwrap_or("no content type");
+        Self {
+            limit,
+            received: 0,
+            body: Body::Unknown {
+                head: Vec::new(),
+                is_event_stream: content_type.starts_with("text/event-stream"),
+                content_type: content_type.to_owned(),
+            },
+            done: false,
+            has_choice: false,
+            completion: Completion::default(),
+            calls: ToolCalls::default(),
+            extras: Extras::default(),
+        }
+    }
+
+    /// Nothing after this point belongs to the answer.
+    pub(crate) fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// The answer itself is complete; only its formal end may still come.
+    pub(crate) fn is_whole(&self) -> bool {
+        // A bare `[DONE]` ends an answer that never began.
+        self.done && self.has_choice || self.completion.finish_reason.is_some()
+    }
+
+    /// Takes the next bytes. `url` is where they come from, for messages.
+    pub(crate) fn push(
+        &mut self,
+        bytes: &[u8],
+        url: &str,
+        emit: &mut dyn FnMut(Delta),
+    ) -> Result<(), ModelError> {
+        self.received += bytes.len();
+        if self.received > self.limit {
+            return Err(self.too_large());
+        }
+        match &mut self.body {
+            Body::Unknown { head, .. } => {
+                head.extend_from_slice(bytes);
+                self.sniff(false, url, emit)
+            }
+            Body::Json(json) => {
+                json.extend_from_slice(bytes);
+                Ok(())
+            }
+            Body::Events(events) => {
+                let events = events.push(bytes).map_err(|_| self.too_large())?;
+                self.take_events(events, emit)
+            }
+        }
+    }
+
+    /// The answer has ended in good order. A clean end says nothing about completeness: proxies end
+    /// cleanly when the server behind them dies.
+    pub(crate) fn finish(
+        mut self,
+        url: &str,
+        emit: &mut dyn FnMut(Delta),
+    ) -> Result<Completion, ModelError> {
+        if matches!(self.body, Body::Unknown { .. }) {
+            self.sniff(true, url, emit)?;
+        }
+        match &mut self.body {
+            Body::Unknown { .. } => {}
+            Body::Json(json) => {
+                let json = mem::take(json);
+                self.take_json(&json, emit)?;
+            }
+            Body::Events(events) => {
+                let last = events.finish();
+                // Without its blank line the last event may be cut: unreadable means truncated.
+                match last.map(|event| self.take_event(event, emit)) {
+                    None | Some(Ok(()) | Err(ModelError::Decode { .. })) => {}
+                    Some(Err(error)) => return Err(error),
+                }
+            }
+        }
+        if self.is_whole() {
+            Ok(self.into_completion())
+        } else {
+            Err(ModelError::Truncated {
+                received: Box::new(self.into_completion()),
+                source: None,
+            })
+        }
+    }
+
+    /// What came so far.
+    pub(crate) fn into_completion(mut self) -> Completion {
+        self.completion.tool_calls = self.calls.finish();
+        self.completion.extra = self.extras.finish();
+        self.completion
+    }
+
+    fn too_large(&self) -> ModelError {
+        ModelError::TooLarge {
+            limit: self.limit,
+            unit: "bytes",
+        }
+    }
+
+    /// Decides what the body is. Its first bytes are believed before the content type: errors to
+    /// streaming requests come as JSON under any name, and proxies send their pages as anything.
+    fn sniff(
+        &mut self,
+        at_end: bool,
+        url: &str,
+        emit: &mut dyn FnMut(Delta),
+    ) -> Result<(), ModelError> {
+        let Body::Unknown {
+            head,
+            is_event_stream,
+            content_type,
+        } = &mut self.body
+        else {
+            return Ok(());
+        };
+        let start = head
+            .strip_prefix(b"\xef\xbb\xbf")
+            .unwrap_or(head)
+            .trim_ascii_start();
+        let is_json = start.starts_with(b"{") || start.starts_with(b"[");
+        if start.len() < SNIFF_BYTES && !at_end && !is_json {
+            return Ok(());
+        }
+        let is_page = start.starts_with(b"<");
+        let has_field = [&b"data:"[..], b"event:", b"id:", b"retry:", b":"]
+            .iter()
+            .any(|field| start.starts_with(field));
+        if is_json {
+            self.body = Body::Json(start.to_vec());
+            Ok(())
+        } else if !is_page && (*is_event_stream || has_field) {
+            let head = mem::take(head);
+            let mut events = SseDecoder::new(self.limit);
+            let first = events.push(&head);
+            self.body = Body::Events(events);
+            let first = first.map_err(|_| self.too_large())?;
+            self.take_events(first, emit)
+        } else if start.is_empty() {
+            // A connection that closed without a word: cut, not misconfigured.
+            Ok(())
+        } else {
+            Err(ModelError::NotAnEndpoint {
+                url: url.to_owned(),
+                content_type: mem::take(content_type),
+                excerpt: excerpt(start),
+            })
+        }
+    }
+
+    fn take_events(
+        &mut self,
+        events: Vec<SseEvent>,
+        emit: &mut dyn FnMut(Delta),
+    ) -> Result<(), ModelError> {
+        events
+            .into_iter()
+            .try_for_each(|event| self.take_event(event, emit))
+    }
+
+    fn take_event(
+        &mut self,
+        event: SseEvent,
+        emit: &mut dyn FnMut(Delta),
+    ) -> Result<(), ModelError> {
+        let data = event.data.trim();
+        // Proxies that stream a stream sometimes write the field name twice.
+        let data = data.strip_prefix("data:").map_or(data, str::trim_start);
+        if self.done || data.is_empty() {
+            return Ok(());
+        }
+        if data == "[DONE]" {
+            self.done = true;
+            return Ok(());
+        }
+        let is_error = event.name.as_deref() == Some("error");
+        match json::parse(data) {
+            // The event's name says that it is an error, whatever its data look like.
+            Ok(chunk) if is_error && from_value(&chunk).is_none() => {
+                self.fail(&serde_json::json!({ "error": chunk }))
+            }
+            Err(_) if is_error => self.fail(&serde_json::json!({ "error": data })),
+            Ok(chunk) => self.take_chunk(&chunk, emit),
+            Err(source) => Err(ModelError::Decode {
+                what: "an event",
+                excerpt: excerpt(data.as_bytes()),
+                source: Some(source),
+            }),
+        }
+    }
+
+    fn take_json(&mut self, bytes: &[u8], emit: &mut dyn FnMut(Delta)) -> Result<(), ModelError> {
+        let text = String::from_utf8_lossy(bytes);
+        let (answers, is_whole) = match json::parse(&text) {
+            // Some gateways wrap what they pass on into a list.
+            Ok(Value::Array(answers)) => (answers, true),
+            Ok(answer) => (vec![answer], true),
+            // Cut off by a clean end.
+            Err(error) if error.is_eof() => return Ok(()),
+            Err(source) => match json_lines(&text) {
+                Some(chunks) => (chunks, false),
+                None => {
+                    return Err(ModelError::Decode {
+                        what: "an answer",
+                        excerpt: excerpt(bytes),
+                        source: Some(source),
+                    });
+                }
+            },
+        };
+        for answer in &answers {
+            self.take_chunk(answer, emit)?;
+        }
+        if !self.has_choice {
+            return Err(ModelError::Decode {
+                what: "an answer without choices",
+                excerpt: excerpt(bytes),
+                source: None,
+            });
+        }
+        self.done = is_whole;
+        Ok(())
+    }
+
+    fn take_chunk(&mut self, chunk: &Value, emit: &mut dyn FnMut(Delta)) -> Result<(), ModelError> {
+        if from_value(chunk).is_some() {
+            return self.fail(chunk);
+        }
+        self.extras.keep(chunk, &KNOWN_IN_CHUNK);
+        if let Some(model) = chunk.get("model").and_then(Value::as_str)
+            && self.completion.model.is_none()
+            && !model.is_empty()
+        {
+            self.completion.model = Some(model.to_owned());
+        }
+        // The last one counts: some servers send a running count with every chunk.
+        let usage = chunk.get("usage").and_then(usage::from_wire);
+        if let Some(usage) = usage.or_else(|| usage::from_timings(chunk.get("timings")?)) {
+            self.completion.usage = Some(usage);
+        }
+        let choices = chunk.get("choices").and_then(Value::as_array);
+        let first = choices.and_then(|choices| {
+            let is_first = |choice: &&Value| match choice.get("index").and_then(Value::as_u64) {
+                Some(index) => index == 0,
+                None => true,
+            };
+            choices.iter().find(is_first)
+        });
+        let Some(choice) = first else {
+            return Ok(());
+        };
+        self.has_choice = true;
+        if let Some(error) = choice.get("error").filter(|error| !error.is_null()) {
+            return self.fail(&serde_json::json!({ "error": error }));
+        }
+        self.extras.keep(choice, &KNOWN_IN_CHOICE);
+        if let Some(usage) = choice.get("usage").and_then(usage::from_wire) {
+            self.completion.usage = Some(usage);
+        }
+        if let Some(delta) = choice.get("delta").filter(|delta| delta.is_object()) {
+            self.take_delta(delta, emit)?;
+        } else if let Some(message) = choice.get("message") {
+            // Some servers repeat the whole message at the end of the stream.
+            if self.is_blank() {
+                self.take_delta(message, emit)?;
+            }
+        }
+        match choice.get("finish_reason").and_then(Value::as_str) {
+            // Not the end of an answer, but of the generation.
+            Some(reason @ ("error" | "abort")) => self.fail(&serde_json::json!({"error": {
+                "message": format!("the server gave the generation up (finish_reason {reason:?})"),
+                "code": "generation_ended",
+            }})),
+            // Proxies fill the field in every chunk.
+            Some("" | "null" | "None") | None => Ok(()),
+            Some(reason) => {
+                self.completion.finish_reason = Some(reason.to_owned());
+                Ok(())
+            }
+        }
+    }
+
+    fn take_delta(&mut self, delta: &Value, emit: &mut dyn FnMut(Delta)) -> Result<(), ModelError> {
+        // Some vLLM versions send the same text under both names.
+        let reasoning = ["reasoning", "reasoning_content", "thinking"]
+            .into_iter()
+            .find_map(|key| delta.get(key).map(text_of).filter(|text| !text.is_empty()))
+            .or_else(|| delta.get("content").and_then(thought));
+        if let Some(text) = reasoning {
+            self.completion.reasoning.push_str(&text);
+            emit(Delta::Reasoning(text));
+        }
+        self.extras.keep(delta, &KNOWN_IN_DELTA);
+        let mut content = delta.get("content").map(text_of).unwrap_or_default();
+        if content.is_empty() {
+            // A model that refuses says so in a field of its own, and nothing else.
+            content = delta.get("refusal").map(text_of).unwrap_or_default();
+        }
+        if !content.is_empty() {
+            self.completion.content.push_str(&content);
+            emit(Delta::Content(content));
+        }
+        let calls = match delta.get("tool_calls") {
+            Some(Value::Array(calls)) => calls.as_slice(),
+            Some(call @ Value::Object(_)) => std::slice::from_ref(call),
+            _ => match delta.get("function_call") {
+                Some(call @ Value::Object(_)) => std::slice::from_ref(call),
+                _ => &[],
+            },
+        };
+        for call in calls {
+            if let Some(delta) = self.calls.push(call)? {
+                emit(delta);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_blank(&self) -> bool {
+        self.completion.content.is_empty()
+            && self.completion.reasoning.is_empty()
+            && self.calls.is_empty()
+    }
+
+    /// The endpoint reports an error. An answer that was whole before is not lost to it.
+    fn fail(&mut self, value: &Value) -> Result<(), ModelError> {
+        if self.completion.finish_reason.is_some() {
+            self.done = true;
+            return Ok(());
+        }
+        let mut received = mem::take(&mut self.completion);
+        received.tool_calls = mem::take(&mut self.calls).finish();
+        Err(ModelError::InStream {
+            detail: Box::new(from_value(value).unwrap_or_default()),
+            received: Box::new(received),
+        })
+    }
+}
+
+/// What is read of an answer, or says nothing about it; other fields are extras.
+const KNOWN_IN_CHUNK: [&str; 7] = [
+    "id", "object", "created", "model", "choices", "usage", "error",
+];
+const KNOWN_IN_CHOICE: [&str; 6] = [
+    "index",
+    "delta",
+    "message",
+    "finish_reason",
+    "usage",
+    "error",
+];
+const KNOWN_IN_DELTA: [&str; 8] = [
+    "role",
+    "content",
+    "refusal",
+    "reasoning",
+    "reasoning_content",
+    "thinking",
+    "tool_calls",
+    "function_call",
+];
+
+/// Chunks that come one a line, without the form of an event stream; the last one may be cut.
+fn json_lines(text: &str) -> Option<Vec<Value>> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let mut chunks = Vec::new();
+    for line in lines {
+        match json::parse(line) {
+            Ok(chunk) => chunks.push(chunk),
+            Err(error) if error.is_eof() => break,
+            Err(_) => return None,
+        }
+    }
+    let is_chunk = |chunk: &Value| chunk.get("choices").is_some() || chunk.get("error").is_some();
+    chunks.first().is_some_and(is_chunk).then_some(chunks)
+}
+
+/// What a list of content parts holds of the model's thinking.
+fn thought(content: &Value) -> Option<String> {
+    let parts = content.as_array()?.iter();
+    let thoughts = parts.filter_map(|part| part.get("thinking").or_else(|| part.get("reasoning")));
+    let text: String = thoughts.map(text_of).collect();
+    (!text.is_empty()).then_some(text)
+}
+
+/// Text, or the text among a list of content parts.
+fn text_of(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => parts
+            .iter()
+            .filter_map(|part| part.get("text").and_then(Value::as_str))
+            .collect(),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+#[path = "decode_tests.rs"]
+mod tests;

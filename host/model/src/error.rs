@@ -1,0 +1,354 @@
+//! What can go wrong between a request and its completion, and whose move it is then.
+
+use std::fmt;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::transport::TransportError;
+use crate::unavailable::Unavailable;
+use toolhold_protocol::completion::{Completion, ContextOverflow};
+use toolhold_protocol::failure::ErrorClass;
+
+/// Why there is no completion. Every message says what was tried and what to do.
+#[derive(Debug, Error)]
+pub enum ModelError {
+    /// No connection, or it broke before an answer began.
+    #[error(
+        "cannot reach the model endpoint at {url} ({source}): is the server running there? \
+         `toolhold doctor` checks it"
+    )]
+    Connect { url: String, source: TransportError },
+
+    /// The endpoint was too slow.
+    #[error("{phase} took longer than {after:?}: {}", phase.advice())]
+    Timeout {
+        phase: TimeoutPhase,
+        after: Duration,
+    },
+
+    /// The endpoint refused the request.
+    #[error("the model endpoint answered {status}: {detail}")]
+    Status {
+        status: u16,
+        /// How long the endpoint asked to wait before the next attempt.
+        retry_after: Option<Duration>,
+        detail: Box<ErrorDetail>,
+    },
+
+    /// The endpoint accepted the request and then reported an error in its answer.
+    #[error("the model endpoint reported an error in its answer: {detail}")]
+    InStream {
+        detail: Box<ErrorDetail>,
+        received: Box<Completion>,
+    },
+
+    /// The answer stopped in the middle: no `[DONE]`, no finish reason.
+    #[error(
+        "the model endpoint ended its answer in the middle, after {} characters and {} tool calls: \
+         it may have crashed or been restarted; its log says why",
+        received.content.chars().count(),
+        received.tool_calls.len()
+    )]
+    Truncated {
+        received: Box<Completion>,
+        /// What broke the connection; `None` when it was closed in good order.
+        source: Option<TransportError>,
+    },
+
+    /// Something answered, but it speaks no OpenAI API.
+    #[error(
+        "{url} answered with {content_type} where a chat completion was due: it is no \
+         OpenAI-compatible endpoint, or the base URL lacks its path (usually `/v1`); \
+         the answer begins: {excerpt}"
+    )]
+    NotAnEndpoint {
+        url: String,
+        content_type: String,
+        /// The first 200 characters of the answer, on one line.
+        excerpt: String,
+    },
+
+    /// The answer, or an event of it, is not the JSON that was due.
+    #[error("the model endpoint sent {what} that cannot be read; it begins: {excerpt}")]
+    Decode {
+        what: &'static str,
+        excerpt: String,
+        source: Option<serde_json::Error>,
+    },
+
+    /// The answer grew beyond its bound and was cut off.
+    #[error(
+        "the model's answer exceeded the limit of {limit} {unit}, and the connection was closed: \
+         lower `max_tokens`, or raise the limit if an answer may be that long"
+    )]
+    TooLarge { limit: usize, unit: &'static str },
+
+    /// A request that is in no recording.
+    #[error("this run replays a recording, and the recording holds no answer: {source}")]
+    Unrecorded { source: TransportError },
+
+    /// The client's own configuration is wrong.
+    #[error("the model endpoint is misconfigured: {message}")]
+    Config { message: String },
+
+    /// The request was not sent.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+
+    /// It was tried as often, or waited for as long, as it may be; the last time this happened.
+    #[error("given up after {attempts} attempts and {waited:.1?} of waiting: {source}")]
+    GaveUp {
+        attempts: u32,
+        waited: Duration,
+        source: Box<ModelError>,
+    },
+}
+
+impl ModelError {
+    /// Whose move it is (PROTOCOL.md, section 7).
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Connect { .. }
+            | Self::Timeout { .. }
+            | Self::Truncated { .. }
+            | Self::Decode { .. }
+            | Self::Unavailable(_) => ErrorClass::Retryable,
+            Self::GaveUp { source, .. } => source.class(),
+            Self::Status { status, detail, .. } => detail.class(Some(*status)),
+            Self::InStream { detail, .. } => detail.class(None),
+            // The same request would produce the same flood.
+            Self::TooLarge { .. } => ErrorClass::Correctable,
+            Self::NotAnEndpoint { .. } | Self::Unrecorded { .. } | Self::Config { .. } => {
+                ErrorClass::Fatal
+            }
+        }
+    }
+
+    /// How long the endpoint asked to wait before the next attempt.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Status {
+                retry_after,
+                detail,
+                ..
+            } => retry_after.or(detail.retry_after),
+            Self::InStream { detail, .. } => detail.retry_after,
+            Self::Unavailable(unavailable) => unavailable.retry_after(),
+            Self::GaveUp { source, .. } => source.retry_after(),
+            _ => None,
+        }
+    }
+
+    /// Set when the request did not fit the model's context window.
+    pub fn context_overflow(&self) -> Option<ContextOverflow> {
+        match self {
+            Self::Status { detail, .. } | Self::InStream { detail, .. } => detail.overflow,
+            Self::GaveUp { source, .. } => source.context_overflow(),
+            _ => None,
+        }
+    }
+}
+
+impl From<TransportError> for ModelError {
+    fn from(source: TransportError) -> Self {
+        match source {
+            TransportError::ConnectTimeout { after, .. } => Self::Timeout {
+                phase: TimeoutPhase::Connect,
+                after,
+            },
+            TransportError::Config { message } => Self::Config { message },
+            TransportError::Unrecorded { .. } => Self::Unrecorded { source },
+            TransportError::Recording { .. } => Self::Config {
+                message: source.to_string(),
+            },
+            TransportError::Connect { ref url, .. } | TransportError::Broken { ref url, .. } => {
+                Self::Connect {
+                    url: url.clone(),
+                    source,
+                }
+            }
+        }
+    }
+}
+
+/// Which wait ran out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeoutPhase {
+    /// Opening the connection.
+    Connect,
+    /// From sending the request to the first piece of the answer.
+    FirstToken,
+    /// Between two pieces of the answer.
+    Idle,
+    /// The whole answer.
+    Total,
+}
+
+impl TimeoutPhase {
+    fn advice(self) -> &'static str {
+        match self {
+            Self::Connect => {
+                "the host may be down or behind a firewall; `toolhold doctor` checks it"
+            }
+            Self::FirstToken => {
+                "the server may be overloaded, still loading, or reading a long prompt; raise the \
+                 first-token timeout if that is normal for it"
+            }
+            Self::Idle => "the server stopped in the middle of its answer; its log may say why",
+            Self::Total => {
+                "lower `max_tokens`, or raise the total timeout if answers may take that long"
+            }
+        }
+    }
+}
+
+impl fmt::Display for TimeoutPhase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Connect => "connecting to the model endpoint",
+            Self::FirstToken => "waiting for the model's first token",
+            Self::Idle => "waiting for the model's next token",
+            Self::Total => "the model's whole answer",
+        })
+    }
+}
+
+/// An error as the endpoint described it, whatever the shape it came in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ErrorDetail {
+    /// The endpoint's code or type: `exceed_context_size_error`, `429`, …
+    pub code: Option<String>,
+    pub message: String,
+    /// What a person can do about it, where we know.
+    pub advice: Option<String>,
+    /// Set when the request did not fit.
+    pub overflow: Option<ContextOverflow>,
+    /// How long to wait before the next attempt, where the message says it.
+    pub retry_after: Option<Duration>,
+}
+
+impl ErrorDetail {
+    /// The class, by what the body says first and the HTTP status second. Errors inside a stream
+    /// have no status of their own, but most servers put one into `code`.
+    fn class(&self, status: Option<u16>) -> ErrorClass {
+        let code = self.code.as_deref().unwrap_or_default();
+        if self.overflow.is_some() {
+            return ErrorClass::Correctable;
+        }
+        // Whatever the status: waiting fills no account, and rewording finds no model.
+        if is_final(code) {
+            return ErrorClass::Fatal;
+        }
+        match status.or_else(|| code.parse().ok()) {
+            // 424 is how TGI says that a generation failed.
+            Some(408 | 409 | 424 | 425 | 429) => ErrorClass::Retryable,
+            // A redirect is not followed, so it is a wrong URL.
+            Some(300..=399 | 401..=405 | 407 | 410 | 451 | 501) => ErrorClass::Fatal,
+            Some(400..=499) => ErrorClass::Correctable,
+            Some(_) => ErrorClass::Retryable,
+            None => Self::class_of_name(code),
+        }
+    }
+
+    fn class_of_name(code: &str) -> ErrorClass {
+        let code = code.to_ascii_lowercase();
+        if code.contains("authentication") || code.contains("permission") {
+            ErrorClass::Fatal
+        } else if code.contains("invalid") || code.contains("bad_request") || code == "validation" {
+            ErrorClass::Correctable
+        } else {
+            ErrorClass::Retryable
+        }
+    }
+}
+
+/// Codes that say more than the status they come with.
+fn is_final(code: &str) -> bool {
+    matches!(
+        code,
+        "insufficient_quota"
+            | "billing_hard_limit_reached"
+            | "account_deactivated"
+            | "invalid_api_key"
+            | "incorrect_api_key"
+            | "model_not_found"
+    )
+}
+
+impl fmt::Display for ErrorDetail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        if let Some(code) = &self.code {
+            write!(f, " ({code})")?;
+        }
+        if let Some(advice) = &self.advice {
+            write!(f, "; {advice}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(status: u16, code: Option<&str>) -> ModelError {
+        ModelError::Status {
+            status,
+            retry_after: None,
+            detail: Box::new(ErrorDetail {
+                code: code.map(Into::into),
+                ..ErrorDetail::default()
+            }),
+        }
+    }
+
+    fn in_stream(code: &str) -> ModelError {
+        ModelError::InStream {
+            detail: Box::new(ErrorDetail {
+                code: Some(code.into()),
+                ..ErrorDetail::default()
+            }),
+            received: Box::default(),
+        }
+    }
+
+    #[test]
+    fn classes_follow_the_status_unless_the_body_knows_better() {
+        use ErrorClass::{Correctable, Fatal, Retryable};
+        for (error, class) in [
+            (status(429, None), Retryable),
+            (status(429, Some("insufficient_quota")), Fatal),
+            (status(500, None), Retryable),
+            (status(503, None), Retryable),
+            (status(424, None), Retryable),
+            (status(400, None), Correctable),
+            (status(422, None), Correctable),
+            (status(413, None), Correctable),
+            (status(401, None), Fatal),
+            (status(404, None), Fatal),
+            (status(308, None), Fatal),
+            (status(501, None), Fatal),
+            (in_stream("500"), Retryable),
+            (in_stream("400"), Correctable),
+            (in_stream("overloaded_error"), Retryable),
+            (in_stream("invalid_request_error"), Correctable),
+            (in_stream("authentication_error"), Fatal),
+            (in_stream("invalid_api_key"), Fatal),
+            (status(400, Some("model_not_found")), Fatal),
+            (status(410, None), Fatal),
+        ] {
+            assert_eq!(error.class(), class, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn errors_stay_small_enough_to_return_by_value() {
+        assert!(
+            size_of::<ModelError>() <= 128,
+            "{}",
+            size_of::<ModelError>()
+        );
+    }
+}

@@ -1,0 +1,550 @@
+//! Reads the errors of model servers, in every shape they come in, into an [`ErrorDetail`].
+//!
+//! | server | shape |
+//! |---|---|
+//! | OpenAI, vLLM, llama.cpp | `{"error": {"message", "type", "code": string or int}}` |
+//! | SGLang, older vLLM | `{"object": "error", "message", "type", "code"}` |
+//! | TGI | `{"error": "…", "error_type": "…"}` |
+//! | Ollama, proxies | `{"error": "…"}` |
+//! | FastAPI | `{"detail": "…"}`, `{"detail": [{"loc", "msg"}]}` or `{"detail": {…}}` |
+//! | Gemini | `[{"error": {…}}]` |
+//! | gateways | `{"errors": [{"code", "message"}]}`, `{"fault": {"faultstring"}}`, `{"statusCode", "message"}` |
+//! | NIM | problem details: `{"type": URI, "title", "status", "detail"}` |
+//! | load balancers | an HTML page, plain text, nothing |
+
+use serde_json::Value;
+
+use crate::error::ErrorDetail;
+use crate::error_words::{overflow, wait, wait_in};
+use toolhold_protocol::completion::ContextOverflow;
+
+/// How much of an endpoint's own words goes into a message, in characters: enough for a sentence or
+/// two, too little for a page.
+const EXCERPT_CHARS: usize = 200;
+/// An error message that the endpoint meant to be read may be longer, in characters.
+const MESSAGE_CHARS: usize = 1000;
+
+/// The error in a body that came with an error status. Never fails: what cannot be read is quoted.
+pub(crate) fn from_status(status: u16, body: &[u8], key_variable: Option<&str>) -> ErrorDetail {
+    let mut detail = match serde_json::from_slice::<Value>(body) {
+        Ok(value) => from_value(&value)
+            .or_else(|| spoken(&value))
+            .unwrap_or_else(|| message_only(body)),
+        Err(_) => message_only(body),
+    };
+    if detail.message.is_empty() {
+        detail.message = "no explanation".into();
+    }
+    if detail.advice.is_none() {
+        detail.advice = advice_for_status(status, key_variable);
+    }
+    detail
+}
+
+/// The error that an answer holds instead of, or beside, what was asked for; `None` if it holds
+/// none.
+pub(crate) fn from_value(value: &Value) -> Option<ErrorDetail> {
+    let body = match value {
+        Value::Array(list) => list.first()?.as_object()?,
+        value => value.as_object()?,
+    };
+    let (message, source) = message_of(body)?;
+    Some(detail(message, source, body))
+}
+
+type Object = serde_json::Map<String, Value>;
+
+/// What the error says, and the object that says more about it.
+fn message_of(body: &Object) -> Option<(String, &Object)> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    match body.get("error") {
+        Some(Value::Object(error)) => {
+            let message = ["message", "error", "detail"]
+                .into_iter()
+                .find_map(|key| error.get(key).and_then(text));
+            let message = message.unwrap_or_else(|| body["error"].to_string());
+            return Some((message, error));
+        }
+        Some(Value::String(error)) if !error.is_empty() => return Some((error.clone(), body)),
+        Some(Value::Array(errors)) if !errors.is_empty() => {
+            return Some((listed(errors), body));
+        }
+        _ if body.contains_key("choices") => return None,
+        _ => {}
+    }
+    if let Some(Value::Array(errors)) = body.get("errors").filter(|list| list.get(0).is_some()) {
+        let source = errors[0].as_object().unwrap_or(body);
+        return Some((listed(errors), source));
+    }
+    match (body.get("message"), body.get("detail")) {
+        (Some(Value::String(message)), _) if is_flat_error(body) => Some((message.clone(), body)),
+        // A message that is a list of faults itself.
+        (Some(Value::Object(message)), _) if is_flat_error(body) => match message.get("detail") {
+            Some(Value::Array(faults)) => Some((listed(faults), body)),
+            _ => Some((body["message"].to_string(), body)),
+        },
+        (None, Some(Value::String(detail))) => Some((detail.clone(), body)),
+        (None, Some(Value::Array(faults))) => Some((listed(faults), body)),
+        // Frameworks wrap whatever error was raised.
+        (None, Some(Value::Object(inner))) => {
+            let message = ["error", "message"].into_iter().find_map(|key| {
+                let value = inner.get(key)?;
+                let nested = value.get("message").and_then(Value::as_str);
+                nested.or_else(|| value.as_str()).map(str::to_owned)
+            });
+            let source = inner.get("error").and_then(Value::as_object);
+            let message = message.unwrap_or_else(|| body["detail"].to_string());
+            Some((message, source.unwrap_or(inner)))
+        }
+        _ => None,
+    }
+}
+
+/// With an error status, whatever looks like a message is one: gateways have their own names for it.
+fn spoken(value: &Value) -> Option<ErrorDetail> {
+    let body = value.as_object()?;
+    let places = [
+        "/message",
+        "/Message",
+        "/fault/faultstring",
+        "/msg",
+        "/title",
+        "/reason",
+    ];
+    let message = places
+        .into_iter()
+        .find_map(|place| value.pointer(place)?.as_str())?;
+    Some(detail(message.to_owned(), body, body))
+}
+
+fn detail(message: String, source: &Object, body: &Object) -> ErrorDetail {
+    let code = ["code", "error_type", "type", "status", "statusCode"]
+        .into_iter()
+        .filter_map(|key| source.get(key).or_else(|| body.get(key)))
+        .find_map(|code| match code {
+            // Problem details (RFC 9457) have a URI for a type, which tells nobody anything.
+            Value::String(code) if !code.is_empty() && !code.contains(':') => Some(code.clone()),
+            Value::Number(code) => Some(code.to_string()),
+            _ => None,
+        });
+    // llama.cpp puts the status into `code` and the useful word into `type`.
+    let kind = source.get("type").and_then(Value::as_str);
+    let overflow = overflow(&message, code.as_deref(), kind, source);
+    let code = match overflow {
+        Some(_) => kind.map(Into::into).or(code),
+        None => code,
+    };
+    // Seconds until a model is loaded, as hosted inference says it.
+    let estimate = body.get("estimated_time").and_then(Value::as_f64);
+    ErrorDetail {
+        advice: overflow.map(advice_for_overflow),
+        code,
+        retry_after: wait_in(&message).or_else(|| wait(estimate?)),
+        message: clip(&message, MESSAGE_CHARS),
+        overflow,
+    }
+}
+
+/// The beginning of a text on one line, at most 200 characters, without control characters.
+pub(crate) fn excerpt(bytes: &[u8]) -> String {
+    // Four bytes a character at most, so that a huge body is not decoded for its first line.
+    let head = &bytes[..bytes.len().min(EXCERPT_CHARS * 4)];
+    clip(&String::from_utf8_lossy(head), EXCERPT_CHARS)
+}
+
+fn clip(text: &str, limit: usize) -> String {
+    let mut clean = String::new();
+    let words = text
+        .split(|c: char| c.is_whitespace() || c.is_control())
+        .filter(|word| !word.is_empty());
+    for word in words {
+        if !clean.is_empty() {
+            clean.push(' ');
+        }
+        clean.push_str(word);
+    }
+    match clean.char_indices().nth(limit) {
+        Some((end, _)) => {
+            clean.truncate(end);
+            clean.push('…');
+            clean
+        }
+        None => clean,
+    }
+}
+
+fn message_only(body: &[u8]) -> ErrorDetail {
+    let text = String::from_utf8_lossy(body);
+    let message = match html_title(&text) {
+        Some(title) => clip(title, EXCERPT_CHARS),
+        None => excerpt(body),
+    };
+    ErrorDetail {
+        message,
+        ..ErrorDetail::default()
+    }
+}
+
+/// A load balancer's page says what matters in its title.
+fn html_title(text: &str) -> Option<&str> {
+    let lower = text.to_ascii_lowercase();
+    let start = lower.find("<title>")? + "<title>".len();
+    let end = start + lower[start..].find("</title>")?;
+    text.get(start..end)
+        .filter(|title| !title.trim().is_empty())
+}
+
+fn is_flat_error(body: &serde_json::Map<String, Value>) -> bool {
+    // A bare `message` with some `type` may be a notice; an error's type says `…Error`.
+    let kind = body.get("type").and_then(Value::as_str).unwrap_or_default();
+    body.get("object").and_then(Value::as_str) == Some("error")
+        || body.contains_key("code")
+        || body.contains_key("statusCode")
+        || kind.to_ascii_lowercase().contains("error")
+        || body.len() == 1
+}
+
+/// A list of errors as one line.
+fn listed(errors: &[Value]) -> String {
+    let lines: Vec<String> = errors
+        .iter()
+        .map(|error| {
+            let message = ["msg", "message"]
+                .into_iter()
+                .find_map(|key| error.get(key));
+            match (message, error.get("loc")) {
+                (Some(Value::String(message)), Some(place)) => format!("{message} at {place}"),
+                (Some(Value::String(message)), None) => message.clone(),
+                _ => error
+                    .as_str()
+                    .map_or_else(|| error.to_string(), str::to_owned),
+            }
+        })
+        .collect();
+    lines.join("; ")
+}
+
+fn advice_for_overflow(overflow: ContextOverflow) -> String {
+    let ContextOverflow {
+        prompt_tokens,
+        completion_tokens,
+        window,
+    } = overflow;
+    let what = match (prompt_tokens, window) {
+        (Some(prompt), Some(window)) => {
+            let more = match completion_tokens {
+                Some(completion) => format!(", asks for {completion} more,"),
+                None => String::new(),
+            };
+            format!(
+                "the request has {prompt} tokens{more} and the server's context window (n_ctx) {window}"
+            )
+        }
+        (None, Some(window)) => format!("the server's context window (n_ctx) is {window} tokens"),
+        _ => "the request does not fit the server's context window (n_ctx)".into(),
+    };
+    let less = match completion_tokens {
+        Some(_) => "shorten the request, lower `max_tokens`,",
+        None => "shorten the request,",
+    };
+    format!("{what}: {less} or start the server with a larger one")
+}
+
+fn advice_for_status(status: u16, key_variable: Option<&str>) -> Option<String> {
+    let advice = match (status, key_variable) {
+        (401 | 403, Some(variable)) => {
+            return Some(format!(
+                "check the API key in the environment variable {variable}"
+            ));
+        }
+        (401 | 403, None) => {
+            "it wants an API key: name the environment variable that holds it in the endpoint's \
+             configuration"
+        }
+        (300..=399, _) => "it redirects, which is not followed: set the base URL to the target",
+        (404 | 405, _) => {
+            "check the model's name and that the base URL ends where the API begins (usually `/v1`)"
+        }
+        (413, _) => "shorten the request",
+        (429, _) => "too many requests, or a quota is used up",
+        (503, _) => "it may be overloaded or still loading its model: try again shortly",
+        (502 | 504, _) => "a proxy answers in its place: is the server behind it running?",
+        _ => return None,
+    };
+    Some(advice.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shape_gives_its_message_and_code() {
+        for (body, message, code) in [
+            (
+                r#"{"error":{"message":"bad model","type":"invalid_request_error","code":"model_not_found"}}"#,
+                "bad model",
+                Some("model_not_found"),
+            ),
+            (
+                r#"{"error":{"message":"boom","type":"Internal","param":null,"code":500}}"#,
+                "boom",
+                Some("500"),
+            ),
+            (
+                r#"{"object":"error","message":"flat","type":"BadRequestError","param":null,"code":400}"#,
+                "flat",
+                Some("400"),
+            ),
+            (r#"{"message":"only a message"}"#, "only a message", None),
+            (
+                r#"{"error":"Input validation error","error_type":"validation"}"#,
+                "Input validation error",
+                Some("validation"),
+            ),
+            (r#"{"error":"model is loading"}"#, "model is loading", None),
+            (r#"{"detail":"Not Found"}"#, "Not Found", None),
+            (
+                r#"{"detail":[{"loc":["body","messages"],"msg":"Field required"}]}"#,
+                r#"Field required at ["body","messages"]"#,
+                None,
+            ),
+            (
+                "<html><head><TITLE>502 Bad\n Gateway</TITLE></head><body>…</body></html>",
+                "502 Bad Gateway",
+                None,
+            ),
+            (
+                "upstream\r\nrequest timeout\n",
+                "upstream request timeout",
+                None,
+            ),
+            (
+                r#"[{"error":{"code":429,"message":"Quota exceeded","status":"RESOURCE_EXHAUSTED"}}]"#,
+                "Quota exceeded",
+                Some("429"),
+            ),
+            (
+                r#"{"success":false,"errors":[{"code":10000,"message":"Authentication error"}]}"#,
+                "Authentication error",
+                Some("10000"),
+            ),
+            (r#"{"errors":["one","two"]}"#, "one; two", None),
+            (
+                r#"{"type":"urn:nim:problem-details:forbidden","title":"Forbidden","status":403,"detail":"Authorization failed"}"#,
+                "Authorization failed",
+                Some("403"),
+            ),
+            (
+                r#"{"detail":{"error":{"message":"budget exceeded","type":"budget_exceeded","code":"400"}}}"#,
+                "budget exceeded",
+                Some("400"),
+            ),
+            (r#"{"detail":{"error":"not allowed"}}"#, "not allowed", None),
+            (r#"{"detail":{"odd":1}}"#, r#"{"odd":1}"#, None),
+            (
+                r#"{"object":"error","message":{"detail":[{"loc":["body","n"],"msg":"Field required"}]},"type":"invalid_request_error"}"#,
+                r#"Field required at ["body","n"]"#,
+                Some("invalid_request_error"),
+            ),
+            (
+                r#"{"statusCode":401,"message":"Access denied due to invalid subscription key"}"#,
+                "Access denied due to invalid subscription key",
+                Some("401"),
+            ),
+            (
+                r#"{"message":"no Route matched with those values","request_id":"7"}"#,
+                "no Route matched with those values",
+                None,
+            ),
+            (
+                r#"{"fault":{"faultstring":"Spike arrest violation","detail":{"errorcode":"x"}}}"#,
+                "Spike arrest violation",
+                None,
+            ),
+            ("", "no explanation", None),
+            (r#"{"error":{"odd":1}}"#, r#"{"odd":1}"#, None),
+            ("[1,2]", "[1,2]", None),
+        ] {
+            let detail = from_status(400, body.as_bytes(), None);
+            assert_eq!(detail.message, message, "{body}");
+            assert_eq!(detail.code.as_deref(), code, "{body}");
+        }
+    }
+
+    #[test]
+    fn an_answer_is_not_taken_for_an_error() {
+        for body in [
+            r#"{"choices":[],"error":null}"#,
+            r#"{"choices":[{"delta":{"content":"x"}}],"message":"m","code":1}"#,
+            r#"{"choices":[],"error":""}"#,
+            r#"{"type":"ping"}"#,
+            r#"{"message":"m","request_id":"7"}"#,
+            r#"{"errors":[],"choices":[]}"#,
+            "[]",
+            "{}",
+            "7",
+        ] {
+            assert_eq!(
+                from_value(&serde_json::from_str(body).unwrap()),
+                None,
+                "{body}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_overflow_is_recognised_with_its_numbers() {
+        // Prompt, completion, window.
+        let cases = [
+            (
+                r#"{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error","n_prompt_tokens":5000,"n_ctx":4096}}"#,
+                (Some(5000), None, Some(4096)),
+            ),
+            (
+                r#"{"error":{"message":"This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4500 in the messages, 500 in the completion).","type":"BadRequestError","code":400}}"#,
+                (Some(4500), Some(500), Some(4096)),
+            ),
+            (
+                r#"{"error":{"message":"This model's maximum context length is 4097 tokens, however you requested 5000 tokens (4500 in your prompt; 500 for the completion). Please reduce your prompt."}}"#,
+                (Some(4500), Some(500), Some(4097)),
+            ),
+            (
+                r#"{"error":{"message":"This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4400 in the messages, 100 in the functions, and 500 in the completion)."}}"#,
+                (Some(4500), Some(500), Some(4096)),
+            ),
+            (
+                r#"{"error":{"message":"This endpoint's maximum context length is 4096 tokens. However, you requested about 5000 tokens (4400 of text input, 100 of tool input, 500 in the output)."}}"#,
+                (Some(4500), Some(500), Some(4096)),
+            ),
+            (
+                r#"{"error":{"message":"You passed 10243 input tokens and requested 6142 output tokens. However, the model's context length is only 16384 tokens, resulting in a maximum input length of 10242 tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value=10243)","type":"BadRequestError","param":"input_tokens","code":400}}"#,
+                (None, Some(6_142), Some(16_384)),
+            ),
+            (
+                r#"{"error":{"message":"You passed 70001 input characters and requested 6142 output tokens. However, the model's context length is only 16384 tokens, resulting in a maximum input length of 10242 tokens (at most 70000 characters).","code":400}}"#,
+                (None, Some(6_142), Some(16_384)),
+            ),
+            (
+                r#"{"error":{"message":"This model's maximum context length is 32768 tokens. However, you requested 32000 output tokens and your prompt contains at least 769 input tokens, for a total of at least 32769 tokens.","code":400}}"#,
+                (None, Some(32_000), Some(32_768)),
+            ),
+            (
+                r#"{"error":{"message":"This model's maximum context length is 40960 tokens. However, you requested 40960 output tokens and your prompt contains 12769 characters (more than 0 characters, which is the upper bound for 0 input tokens).","code":400}}"#,
+                (None, Some(40_960), Some(40_960)),
+            ),
+            (
+                r#"{"error":{"message":"'max_tokens' or 'max_completion_tokens' is too large: 5000. This model's maximum context length is 4096 tokens and your request has 3200 input tokens (5000 > 4096 - 3200).","code":400}}"#,
+                (Some(3_200), Some(5_000), Some(4_096)),
+            ),
+            (
+                r#"{"object":"error","message":"`default_max_tokens` (-40205) should be greater than 0, `default_max_tokens` (-40205) = max_seq_len (40961) - `splited_prompt_len` (81166) - `query_token_len` (0)","type":"BadRequestError","code":400}"#,
+                (Some(81_166), None, Some(40_961)),
+            ),
+            (
+                r#"{"object":"error","message":"The sum of prompt length (9351.0), query length (0) should not exceed max_num_tokens (8192)","code":400}"#,
+                (Some(9_351), None, Some(8_192)),
+            ),
+            (
+                r#"{"object":"error","message":"The sum of prompt length (4000), query length (0) and max_tokens (2048) should not exceed max_seq_len (4096)","code":400}"#,
+                (Some(4_000), Some(2_048), Some(4_096)),
+            ),
+            (
+                r#"{"object":"error","message":"The input (5000 tokens) is longer than the model's context length (4096 tokens).","code":400}"#,
+                (Some(5000), None, Some(4096)),
+            ),
+            (
+                r#"{"error":{"message":"Input length (5000 tokens) exceeds the maximum allowed length (4096 tokens)."}}"#,
+                (Some(5000), None, Some(4096)),
+            ),
+            (
+                r#"{"error":{"message":"Input length (5000) exceeds model's maximum context length (4096)."}}"#,
+                (Some(5000), None, Some(4096)),
+            ),
+            (
+                r#"{"error":"Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 4500 `inputs` tokens and 500 `max_new_tokens`","error_type":"validation"}"#,
+                (Some(4500), Some(500), Some(4096)),
+            ),
+            (
+                r#"{"error":{"message":"too long","code":"context_length_exceeded"}}"#,
+                (None, None, None),
+            ),
+            (
+                r#"{"error":{"message":"This model's maximum context length is 4096 tokens. However, your messages resulted in 5000 tokens (4900 in the messages, 100 in the functions)."}}"#,
+                (Some(5000), None, Some(4096)),
+            ),
+            (
+                r#"{"error":{"message":"The decoder prompt (length 5000) is longer than the maximum model length of 4096."}}"#,
+                (Some(5000), None, Some(4096)),
+            ),
+            (
+                r#"{"object":"error","message":"Requested token count exceeds the model's maximum context length of 4096 tokens. You requested a total of 5000 tokens: 4500 tokens from the input messages and 500 tokens for the completion."}"#,
+                (Some(4500), Some(500), Some(4096)),
+            ),
+            (
+                r#"{"object":"error","message":"Requested token count exceeds the model's maximum context length of 4096 tokens. You requested a total of 5000 tokens"}"#,
+                (None, None, Some(4096)),
+            ),
+            (
+                r#"{"error":"Trying to keep the first 5000 tokens when context the overflows. However, the model is loaded with context length of only 4096 tokens"}"#,
+                (Some(5000), None, Some(4096)),
+            ),
+            (
+                r#"{"error":{"message":"Prompt length (5000) exceeds maximum input length (4096)."}}"#,
+                (Some(5000), None, Some(4096)),
+            ),
+            (
+                r#"[{"error":{"code":400,"message":"The input token count (5000) exceeds the maximum number of tokens allowed (4096)."}}]"#,
+                (Some(5000), None, Some(4096)),
+            ),
+        ];
+        for (body, (prompt_tokens, completion_tokens, window)) in cases {
+            let detail = from_status(400, body.as_bytes(), None);
+            assert_eq!(
+                detail.overflow,
+                Some(ContextOverflow {
+                    prompt_tokens,
+                    completion_tokens,
+                    window
+                }),
+                "{body}"
+            );
+            assert!(detail.to_string().contains("n_ctx"), "{detail}");
+        }
+    }
+
+    #[test]
+    fn what_did_not_fit_is_told_in_parts() {
+        let body = r#"{"error":{"message":"You passed 3200 input tokens and requested 5000 output tokens. However, the model's context length is only 4096 tokens"}}"#;
+        let detail = from_status(400, body.as_bytes(), None);
+        assert_eq!(
+            detail.advice.as_deref(),
+            Some(
+                "the request has 3200 tokens, asks for 5000 more, and the server's context window \
+                 (n_ctx) 4096: shorten the request, lower `max_tokens`, or start the server with a larger one"
+            )
+        );
+    }
+
+    #[test]
+    fn a_model_that_loads_says_how_long() {
+        let loading = br#"{"error":"Model is loading","estimated_time":20.0}"#;
+        let detail = from_status(503, loading, None);
+        assert_eq!(detail.retry_after, Some(std::time::Duration::from_secs(20)));
+    }
+
+    #[test]
+    fn a_refused_key_names_its_variable() {
+        let body = br#"{"error":{"message":"Incorrect API key"}}"#;
+        let detail = from_status(401, body, Some("MY_KEY"));
+        assert!(detail.to_string().contains("MY_KEY"), "{detail}");
+    }
+
+    #[test]
+    fn long_and_ugly_text_is_cut_and_cleaned() {
+        let page = "\u{1b}[31mérror\u{0}\n".repeat(10_000);
+        let text = excerpt(page.as_bytes());
+        assert!(text.chars().count() <= EXCERPT_CHARS + 1);
+        assert!(!text.chars().any(char::is_control));
+    }
+}

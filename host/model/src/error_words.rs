@@ -1,0 +1,174 @@
+//! What errors say in words only: how long to wait, and how much would have fitted.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use toolhold_protocol::completion::ContextOverflow;
+
+/// The wait that a message names: "Please try again in 1m2.5s".
+pub(crate) fn wait_in(message: &str) -> Option<Duration> {
+    let start = message.find("try again in ")? + "try again in ".len();
+    let mut rest = &message[start..];
+    let mut seconds = None;
+    // Hours, minutes, seconds: no message has more parts.
+    for _ in 0..4 {
+        let digits = rest.len()
+            - rest
+                .trim_start_matches(|c: char| c.is_ascii_digit() || c == '.')
+                .len();
+        let number = rest[..digits].trim_end_matches('.').parse::<f64>();
+        let Ok(number) = number else {
+            break;
+        };
+        rest = rest[digits..].trim_start();
+        let unit = rest.len()
+            - rest
+                .trim_start_matches(|c: char| c.is_ascii_alphabetic())
+                .len();
+        let scale = match &rest[..unit] {
+            "ms" | "milliseconds" => 0.001,
+            "" | "s" | "sec" | "second" | "seconds" => 1.0,
+            "m" | "min" | "minute" | "minutes" => 60.0,
+            "h" | "hour" | "hours" => 3600.0,
+            _ => break,
+        };
+        *seconds.get_or_insert(0.0) += number * scale;
+        rest = &rest[unit..];
+    }
+    wait(seconds?)
+}
+
+/// So many seconds; a wait is not believed beyond a day.
+pub(crate) fn wait(seconds: f64) -> Option<Duration> {
+    const DAY: f64 = 86_400.0;
+    Duration::try_from_secs_f64(seconds.min(DAY)).ok()
+}
+
+/// Where a number stands in words: what is before it, and what is right behind it.
+type Place = (&'static str, &'static str);
+
+/// The size of the window, for servers that say it in words only: OpenAI, vLLM, SGLang, TGI, TensorRT-LLM,
+/// NIM, LM Studio, hosted services.
+const WINDOW: &[Place] = &[
+    ("maximum context length is ", ""),
+    ("maximum context length of ", ""),
+    ("maximum model length of ", ""),
+    ("context length (", ""),
+    ("context length of only ", ""),
+    ("context length is only ", ""),
+    ("`max_new_tokens` must be <= ", ""),
+    ("maximum number of tokens allowed (", ""),
+    ("maximum allowed length (", ""),
+    ("exceeds maximum input length (", ""),
+    ("should not exceed max_num_tokens (", ""),
+    ("should not exceed max_seq_len (", ""),
+    ("= max_seq_len (", ""),
+];
+/// The prompt alone. Some count characters in the same words, so the unit is part of them.
+const PROMPT: &[Place] = &[
+    ("The input (", " tokens"),
+    ("ou passed ", " input tokens"),
+    ("prompt contains ", " input tokens"),
+    ("your request has ", " input tokens"),
+    ("resulted in ", " tokens"),
+    ("prompt (length ", ")"),
+    ("keep the first ", " tokens"),
+    ("nput token count (", ")"),
+    ("rompt length (", ")"),
+    ("Input length (", ""),
+    ("`splited_prompt_len` (", ")"),
+    (" ", " `inputs` tokens"),
+];
+const COMPLETION: &[Place] = &[
+    ("requested ", " output tokens"),
+    ("max_completion_tokens' is too large: ", ""),
+    (" max_tokens (", ")"),
+    (" ", " in the completion"),
+    (" ", " for the completion"),
+    (" ", " tokens for the completion"),
+    (" ", " in the output"),
+    (" ", " `max_new_tokens`"),
+];
+/// Prompt and completion together.
+const TOTAL: &[Place] = &[
+    ("ou requested a total of ", " tokens"),
+    ("ou requested about ", " tokens"),
+    ("ou requested ", " tokens"),
+];
+
+pub(crate) fn overflow(
+    message: &str,
+    code: Option<&str>,
+    kind: Option<&str>,
+    source: &Map<String, Value>,
+) -> Option<ContextOverflow> {
+    let count = |key: &str| source.get(key).and_then(Value::as_u64);
+    let named = [code, kind].into_iter().flatten().any(|word| {
+        matches!(
+            word,
+            "exceed_context_size_error" | "context_length_exceeded"
+        )
+    });
+    let said = |places: &[Place]| places.iter().find_map(|place| number_at(message, *place));
+    let window = count("n_ctx").or_else(|| said(WINDOW));
+    if !named && window.is_none() {
+        return None;
+    }
+    let completion_tokens = said(COMPLETION);
+    // What is listed may be more than messages: functions have a number of their own.
+    let rest = || said(TOTAL)?.checked_sub(completion_tokens?);
+    let prompt_tokens = count("n_prompt_tokens")
+        .or_else(|| said(PROMPT))
+        .or_else(rest)
+        .filter(|prompt| !is_least(*prompt, completion_tokens, window));
+    Some(ContextOverflow {
+        prompt_tokens,
+        completion_tokens,
+        window,
+    })
+}
+
+/// vLLM counts no further than one token more than would fit: how many there are nobody knows then.
+fn is_least(prompt: u64, completion: Option<u64>, window: Option<u64>) -> bool {
+    let fits = window.zip(completion);
+    let fits = fits.and_then(|(window, completion)| window.checked_sub(completion));
+    fits.is_some_and(|fits| prompt == fits.saturating_add(1))
+}
+
+fn number_at(text: &str, (before, behind): Place) -> Option<u64> {
+    text.match_indices(before).find_map(|(start, _)| {
+        let rest = &text[start + before.len()..];
+        let after = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+        let number = &rest[..rest.len() - after.len()];
+        // What Python divided is a float: "prompt length (9351.0)".
+        let after = after.strip_prefix(".0").unwrap_or(after);
+        after.starts_with(behind).then_some(number)?.parse().ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_read_from_words() {
+        for (message, ms) in [
+            (
+                "Rate limit reached. Please try again in 1.2s. Visit",
+                Some(1_200),
+            ),
+            ("try again in 20 seconds", Some(20_000)),
+            ("try again in 1m2.5s.", Some(62_500)),
+            ("try again in 250ms", Some(250)),
+            ("try again in 2h", Some(7_200_000)),
+            ("try again in 1e300s", None),
+            ("try again in 99999999999999999999h", Some(86_400_000)),
+            ("try again in a moment", None),
+            ("try again later", None),
+        ] {
+            let wait = wait_in(message);
+            assert_eq!(wait.map(|wait| wait.as_millis()), ms, "{message}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The seam between the loop and whatever completes a chat.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+
+use crate::chat::ChatRequest;
+use crate::error::ModelError;
+use crate::tokenizer::Counter;
+use toolhold_protocol::completion::{Completion, Delta};
+use toolhold_protocol::routing::Routing;
+use toolhold_protocol::side_request::SideRequest;
+
+/// A language model: something that completes a chat.
+///
+/// The loop calls it once a step. Implementations must bound their own waiting and memory, and must
+/// be cancel-safe: dropping the returned future ends the generation at the endpoint.
+pub trait Model: Send + Sync + Debug {
+    /// The name that is shown and recorded.
+    fn name(&self) -> &str;
+
+    /// Generates one completion. `watch` is told of every piece in the order it arrived. An error may
+    /// follow after pieces were already given out.
+    fn complete<'a>(
+        &'a self,
+        request: &'a ChatRequest,
+        watch: &'a mut dyn Watch,
+    ) -> BoxFuture<'a, Result<Completion, ModelError>>;
+
+    /// The model as one run uses it, where that differs: what is decided once in a run is decided there.
+    fn session(&self, _: &Session<'_>) -> Option<Arc<dyn Model>> {
+        None
+    }
+
+    /// What counts tokens as this model does, where its endpoint can.
+    fn counter(&self) -> Option<Arc<dyn Counter>> {
+        None
+    }
+}
+
+/// What a model may know of the run that uses it.
+#[derive(Clone, Copy, Debug)]
+pub struct Session<'a> {
+    /// The first thing the user says.
+    pub task: &'a str,
+    /// The class that [`Routing::Classified`] told of this run, before its process ended.
+    pub class: Option<&'a str>,
+}
+
+/// Whoever is told what happens while a completion is made. Must not block. A closure hears the pieces
+/// alone.
+pub trait Watch: Send {
+    fn delta(&mut self, delta: Delta);
+
+    fn routing(&mut self, _: Routing) {}
+
+    /// Another request was made on the way.
+    fn side_request(&mut self, _: SideRequest) {}
+}
+
+impl<F: FnMut(Delta) + Send> Watch for F {
+    fn delta(&mut self, delta: Delta) {
+        self(delta);
+    }
+}

@@ -1,0 +1,30 @@
+//! No model, for a run that has none to ask.
+
+use crate::chat::ChatRequest;
+use crate::error::ModelError;
+use crate::model::{Model, Watch};
+use futures_util::future::BoxFuture;
+use toolhold_protocol::completion::Completion;
+
+/// Stands where a run has its model: of a saved plan, in which a model that would have to answer is refused
+/// before it runs, and of a run that is only to be ended.
+#[derive(Debug)]
+pub struct NoModel;
+
+impl Model for NoModel {
+    fn name(&self) -> &'static str {
+        "no model"
+    }
+
+    fn complete<'a>(
+        &'a self,
+        _: &'a ChatRequest,
+        _: &'a mut dyn Watch,
+    ) -> BoxFuture<'a, Result<Completion, ModelError>> {
+        Box::pin(async {
+            Err(ModelError::Config {
+                message: "this run has no model to ask".into(),
+            })
+        })
+    }
+}

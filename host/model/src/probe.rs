@@ -1,0 +1,396 @@
+//! Finds out an endpoint's [`Dialect`] by asking it small questions whose right answers cannot be guessed.
+//!
+//! The canary: a schema with one valid answer, which holds a word made up for this probe that no message
+//! mentions. Whoever answers it was constrained; a server that ignores the schema cannot.
+
+use serde_json::{Value, json};
+
+use crate::chat::{ChatMessage, ChatRequest, ChatTool, Delivery, ToolChoice};
+use crate::client::OpenAiModel;
+use crate::dialect::{Dialect, ToolCalling, Verdict};
+use crate::error::ModelError;
+use crate::error_body::excerpt;
+use crate::model::Model as _;
+use toolhold_protocol::completion::Completion;
+
+/// Tokens of one answer: room for a model that thinks first, and an end for one that babbles.
+const MAX_TOKENS: u32 = 256;
+
+/// What is being asked, for whoever waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    Server,
+    Chat,
+    Schema,
+    Tools,
+    RequiredTool,
+    NamedTool,
+    ParallelTools,
+    Tokenizer,
+}
+
+impl Question {
+    pub const ALL: [Self; 8] = [
+        Self::Server,
+        Self::Chat,
+        Self::Schema,
+        Self::Tools,
+        Self::RequiredTool,
+        Self::NamedTool,
+        Self::ParallelTools,
+        Self::Tokenizer,
+    ];
+
+    /// What it is about, in a few words.
+    pub fn subject(self) -> &'static str {
+        match self {
+            Self::Server => "what the server says of itself",
+            Self::Chat => "whether it answers, as a stream and with token counts",
+            Self::Schema => "whether it enforces a JSON Schema",
+            Self::Tools => "whether it calls tools",
+            Self::RequiredTool => "whether it calls a tool when it must",
+            Self::NamedTool => "whether it calls the tool that is named",
+            Self::ParallelTools => "whether it calls two tools at once",
+            Self::Tokenizer => "whether it counts tokens",
+        }
+    }
+}
+
+/// Asks the endpoint of `model`, with its timeouts. `nonce` is a random word of letters and digits, of this
+/// probe alone. `watch` hears of each question before it is asked.
+///
+/// # Errors
+/// What keeps the endpoint from answering the simplest question, and whatever ends a run for good (a wrong
+/// key). What it does with the other questions is a [`Verdict`].
+pub async fn probe(
+    model: &OpenAiModel,
+    nonce: &str,
+    watch: &mut (dyn FnMut(Question) + Send),
+) -> Result<Dialect, ModelError> {
+    watch(Question::Server);
+    let server = model.server().await?;
+    watch(Question::Chat);
+    let (mut probe, plain) = Probe::start(model).await?;
+    watch(Question::Schema);
+    let schema = probe.schema(nonce).await;
+    watch(Question::Tools);
+    let auto = probe.call(&AUTO).await;
+    watch(Question::RequiredTool);
+    let required = probe.call(&REQUIRED).await;
+    watch(Question::NamedTool);
+    let named = probe.call(&NAMED).await;
+    watch(Question::ParallelTools);
+    let parallel = if auto.works() || required.works() {
+        probe.call(&PARALLEL).await
+    } else {
+        Verdict::Unknown {
+            reason: "it calls no tool at all".into(),
+        }
+    };
+    watch(Question::Tokenizer);
+    let tokenizer = model.find_tokenizer().await.unwrap_or_default();
+    Ok(Dialect {
+        server,
+        delivery: probe.delivery,
+        usage: plain.usage.is_some(),
+        reasoning: probe.has_reasoned,
+        schema,
+        tools: ToolCalling {
+            auto,
+            required,
+            named,
+            parallel,
+        },
+        tokenizer,
+    })
+}
+
+/// A conversation with the endpoint, in the way it turned out to work.
+struct Probe {
+    model: OpenAiModel,
+    delivery: Delivery,
+    has_reasoned: bool,
+}
+
+impl Probe {
+    /// Finds how an answer is delivered, with a question that needs nothing else.
+    async fn start(model: &OpenAiModel) -> Result<(Self, Completion), ModelError> {
+        let mut refusal = None;
+        for delivery in [Delivery::Stream, Delivery::UncountedStream, Delivery::Whole] {
+            let mut probe = Self {
+                model: model.clone().with_delivery(delivery),
+                delivery,
+                has_reasoned: false,
+            };
+            match probe.ask(question("Say hello.")).await {
+                Ok(completion) => return Ok((probe, completion)),
+                Err(error @ (ModelError::Status { .. } | ModelError::InStream { .. }))
+                    if !is_hopeless(&error) =>
+                {
+                    refusal.get_or_insert(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        // The first one is about the request that runs make.
+        Err(refusal.unwrap_or_else(|| ModelError::Config {
+            message: "nothing was asked".into(),
+        }))
+    }
+
+    /// The canary. Its form is that of a Solution, because that is what runs will ask for.
+    async fn schema(&mut self, nonce: &str) -> Verdict {
+        let only = json!({"calls": [{"_tool": nonce}], "output": null});
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "calls": {"type": "array", "minItems": 1, "maxItems": 1, "items": {"anyOf": [{
+                    "type": "object",
+                    "properties": {"_tool": {"const": nonce}},
+                    "required": ["_tool"],
+                    "additionalProperties": false,
+                }]}},
+                "output": {"type": "null"},
+            },
+            "required": ["calls", "output"],
+            "additionalProperties": false,
+        });
+        let mut request = question("Choose a tool and reply with JSON.");
+        request.response_format = Some(json!({
+            "type": "json_schema",
+            "json_schema": {"name": "canary", "strict": true, "schema": schema},
+        }));
+        match self.ask(request).await {
+            Ok(completion) => {
+                let answer = serde_json::from_str::<Value>(completion.content.trim());
+                verdict(answer.is_ok_and(|answer| answer == only), &completion)
+            }
+            Err(error) => verdict_of(&error),
+        }
+    }
+
+    async fn call(&mut self, task: &Task) -> Verdict {
+        let asked = self.ask(task.request()).await;
+        let asked = match asked {
+            // Some servers stream, and call tools, but not both.
+            Err(error) if self.delivery != Delivery::Whole && speaks_of_streams(&error) => {
+                let whole = Delivery::Whole;
+                let model = self.model.clone().with_delivery(whole);
+                let before = std::mem::replace(&mut self.model, model);
+                let again = self.ask(task.request()).await;
+                match again {
+                    Ok(_) => self.delivery = whole,
+                    Err(_) => self.model = before,
+                }
+                again
+            }
+            asked => asked,
+        };
+        match asked {
+            Ok(completion) => verdict(task.is_done(&completion), &completion),
+            Err(error) => verdict_of(&error),
+        }
+    }
+
+    async fn ask(&mut self, request: ChatRequest) -> Result<Completion, ModelError> {
+        let completion = self.model.complete(&request, &mut |_| {}).await?;
+        self.has_reasoned |= !completion.reasoning.is_empty();
+        Ok(completion)
+    }
+}
+
+/// A question about tools: what is said, what may be called, and what must have been.
+struct Task {
+    text: &'static str,
+    choice: fn() -> ToolChoice,
+    /// The tool that must be called, if it matters which.
+    tool: Option<&'static str>,
+    calls: usize,
+}
+
+const WEATHER: &str = "weather_of";
+const TIME: &str = "time_in";
+
+const AUTO: Task = Task {
+    text: "What is the weather in Paris now? Use a tool.",
+    choice: || ToolChoice::Auto,
+    tool: Some(WEATHER),
+    calls: 1,
+};
+const REQUIRED: Task = Task {
+    text: "Say hello.",
+    choice: || ToolChoice::Required,
+    tool: None,
+    calls: 1,
+};
+const NAMED: Task = Task {
+    text: "What is the weather in Paris now? Use a tool.",
+    choice: || ToolChoice::Named(TIME.into()),
+    tool: Some(TIME),
+    calls: 1,
+};
+const PARALLEL: Task = Task {
+    text: "What is the weather in Paris, and what is it in Rome? Call a tool for each city, both now.",
+    choice: || ToolChoice::Auto,
+    tool: Some(WEATHER),
+    calls: 2,
+};
+
+impl Task {
+    fn request(&self) -> ChatRequest {
+        let tool = |name: &str, description: &str| ChatTool {
+            name: name.into(),
+            description: description.into(),
+            parameters: json!({
+                "type": "object",
+                "properties": {"city": {"type": "string", "maxLength": 40}},
+                "required": ["city"],
+                "additionalProperties": false,
+            }),
+        };
+        ChatRequest {
+            tools: vec![
+                tool(WEATHER, "The weather of a city."),
+                tool(TIME, "The local time in a city."),
+            ],
+            tool_choice: Some((self.choice)()),
+            ..question(self.text)
+        }
+    }
+
+    /// Whether as many calls as were asked for are there, each of the right tool and with arguments that
+    /// can be read.
+    fn is_done(&self, completion: &Completion) -> bool {
+        let calls = &completion.tool_calls;
+        calls.len() >= self.calls
+            && calls.iter().all(|call| {
+                let is_right = match self.tool {
+                    Some(tool) => call.name == tool,
+                    None => call.name == WEATHER || call.name == TIME,
+                };
+                let arguments = serde_json::from_str::<Value>(&call.arguments);
+                is_right && arguments.is_ok_and(|arguments| arguments["city"].is_string())
+            })
+    }
+}
+
+fn question(text: &str) -> ChatRequest {
+    ChatRequest {
+        max_tokens: Some(MAX_TOKENS),
+        temperature: Some(0.0),
+        ..ChatRequest::new("", vec![ChatMessage::user(text)])
+    }
+}
+
+fn verdict(is_as_asked: bool, completion: &Completion) -> Verdict {
+    if is_as_asked {
+        return Verdict::Works;
+    }
+    let said_nothing = completion.content.trim().is_empty() && completion.tool_calls.is_empty();
+    if completion.finish_reason.as_deref() == Some("length") && said_nothing {
+        return Verdict::Unknown {
+            reason: format!("it was still thinking after {MAX_TOKENS} tokens"),
+        };
+    }
+    let answer = match completion.tool_calls.first() {
+        Some(call) => format!("a call of {} with {}", call.name, call.arguments),
+        None if said_nothing => "nothing".into(),
+        None => completion.content.clone(),
+    };
+    Verdict::Ignored {
+        answer: excerpt(answer.as_bytes()),
+    }
+}
+
+/// What a failure says about a question, after the endpoint has answered a simpler one.
+fn verdict_of(error: &ModelError) -> Verdict {
+    let reason = excerpt(error.to_string().as_bytes());
+    match error {
+        // Overload and proxies pass; what else fails does so because of the question.
+        ModelError::Status {
+            status: 408 | 425 | 429 | 502..=504,
+            ..
+        }
+        | ModelError::Timeout { .. }
+        | ModelError::Connect { .. }
+        | ModelError::Truncated { .. } => Verdict::Unknown { reason },
+        _ => Verdict::Refused { reason },
+    }
+}
+
+/// An error that no other way of asking gets around.
+fn is_hopeless(error: &ModelError) -> bool {
+    match error {
+        ModelError::Status { status, .. } => {
+            matches!(status, 300..=399 | 401..=404 | 408 | 425 | 429 | 502..=504)
+        }
+        _ => false,
+    }
+}
+
+fn speaks_of_streams(error: &ModelError) -> bool {
+    match error {
+        ModelError::Status { detail, .. } | ModelError::InStream { detail, .. } => {
+            detail.message.to_ascii_lowercase().contains("stream")
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolhold_protocol::completion::ChatToolCall;
+
+    fn calling(names: &[&str], arguments: &str) -> Completion {
+        let calls = names.iter().map(|name| ChatToolCall {
+            id: "c".into(),
+            name: (*name).into(),
+            arguments: arguments.into(),
+        });
+        Completion {
+            tool_calls: calls.collect(),
+            ..Completion::default()
+        }
+    }
+
+    #[test]
+    fn a_task_is_done_by_the_right_calls_alone() {
+        let paris = r#"{"city":"Paris"}"#;
+        for (task, completion, expected) in [
+            (&AUTO, calling(&[WEATHER], paris), true),
+            (&AUTO, calling(&[TIME], paris), false),
+            (&AUTO, calling(&[WEATHER], "{}"), false),
+            (&AUTO, calling(&[WEATHER], "Paris"), false),
+            (&AUTO, calling(&[], paris), false),
+            (&REQUIRED, calling(&[TIME], paris), true),
+            (&REQUIRED, calling(&["made_up"], paris), false),
+            (&NAMED, calling(&[WEATHER], paris), false),
+            (&NAMED, calling(&[TIME], paris), true),
+            (&PARALLEL, calling(&[WEATHER], paris), false),
+            (&PARALLEL, calling(&[WEATHER, WEATHER], paris), true),
+        ] {
+            assert_eq!(
+                task.is_done(&completion),
+                expected,
+                "{} {completion:?}",
+                task.text
+            );
+        }
+    }
+
+    #[test]
+    fn a_model_that_is_still_thinking_has_not_ignored_anything() {
+        let cut = |content: &str| Completion {
+            content: content.into(),
+            reasoning: "hm".into(),
+            finish_reason: Some("length".into()),
+            ..Completion::default()
+        };
+        assert!(matches!(verdict(false, &cut("")), Verdict::Unknown { .. }));
+        assert!(matches!(
+            verdict(false, &cut("So")),
+            Verdict::Ignored { .. }
+        ));
+    }
+}

@@ -1,0 +1,185 @@
+//! A transport that writes down what another one carries.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use futures_util::{FutureExt, Stream, StreamExt};
+use serde_json::Map;
+
+use crate::exchange::{Exchange, KEPT_HEADERS, Piece, canonical};
+use crate::transport::{HttpRequest, HttpResponse, Transport, TransportError};
+
+/// Bytes of a body that are kept: twice what the client reads by default. What exceeds it still
+/// passes; the recording then says that it was cut.
+const MAX_BODY: usize = 16 << 20;
+
+type Sink = Arc<Mutex<dyn Write + Send>>;
+
+/// Passes everything through to another transport, and appends one line an exchange to a sink: when
+/// its body has ended, or was dropped. No request header is written, so no key either.
+#[derive(Clone)]
+pub struct RecordingTransport {
+    inner: Arc<dyn Transport>,
+    sink: Sink,
+}
+
+impl RecordingTransport {
+    /// Each line is written with one `write_all` and a flush, so that a file opened for appending
+    /// stays readable when the process dies.
+    pub fn new(inner: Arc<dyn Transport>, sink: impl Write + Send + 'static) -> Self {
+        Self {
+            inner,
+            sink: Arc::new(Mutex::new(sink)),
+        }
+    }
+}
+
+impl fmt::Debug for RecordingTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordingTransport")
+            .field("inner", &self.inner)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Transport for RecordingTransport {
+    fn target(&self) -> &str {
+        self.inner.target()
+    }
+
+    fn send(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpResponse, TransportError>> {
+        async move {
+            let mut exchange = Exchange {
+                method: request.method,
+                path: request.path.clone(),
+                request: canonical(request.body.as_ref()),
+                status: 0,
+                headers: Map::new(),
+                body: Vec::new(),
+                // Until its end is seen.
+                cut: true,
+            };
+            let sent = Instant::now();
+            let response = self.inner.send(request).await?;
+            exchange.status = response.status;
+            for name in KEPT_HEADERS {
+                if let Some(value) = response.header(name) {
+                    exchange.headers.insert(name.into(), value.into());
+                }
+            }
+            let body = RecordedBody {
+                inner: response.body,
+                sink: Arc::clone(&self.sink),
+                exchange: Some(exchange),
+                size: 0,
+                last: sent,
+            };
+            Ok(HttpResponse {
+                status: response.status,
+                headers: response.headers,
+                body: body.boxed(),
+            })
+        }
+        .boxed()
+    }
+}
+
+struct RecordedBody {
+    inner: BoxStream<'static, Result<Bytes, TransportError>>,
+    sink: Sink,
+    /// `None` once it is written.
+    exchange: Option<Exchange>,
+    size: usize,
+    last: Instant,
+}
+
+impl RecordedBody {
+    fn keep(&mut self, bytes: &Bytes) {
+        let now = Instant::now();
+        let delay = now.duration_since(self.last);
+        self.last = now;
+        self.size += bytes.len();
+        if let Some(exchange) = &mut self.exchange
+            && self.size <= MAX_BODY
+        {
+            exchange.body.push(Piece {
+                delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
+                bytes: bytes.clone(),
+            });
+        }
+    }
+
+    fn write(&mut self, is_whole: bool) -> io::Result<()> {
+        let Some(mut exchange) = self.exchange.take() else {
+            return Ok(());
+        };
+        exchange.cut = !is_whole || self.size > MAX_BODY;
+        let mut line = serde_json::to_string(&exchange)?;
+        line.push('\n');
+        // A writer that panicked half-way leaves a broken line, which the reader names.
+        let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        sink.write_all(line.as_bytes())?;
+        sink.flush()
+    }
+}
+
+impl Stream for RecordedBody {
+    type Item = Result<Bytes, TransportError>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        let item = ready!(this.inner.poll_next_unpin(context));
+        let written = match &item {
+            Some(Ok(bytes)) => {
+                this.keep(bytes);
+                return Poll::Ready(item);
+            }
+            Some(Err(_)) => this.write(false),
+            None => this.write(true),
+        };
+        Poll::Ready(match written {
+            Ok(()) => item,
+            Err(source) => Some(Err(TransportError::Recording { source })),
+        })
+    }
+}
+
+impl Drop for RecordedBody {
+    fn drop(&mut self) {
+        // Whoever dropped the body does not wait for an answer any more, so nobody can be told.
+        if let Err(error) = self.write(false) {
+            tracing::warn!(%error, "an exchange with the model endpoint was not recorded");
+        }
+    }
+}
+
+/// A sink in memory, for tests and for callers that store recordings elsewhere.
+#[derive(Clone, Debug, Default)]
+pub struct MemorySink(Arc<Mutex<Vec<u8>>>);
+
+impl MemorySink {
+    /// The recording so far.
+    pub fn text(&self) -> String {
+        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+impl Write for MemorySink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        buffer.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

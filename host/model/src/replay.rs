@@ -1,0 +1,265 @@
+//! A transport that answers from a recording, and from nothing else.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt, stream};
+use serde_json::Value;
+
+use crate::exchange::{self, Exchange, Piece, RecordingError, RequestKey, canonical};
+use crate::transport::{HttpRequest, HttpResponse, Transport, TransportError};
+
+/// Differences that are listed when a request is unknown: enough to see what changed.
+const MAX_DIFFERENCES: usize = 8;
+/// Characters of a value that are shown on each side of a difference.
+const VALUE_CHARS: usize = 60;
+/// The longest piece that re-chunking makes, in bytes: short enough that every event is cut.
+const MAX_PIECE: u64 = 24;
+
+/// Answers each request with the recorded one for it: the first time with the first recording, the
+/// second time with the second, and after the last with an error. It never invents an answer.
+#[derive(Debug)]
+pub struct ReplayTransport {
+    exchanges: Vec<Exchange>,
+    by_key: HashMap<RequestKey, Vec<usize>>,
+    /// How often each request was made.
+    asked: Mutex<HashMap<RequestKey, usize>>,
+    pace: f64,
+    rechunk_seed: Option<u64>,
+}
+
+impl ReplayTransport {
+    /// Reads a recording ([`crate::exchange`] describes the format).
+    pub fn parse(text: &str) -> Result<Self, RecordingError> {
+        let exchanges = exchange::parse(text)?;
+        let mut by_key: HashMap<RequestKey, Vec<usize>> = HashMap::new();
+        for (place, exchange) in exchanges.iter().enumerate() {
+            by_key.entry(exchange.key()).or_default().push(place);
+        }
+        Ok(Self {
+            exchanges,
+            by_key,
+            asked: Mutex::default(),
+            pace: 0.0,
+            rechunk_seed: None,
+        })
+    }
+
+    /// Waits the recorded delays times `pace`; 0, the default, replays at once.
+    #[must_use]
+    pub fn with_pace(mut self, pace: f64) -> Self {
+        self.pace = pace;
+        self
+    }
+
+    /// Cuts the same bytes into other pieces: inside characters, inside field names. The same seed
+    /// cuts the same way.
+    #[must_use]
+    pub fn with_rechunking(mut self, seed: u64) -> Self {
+        self.rechunk_seed = Some(seed);
+        self
+    }
+
+    fn find(&self, request: &HttpRequest) -> Result<&Exchange, TransportError> {
+        let canonical = canonical(request.body.as_ref());
+        let key = RequestKey::new(request.method, &request.path, &canonical);
+        let Some(places) = self.by_key.get(&key) else {
+            return Err(TransportError::Unrecorded {
+                explanation: self.explain_unknown(request, &canonical),
+            });
+        };
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = asked.entry(key).or_default();
+        let Some(&place) = places.get(*count) else {
+            return Err(TransportError::Unrecorded {
+                explanation: format!(
+                    "{} {} was recorded {} times with this body, and is made once more; record again",
+                    request.method,
+                    request.path,
+                    places.len()
+                ),
+            });
+        };
+        *count += 1;
+        Ok(&self.exchanges[place])
+    }
+
+    fn explain_unknown(&self, request: &HttpRequest, canonical: &Value) -> String {
+        let same_route = self
+            .exchanges
+            .iter()
+            .filter(|exchange| exchange.method == request.method && exchange.path == request.path);
+        let nearest = same_route
+            .map(|exchange| {
+                let mut differences = Vec::new();
+                compare("", &exchange.request, canonical, &mut differences);
+                differences
+            })
+            .min_by_key(Vec::len);
+        let route = format!("{} {}", request.method, request.path);
+        let Some(differences) = nearest else {
+            return format!("no request {route} was recorded; record again");
+        };
+        let mut text = format!(
+            "this {route} was never recorded; it differs from the nearest recording in {} places \
+             (record again if the change is meant):",
+            differences.len()
+        );
+        for difference in differences.iter().take(MAX_DIFFERENCES) {
+            let _ = write!(text, "\n  {difference}");
+        }
+        if differences.len() > MAX_DIFFERENCES {
+            text.push_str("\n  …");
+        }
+        text
+    }
+
+    fn pieces(&self, exchange: &Exchange) -> Vec<Piece> {
+        let mut pieces = match self.rechunk_seed {
+            Some(seed) => rechunk(&exchange.body, seed),
+            None => exchange.body.clone(),
+        };
+        for piece in &mut pieces {
+            piece.delay_ms = (piece.delay_ms as f64 * self.pace) as u64;
+        }
+        pieces
+    }
+}
+
+impl Transport for ReplayTransport {
+    fn target(&self) -> &'static str {
+        "a recording"
+    }
+
+    fn send(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpResponse, TransportError>> {
+        async move {
+            let exchange = self.find(&request)?;
+            let headers = exchange
+                .headers
+                .iter()
+                .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
+            let pieces = stream::iter(self.pieces(exchange)).then(|piece| async move {
+                if piece.delay_ms > 0 {
+                    tokio::time::sleep(Duration::from_millis(piece.delay_ms)).await;
+                }
+                Ok(piece.bytes)
+            });
+            let cut = exchange.cut.then(|| {
+                Err(TransportError::Broken {
+                    url: self.target().to_owned(),
+                    reason: "the recording was cut here".into(),
+                    source: None,
+                })
+            });
+            Ok(HttpResponse {
+                status: exchange.status,
+                headers: headers.collect(),
+                body: pieces.chain(stream::iter(cut)).boxed(),
+            })
+        }
+        .boxed()
+    }
+}
+
+/// Cuts the bytes anew; a delay stays where it was among the bytes.
+fn rechunk(pieces: &[Piece], seed: u64) -> Vec<Piece> {
+    let bytes: Bytes = pieces
+        .iter()
+        .flat_map(|piece| piece.bytes.clone())
+        .collect();
+    let mut delays = pieces
+        .iter()
+        .scan(0, |start, piece| {
+            let place = *start;
+            *start += piece.bytes.len();
+            Some((place, piece.delay_ms))
+        })
+        .peekable();
+    let mut state = seed;
+    let mut start = 0;
+    let mut cut = Vec::new();
+    while start < bytes.len() {
+        let length = 1 + (next_random(&mut state) % MAX_PIECE) as usize;
+        let end = bytes.len().min(start + length);
+        let mut delay_ms = 0;
+        while let Some((_, delay)) = delays.next_if(|&(place, _)| place < end) {
+            delay_ms += delay;
+        }
+        cut.push(Piece {
+            delay_ms,
+            bytes: bytes.slice(start..end),
+        });
+        start = end;
+    }
+    cut
+}
+
+/// SplitMix64: reproducible everywhere, and a dependency less.
+fn next_random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// Lists the leaves in which two values differ, as `path: recorded … / now …`.
+fn compare(path: &str, recorded: &Value, now: &Value, differences: &mut Vec<String>) {
+    match (recorded, now) {
+        (Value::Object(old), Value::Object(new)) => {
+            let added = new.keys().filter(|key| !old.contains_key(*key));
+            for key in old.keys().chain(added) {
+                let absent = Value::Null;
+                compare(
+                    &format!("{path}.{key}"),
+                    old.get(key).unwrap_or(&absent),
+                    new.get(key).unwrap_or(&absent),
+                    differences,
+                );
+            }
+        }
+        (Value::Array(old), Value::Array(new)) => {
+            for place in 0..old.len().max(new.len()) {
+                let absent = Value::Null;
+                compare(
+                    &format!("{path}[{place}]"),
+                    old.get(place).unwrap_or(&absent),
+                    new.get(place).unwrap_or(&absent),
+                    differences,
+                );
+            }
+        }
+        _ if recorded == now => {}
+        _ => {
+            let (old, new) = (recorded.to_string(), now.to_string());
+            let same = old
+                .chars()
+                .zip(new.chars())
+                .take_while(|(a, b)| a == b)
+                .count();
+            let path = path.trim_start_matches('.');
+            let (old, new) = (around(&old, same), around(&new, same));
+            differences.push(format!("{path}: recorded {old} / now {new}"));
+        }
+    }
+}
+
+/// The part of a value that begins shortly before its first difference.
+fn around(text: &str, same: usize) -> String {
+    let start = same.saturating_sub(VALUE_CHARS / 3);
+    let mut part: String = text.chars().skip(start).take(VALUE_CHARS).collect();
+    if start > 0 {
+        part.insert(0, '…');
+    }
+    if text.chars().nth(start + VALUE_CHARS).is_some() {
+        part.push('…');
+    }
+    part
+}
+
+#[cfg(test)]
+#[path = "replay_tests.rs"]
+mod tests;

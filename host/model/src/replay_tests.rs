@@ -1,0 +1,151 @@
+//! Recording and replaying, against each other.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::TryStreamExt;
+use serde_json::json;
+
+use super::*;
+use crate::record::{MemorySink, RecordingTransport};
+use crate::transport::Method;
+
+const SSE: &str = "data: {\"t\":\"grüße 😀\"}\n\ndata: [DONE]\n\n";
+
+fn exchange(content: &str, body: &[(u64, &[u8])]) -> String {
+    let exchange = Exchange {
+        method: Method::Post,
+        path: "chat/completions".into(),
+        request: canonical(Some(&request(content))),
+        status: 200,
+        headers: [("content-type".into(), "text/event-stream".into())]
+            .into_iter()
+            .collect(),
+        body: body
+            .iter()
+            .map(|(delay_ms, bytes)| Piece {
+                delay_ms: *delay_ms,
+                bytes: Bytes::copy_from_slice(bytes),
+            })
+            .collect(),
+        cut: false,
+    };
+    serde_json::to_string(&exchange).unwrap() + "\n"
+}
+
+fn request(content: &str) -> Value {
+    json!({"model": "m", "messages": [{"role": "user", "content": content}]})
+}
+
+async fn ask(transport: &dyn Transport, content: &str) -> Result<Vec<Bytes>, TransportError> {
+    let request = HttpRequest {
+        method: Method::Post,
+        path: "chat/completions".into(),
+        body: Some(request(content)),
+    };
+    transport.send(request).await?.body.try_collect().await
+}
+
+#[tokio::test]
+async fn occurrences_are_told_apart_and_then_end() {
+    let text = exchange("x", &[(0, b"first")]) + &exchange("x", &[(0, b"second")]);
+    let replay = ReplayTransport::parse(&text).unwrap();
+    assert_eq!(ask(&replay, "x").await.unwrap(), ["first"]);
+    assert_eq!(ask(&replay, "x").await.unwrap(), ["second"]);
+    let error = ask(&replay, "x").await.unwrap_err();
+    assert!(error.to_string().contains("recorded 2 times"), "{error}");
+}
+
+#[tokio::test]
+async fn an_unknown_request_is_shown_beside_the_nearest_recording() {
+    let text = exchange("what is 17 times 23?", &[]) + &exchange("entirely different", &[]);
+    let replay = ReplayTransport::parse(&text).unwrap();
+    let error = ask(&replay, "what is 17 times 24?").await.unwrap_err();
+    insta::assert_snapshot!(error, @r#"
+    this POST chat/completions was never recorded; it differs from the nearest recording in 1 places (record again if the change is meant):
+      messages[0].content: recorded "what is 17 times 23?" / now "what is 17 times 24?"
+    "#);
+    let request = HttpRequest {
+        method: Method::Get,
+        path: "models".into(),
+        body: None,
+    };
+    let error = replay.send(request).await.unwrap_err();
+    assert!(
+        error.to_string().contains("no request GET models"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn rechunking_keeps_the_bytes_and_cuts_everywhere() {
+    let text = exchange(
+        "x",
+        &[(5, &SSE.as_bytes()[..20]), (7, &SSE.as_bytes()[20..])],
+    );
+    let mut ever_inside_a_character = false;
+    for seed in 0..50 {
+        let replay = ReplayTransport::parse(&text).unwrap().with_rechunking(seed);
+        let again = ReplayTransport::parse(&text).unwrap().with_rechunking(seed);
+        let pieces = ask(&replay, "x").await.unwrap();
+        assert_eq!(pieces, ask(&again, "x").await.unwrap());
+        assert_eq!(pieces.concat(), SSE.as_bytes());
+        ever_inside_a_character |= pieces
+            .iter()
+            .any(|piece| std::str::from_utf8(piece).is_err());
+        let cut = rechunk(&replay.exchanges[0].body, seed);
+        assert_eq!(cut.iter().map(|piece| piece.delay_ms).sum::<u64>(), 12);
+    }
+    assert!(ever_inside_a_character);
+}
+
+#[tokio::test]
+async fn delays_are_replayed_to_scale() {
+    let text = exchange("x", &[(400, b"a"), (400, b"b")]);
+    let replay = ReplayTransport::parse(&text).unwrap().with_pace(0.05);
+    let start = Instant::now();
+    ask(&replay, "x").await.unwrap();
+    assert!(
+        start.elapsed() >= Duration::from_millis(40),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn what_was_recorded_replays_alike() {
+    let text = exchange("x", &[(0, b"data: \xc3"), (0, b"\xbc\n\n")]) + &exchange("y", &[]);
+    let sink = MemorySink::default();
+    let source = Arc::new(ReplayTransport::parse(&text).unwrap());
+    let recorder = RecordingTransport::new(source, sink.clone());
+    let pieces = ask(&recorder, "x").await.unwrap();
+    ask(&recorder, "y").await.unwrap();
+    let replay = ReplayTransport::parse(&sink.text()).unwrap();
+    assert_eq!(ask(&replay, "x").await.unwrap(), pieces);
+    assert_eq!(sink.text(), text);
+}
+
+#[tokio::test]
+async fn a_body_that_nobody_finished_is_recorded_as_cut() {
+    let text = exchange("x", &[(0, b"a"), (0, b"b")]);
+    let sink = MemorySink::default();
+    let source = Arc::new(ReplayTransport::parse(&text).unwrap());
+    let recorder = RecordingTransport::new(source, sink.clone());
+    let request = HttpRequest {
+        method: Method::Post,
+        path: "chat/completions".into(),
+        body: Some(request("x")),
+    };
+    let mut response = recorder.send(request).await.unwrap();
+    assert!(response.body.next().await.is_some());
+    assert_eq!(sink.text(), "");
+    drop(response);
+    let exchanges = exchange::parse(&sink.text()).unwrap();
+    assert!(exchanges[0].cut);
+    assert_eq!(exchanges[0].body.len(), 1);
+    let replay = ReplayTransport::parse(&sink.text()).unwrap();
+    assert!(matches!(
+        ask(&replay, "x").await,
+        Err(TransportError::Broken { .. })
+    ));
+}

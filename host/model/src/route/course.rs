@@ -1,0 +1,357 @@
+//! The way of one request through a pool.
+
+use std::borrow::Cow;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::time::Instant;
+
+use super::endpoint::{Entry, is_overload, need, tell_wait};
+use super::estimate::prompt_tokens;
+use super::hedge::race;
+use super::listening::Listening;
+use super::pool::{Candidate, Found, Home, Relief, Shared};
+use super::retry::Attempt;
+use crate::chat::ChatRequest;
+use crate::error::ModelError;
+use crate::model::Watch;
+use crate::unavailable::Unavailable;
+use toolhold_protocol::completion::Completion;
+use toolhold_protocol::failure::ErrorClass;
+use toolhold_protocol::routing::{Degradation, Routing};
+
+pub(super) struct Course<'a> {
+    pool: &'a Shared,
+    home: &'a Home,
+    request: ChatRequest,
+    prompt: u64,
+    /// Windows of this size were too small, as an endpoint said itself.
+    too_small: Option<u64>,
+    /// Answers may be cut to a window.
+    is_shortened: bool,
+    /// Until it was done.
+    hedge_after: Option<Duration>,
+}
+
+/// What happened in one attempt.
+#[derive(Default)]
+struct Round {
+    failed: Vec<usize>,
+    error: Option<ModelError>,
+    is_overloaded: bool,
+    /// How many of the policy's reliefs were tried.
+    reliefs: usize,
+}
+
+impl<'a> Course<'a> {
+    pub fn new(pool: &'a Shared, home: &'a Home, request: &ChatRequest) -> Self {
+        Self {
+            pool,
+            home,
+            prompt: prompt_tokens(request),
+            request: ChatRequest {
+                // Each member has its own name for what it serves.
+                model: String::new(),
+                ..request.clone()
+            },
+            too_small: None,
+            is_shortened: false,
+            hedge_after: pool.policy.hedge_after,
+        }
+    }
+
+    /// Asks members until one answers, or none is left. Ends: each turn of the loop uses up a member or
+    /// a relief.
+    async fn round(&mut self, watch: &mut Listening<'_>) -> Result<Completion, ModelError> {
+        let mut round = Round::default();
+        loop {
+            let candidates = self.candidates(&round);
+            let is_any_left = !candidates.is_empty();
+            let (member, entry) = match self.pool.place(candidates) {
+                Found::Place(member, entry) => (member, entry),
+                Found::Nothing(refusals) => {
+                    round.is_overloaded |= is_any_left;
+                    if round.is_overloaded && round.reliefs < self.pool.policy.overload.len() {
+                        match self.relieve(&mut round, watch).await {
+                            Some(result) => return result,
+                            None => continue,
+                        }
+                    }
+                    match self.wait(&round, watch).await {
+                        Ok(found) => found,
+                        Err(refusal) => return Err(round.error(refusal.or(soonest(refusals)))),
+                    }
+                }
+            };
+            let (member, result) = self.ask(member, entry, &mut round, watch).await;
+            let error = match result {
+                Ok(completion) => return Ok(completion),
+                Err(error) => error,
+            };
+            if watch.has_spoken {
+                return Err(error);
+            }
+            if error.context_overflow().is_some() {
+                // What knows no bound cannot be outdone.
+                let Some(window) = self.pool.members[member].endpoint.window() else {
+                    return Err(error);
+                };
+                self.too_small = self.too_small.max(Some(window));
+            } else if error.class() == ErrorClass::Correctable {
+                // Every other member would say the same.
+                return Err(error);
+            }
+            watch.routing(Routing::MemberFailed {
+                pool: self.pool.name.clone(),
+                endpoint: self.label(member),
+                reason: error.to_string(),
+            });
+            round.failed.push(member);
+            round.keep(error);
+        }
+    }
+
+    /// Members that were not asked yet and that the request fits; if it fits none, those with the
+    /// largest window, because it is only an estimate that says so.
+    fn candidates(&self, round: &Round) -> Vec<Candidate> {
+        let home = *self.home.lock().unwrap_or_else(PoisonError::into_inner);
+        let tokens = need(&self.request, self.prompt);
+        let window = |member: usize| self.pool.members[member].endpoint.window();
+        let candidate = |member, is_short| Candidate {
+            member,
+            tokens: window(member).map_or(tokens, |window| window.min(tokens)),
+            is_short,
+            is_home: home == Some(member),
+        };
+        let left: Vec<usize> = (0..self.pool.members.len())
+            .filter(|member| !round.failed.contains(member))
+            .filter(|member| window(*member).is_none_or(|own| Some(own) > self.too_small))
+            .collect();
+        let least = self.prompt + u64::from(self.pool.policy.fewer_tokens);
+        let fitting: Vec<Candidate> = left
+            .iter()
+            .filter_map(|member| match window(*member) {
+                Some(own) if own < tokens => {
+                    (self.is_shortened && least <= own).then(|| candidate(*member, true))
+                }
+                _ => Some(candidate(*member, false)),
+            })
+            .collect();
+        if !fitting.is_empty() {
+            return fitting;
+        }
+        let windows = || (0..self.pool.members.len()).map(window);
+        if windows().any(|own| own.is_none_or(|own| own >= tokens)) {
+            return Vec::new();
+        }
+        let largest = windows().max();
+        left.into_iter()
+            .filter(|member| Some(window(*member)) == largest)
+            .map(|member| candidate(member, true))
+            .collect()
+    }
+
+    /// Asks for less, in the next way that changes anything. Returns the answer where that way gave one.
+    async fn relieve(
+        &mut self,
+        round: &mut Round,
+        watch: &mut Listening<'_>,
+    ) -> Option<Result<Completion, ModelError>> {
+        let pool = self.pool;
+        let relief = pool.policy.overload.get(round.reliefs)?;
+        round.reliefs += 1;
+        let mut tell = |how| {
+            watch.routing(Routing::Degraded {
+                pool: pool.name.clone(),
+                how,
+            });
+        };
+        match relief {
+            Relief::FewerTokens => {
+                let (from, to) = (self.request.max_tokens, pool.policy.fewer_tokens);
+                if from.is_none_or(|from| from > to) {
+                    tell(Degradation::FewerTokens { from, to });
+                    self.request.max_tokens = Some(to);
+                }
+                None
+            }
+            // Told when such a member is found.
+            Relief::ShortWindow => {
+                self.is_shortened = true;
+                None
+            }
+            Relief::SmallerModel => {
+                let (name, model) = pool.policy.smaller.as_ref()?;
+                tell(Degradation::SmallerModel { to: name.clone() });
+                match model.complete(&self.request, watch).await {
+                    Err(error) if !watch.has_spoken => {
+                        watch.routing(Routing::MemberFailed {
+                            pool: pool.name.clone(),
+                            endpoint: name.clone(),
+                            reason: error.to_string(),
+                        });
+                        round.keep(error);
+                        None
+                    }
+                    result => Some(result),
+                }
+            }
+        }
+    }
+
+    /// Stands in the queues of all members that it could be sent to; the first place is taken.
+    async fn wait(
+        &self,
+        round: &Round,
+        watch: &mut Listening<'_>,
+    ) -> Result<(usize, Entry<'a>), Option<Unavailable>> {
+        let asked = Instant::now();
+        let pool = self.pool;
+        let mut queues: FuturesUnordered<_> = self
+            .candidates(round)
+            .into_iter()
+            .map(|Candidate { member, tokens, .. }| {
+                let endpoint = &pool.members[member].endpoint;
+                endpoint.enter(tokens).map(move |entered| (member, entered))
+            })
+            .collect();
+        let mut refusals = Vec::new();
+        while let Some((member, entered)) = queues.next().await {
+            match entered {
+                Ok(entry) => {
+                    tell_wait(entry.endpoint().label(), asked, watch);
+                    return Ok((member, entry));
+                }
+                Err(refusal) => refusals.push(refusal),
+            }
+        }
+        Err(soonest(refusals))
+    }
+
+    /// Asks the member, and another one with it if it has nothing to say for long. Returns whose the
+    /// result is.
+    async fn ask(
+        &mut self,
+        member: usize,
+        entry: Entry<'a>,
+        round: &mut Round,
+        watch: &mut Listening<'_>,
+    ) -> (usize, Result<Completion, ModelError>) {
+        let request = self.cut_to(entry.endpoint().window());
+        self.settle(member, &request, watch);
+        if let Cow::Owned(request) = &request {
+            watch.routing(Routing::Degraded {
+                pool: self.pool.name.clone(),
+                how: Degradation::ShortWindow {
+                    endpoint: self.label(member),
+                    max_tokens: request.max_tokens.unwrap_or_default(),
+                },
+            });
+        }
+        let Some(after) = self.hedge_after else {
+            return (member, entry.complete(&request, watch).await);
+        };
+        let mut second = None;
+        let elsewhere = || {
+            let mut others = self.candidates(round);
+            others.retain(|other| other.member != member && !other.is_short);
+            let Found::Place(other, entry) = self.pool.place(others) else {
+                return None;
+            };
+            second = Some(other);
+            Some((entry, &self.request))
+        };
+        let raced = race(entry, &request, after, elsewhere, watch).await;
+        let other = second.unwrap_or(member);
+        let (own, other) = if raced.is_second {
+            (other, member)
+        } else {
+            (member, other)
+        };
+        if raced.other_failed {
+            round.failed.push(other);
+        }
+        if raced.is_second {
+            self.settle(own, &self.request, watch);
+        }
+        if raced.is_hedged {
+            self.hedge_after = None;
+        }
+        (own, raced.result)
+    }
+
+    /// The run stays with this member, whose prefix cache knows it from now on.
+    fn settle(&self, member: usize, request: &ChatRequest, watch: &mut Listening<'_>) {
+        let before = {
+            let mut home = self.home.lock().unwrap_or_else(PoisonError::into_inner);
+            home.replace(member)
+        };
+        if before != Some(member) {
+            watch.routing(Routing::Chosen {
+                pool: self.pool.name.clone(),
+                endpoint: self.label(member),
+                tokens: need(request, self.prompt),
+            });
+        }
+    }
+
+    /// The request, with an answer that the window has room for. Without room for any it is sent as it
+    /// is: the estimate may be wrong.
+    fn cut_to(&self, window: Option<u64>) -> Cow<'_, ChatRequest> {
+        let room = window.map_or(u64::MAX, |window| window.saturating_sub(self.prompt));
+        match u32::try_from(room) {
+            Ok(room)
+                if room > 0 && need(&self.request, self.prompt) > self.prompt + u64::from(room) =>
+            {
+                Cow::Owned(ChatRequest {
+                    max_tokens: Some(room),
+                    ..self.request.clone()
+                })
+            }
+            _ => Cow::Borrowed(&self.request),
+        }
+    }
+
+    fn label(&self, member: usize) -> String {
+        self.pool.members[member].endpoint.label().to_owned()
+    }
+}
+
+impl Attempt for Course<'_> {
+    fn attempt<'a>(
+        &'a mut self,
+        watch: &'a mut Listening<'_>,
+    ) -> BoxFuture<'a, Result<Completion, ModelError>> {
+        self.round(watch).boxed()
+    }
+}
+
+impl Round {
+    /// What may pass by itself says more than what does not: it is worth another attempt.
+    fn keep(&mut self, error: ModelError) {
+        self.is_overloaded |= is_overload(&error);
+        let is_retryable = |error: &ModelError| error.class() == ErrorClass::Retryable;
+        if is_retryable(&error) || !self.error.as_ref().is_some_and(is_retryable) {
+            self.error = Some(error);
+        }
+    }
+
+    fn error(self, refusal: Option<Unavailable>) -> ModelError {
+        match (self.error, refusal) {
+            (Some(error), _) => error,
+            (None, Some(refusal)) => refusal.into(),
+            (None, None) => ModelError::Config {
+                message: "the pool has no members".into(),
+            },
+        }
+    }
+}
+
+fn soonest(refusals: Vec<Unavailable>) -> Option<Unavailable> {
+    refusals
+        .into_iter()
+        .min_by_key(|refusal| refusal.retry_after().unwrap_or_default())
+}

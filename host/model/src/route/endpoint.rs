@@ -1,0 +1,358 @@
+//! One model at one server, with what the server is spared: its limits, its circuit breaker, the rest that
+//! it asked for.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::time::Instant;
+
+use super::admission::{Admission, Full, Limits, Place};
+use super::breaker::{Breaker, BreakerPolicy, Change, Outcome, Passage};
+use super::estimate::prompt_tokens;
+use super::later;
+use crate::chat::ChatRequest;
+use crate::error::{ModelError, TimeoutPhase};
+use crate::model::{Model, Watch};
+use crate::side::Overtaken;
+use crate::tokenizer::Counter;
+use crate::unavailable::Unavailable;
+use toolhold_protocol::completion::Completion;
+use toolhold_protocol::cost::Price;
+use toolhold_protocol::failure::ErrorClass;
+use toolhold_protocol::routing::Routing;
+
+/// The longest that an endpoint is left alone because it asked: a wrong date in its header must not take
+/// it out of service for a year.
+const LONGEST_REST: Duration = Duration::from_mins(10);
+/// Waits that are worth telling.
+const LONG_WAIT: Duration = Duration::from_secs(1);
+/// What an answer is taken for that nobody bounded.
+const UNBOUNDED_ANSWER: u64 = 1_024;
+
+/// What an endpoint is spared.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EndpointPolicy {
+    pub limits: Limits,
+    pub breaker: BreakerPolicy,
+    /// Tokens of prompt and answer together; `None`: not known, so everything may fit.
+    pub window: Option<u64>,
+    /// What replies cost, if anybody said.
+    pub price: Option<Price>,
+}
+
+/// A model at one server. Makes one attempt; shared by all runs.
+#[derive(Debug)]
+pub struct Endpoint {
+    protection: Arc<Protection>,
+    model: Box<dyn Model>,
+    window: Option<u64>,
+    price: Option<Price>,
+}
+
+/// What one server is spared, whichever of its models is asked: there is one for all who name it.
+#[derive(Debug)]
+pub struct Protection {
+    name: String,
+    limits: Limits,
+    admission: Admission,
+    breaker: Breaker,
+    health: Mutex<Health>,
+}
+
+#[derive(Debug, Default)]
+struct Health {
+    /// Asked for by the server.
+    rests_until: Option<Instant>,
+    failed_at: Option<Instant>,
+}
+
+impl Endpoint {
+    /// `name` is what it is called in the configuration.
+    pub fn new(
+        name: impl Into<String>,
+        model: impl Model + 'static,
+        policy: EndpointPolicy,
+    ) -> Self {
+        let protection = Arc::new(Protection::new(name, &policy));
+        Self::behind(protection, model, &policy)
+    }
+
+    /// A model at a server that others use as well: `policy` gives its window and its price, and the limits
+    /// and the breaker are those that the server has already.
+    pub fn behind(
+        protection: Arc<Protection>,
+        model: impl Model + 'static,
+        policy: &EndpointPolicy,
+    ) -> Self {
+        Self {
+            protection,
+            model: Box::new(model),
+            window: policy.window,
+            price: policy.price,
+        }
+    }
+
+    /// What it is called in the configuration.
+    pub fn label(&self) -> &str {
+        &self.protection.name
+    }
+
+    /// Who is told of when a request that is sent now is overtaken by another one.
+    pub(super) fn overtaken(&self) -> Overtaken {
+        Overtaken {
+            endpoint: self.label().to_owned(),
+            model: self.name().to_owned(),
+            price: self.price,
+            sent: Instant::now(),
+        }
+    }
+
+    pub(super) fn window(&self) -> Option<u64> {
+        self.window
+    }
+
+    /// Whether a call failed here so short a time ago.
+    pub(super) fn failed_within(&self, time: Duration) -> bool {
+        let failed_at = self.protection.health().failed_at;
+        failed_at.is_some_and(|at| at.elapsed() < time)
+    }
+
+    /// A place, if the endpoint would take a request of so many tokens right now.
+    ///
+    /// # Errors
+    /// Why not; `None` if it is only busy, so that waiting helps.
+    pub(super) fn try_enter(&self, tokens: u64) -> Result<Entry<'_>, Option<Unavailable>> {
+        let protection = self.protection.as_ref();
+        protection.rested()?;
+        // Before the place, which takes one of this minute's requests.
+        let passage = protection.passage()?;
+        let place = protection.admission.try_enter(tokens).ok_or(None)?;
+        Ok(Entry {
+            endpoint: self,
+            place,
+            passage,
+        })
+    }
+
+    /// Waits for a place.
+    pub(super) async fn enter(&self, tokens: u64) -> Result<Entry<'_>, Unavailable> {
+        let protection = self.protection.as_ref();
+        protection.rested()?;
+        let check = protection.breaker.check();
+        check.map_err(|wait| protection.open(wait))?;
+        let place = protection.admission.enter(tokens).await;
+        let place = place.map_err(|full| protection.refusal(full))?;
+        // Much may have happened since the wait began.
+        protection.rested()?;
+        Ok(Entry {
+            endpoint: self,
+            place,
+            passage: protection.passage()?,
+        })
+    }
+
+    /// Waits for a place for such a request, and tells of it.
+    pub(super) async fn enter_for(
+        &self,
+        request: &ChatRequest,
+        watch: &mut dyn Watch,
+    ) -> Result<Entry<'_>, Unavailable> {
+        let tokens = need(request, prompt_tokens(request));
+        let asked = Instant::now();
+        let entry = self.enter(tokens).await?;
+        tell_wait(self.label(), asked, watch);
+        Ok(entry)
+    }
+}
+
+impl Protection {
+    /// `name` is what the server's endpoint is called in the configuration.
+    pub fn new(name: impl Into<String>, policy: &EndpointPolicy) -> Self {
+        Self {
+            name: name.into(),
+            admission: Admission::new(policy.limits.clone()),
+            limits: policy.limits.clone(),
+            breaker: Breaker::new(policy.breaker.clone()),
+            health: Mutex::default(),
+        }
+    }
+
+    fn rested(&self) -> Result<(), Unavailable> {
+        let Some(until) = self.health().rests_until else {
+            return Ok(());
+        };
+        let wait = until.saturating_duration_since(Instant::now());
+        if wait.is_zero() {
+            return Ok(());
+        }
+        Err(Unavailable::Resting {
+            endpoint: self.name.clone(),
+            wait,
+        })
+    }
+
+    fn passage(&self) -> Result<Passage<'_>, Unavailable> {
+        self.breaker.pass().map_err(|wait| self.open(wait))
+    }
+
+    fn open(&self, wait: Duration) -> Unavailable {
+        Unavailable::Open {
+            endpoint: self.name.clone(),
+            wait,
+        }
+    }
+
+    fn refusal(&self, full: Full) -> Unavailable {
+        let endpoint = self.name.clone();
+        match full {
+            Full::Queue { waiting } => Unavailable::QueueFull { endpoint, waiting },
+            Full::Timeout { wait } => Unavailable::QueueTimeout {
+                endpoint,
+                after: self.limits.queue_timeout,
+                wait,
+            },
+        }
+    }
+
+    fn note(&self, error: &ModelError) {
+        if !is_overload(error) && outcome(error) != Outcome::Failed {
+            return;
+        }
+        let mut health = self.health();
+        health.failed_at = Some(Instant::now());
+        if let Some(rest) = error.retry_after().filter(|_| is_overload(error)) {
+            let until = later(rest.min(LONGEST_REST));
+            health.rests_until = health.rests_until.max(Some(until));
+        }
+    }
+
+    fn health(&self) -> MutexGuard<'_, Health> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The right to send one request to an endpoint.
+#[derive(Debug)]
+pub(super) struct Entry<'a> {
+    endpoint: &'a Endpoint,
+    place: Place,
+    passage: Passage<'a>,
+}
+
+impl<'a> Entry<'a> {
+    pub fn endpoint(&self) -> &'a Endpoint {
+        self.endpoint
+    }
+
+    /// Sends the request, and takes from its outcome what it says of the endpoint.
+    pub async fn complete(
+        self,
+        request: &ChatRequest,
+        watch: &mut dyn Watch,
+    ) -> Result<Completion, ModelError> {
+        let Self {
+            endpoint,
+            place,
+            passage,
+        } = self;
+        let protection = endpoint.protection.as_ref();
+        let label = || protection.name.clone();
+        if passage.is_trial {
+            watch.routing(Routing::Trial { endpoint: label() });
+        }
+        let result = endpoint.model.complete(request, watch).await;
+        let outcome = match &result {
+            Ok(completion) => {
+                protection.health().failed_at = None;
+                if let Some(usage) = &completion.usage {
+                    let tokens = usage.prompt_tokens.saturating_add(usage.completion_tokens);
+                    protection.admission.settle(&place, tokens);
+                }
+                Outcome::Healthy
+            }
+            Err(error) => {
+                protection.note(error);
+                outcome(error)
+            }
+        };
+        match passage.report(outcome) {
+            Some(Change::Opened { failures, rest }) => watch.routing(Routing::Opened {
+                endpoint: label(),
+                failures,
+                rest_ms: millis(rest),
+            }),
+            Some(Change::Closed) => watch.routing(Routing::Closed { endpoint: label() }),
+            None => {}
+        }
+        result
+    }
+}
+
+impl Model for Endpoint {
+    fn name(&self) -> &str {
+        self.model.name()
+    }
+
+    fn complete<'a>(
+        &'a self,
+        request: &'a ChatRequest,
+        watch: &'a mut dyn Watch,
+    ) -> BoxFuture<'a, Result<Completion, ModelError>> {
+        async move {
+            let entry = self.enter_for(request, watch).await?;
+            entry.complete(request, watch).await
+        }
+        .boxed()
+    }
+
+    fn counter(&self) -> Option<Arc<dyn Counter>> {
+        self.model.counter()
+    }
+}
+
+/// Tokens that a request with such a prompt may come to.
+pub(super) fn need(request: &ChatRequest, prompt: u64) -> u64 {
+    prompt.saturating_add(request.max_tokens.map_or(UNBOUNDED_ANSWER, u64::from))
+}
+
+pub(super) fn tell_wait(endpoint: &str, asked: Instant, watch: &mut dyn Watch) {
+    let waited = asked.elapsed();
+    if waited >= LONG_WAIT {
+        watch.routing(Routing::Waited {
+            endpoint: endpoint.to_owned(),
+            wait_ms: millis(waited),
+        });
+    }
+}
+
+pub(super) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Whether the endpoint, or our own limits for it, said that there is too much to do just now.
+pub(super) fn is_overload(error: &ModelError) -> bool {
+    match error {
+        ModelError::Status { status, .. } => {
+            matches!(status, 429 | 503) && error.class() == ErrorClass::Retryable
+        }
+        ModelError::Unavailable(_) => true,
+        _ => false,
+    }
+}
+
+/// What an error says of the endpoint's health. One that is asked for too much is healthy; one that
+/// cannot load its model answers 503 as well, so only 429 is taken for that. When the whole time is over,
+/// it is the run's.
+fn outcome(error: &ModelError) -> Outcome {
+    match error {
+        ModelError::Status { status: 429, .. }
+        | ModelError::Timeout {
+            phase: TimeoutPhase::Total,
+            ..
+        } => Outcome::Refused,
+        error if error.class() == ErrorClass::Retryable => Outcome::Failed,
+        _ => Outcome::Refused,
+    }
+}

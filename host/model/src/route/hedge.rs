@@ -1,0 +1,186 @@
+//! A second request for the same answer, where the first has given out nothing for a while. Whichever
+//! yields a piece first is the answer; the other is dropped, which closes its connection.
+
+use std::future::poll_fn;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::time::sleep;
+
+use super::endpoint::{Entry, millis};
+use super::listening::Listening;
+use crate::chat::ChatRequest;
+use crate::error::ModelError;
+use crate::model::Watch;
+use toolhold_protocol::completion::{Completion, Delta};
+use toolhold_protocol::routing::Routing;
+use toolhold_protocol::side_request::SideRequest;
+
+/// What came of a request that was sent once or twice.
+pub(super) struct Raced {
+    pub result: Result<Completion, ModelError>,
+    /// Whether a second one was sent.
+    pub is_hedged: bool,
+    /// Whether the result is the second one's.
+    pub is_second: bool,
+    /// Whether the other one had failed before.
+    pub other_failed: bool,
+}
+
+/// Sends the request, and after so long without a piece of an answer once more, to what `second` finds
+/// then. Who fails first is waited out by the other.
+pub(super) async fn race<'a, 'r>(
+    first: Entry<'a>,
+    request: &ChatRequest,
+    after: Duration,
+    second: impl FnOnce() -> Option<(Entry<'a>, &'r ChatRequest)>,
+    watch: &mut Listening<'_>,
+) -> Raced {
+    let track = Track(Mutex::new(State {
+        watch,
+        leader: None,
+    }));
+    let (mut to_first, mut to_second) = (track.lane(Lane::FIRST), track.lane(Lane::SECOND));
+    let from = first.endpoint().label().to_owned();
+    let mut overtaken = [Some(first.endpoint().overtaken()), None];
+    let mut one = first.complete(request, &mut to_first).boxed();
+    tokio::select! {
+        biased;
+        result = &mut one => return Raced::once(result),
+        () = sleep(after) => {}
+    }
+    if track.leader().is_some() {
+        return Raced::once(one.await);
+    }
+    let Some((entry, request)) = second() else {
+        return Raced::once(one.await);
+    };
+    track.tell(Routing::Hedged {
+        endpoint: from.clone(),
+        to: entry.endpoint().label().to_owned(),
+        after_ms: millis(after),
+    });
+    let to = entry.endpoint().label().to_owned();
+    overtaken[Lane::SECOND] = Some(entry.endpoint().overtaken());
+    let mut two = entry.complete(request, &mut to_second).boxed();
+    let (lane, ended) = poll_fn(|cx| {
+        for (lane, racer) in [(Lane::FIRST, &mut one), (Lane::SECOND, &mut two)] {
+            if let Poll::Ready(result) = racer.poll_unpin(cx) {
+                return Poll::Ready((lane, Some(result)));
+            }
+            if track.leader() == Some(lane) {
+                return Poll::Ready((lane, None));
+            }
+        }
+        Poll::Pending
+    })
+    .await;
+    let (own, other) = match lane {
+        Lane::FIRST => (one, two),
+        _ => (two, one),
+    };
+    if let Some(Err(error)) = &ended
+        && track.leader().is_none()
+    {
+        let endpoint = if lane == Lane::FIRST { from } else { to };
+        track.tell(Routing::HedgeFailed {
+            endpoint,
+            reason: error.to_string(),
+        });
+        let result = other.await;
+        return Raced {
+            is_hedged: true,
+            is_second: lane == Lane::FIRST,
+            other_failed: true,
+            result,
+        };
+    }
+    drop(other);
+    if let Some(overtaken) = overtaken[1 - lane].take() {
+        track.lock().watch.side_request(overtaken.told());
+    }
+    let result = match ended {
+        Some(result) => result,
+        None => own.await,
+    };
+    Raced {
+        is_hedged: true,
+        is_second: lane == Lane::SECOND,
+        other_failed: false,
+        result,
+    }
+}
+
+impl Raced {
+    fn once(result: Result<Completion, ModelError>) -> Self {
+        Self {
+            result,
+            is_hedged: false,
+            is_second: false,
+            other_failed: false,
+        }
+    }
+}
+
+/// What two requests share: who hears of them, and which of them has spoken.
+struct Track<'w, 'l>(Mutex<State<'w, 'l>>);
+
+struct State<'w, 'l> {
+    watch: &'w mut Listening<'l>,
+    leader: Option<usize>,
+}
+
+impl<'w, 'l> Track<'w, 'l> {
+    fn lane(&self, number: usize) -> Lane<'_, 'w, 'l> {
+        Lane {
+            track: self,
+            number,
+        }
+    }
+
+    fn leader(&self) -> Option<usize> {
+        self.lock().leader
+    }
+
+    fn tell(&self, routing: Routing) {
+        self.lock().watch.routing(routing);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<'w, 'l>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One of the two. The first that says anything is heard from then on, and the other is not.
+struct Lane<'t, 'w, 'l> {
+    track: &'t Track<'w, 'l>,
+    number: usize,
+}
+
+impl Lane<'_, '_, '_> {
+    const FIRST: usize = 0;
+    const SECOND: usize = 1;
+}
+
+impl Watch for Lane<'_, '_, '_> {
+    fn delta(&mut self, delta: Delta) {
+        let mut state = self.track.lock();
+        if *state.leader.get_or_insert(self.number) == self.number {
+            state.watch.delta(delta);
+        }
+    }
+
+    fn routing(&mut self, routing: Routing) {
+        self.track.tell(routing);
+    }
+
+    fn side_request(&mut self, request: SideRequest) {
+        self.track.lock().watch.side_request(request);
+    }
+}
+
+#[cfg(test)]
+#[path = "hedge_tests.rs"]
+mod tests;

@@ -1,0 +1,251 @@
+//! Asks again when that may help: with growing, jittered waits, within bounds, and never after a piece of
+//! an answer was given out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::time::sleep;
+
+use super::endpoint::{Endpoint, millis, need};
+use super::estimate::prompt_tokens;
+use super::hedge::race;
+use super::listening::Listening;
+use crate::chat::ChatRequest;
+use crate::error::ModelError;
+use crate::model::{Model, Watch};
+use crate::tokenizer::Counter;
+use crate::unavailable::Unavailable;
+use toolhold_protocol::completion::Completion;
+use toolhold_protocol::failure::ErrorClass;
+use toolhold_protocol::routing::Routing;
+
+/// The shortest wait, whatever was configured: what refuses at once must not be asked in a hot loop.
+const SHORTEST: Duration = Duration::from_millis(10);
+
+/// How often, and after which waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Attempts in all, the first included. Those that no endpoint saw do not count: only
+    /// `total_wait` bounds them.
+    pub attempts: u32,
+    /// The wait after the first attempt, which doubles with each. Half of it is chance, so that runs that
+    /// failed together do not come back together.
+    pub backoff: Duration,
+    pub max_backoff: Duration,
+    /// The longest Retry-After that is waited out; an endpoint that asks for more is given up.
+    pub max_retry_after: Duration,
+    /// All waits of one request together.
+    pub total_wait: Duration,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            attempts: 4,
+            backoff: Duration::from_millis(500),
+            max_backoff: Duration::from_secs(10),
+            max_retry_after: Duration::from_mins(1),
+            total_wait: Duration::from_mins(2),
+        }
+    }
+}
+
+impl RetryPolicy {
+    /// The wait after the `n`th failure (1, 2, 3…); `chance` is between 0 and 1.
+    fn wait(&self, n: u32, chance: f64) -> Duration {
+        let doubled = 2_u32.saturating_pow(n.saturating_sub(1));
+        let most = self.backoff.saturating_mul(doubled).min(self.max_backoff);
+        most.mul_f64(0.5 + chance.clamp(0.0, 1.0) / 2.0)
+            .max(SHORTEST)
+    }
+
+    /// For what is asked beside answers, such as a list of models: how long to wait after the `n`th failure
+    /// (1, 2, 3…) before it is asked again, `waited` so far. Nothing where that is no use, or where an answer
+    /// would be given up.
+    pub fn wait_after(&self, error: &ModelError, n: u32, waited: Duration) -> Option<Duration> {
+        if !may_pass(error) {
+            return None;
+        }
+        self.patience(error, n, n, waited)
+    }
+
+    /// The wait before the next attempt, if there is to be one.
+    fn patience(
+        &self,
+        error: &ModelError,
+        attempts: u32,
+        failures: u32,
+        waited: Duration,
+    ) -> Option<Duration> {
+        let chance = fastrand::f64();
+        let wait = match error.retry_after() {
+            // Not before it, and not all at the same moment.
+            Some(asked) if !asked.is_zero() => asked.saturating_add(self.wait(1, chance)),
+            _ => self.wait(failures, chance),
+        };
+        let is_over = self.is_asked_too_much(error)
+            || attempts >= self.attempts
+            || waited.saturating_add(wait) > self.total_wait;
+        (!is_over).then_some(wait)
+    }
+
+    fn is_asked_too_much(&self, error: &ModelError) -> bool {
+        error
+            .retry_after()
+            .is_some_and(|asked| asked > self.max_retry_after)
+    }
+}
+
+/// One endpoint, asked again.
+#[derive(Clone, Debug)]
+pub struct Retry {
+    endpoint: Arc<Endpoint>,
+    policy: RetryPolicy,
+    hedge_after: Option<Duration>,
+}
+
+impl Retry {
+    pub fn new(endpoint: Arc<Endpoint>, policy: RetryPolicy) -> Self {
+        Self {
+            endpoint,
+            policy,
+            hedge_after: None,
+        }
+    }
+
+    /// Sends a request a second time, once, if no piece of an answer has come after so long; `None`: never.
+    #[must_use]
+    pub fn hedging(mut self, after: Option<Duration>) -> Self {
+        self.hedge_after = after;
+        self
+    }
+}
+
+impl Model for Retry {
+    fn name(&self) -> &str {
+        self.endpoint.name()
+    }
+
+    fn complete<'a>(
+        &'a self,
+        request: &'a ChatRequest,
+        watch: &'a mut dyn Watch,
+    ) -> BoxFuture<'a, Result<Completion, ModelError>> {
+        let once = Once {
+            endpoint: &self.endpoint,
+            request,
+            hedge_after: self.hedge_after,
+        };
+        retry(self.endpoint.label(), &self.policy, once, watch).boxed()
+    }
+
+    fn counter(&self) -> Option<Arc<dyn Counter>> {
+        self.endpoint.counter()
+    }
+}
+
+/// What is tried once, or again.
+pub(super) trait Attempt: Send {
+    fn attempt<'a>(
+        &'a mut self,
+        watch: &'a mut Listening<'_>,
+    ) -> BoxFuture<'a, Result<Completion, ModelError>>;
+}
+
+struct Once<'a> {
+    endpoint: &'a Endpoint,
+    request: &'a ChatRequest,
+    /// Until it was done.
+    hedge_after: Option<Duration>,
+}
+
+impl Attempt for Once<'_> {
+    fn attempt<'a>(
+        &'a mut self,
+        watch: &'a mut Listening<'_>,
+    ) -> BoxFuture<'a, Result<Completion, ModelError>> {
+        async move {
+            let entry = self.endpoint.enter_for(self.request, watch).await?;
+            let Some(after) = self.hedge_after else {
+                return entry.complete(self.request, watch).await;
+            };
+            let again = || {
+                let tokens = need(self.request, prompt_tokens(self.request));
+                let entry = self.endpoint.try_enter(tokens).ok()?;
+                Some((entry, self.request))
+            };
+            let raced = race(entry, self.request, after, again, watch).await;
+            if raced.is_hedged {
+                self.hedge_after = None;
+            }
+            raced.result
+        }
+        .boxed()
+    }
+}
+
+/// Tries until there is an answer, a reason why trying again is no use, or no patience left.
+pub(super) async fn retry(
+    name: &str,
+    policy: &RetryPolicy,
+    mut tried: impl Attempt,
+    watch: &mut dyn Watch,
+) -> Result<Completion, ModelError> {
+    let mut watch = Listening::new(watch);
+    let (mut attempts, mut failures) = (0_u32, 0_u32);
+    let mut waited = Duration::ZERO;
+    loop {
+        let error = match tried.attempt(&mut watch).await {
+            Ok(completion) => return Ok(completion),
+            Err(error) => error,
+        };
+        if watch.has_spoken || !may_pass(&error) {
+            return Err(error);
+        }
+        failures = failures.saturating_add(1);
+        attempts = attempts.saturating_add(u32::from(was_sent(&error)));
+        let Some(wait) = policy.patience(&error, attempts, failures, waited) else {
+            // One attempt says all that there is to say.
+            if attempts < 2 && waited.is_zero() && !policy.is_asked_too_much(&error) {
+                return Err(error);
+            }
+            watch.routing(Routing::GaveUp {
+                endpoint: name.to_owned(),
+                attempts,
+                waited_ms: millis(waited),
+                reason: error.to_string(),
+            });
+            return Err(ModelError::GaveUp {
+                attempts,
+                waited,
+                source: Box::new(error),
+            });
+        };
+        watch.routing(Routing::Retry {
+            endpoint: name.to_owned(),
+            attempt: failures,
+            wait_ms: millis(wait),
+            reason: error.to_string(),
+        });
+        sleep(wait).await;
+        waited = waited.saturating_add(wait);
+    }
+}
+
+/// Whether trying again may help. Whoever waited in a queue for as long as it may has waited.
+fn may_pass(error: &ModelError) -> bool {
+    !matches!(
+        error,
+        ModelError::Unavailable(Unavailable::QueueFull { .. } | Unavailable::QueueTimeout { .. })
+    ) && error.class() == ErrorClass::Retryable
+}
+
+fn was_sent(error: &ModelError) -> bool {
+    !matches!(error, ModelError::Unavailable(_))
+}
+
+#[cfg(test)]
+#[path = "retry_tests.rs"]
+mod tests;
