@@ -31,11 +31,11 @@ mod window_tests;
 
 pub use door::{Action, Effects, Input, Work};
 
+use crate::calls::CallChecks;
 use crate::contract::Reader;
 use crate::error::{ErrorClass, RunError};
 use crate::event::{EventKind, StopReason};
 use crate::guard::pii::Vault;
-use crate::calls::CallChecks;
 use crate::protocol::advisor::Moment;
 use crate::protocol::context::{Context, Message};
 use crate::protocol::plan::Mode;
