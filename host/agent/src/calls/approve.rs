@@ -42,7 +42,9 @@ pub fn decided(
     }
     let void = |failure: ToolFailure| {
         let reason = failure.message;
-        Decided::Void(format!("what was decided about {id} cannot be done: {reason}"))
+        Decided::Void(format!(
+            "what was decided about {id} cannot be done: {reason}"
+        ))
     };
     match decision.verdict {
         Verdict::Approve => Decided::Make(pending.arguments),
@@ -50,12 +52,10 @@ pub fn decided(
             Ok(()) => Decided::Edited(arguments),
             Err(failure) => void(failure),
         },
-        Verdict::Replace { result } => {
-            match check.map_or(Ok(()), |check| check.result(&result)) {
-                Ok(()) => Decided::Replaced(result),
-                Err(failure) => void(failure),
-            }
-        }
+        Verdict::Replace { result } => match check.map_or(Ok(()), |check| check.result(&result)) {
+            Ok(()) => Decided::Replaced(result),
+            Err(failure) => void(failure),
+        },
         Verdict::Refuse { reason } => Decided::Refused(ToolFailure::correctable(
             "refused",
             format!(

@@ -35,9 +35,8 @@ impl ToolCheck {
     /// # Errors
     /// A schema that is none.
     pub fn new(tool: &Tool) -> Result<Self, SchemaError> {
-        let compiled = |which, schema| {
-            Validator::new(schema).map_err(|reason| SchemaError { which, reason })
-        };
+        let compiled =
+            |which, schema| Validator::new(schema).map_err(|reason| SchemaError { which, reason });
         let output = tool.output.as_ref();
         Ok(Self {
             is_latent: tool.is_latent(),

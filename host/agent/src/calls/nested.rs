@@ -56,7 +56,8 @@ impl NestedCaller {
             Err(NotCalled::NotRecorded(failure)) => Err(failure),
             Err(NotCalled::Busy(message)) => Err(retryable("busy", message)),
             Err(NotCalled::HandedBack) => {
-                let message = "the call waits for a person, who cannot be asked while another call goes on";
+                let message =
+                    "the call waits for a person, who cannot be asked while another call goes on";
                 Err(ToolFailure::correctable("not_approved", message))
             }
             Err(NotCalled::Lost { .. }) => {

@@ -173,8 +173,7 @@ impl CallPipeline {
         let mut result = self.toolbox.call(&call).await;
         let shields = &self.rules.shields;
         let check = Some(&tool.check);
-        let (outcome, said) =
-            released(shields, &call.id, &call.tool, result.outcome, check).await;
+        let (outcome, said) = released(shields, &call.id, &call.tool, result.outcome, check).await;
         for event in said {
             recording.happened(event).await;
         }

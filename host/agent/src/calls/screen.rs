@@ -52,18 +52,16 @@ pub fn admitted(
     match screened {
         Screened::Pass => Ok((arguments, false)),
         Screened::Blocked { shield, reason } => Err(blocked(&shield, "this call", &reason)),
-        Screened::Redacted { value } => {
-            match check.map_or(Ok(()), |check| check.fits(&value)) {
-                Ok(()) => Ok((value, true)),
-                Err(reason) => Err(ToolFailure::correctable(
-                    "shield",
-                    format!(
-                        "a shield took something out of the arguments, and what is left does not fit: {reason}. Make \
+        Screened::Redacted { value } => match check.map_or(Ok(()), |check| check.fits(&value)) {
+            Ok(()) => Ok((value, true)),
+            Err(reason) => Err(ToolFailure::correctable(
+                "shield",
+                format!(
+                    "a shield took something out of the arguments, and what is left does not fit: {reason}. Make \
                          the call without what must not be there"
-                    ),
-                )),
-            }
-        }
+                ),
+            )),
+        },
     }
 }
 

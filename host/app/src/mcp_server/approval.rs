@@ -128,8 +128,9 @@ impl CallerApprover {
 
     async fn approved(&self, pending: &Pending) -> Result<(), Undecided> {
         let tool = &pending.call.tool;
-        let unasked =
-            |why: &str| Undecided::Refused(ToolFailure::correctable("not_approved", nobody(tool, why)));
+        let unasked = |why: &str| {
+            Undecided::Refused(ToolFailure::correctable("not_approved", nobody(tool, why)))
+        };
         if !self.asking.is_on {
             return Err(unasked(
                 "this server does not put it to the client's user (mcp_server.ask)",

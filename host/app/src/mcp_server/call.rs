@@ -2,8 +2,8 @@
 
 use super::approval::CallerApprover;
 use super::catalog::Offered;
-use super::elicitation::{ElicitationApprover, asking};
 use super::client_sender::{ClientSender, ear, telling};
+use super::elicitation::{ElicitationApprover, asking};
 use super::request::{Request, note_run};
 use super::result;
 use super::revision::Terms;
@@ -59,7 +59,9 @@ impl Service {
                     request: request.clone(),
                     rules: rules.clone(),
                     terms: terms.clone(),
-                    session: session.filter(|_| terms.elicits && self.settings.ask).cloned(),
+                    session: session
+                        .filter(|_| terms.elicits && self.settings.ask)
+                        .cloned(),
                     client_sender: client_sender.clone(),
                     answer_timeout: self.settings.answer_timeout,
                 }),
@@ -88,7 +90,17 @@ impl Service {
             listener,
         });
         let came = match heard {
-            Some(heard) => telling(call, heard, &offered.name, terms, &rules.mask, client_sender).await,
+            Some(heard) => {
+                telling(
+                    call,
+                    heard,
+                    &offered.name,
+                    terms,
+                    &rules.mask,
+                    client_sender,
+                )
+                .await
+            }
             None => call.await,
         };
         let end = match came {
@@ -231,7 +243,14 @@ impl Toolbox for RequestTool {
                 listener: call.listener.clone(),
                 approver: Arc::new(ElicitationApprover::new(questions, time)),
             });
-            asking(run, asked, self.session.as_deref(), &self.client_sender, time).await
+            asking(
+                run,
+                asked,
+                self.session.as_deref(),
+                &self.client_sender,
+                time,
+            )
+            .await
         })
     }
 }

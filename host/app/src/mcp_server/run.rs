@@ -190,7 +190,11 @@ impl Means {
 }
 
 /// The run that is asked for. As when it is a sub-agent, the Request means the same whoever runs it.
-fn request(agent: &Agent, behalf: &OnBehalf, asked: &RequestCall<'_>) -> Result<RunRequest, ToolFailure> {
+fn request(
+    agent: &Agent,
+    behalf: &OnBehalf,
+    asked: &RequestCall<'_>,
+) -> Result<RunRequest, ToolFailure> {
     let saved = asked.saved;
     let mut request = agent.request();
     request.id = asked.id;

@@ -2,8 +2,8 @@
 
 use super::approval::Asking;
 use super::catalog::{Catalog, Found};
-use super::mask::Mask;
 use super::client_sender::ClientSender;
+use super::mask::Mask;
 use super::revision::{Era, MODERN, SERVER_INFO_KEY, SUBSCRIPTION_KEY, Terms, level, server_info};
 use super::rpc::{self, Error, Id, METHOD_NOT_FOUND, Request};
 use super::seams::{CallRecords, ModuleHost, RequestRunner};

@@ -216,9 +216,10 @@ impl Client {
         let flight = self.in_flight.begin(&request.id)?;
         let client = self.clone();
         let work = async move {
-            let answer = client
-                .service
-                .answer(request, terms, session.as_ref(), &client.client_sender);
+            let answer =
+                client
+                    .service
+                    .answer(request, terms, session.as_ref(), &client.client_sender);
             flight.run(answer).await
         };
         Ok((work, unanswered))

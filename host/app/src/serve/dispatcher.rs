@@ -2,8 +2,8 @@
 
 use crate::serve::agents::{Agent, Agents, OnBehalf};
 use crate::serve::parked_runs::ParkedRuns;
-use crate::serve::run_permit::{AdmissionHandle, RunPermit};
 use crate::serve::refused::Refused;
+use crate::serve::run_permit::{AdmissionHandle, RunPermit};
 use crate::serve::watcher::{Follow, Watcher};
 use crate::storage::{Label, Origin, Store};
 use crate::telemetry::{Observer, Subject, Telemetry};

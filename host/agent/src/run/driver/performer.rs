@@ -268,7 +268,11 @@ impl Performer {
                 }
                 Action::Call(work) => {
                     let id = work.call.id.clone();
-                    let taken = if work.again { Ok(()) } else { self.purse.take_call() };
+                    let taken = if work.again {
+                        Ok(())
+                    } else {
+                        self.purse.take_call()
+                    };
                     let call = match taken {
                         Ok(()) => self.call(*work),
                         // Calls that other calls made meanwhile took what was left.

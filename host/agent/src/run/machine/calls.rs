@@ -255,7 +255,8 @@ impl Machine {
             })?;
             let references = reference::references(&call.arguments).unwrap_or_default();
             let open: Vec<&str> = references.iter().map(|(at, _)| at.as_str()).collect();
-            self.checks.check_latent(&call.tool, &call.arguments, &open)?;
+            self.checks
+                .check_latent(&call.tool, &call.arguments, &open)?;
             let ending = Ending {
                 outcome: Ok(output.into()),
                 usage: ToolUsage::default(),

@@ -31,6 +31,7 @@ mod window_tests;
 
 pub use door::{Action, Effects, Input, Work};
 
+use crate::calls::CallChecks;
 use crate::contract::Reader;
 use crate::calls::CallChecks;
 use crate::guard::pii::Vault;

@@ -24,9 +24,7 @@ use toolhold_agent::calls::{
     Unlimited,
 };
 use toolhold_agent::run::approval::{Decision, Pending, Verdict};
-use toolhold_agent::{
-    Module, Tool, ToolCall, ToolFailure, ToolResult, Toolbox, module_tool,
-};
+use toolhold_agent::{Module, Tool, ToolCall, ToolFailure, ToolResult, Toolbox, module_tool};
 use toolhold_policy::{Captured, LogLine, Output, Usage};
 use toolhold_sandbox::{LoadError, Registry};
 
@@ -141,7 +139,10 @@ pub async fn call(
         Err(NotCalled::Busy(message)) => bail!(message),
         Err(NotCalled::HandedBack) => bail!("nobody was asked whether the call may be made"),
     };
-    let reported = tools.reported.lock().unwrap_or_else(PoisonError::into_inner);
+    let reported = tools
+        .reported
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     show(&end.result, reported.as_ref(), said.is_json)
 }
 
