@@ -33,7 +33,6 @@ pub use door::{Action, Effects, Input, Work};
 
 use crate::calls::CallChecks;
 use crate::contract::Reader;
-use crate::calls::CallChecks;
 use crate::guard::pii::Vault;
 use crate::run::purse::Spent;
 use crate::run::schedule::Schedule;
