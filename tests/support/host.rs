@@ -167,7 +167,7 @@ pub fn binary() -> PathBuf {
 fn build() {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo)
-        .args(["build", "--quiet", "--package", "toolhold"])
+        .args(["build", "--quiet", "--package", "toolhold-cli"])
         .current_dir(repository())
         .status()
         .expect("cargo runs");

@@ -61,7 +61,7 @@ pub fn build_toolhold(profile: Profile) -> Result<PathBuf> {
     build.args([
         "build",
         "--package",
-        "toolhold",
+        "toolhold-cli",
         "--profile",
         profile.name(),
     ]);

@@ -42,7 +42,7 @@ pub fn build(targets: &[String], crates: &[String]) -> Result<()> {
     build.args([
         "build",
         "--package",
-        "toolhold",
+        "toolhold-cli",
         "--package",
         "toolhold-fuzz",
     ]);

@@ -1,0 +1,187 @@
+//! `[fallback]`: the models that make a call which the run's own keeps getting wrong.
+
+use crate::config::endpoint::Endpoint;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use toolhold_agent::protocol::compose::Forcing;
+use toolhold_agent::run::fallback::{Candidate, Fallback};
+
+/// Every endpoint names this variable unless told otherwise, so that it need not be set.
+const USUAL_KEY: &str = "TOOLHOLD_API_KEY";
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct FallbackTable {
+    enabled: bool,
+    max_tool_failures: u32,
+    attempts: u32,
+    models: Vec<String>,
+}
+
+impl FallbackTable {
+    /// What is wrong with it: the key, and the reason.
+    pub fn fault(
+        &self,
+        endpoints: &BTreeMap<String, Endpoint>,
+        own: &str,
+        is_many: impl Fn(&str) -> bool,
+    ) -> Option<(&'static str, String)> {
+        let least = "must be at least 1".to_owned();
+        if self.max_tool_failures == 0 {
+            return Some(("max_tool_failures", least));
+        }
+        if self.attempts == 0 {
+            return Some(("attempts", least));
+        }
+        if self.models.iter().any(|name| name.trim().is_empty()) {
+            return Some(("models", "holds an empty name".into()));
+        }
+        if let Some(name) = self.models.iter().find(|name| is_many(name)) {
+            let reason = format!("{name:?} is no single endpoint; name its members");
+            return Some(("models", reason));
+        }
+        let mut names = self.models.iter();
+        let nowhere = names.find(|name| named(name, endpoints, own).is_none())?;
+        let reason = format!(
+            "{nowhere:?} is no endpoint, and runs use {own:?}, which is not a single one; write ENDPOINT/MODEL"
+        );
+        Some(("models", reason))
+    }
+
+    pub fn names(&self) -> &[String] {
+        &self.models
+    }
+
+    /// The candidates in the order in which they are asked: those of the run's own provider first. Where
+    /// the run's money is counted, one without a price is not asked. `is_set`: whether a variable has a value.
+    pub fn settings(
+        &self,
+        endpoints: &BTreeMap<String, Endpoint>,
+        own: &str,
+        counts_money: bool,
+        is_set: &dyn Fn(&str) -> bool,
+    ) -> Fallback {
+        let mut candidates: Vec<(bool, Candidate)> = self
+            .models
+            .iter()
+            .filter_map(|name| {
+                let Named {
+                    endpoint, model, ..
+                } = named(name, endpoints, own)?;
+                let is_elsewhere = endpoints
+                    .get(own)
+                    .is_some_and(|own| own.base_url != endpoint.base_url);
+                let candidate = Candidate {
+                    name: name.clone(),
+                    model,
+                    contract: endpoint.contract.fixed().unwrap_or_default(),
+                    forcing: Forcing::default(),
+                    price: endpoint.price(),
+                    missing: missing(endpoint, is_set).or_else(|| {
+                        let is_unknown = counts_money && endpoint.price().is_none();
+                        is_unknown.then(|| "it has no price, and run.max_cost needs one".into())
+                    }),
+                };
+                Some((is_elsewhere, candidate))
+            })
+            .collect();
+        candidates.sort_by_key(|(is_elsewhere, _)| *is_elsewhere);
+        Fallback {
+            is_on: self.enabled,
+            max_tool_failures: self.max_tool_failures,
+            attempts: self.attempts,
+            candidates: candidates
+                .into_iter()
+                .map(|(_, candidate)| candidate)
+                .collect(),
+        }
+    }
+}
+
+/// A candidate's place.
+#[derive(Debug, Clone)]
+pub struct Named<'a> {
+    /// What its endpoint is called.
+    pub key: &'a str,
+    pub endpoint: &'a Endpoint,
+    /// What its endpoint calls it; empty: the first that it lists.
+    pub model: String,
+}
+
+impl Named<'_> {
+    /// The endpoint, with this model.
+    pub fn table(&self) -> Endpoint {
+        let mut table = self.endpoint.clone();
+        table.model.clone_from(&self.model);
+        table
+    }
+}
+
+/// What a name in `models` means: an endpoint, `ENDPOINT/MODEL`, or a model at the run's own endpoint.
+/// Models have slashes in their names, so an endpoint is one only if it is configured.
+pub fn named<'a>(
+    name: &str,
+    endpoints: &'a BTreeMap<String, Endpoint>,
+    own: &str,
+) -> Option<Named<'a>> {
+    let at = |key: &str, model: Option<&str>| {
+        let (key, endpoint) = endpoints.get_key_value(key)?;
+        Some(Named {
+            key,
+            endpoint,
+            model: model.unwrap_or(&endpoint.model).to_owned(),
+        })
+    };
+    at(name, None)
+        .or_else(|| {
+            let (first, model) = name.split_once('/')?;
+            at(first, Some(model))
+        })
+        .or_else(|| at(own, Some(name)))
+}
+
+/// Why an endpoint cannot be asked: it names a variable of its own for its key, and that is not set.
+fn missing(endpoint: &Endpoint, is_set: &dyn Fn(&str) -> bool) -> Option<String> {
+    let variable = endpoint.api_key_env.as_str();
+    (!variable.is_empty() && variable != USUAL_KEY && !is_set(variable))
+        .then(|| format!("its key is missing: {variable} is not set"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint(base_url: &str, key: &str) -> Endpoint {
+        let text = format!("base_url = {base_url:?}\nmodel = \"usual\"\napi_key_env = {key:?}");
+        Endpoint::of_test(&text).unwrap()
+    }
+
+    #[test]
+    fn candidates_of_the_runs_own_provider_come_first() {
+        let endpoints = BTreeMap::from([
+            ("here".to_owned(), endpoint("http://a/v1", USUAL_KEY)),
+            (
+                "there".to_owned(),
+                endpoint("http://b/v1", "NO_SUCH_KEY_OF_A_TEST"),
+            ),
+        ]);
+        let table: FallbackTable = toml::from_str(
+            "enabled = true\nmax_tool_failures = 3\nattempts = 2\n\
+             models = [\"there\", \"there/org/big\", \"org/model\", \"here\"]",
+        )
+        .unwrap();
+        let found: Vec<_> = table
+            .settings(&endpoints, "here", false, &|_| false)
+            .candidates
+            .into_iter()
+            .map(|candidate| (candidate.name, candidate.model, candidate.missing.is_some()))
+            .collect();
+        let expected = [
+            ("org/model", "org/model", false),
+            ("here", "usual", false),
+            ("there", "usual", true),
+            ("there/org/big", "org/big", true),
+        ];
+        let expected = expected.map(|(name, model, missing)| (name.into(), model.into(), missing));
+        assert_eq!(found, expected);
+    }
+}

@@ -1,0 +1,102 @@
+//! `[pools.NAME]`: endpoints that can answer for each other.
+
+use crate::config::endpoint::hedge_after;
+use serde::Deserialize;
+use std::time::Duration;
+use toolhold_agent::model::route::{PoolPolicy, Relief, RetryPolicy};
+
+/// Endpoints that can answer for each other.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct PoolTable {
+    pub(super) members: Vec<String>,
+    attempts: Option<u32>,
+    backoff_ms: Option<u64>,
+    max_backoff_ms: Option<u64>,
+    max_retry_after_ms: Option<u64>,
+    retry_wait_ms: Option<u64>,
+    hedge_after_ms: u64,
+    left_out_ms: Option<u64>,
+    overload: Vec<ReliefName>,
+    fewer_tokens: Option<u32>,
+    /// An endpoint or a pool.
+    pub smaller: Option<String>,
+}
+
+/// The keys of `[pools.NAME]`.
+pub const POOL_KEYS: [&str; 11] = [
+    "members",
+    "attempts",
+    "backoff_ms",
+    "max_backoff_ms",
+    "max_retry_after_ms",
+    "retry_wait_ms",
+    "hedge_after_ms",
+    "left_out_ms",
+    "overload",
+    "fewer_tokens",
+    "smaller",
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ReliefName {
+    FewerTokens,
+    ShortWindow,
+    SmallerModel,
+}
+
+impl From<ReliefName> for Relief {
+    fn from(name: ReliefName) -> Self {
+        match name {
+            ReliefName::FewerTokens => Self::FewerTokens,
+            ReliefName::ShortWindow => Self::ShortWindow,
+            ReliefName::SmallerModel => Self::SmallerModel,
+        }
+    }
+}
+
+impl PoolTable {
+    /// Without the smaller model, which is not built yet.
+    pub fn policy(&self) -> PoolPolicy {
+        let default = PoolPolicy::default();
+        let retry = default.retry;
+        let time = |ms: Option<u64>, default| ms.map_or(default, Duration::from_millis);
+        PoolPolicy {
+            retry: RetryPolicy {
+                attempts: self.attempts.unwrap_or(retry.attempts),
+                backoff: time(self.backoff_ms, retry.backoff),
+                max_backoff: time(self.max_backoff_ms, retry.max_backoff),
+                max_retry_after: time(self.max_retry_after_ms, retry.max_retry_after),
+                total_wait: time(self.retry_wait_ms, retry.total_wait),
+            },
+            left_out: time(self.left_out_ms, default.left_out),
+            overload: self.overload.iter().copied().map(Relief::from).collect(),
+            fewer_tokens: self.fewer_tokens.unwrap_or(default.fewer_tokens),
+            hedge_after: hedge_after(self.hedge_after_ms),
+            smaller: None,
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
+        for (key, is_zero) in [
+            ("attempts", self.attempts == Some(0)),
+            ("fewer_tokens", self.fewer_tokens == Some(0)),
+        ] {
+            if is_zero {
+                return Err((key, "must be at least 1".into()));
+            }
+        }
+        let asks_smaller = self.overload.contains(&ReliefName::SmallerModel);
+        if asks_smaller && self.smaller.is_none() {
+            let reason =
+                "\"smaller-model\" needs `smaller`, the endpoint or pool that is asked then";
+            return Err(("overload", reason.into()));
+        }
+        if !asks_smaller && self.smaller.is_some() {
+            let reason = "is asked only if `overload` has \"smaller-model\"";
+            return Err(("smaller", reason.into()));
+        }
+        Ok(())
+    }
+}

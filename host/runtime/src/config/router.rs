@@ -1,0 +1,70 @@
+//! `[router]`: where a run goes by its task.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use toolhold_agent::model::route::{RouterPolicy, Rules};
+
+/// Where a run goes by its task.
+#[derive(Debug, Clone, Deserialize)]
+pub struct RouterTable {
+    /// The endpoint or pool that decides where no rule does; empty: none.
+    pub model: String,
+    pub(super) default: String,
+    pub timeout_ms: u64,
+    #[serde(default)]
+    pub classes: BTreeMap<String, ClassTable>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct ClassTable {
+    pub description: String,
+    /// An endpoint or a pool.
+    pub to: String,
+    keywords: Vec<String>,
+    min_chars: Option<usize>,
+    max_chars: Option<usize>,
+}
+
+/// The keys of `[router.classes.NAME]`.
+pub const CLASS_KEYS: [&str; 5] = ["description", "to", "keywords", "min_chars", "max_chars"];
+
+impl RouterTable {
+    /// Without the model that decides, which is not built yet.
+    pub fn policy(&self) -> RouterPolicy {
+        let place = self.classes.keys().position(|name| *name == self.default);
+        RouterPolicy {
+            picker: None,
+            timeout: Duration::from_millis(self.timeout_ms),
+            // Validated.
+            default: place.unwrap_or_default(),
+        }
+    }
+}
+
+impl ClassTable {
+    pub fn rules(&self) -> Rules {
+        Rules {
+            keywords: self.keywords.clone(),
+            min_chars: self.min_chars,
+            max_chars: self.max_chars,
+        }
+    }
+
+    pub(super) fn check(&self, is_asked: bool) -> Result<(), (&'static str, String)> {
+        if self.keywords.iter().any(|word| word.trim().is_empty()) {
+            return Err(("keywords", "an empty word is in every task".into()));
+        }
+        if let (Some(least), Some(most)) = (self.min_chars, self.max_chars)
+            && least > most
+        {
+            return Err(("min_chars", format!("is more than max_chars ({most})")));
+        }
+        if is_asked && self.description.trim().is_empty() {
+            let reason = "is what router.model decides by: say which tasks are of this class";
+            return Err(("description", reason.into()));
+        }
+        Ok(())
+    }
+}

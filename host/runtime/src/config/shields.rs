@@ -1,0 +1,300 @@
+//! `[shields.NAME]`: what screens runs and their tools.
+
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::time::Duration;
+use toolhold_agent::guard::pii::{Kind, Privacy};
+use toolhold_agent::guard::shield::{Category, OnFailure, Place};
+use toolhold_sandbox::is_name;
+
+const MAX_CHARS: usize = 24_000;
+
+/// What Llama Guard 3 was trained on.
+const CATEGORIES: [(&str, &str); 14] = [
+    ("S1", "Violent Crimes."),
+    ("S2", "Non-Violent Crimes."),
+    ("S3", "Sex Crimes."),
+    ("S4", "Child Exploitation."),
+    ("S5", "Defamation."),
+    ("S6", "Specialized Advice."),
+    ("S7", "Privacy."),
+    ("S8", "Intellectual Property."),
+    ("S9", "Indiscriminate Weapons."),
+    ("S10", "Hate."),
+    ("S11", "Self-Harm."),
+    ("S12", "Sexual Content."),
+    ("S13", "Elections."),
+    ("S14", "Code Interpreter Abuse."),
+];
+
+/// As it is written. A wrong one is the configuration's fault: what should screen must not be left out.
+#[derive(Debug, Clone, Deserialize)]
+pub struct ShieldTable {
+    kind: ShieldKind,
+    order: Option<i64>,
+    places: Option<BTreeSet<Place>>,
+    tools: Option<BTreeSet<String>>,
+    timeout_ms: Option<u64>,
+    on_failure: Option<OnFailure>,
+    hide: Option<BTreeSet<Kind>>,
+    reveal: Option<BTreeSet<String>>,
+    reveal_secrets: Option<BTreeSet<String>>,
+    block: Option<BTreeSet<Kind>>,
+    allow: Option<Vec<String>>,
+    module: Option<String>,
+    settings: Option<serde_json::Map<String, serde_json::Value>>,
+    endpoint: Option<String>,
+    categories: Option<Vec<Category>>,
+    max_chars: Option<usize>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ShieldKind {
+    Pii,
+    Domains,
+    Wasm,
+    Model,
+}
+
+/// A shield as it is configured.
+#[derive(Debug, Clone)]
+pub struct ShieldSettings {
+    pub name: String,
+    pub order: i64,
+    pub places: BTreeSet<Place>,
+    pub tools: BTreeSet<String>,
+    pub timeout: Duration,
+    pub on_failure: OnFailure,
+    pub what: ShieldWhat,
+}
+
+/// What screens.
+#[derive(Debug, Clone)]
+pub enum ShieldWhat {
+    Pii {
+        privacy: Privacy,
+        block: BTreeSet<Kind>,
+    },
+    Domains {
+        allow: Vec<String>,
+    },
+    Wasm {
+        module: String,
+        settings: serde_json::Map<String, serde_json::Value>,
+    },
+    Model {
+        endpoint: String,
+        categories: Vec<Category>,
+        max_chars: usize,
+    },
+}
+
+type Wrong = (&'static str, String);
+
+impl ShieldTable {
+    /// What the table says.
+    ///
+    /// # Errors
+    /// The key and what is wrong with it.
+    pub fn settings(&self, name: &str) -> Result<ShieldSettings, Wrong> {
+        if !is_name(name) {
+            let reason = "a shield's name is lower case letters, digits and _, at most 48, starting with a letter";
+            return Err(("kind", reason.into()));
+        }
+        for (key, is_zero) in [
+            ("timeout_ms", self.timeout_ms == Some(0)),
+            ("max_chars", self.max_chars == Some(0)),
+        ] {
+            if is_zero {
+                return Err((key, "must be at least 1".into()));
+            }
+        }
+        self.check_keys()?;
+        let (places, timeout_ms): (&[Place], _) = match self.kind {
+            ShieldKind::Pii | ShieldKind::Wasm => (&Place::ALL, 5_000),
+            ShieldKind::Domains => (&[Place::ToolInput], 5_000),
+            ShieldKind::Model => (&[Place::Input, Place::Output], 30_000),
+        };
+        let usual = || places.iter().copied().collect();
+        let places = self.places.clone().unwrap_or_else(usual);
+        if places.is_empty() {
+            return Err(("places", "names no place, so nothing is screened".into()));
+        }
+        Ok(ShieldSettings {
+            name: name.to_owned(),
+            order: self.order.unwrap_or_default(),
+            places,
+            tools: self.tools.clone().unwrap_or_default(),
+            timeout: Duration::from_millis(self.timeout_ms.unwrap_or(timeout_ms)),
+            on_failure: self.on_failure.unwrap_or_default(),
+            what: self.what()?,
+        })
+    }
+
+    fn what(&self) -> Result<ShieldWhat, Wrong> {
+        Ok(match self.kind {
+            ShieldKind::Pii => {
+                let hide = self.hide.clone().unwrap_or_default();
+                let block = self.block.clone().unwrap_or_default();
+                if hide.is_empty() && block.is_empty() {
+                    return Err(("hide", "name kinds to hide, or to block".into()));
+                }
+                ShieldWhat::Pii {
+                    privacy: Privacy {
+                        hide,
+                        reveal: self.reveal.clone().unwrap_or_default(),
+                        reveal_secrets: self.reveal_secrets.clone().unwrap_or_default(),
+                    },
+                    block,
+                }
+            }
+            ShieldKind::Domains => ShieldWhat::Domains {
+                allow: needed("allow", self.allow.as_ref())?,
+            },
+            ShieldKind::Wasm => ShieldWhat::Wasm {
+                module: needed("module", self.module.as_ref())?,
+                settings: self.settings.clone().unwrap_or_default(),
+            },
+            ShieldKind::Model => {
+                let known = CATEGORIES.iter().map(|(code, text)| Category {
+                    code: (*code).into(),
+                    text: (*text).into(),
+                });
+                let categories = self.categories.clone();
+                ShieldWhat::Model {
+                    endpoint: needed("endpoint", self.endpoint.as_ref())?,
+                    categories: categories.unwrap_or_else(|| known.collect()),
+                    max_chars: self.max_chars.unwrap_or(MAX_CHARS),
+                }
+            }
+        })
+    }
+
+    /// A key of another kind of shield would do nothing, and somebody relies on it.
+    fn check_keys(&self) -> Result<(), Wrong> {
+        let set = [
+            (ShieldKind::Pii, "hide", self.hide.is_some()),
+            (ShieldKind::Pii, "reveal", self.reveal.is_some()),
+            (
+                ShieldKind::Pii,
+                "reveal_secrets",
+                self.reveal_secrets.is_some(),
+            ),
+            (ShieldKind::Pii, "block", self.block.is_some()),
+            (ShieldKind::Domains, "allow", self.allow.is_some()),
+            (ShieldKind::Wasm, "module", self.module.is_some()),
+            (ShieldKind::Wasm, "settings", self.settings.is_some()),
+            (ShieldKind::Model, "endpoint", self.endpoint.is_some()),
+            (ShieldKind::Model, "categories", self.categories.is_some()),
+            (ShieldKind::Model, "max_chars", self.max_chars.is_some()),
+        ];
+        let wrong = set
+            .iter()
+            .find(|(kind, _, is_set)| *is_set && *kind != self.kind);
+        match wrong {
+            Some((_, key, _)) => Err((key, "means nothing for a shield of this kind".into())),
+            None => self.check_screening(),
+        }
+    }
+
+    /// What is hidden is hidden everywhere: where and how a shield screens is about what it blocks.
+    fn check_screening(&self) -> Result<(), Wrong> {
+        let blocks = self.block.as_ref().is_some_and(|block| !block.is_empty());
+        if !matches!(self.kind, ShieldKind::Pii) || self.hide.is_none() || blocks {
+            return Ok(());
+        }
+        let set = [
+            ("order", self.order.is_some()),
+            ("places", self.places.is_some()),
+            ("tools", self.tools.is_some()),
+            ("timeout_ms", self.timeout_ms.is_some()),
+            ("on_failure", self.on_failure.is_some()),
+        ];
+        match set.iter().find(|(_, is_set)| *is_set) {
+            Some((key, _)) => {
+                let reason = "means nothing without `block`: what `hide` names is hidden from the model everywhere, and \
+                              `reveal` says who gets it; leave this out, or name what to block";
+                Err((key, reason.into()))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn needed<T: Clone>(key: &'static str, value: Option<&T>) -> Result<T, Wrong> {
+    value
+        .cloned()
+        .ok_or_else(|| (key, "is needed by a shield of this kind".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<ShieldSettings, Wrong> {
+        let table: ShieldTable = toml::from_str(text).unwrap();
+        table.settings("one")
+    }
+
+    #[test]
+    fn a_shield_blocks_when_it_fails_unless_somebody_says_otherwise() {
+        let shield = read("kind = \"wasm\"\nmodule = \"guard\"").unwrap();
+        assert_eq!(
+            (shield.on_failure, shield.places.len()),
+            (OnFailure::Block, 4)
+        );
+        let shield = read("kind = \"domains\"\nallow = []").unwrap();
+        assert_eq!(shield.places, [Place::ToolInput].into());
+    }
+
+    #[test]
+    fn where_a_shield_screens_is_about_what_it_blocks() {
+        let shield =
+            "kind = \"pii\"\nhide = [\"email\"]\nblock = [\"card\"]\nplaces = [\"output\"]";
+        assert_eq!(read(shield).unwrap().places, [Place::Output].into());
+        assert!(read("kind = \"pii\"\nhide = [\"email\"]").is_ok());
+    }
+
+    #[test]
+    fn a_wrong_table_names_the_key() {
+        for (text, key) in [
+            ("kind = \"pii\"", "hide"),
+            ("kind = \"pii\"\nhide = [\"email\"]\nallow = []", "allow"),
+            (
+                "kind = \"pii\"\nhide = [\"email\"]\nplaces = [\"output\"]",
+                "places",
+            ),
+            (
+                "kind = \"pii\"\nhide = [\"email\"]\ntools = [\"crm\"]",
+                "tools",
+            ),
+            (
+                "kind = \"pii\"\nhide = [\"email\"]\nblock = []\non_failure = \"pass\"",
+                "on_failure",
+            ),
+            (
+                "kind = \"pii\"\nhide = [\"email\"]\ntimeout_ms = 9",
+                "timeout_ms",
+            ),
+            ("kind = \"domains\"", "allow"),
+            ("kind = \"domains\"\nallow = []\nplaces = []", "places"),
+            (
+                "kind = \"domains\"\nallow = []\ntimeout_ms = 0",
+                "timeout_ms",
+            ),
+            ("kind = \"wasm\"", "module"),
+            (
+                "kind = \"wasm\"\nmodule = \"a\"\nblock = [\"card\"]",
+                "block",
+            ),
+            ("kind = \"model\"", "endpoint"),
+            (
+                "kind = \"model\"\nendpoint = \"a\"\nmax_chars = 0",
+                "max_chars",
+            ),
+        ] {
+            assert_eq!(read(text).unwrap_err().0, key, "{text}");
+        }
+    }
+}

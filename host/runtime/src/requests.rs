@@ -1,0 +1,344 @@
+//! The requests folder: saved Requests, by name or by path (PROTOCOL.md, 6).
+//!
+//! It is read as a whole: a run sees the Requests that were there when it began. Whoever begins many runs keeps a
+//! [`RequestsFolder`], which reads it again only when something in it is another.
+
+use crate::components::ends_in;
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::sync::Mutex;
+use toolhold_agent::protocol::Saved;
+
+/// The saved Requests of a folder, as they were when it was read. Nothing outside of it is ever read.
+/// The default is no folder, and so no Requests. Clones share what was read.
+#[derive(Debug, Clone, Default)]
+pub struct Requests {
+    folder: PathBuf,
+    /// By path, with `/` between folders: the text, or why it could not be had.
+    files: Arc<Files>,
+}
+
+type Files = BTreeMap<String, Result<String, String>>;
+
+/// A Request that a person wrote has a few kilobytes; data belongs into its input.
+const MAX_BYTES: u64 = 4 << 20;
+/// Of all files together.
+const MAX_TOTAL: u64 = 64 << 20;
+const MAX_FILES: usize = 1_000;
+/// Folders inside each other.
+const MAX_DEPTH: usize = 8;
+
+impl Requests {
+    /// Reads the folder. If there is none, there are no Requests.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        let folder = folder.into();
+        let (mut files, mut room) = (Files::new(), MAX_TOTAL);
+        visit_all(&folder, &mut |folder, name, path| {
+            let text = text(folder, name, &mut room)
+                .map_err(|error| format!("{path} in the requests folder cannot be read: {error}"));
+            files.insert(path, text);
+        });
+        Self {
+            folder,
+            files: Arc::new(files),
+        }
+    }
+
+    /// Names that can be called, in order: `name`, or `./folder/name.json` for one further down.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        // Given back as they are kept, so that nothing needs to be made for it.
+        self.files.keys().map(|path| {
+            path.strip_suffix(".json")
+                .filter(|name| !name.contains('/'))
+                .unwrap_or(path)
+        })
+    }
+
+    /// Every Request, or why it is none, by its path.
+    pub fn all(&self) -> impl Iterator<Item = (&str, Result<Saved, String>)> {
+        let paths = self.files.iter();
+        paths.map(|(path, text)| (path.as_str(), read(path, text)))
+    }
+
+    /// The Request that `name` means: `NAME` for `NAME.json` in the folder, or `./path.json` below it.
+    /// `None` if there is none of that name.
+    pub fn find(&self, name: &str) -> Option<Result<Saved, String>> {
+        let path = match name.strip_prefix("./") {
+            Some(path) => path.to_owned(),
+            None => format!("{name}.json"),
+        };
+        let (path, text) = self.files.get_key_value(&path)?;
+        Some(read(path, text))
+    }
+
+    /// That there is no Request of this name, and which there are.
+    pub fn nothing(&self, name: &str) -> String {
+        let folder = self.folder.display();
+        let names: Vec<_> = self.names().collect();
+        if names.is_empty() {
+            return format!("there is no Request {name:?}: {folder} holds none (requests.folder)");
+        }
+        format!(
+            "there is no Request {name:?} in {folder} (requests.folder); there are {}",
+            names.join(", ")
+        )
+    }
+}
+
+/// A requests folder that is read when somebody wants what is in it, and again when that is another. Clones are
+/// the same one.
+#[derive(Debug, Clone)]
+pub struct RequestsFolder {
+    path: PathBuf,
+    read: Arc<Mutex<Option<(Stamp, Requests)>>>,
+}
+
+impl RequestsFolder {
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            read: Arc::default(),
+        }
+    }
+
+    /// The Requests as they are now. The disk is waited for by a thread of its own.
+    pub async fn now(&self) -> Requests {
+        let mut read = self.read.clone().lock_owned().await;
+        let path = self.path.clone();
+        let found = tokio::task::spawn_blocking(move || {
+            let stamp = Stamp::of(&path);
+            if let Some((seen, requests)) = &*read
+                && *seen == stamp
+                && stamp.is_settled()
+            {
+                return requests.clone();
+            }
+            let requests = Requests::new(path);
+            *read = Some((stamp, requests.clone()));
+            requests
+        });
+        found.await.unwrap_or_else(|error| {
+            tracing::error!(%error, "the requests folder cannot be read");
+            Requests {
+                folder: self.path.clone(),
+                ..Requests::default()
+            }
+        })
+    }
+}
+
+/// In what form a folder's files were seen, and when.
+#[derive(Debug)]
+struct Stamp {
+    files: Vec<(String, Option<(SystemTime, u64)>)>,
+    seen: SystemTime,
+}
+
+impl PartialEq for Stamp {
+    fn eq(&self, other: &Self) -> bool {
+        self.files == other.files
+    }
+}
+
+/// Two changes of a file within this time may have the same modification time.
+const TIMESTAMP_RESOLUTION: Duration = Duration::from_secs(2);
+
+impl Stamp {
+    fn of(folder: &Path) -> Self {
+        let seen = SystemTime::now();
+        let mut files = Vec::new();
+        visit_all(folder, &mut |folder, name, path| {
+            let found = folder.metadata(name).ok();
+            let form = found.and_then(|it| Some((it.modified().ok()?.into_std(), it.len())));
+            files.push((path, form));
+        });
+        Self { files, seen }
+    }
+
+    /// A file that was written just now may be written again at what its file system takes for the same time.
+    fn is_settled(&self) -> bool {
+        let mut times = self.files.iter().filter_map(|(_, form)| *form);
+        times.all(|(modified, _)| {
+            self.seen
+                .duration_since(modified)
+                .is_ok_and(|age| age > TIMESTAMP_RESOLUTION)
+        })
+    }
+}
+
+type Visit<'a> = dyn FnMut(&Dir, &str, String) + 'a;
+
+/// Every file that may be a Request: its folder, its name there, and its path with `/` between folders. None, if
+/// there is no such folder.
+fn visit_all(folder: &Path, each: &mut Visit<'_>) {
+    if let Ok(folder) = Dir::open_ambient_dir(folder, ambient_authority()) {
+        let mut left = MAX_FILES;
+        visit(&folder, "", 0, &mut left, each);
+    }
+}
+
+fn visit(folder: &Dir, prefix: &str, depth: usize, left: &mut usize, each: &mut Visit<'_>) {
+    let Ok(entries) = folder.entries() else {
+        return;
+    };
+    let names = entries.flatten().take(MAX_FILES);
+    let mut names: Vec<_> = names.map(|entry| entry.file_name()).collect();
+    names.sort();
+    for name in names {
+        let Some(name) = name.to_str() else {
+            continue;
+        };
+        let path = format!("{prefix}{name}");
+        if *left == 0 {
+            return;
+        }
+        if ends_in(name, "json") {
+            *left -= 1;
+            each(folder, name, path);
+        } else if depth < MAX_DEPTH
+            && folder
+                .symlink_metadata(name)
+                .is_ok_and(|entry| entry.is_dir())
+            && let Ok(inner) = folder.open_dir(name)
+        {
+            visit(&inner, &format!("{path}/"), depth + 1, left, each);
+        }
+    }
+}
+
+/// A file's text. Links are followed as long as they stay in the folder.
+fn text(folder: &Dir, name: &str, room: &mut u64) -> io::Result<String> {
+    // Before it is opened: opening a pipe waits for whoever writes to it.
+    let metadata = folder.metadata(name)?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    let most = MAX_BYTES.min(*room);
+    let mut text = String::new();
+    let read = folder
+        .open(name)?
+        .take(most + 1)
+        .read_to_string(&mut text)?;
+    if read as u64 > most {
+        return Err(io::Error::other(format!(
+            "it has more than {most} bytes; data belongs into a Request's input"
+        )));
+    }
+    *room -= read as u64;
+    Ok(text)
+}
+
+fn read(path: &str, text: &Result<String, String>) -> Result<Saved, String> {
+    let text = text.as_ref().map_err(Clone::clone)?;
+    parse(text).map_err(|reason| format!("{path}: {reason}"))
+}
+
+/// Reads the text of a saved Request.
+pub fn parse(text: &str) -> Result<Saved, String> {
+    let value: Value =
+        serde_json::from_str(text).map_err(|error| format!("this is not JSON: {error}"))?;
+    Saved::parse(&value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[tokio::test]
+    async fn a_folder_is_read_again_when_it_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let write = |name: &str, text: &str, age: u64| {
+            fs::write(path.join(name), text).unwrap();
+            let file = fs::File::options().append(true).open(path.join(name));
+            let then = SystemTime::now() - Duration::from_secs(age);
+            file.unwrap().set_modified(then).unwrap();
+        };
+        let requests = RequestsFolder::new(path);
+        assert_eq!(requests.now().await.names().count(), 0);
+        fs::create_dir(path.join("sub")).unwrap();
+        write("a.json", r#"{"context": []}"#, 60);
+        write("sub/b.json", r#"{"context": []}"#, 60);
+        let first = requests.now().await;
+        assert_eq!(first.names().collect::<Vec<_>>(), ["a", "sub/b.json"]);
+        let again = requests.clone().now().await;
+        assert!(
+            Arc::ptr_eq(&first.files, &again.files),
+            "nothing is another"
+        );
+        write("sub/b.json", r#"{"context": 12}"#, 59);
+        let other = requests.now().await;
+        assert!(other.find("./sub/b.json").unwrap().is_err());
+        assert!(first.find("./sub/b.json").unwrap().is_ok());
+        fs::remove_file(path.join("a.json")).unwrap();
+        let fewer = requests.now().await;
+        assert!(fewer.find("a").is_none());
+        // As long, and of the same time as far as anybody can see.
+        write("sub/b.json", r#"{"context": []}"#, 0);
+        assert!(requests.now().await.find("./sub/b.json").unwrap().is_ok());
+        write("sub/b.json", r#"{"context": 12}"#, 0);
+        assert!(requests.now().await.find("./sub/b.json").unwrap().is_err());
+    }
+
+    #[test]
+    fn names_and_paths_lead_to_files_of_the_folder_and_nowhere_else() {
+        let outside = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let request = r#"{"context": []}"#;
+        fs::create_dir_all(path.join("sub")).unwrap();
+        fs::write(path.join("good.json"), request).unwrap();
+        fs::write(path.join("sub/inner.json"), request).unwrap();
+        fs::write(path.join("broken.json"), "{").unwrap();
+        fs::write(path.join("notes.txt"), "no Request").unwrap();
+        fs::write(outside.path().join("secret.json"), request).unwrap();
+        let huge = " ".repeat(usize::try_from(MAX_BYTES).unwrap() + 1);
+        fs::write(path.join("huge.json"), huge).unwrap();
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::symlink;
+            symlink("good.json", path.join("link.json")).unwrap();
+            symlink(outside.path().join("secret.json"), path.join("out.json")).unwrap();
+            symlink(outside.path(), path.join("far")).unwrap();
+        }
+        let requests = Requests::new(path);
+        fs::write(path.join("later.json"), request).unwrap();
+        for name in ["good", "./good.json", "./sub/inner.json", "link"] {
+            assert!(requests.find(name).unwrap().is_ok(), "{name}");
+        }
+        for name in [
+            "later",
+            "sub/inner.txt",
+            "inner",
+            "notes",
+            "../good",
+            "./../good.json",
+            "./far/secret.json",
+            "/good",
+            "",
+        ] {
+            assert!(requests.find(name).is_none(), "{name}");
+        }
+        for (name, expect) in [
+            ("broken", "broken.json: this is not JSON"),
+            ("out", "cannot be read"),
+            ("huge", "more than 4194304 bytes"),
+        ] {
+            let error = requests.find(name).unwrap().unwrap_err();
+            assert!(error.contains(expect), "{name}: {error}");
+        }
+        let names: Vec<_> = requests.names().collect();
+        assert_eq!(
+            names,
+            ["broken", "good", "huge", "link", "out", "sub/inner.json"]
+        );
+        assert!(requests.nothing("x").contains("broken, good"));
+    }
+}

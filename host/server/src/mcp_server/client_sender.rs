@@ -1,0 +1,294 @@
+//! What a request says before it is answered: how far its call has come, and what the module logs.
+
+use super::mask::Mask;
+use super::revision::{Terms, level_name};
+use super::rpc;
+use bytes::Bytes;
+use serde_json::{Value, json};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use toolhold_sandbox::{Listener, LogLevel, LogLine, Progress, visible};
+
+/// Log lines of a call that are on their way. More are dropped: the guest does not wait for a reader.
+const LOG_BACKLOG: usize = 64;
+/// Shortest time between two progress notes; of faster ones the last counts.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);
+/// Characters of a guest's progress note and log line.
+const MAX_NOTE_CHARS: usize = 500;
+const MAX_LINE_CHARS: usize = 8_000;
+
+/// The way to a client, one whole message at a time.
+#[derive(Debug, Clone)]
+pub struct ClientSender(mpsc::Sender<Bytes>);
+
+/// Nobody reads any more.
+#[derive(Debug)]
+pub struct Gone;
+
+impl ClientSender {
+    /// With room for `messages` that nobody has read yet.
+    pub fn new(messages: usize) -> (Self, mpsc::Receiver<Bytes>) {
+        let (sender, receiver) = mpsc::channel(messages);
+        (Self(sender), receiver)
+    }
+
+    /// Sends what must arrive, as soon as there is room.
+    pub async fn send(&self, message: Bytes) -> Result<(), Gone> {
+        self.0.send(message).await.map_err(|_| Gone)
+    }
+
+    /// The same from a thread of its own.
+    pub fn send_blocking(&self, message: Bytes) -> Result<(), Gone> {
+        self.0.blocking_send(message).map_err(|_| Gone)
+    }
+
+    /// Sends what may be lost, if there is room.
+    pub fn note(&self, message: Bytes) {
+        let _ = self.0.try_send(message);
+    }
+}
+
+/// Both ends of what a guest says.
+#[derive(Debug)]
+pub struct Heard {
+    lines: mpsc::Receiver<LogLine>,
+    progress: watch::Receiver<Option<Progress>>,
+}
+
+/// The guest's end.
+#[derive(Debug)]
+struct Ear {
+    least: Option<LogLevel>,
+    lines: mpsc::Sender<LogLine>,
+    progress: watch::Sender<Option<Progress>>,
+}
+
+impl Listener for Ear {
+    fn logged(&self, line: LogLine) {
+        if self.least.is_some_and(|least| line.level >= least) {
+            let _ = self.lines.try_send(line);
+        }
+    }
+
+    fn progressed(&self, progress: Progress) {
+        self.progress.send_replace(Some(progress));
+    }
+}
+
+/// An ear for a call, if its client wants to hear anything.
+pub fn ear(terms: &Terms) -> Option<(Arc<dyn Listener>, Heard)> {
+    if terms.least.is_none() && terms.progress.is_none() {
+        return None;
+    }
+    let (lines, heard_lines) = mpsc::channel(LOG_BACKLOG);
+    let (progress, heard_progress) = watch::channel(None);
+    let ear = Ear {
+        least: terms.least,
+        lines,
+        progress,
+    };
+    let heard = Heard {
+        lines: heard_lines,
+        progress: heard_progress,
+    };
+    Some((Arc::new(ear), heard))
+}
+
+/// Makes `call`, and tells the client meanwhile what is heard of it.
+pub async fn telling<T>(
+    call: impl Future<Output = T>,
+    mut heard: Heard,
+    tool: &str,
+    terms: &Terms,
+    mask: &Mask,
+    client_sender: &ClientSender,
+) -> T {
+    let mut call = pin!(call);
+    let mut teller = Teller {
+        tool,
+        token: terms.progress.as_ref(),
+        mask,
+        client_sender,
+        last: None,
+        due: Instant::now(),
+    };
+    let outcome = loop {
+        tokio::select! {
+            biased;
+            outcome = &mut call => break outcome,
+            Some(line) = heard.lines.recv() => teller.line(&line),
+            () = changed(&mut heard.progress, teller.due) => teller.progress(&mut heard.progress),
+        }
+    };
+    while let Ok(line) = heard.lines.try_recv() {
+        teller.line(&line);
+    }
+    teller.progress(&mut heard.progress);
+    outcome
+}
+
+/// Returns when there is progress, and not before `due`. A guest that is gone makes none.
+async fn changed(progress: &mut watch::Receiver<Option<Progress>>, due: Instant) {
+    if progress.changed().await.is_err() {
+        return std::future::pending().await;
+    }
+    progress.mark_changed();
+    tokio::time::sleep_until(due).await;
+}
+
+struct Teller<'a> {
+    tool: &'a str,
+    token: Option<&'a Value>,
+    mask: &'a Mask,
+    client_sender: &'a ClientSender,
+    /// The last progress that was told: the next must be more.
+    last: Option<u64>,
+    due: Instant,
+}
+
+impl Teller<'_> {
+    fn line(&self, line: &LogLine) {
+        let params = json!({
+            "level": level_name(line.level),
+            "logger": self.tool,
+            "data": visible(&self.mask.text(&line.message), MAX_LINE_CHARS),
+        });
+        self.client_sender
+            .note(rpc::notification("notifications/message", params));
+    }
+
+    fn progress(&mut self, heard: &mut watch::Receiver<Option<Progress>>) {
+        let Some(Progress { done, total, note }) = heard.borrow_and_update().clone() else {
+            return;
+        };
+        let (Some(token), true) = (self.token, self.last.is_none_or(|last| done > last)) else {
+            return;
+        };
+        let mut params = json!({"progressToken": token, "progress": done});
+        if let Some(total) = total {
+            params["total"] = total.into();
+        }
+        if !note.is_empty() {
+            params["message"] = visible(&self.mask.text(&note), MAX_NOTE_CHARS).into();
+        }
+        self.last = Some(done);
+        self.due = Instant::now() + PROGRESS_INTERVAL;
+        self.client_sender
+            .note(rpc::notification("notifications/progress", params));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp_server::revision::Era;
+
+    fn terms(least: Option<LogLevel>, progress: Option<Value>) -> Terms {
+        Terms {
+            era: Era::Modern,
+            elicits: false,
+            least,
+            progress,
+            session: "".into(),
+            owner: "",
+            client: None,
+            trace: opentelemetry::Context::default(),
+        }
+    }
+
+    fn progress(done: u64) -> Progress {
+        Progress {
+            done,
+            total: Some(9),
+            note: "a\u{202e}b".into(),
+        }
+    }
+
+    async fn told(terms: Terms, say: impl Fn(&dyn Listener)) -> Vec<Value> {
+        let (client_sender, mut told) = ClientSender::new(1_000);
+        let (ear, heard) = ear(&terms).unwrap();
+        let mask = Mask::default();
+        telling(
+            async { say(&*ear) },
+            heard,
+            "m.f",
+            &terms,
+            &mask,
+            &client_sender,
+        )
+        .await;
+        drop(client_sender);
+        let mut messages = Vec::new();
+        while let Some(message) = told.recv().await {
+            messages.push(serde_json::from_slice(&message).unwrap());
+        }
+        messages
+    }
+
+    #[tokio::test]
+    async fn a_client_hears_what_it_asked_for() {
+        let messages = told(terms(Some(LogLevel::Warn), Some(json!("t"))), |ear| {
+            for level in [LogLevel::Info, LogLevel::Error] {
+                let message = "said".into();
+                ear.logged(LogLine { level, message });
+            }
+            ear.progressed(progress(3));
+        })
+        .await;
+        assert_eq!(
+            messages,
+            [
+                json!({"jsonrpc": "2.0", "method": "notifications/message",
+                    "params": {"level": "error", "logger": "m.f", "data": "said"}}),
+                json!({"jsonrpc": "2.0", "method": "notifications/progress",
+                    "params": {"progressToken": "t", "progress": 3, "total": 9, "message": "ab"}}),
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_flood_is_cut_and_the_last_progress_is_told() {
+        let messages = told(terms(Some(LogLevel::Trace), Some(json!(1))), |ear| {
+            for n in 0..10_000 {
+                ear.progressed(progress(n));
+                let message = n.to_string();
+                ear.logged(LogLine {
+                    level: LogLevel::Info,
+                    message,
+                });
+            }
+        })
+        .await;
+        assert_eq!(messages.len(), LOG_BACKLOG + 1);
+        assert_eq!(messages[LOG_BACKLOG]["params"]["progress"], 9_999);
+    }
+
+    #[tokio::test]
+    async fn progress_that_does_not_grow_is_not_told() {
+        let (client_sender, mut told) = ClientSender::new(1_000);
+        let terms = terms(None, Some(json!(1)));
+        let (ear, heard) = ear(&terms).unwrap();
+        let call = async {
+            for done in [2, 1, 2, 5] {
+                ear.progressed(progress(done));
+                tokio::time::sleep(2 * PROGRESS_INTERVAL).await;
+            }
+        };
+        telling(call, heard, "m.f", &terms, &Mask::default(), &client_sender).await;
+        let mut seen = Vec::new();
+        while let Ok(message) = told.try_recv() {
+            let message: Value = serde_json::from_slice(&message).unwrap();
+            seen.push(message["params"]["progress"].clone());
+        }
+        assert_eq!(seen, [2, 5]);
+    }
+
+    #[test]
+    fn who_wants_nothing_is_told_nothing() {
+        assert!(ear(&terms(None, None)).is_none());
+    }
+}

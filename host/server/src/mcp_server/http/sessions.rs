@@ -1,0 +1,155 @@
+//! The sessions of clients that began with `initialize`.
+
+use crate::mcp_server::approval::unguessable;
+use crate::mcp_server::in_flight::InFlightRequests;
+use crate::mcp_server::rpc::{Error, Request};
+use crate::mcp_server::session::Session;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+#[derive(Debug)]
+pub struct Sessions {
+    most: usize,
+    idle: Duration,
+    by_id: Mutex<HashMap<Arc<str>, Arc<Held>>>,
+}
+
+/// A session, and its stream.
+#[derive(Debug)]
+pub struct Held {
+    pub session: Session,
+    /// Counts the streams that it had: an older one ends when there is a newer, or none is wanted.
+    pub streams: watch::Sender<u64>,
+    touched: Mutex<Instant>,
+}
+
+impl Sessions {
+    pub fn new(most: usize, idle: Duration) -> Self {
+        Self {
+            most,
+            idle,
+            by_id: Mutex::default(),
+        }
+    }
+
+    /// Begins a session. There is always room if one of the others is doing nothing: the longest idle
+    /// of them makes room.
+    ///
+    /// # Errors
+    /// The request is none, or every session is busy.
+    pub fn begin(&self, request: &Request) -> Result<Arc<Held>, Refusal> {
+        let id: Arc<str> = unguessable().map_err(Refusal::Request)?.into();
+        let session = Session::new(id.clone(), request, Arc::new(InFlightRequests::default()))
+            .map_err(Refusal::Request)?;
+        let held = Arc::new(Held {
+            session,
+            streams: watch::Sender::new(0),
+            touched: Mutex::new(Instant::now()),
+        });
+        let mut by_id = self.lock();
+        by_id.retain(|_, held| held.is_busy() || held.idle() < self.idle);
+        if by_id.len() >= self.most {
+            let quiet = by_id.iter().filter(|(_, held)| !held.is_busy());
+            let longest = quiet.max_by_key(|(_, held)| held.idle());
+            let Some(longest) = longest.map(|(id, _)| id.clone()) else {
+                return Err(Refusal::Full);
+            };
+            by_id.remove(&longest);
+        }
+        by_id.insert(id, held.clone());
+        Ok(held)
+    }
+
+    pub fn find(&self, id: &str) -> Option<Arc<Held>> {
+        let mut by_id = self.lock();
+        let held = by_id.get(id)?.clone();
+        if !held.is_busy() && held.idle() >= self.idle {
+            by_id.remove(id);
+            return None;
+        }
+        held.touch();
+        Some(held)
+    }
+
+    /// Ends a session and all that is worked on for it.
+    pub fn end(&self, id: &str) -> bool {
+        let ended = self.lock().remove(id);
+        if let Some(held) = &ended {
+            held.session.in_flight.cancel_all();
+            held.streams.send_modify(|streams| *streams += 1);
+        }
+        ended.is_some()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Held>>> {
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why there is no new session.
+#[derive(Debug)]
+pub enum Refusal {
+    Request(Error),
+    Full,
+}
+
+impl Held {
+    pub fn touch(&self) {
+        *self.touched.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    fn is_busy(&self) -> bool {
+        self.streams.receiver_count() > 0 || !self.session.in_flight.is_empty()
+    }
+
+    fn idle(&self) -> Duration {
+        self.touched
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .elapsed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp_server::rpc::Id;
+    use serde_json::json;
+
+    fn begin(sessions: &Sessions) -> Result<Arc<Held>, Refusal> {
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}});
+        sessions.begin(&Request {
+            id: Id::Number(1.into()),
+            method: "initialize".into(),
+            params: params.as_object().cloned().unwrap(),
+        })
+    }
+
+    #[test]
+    fn the_longest_idle_session_makes_room_and_a_busy_one_does_not() {
+        let sessions = Sessions::new(2, Duration::from_mins(1));
+        let first = begin(&sessions).unwrap();
+        let second = begin(&sessions).unwrap();
+        let _busy = first
+            .session
+            .in_flight
+            .begin(&Id::Number(1.into()))
+            .unwrap();
+        let third = begin(&sessions).unwrap();
+        assert!(sessions.find(&first.session.id).is_some());
+        assert!(sessions.find(&second.session.id).is_none());
+        let _stream = third.streams.subscribe();
+        assert!(matches!(begin(&sessions), Err(Refusal::Full)));
+        assert!(sessions.end(&third.session.id) && !sessions.end(&third.session.id));
+        assert!(begin(&sessions).is_ok());
+    }
+
+    #[test]
+    fn an_idle_session_is_over() {
+        let sessions = Sessions::new(2, Duration::ZERO);
+        let held = begin(&sessions).unwrap();
+        assert!(sessions.find(&held.session.id).is_none());
+    }
+}

@@ -1,0 +1,160 @@
+//! The requests of one client that are being worked on, so that it can cancel them.
+
+use super::rpc::{Error, INTERNAL_ERROR, INVALID_REQUEST, Id};
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::{Notify, oneshot};
+
+/// Requests that one client may have in flight.
+const MAX_PER_CLIENT: usize = 1_024;
+
+#[derive(Debug, Default)]
+pub struct InFlightRequests {
+    by_id: Mutex<HashMap<Id, oneshot::Sender<()>>>,
+    landed: Notify,
+}
+
+/// The client is served as long as this is there.
+#[derive(Debug)]
+pub struct Served(Arc<InFlightRequests>);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.0.cancel_all();
+    }
+}
+
+/// A request that is being worked on, until it is dropped.
+#[derive(Debug)]
+pub struct Flight {
+    in_flight: Arc<InFlightRequests>,
+    id: Id,
+    cancelled: oneshot::Receiver<()>,
+}
+
+impl InFlightRequests {
+    /// # Errors
+    /// There is one of this id, or there are too many.
+    pub fn begin(self: &Arc<Self>, id: &Id) -> Result<Flight, Error> {
+        let mut by_id = self.lock();
+        if by_id.contains_key(id) {
+            let reason = "a request with this id is being worked on";
+            return Err(Error::new(INVALID_REQUEST, reason));
+        }
+        if by_id.len() >= MAX_PER_CLIENT {
+            let reason =
+                format!("{MAX_PER_CLIENT} requests are being worked on; wait for some of them");
+            return Err(Error::new(INTERNAL_ERROR, reason));
+        }
+        let (cancel, cancelled) = oneshot::channel();
+        by_id.insert(id.clone(), cancel);
+        Ok(Flight {
+            in_flight: self.clone(),
+            id: id.clone(),
+            cancelled,
+        })
+    }
+
+    /// Ends the work on a request. One that is not there was done already.
+    pub fn cancel(&self, id: &Id) {
+        self.lock().remove(id);
+    }
+
+    pub fn cancel_all(&self) {
+        self.lock().clear();
+    }
+
+    /// Cancels all of them when that is dropped.
+    pub fn until_dropped(self: &Arc<Self>) -> Served {
+        Served(self.clone())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    /// Returns when nothing is being worked on.
+    pub async fn empty(&self) {
+        loop {
+            let landed = self.landed.notified();
+            if self.is_empty() {
+                return;
+            }
+            landed.await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Id, oneshot::Sender<()>>> {
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Flight {
+    /// Works until it is done, or dropped because the client wants it no more.
+    pub async fn run<T>(mut self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            _ = &mut self.cancelled => None,
+            done = work => Some(done),
+        }
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        self.cancelled.close();
+        let mut by_id = self.in_flight.lock();
+        // Cancelled, its id may be another's already.
+        if by_id.get(&self.id).is_some_and(oneshot::Sender::is_closed) {
+            by_id.remove(&self.id);
+        }
+        drop(by_id);
+        self.in_flight.landed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(n: i64) -> Id {
+        Id::Number(n.into())
+    }
+
+    #[tokio::test]
+    async fn a_cancelled_request_is_dropped_and_its_id_is_free() {
+        let in_flight = Arc::new(InFlightRequests::default());
+        let flight = in_flight.begin(&id(1)).unwrap();
+        assert!(in_flight.begin(&id(1)).is_err());
+        let other = in_flight.begin(&id(2)).unwrap();
+        let (held, mut dropped) = oneshot::channel::<()>();
+        let work = tokio::spawn(flight.run(async move {
+            let _held = held;
+            std::future::pending::<()>().await;
+        }));
+        in_flight.cancel(&id(3));
+        in_flight.cancel(&id(1));
+        let again = in_flight.begin(&id(1)).unwrap();
+        assert!(work.await.unwrap().is_none());
+        assert!(dropped.try_recv().is_err());
+        // The one that ended did not take its successor with it.
+        assert!(in_flight.begin(&id(1)).is_err());
+        assert_eq!(again.run(async { 7 }).await, Some(7));
+        assert!(!in_flight.is_empty());
+        drop(other);
+        in_flight.empty().await;
+    }
+
+    #[test]
+    fn a_client_has_so_many_at_a_time() {
+        let in_flight = Arc::new(InFlightRequests::default());
+        let held: Vec<_> = (0..MAX_PER_CLIENT)
+            .map(|n| in_flight.begin(&Id::Number(n.into())).unwrap())
+            .collect();
+        let error = in_flight.begin(&id(-1)).unwrap_err();
+        assert_eq!(error.code, INTERNAL_ERROR);
+        drop(held);
+        assert!(in_flight.begin(&id(-1)).is_ok());
+    }
+}

@@ -1,0 +1,246 @@
+//! What is served, and the methods by which: the same for every client and every way to it.
+
+use super::approval::{Questions, WAITING};
+use super::catalog::{Catalog, Found};
+use super::client_sender::ClientSender;
+use super::mask::Mask;
+use super::revision::{Era, MODERN, SERVER_INFO_KEY, SUBSCRIPTION_KEY, Terms, level, server_info};
+use super::rpc::{self, Error, Id, METHOD_NOT_FOUND, Request};
+use super::run::Runs;
+use super::session::Session;
+use super::settings::Settings;
+use serde_json::{Map, Value, json};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+use tokio::sync::{Semaphore, watch};
+use toolhold_agent::guard::shield::Shields;
+use toolhold_agent::run::approval::Approvals;
+use toolhold_runtime::recorded::Recorder;
+use toolhold_sandbox::Registry;
+
+/// How long a client may keep a list without asking whether it changed.
+const LIST_TTL_MS: u64 = 60_000;
+pub const INSTRUCTIONS: &str = "Every tool is a sandboxed WebAssembly component. A failed call says what was wrong \
+                                and what to write instead; limits that it names are the host's and do not change when \
+                                the call is repeated.";
+
+/// What the rest of the configuration says of every call, as it is now.
+#[derive(Debug)]
+pub struct Rules {
+    pub shields: Shields,
+    /// Which calls wait for a person.
+    pub approvals: Approvals,
+    pub call_timeout: Duration,
+    /// What no client is told.
+    pub mask: Mask,
+    /// What runs saved Requests.
+    pub runs: Runs,
+    /// The hash of all of it.
+    pub policy: String,
+}
+
+/// The modules and saved Requests of a host, ready to be called by clients.
+#[derive(Debug)]
+pub struct Service {
+    pub(super) registry: Registry,
+    pub(super) recorder: Recorder,
+    rules: RwLock<Arc<Rules>>,
+    pub(super) settings: Settings,
+    pub(super) questions: Questions,
+    /// For calls that wait for a session's user.
+    pub(super) asking: Semaphore,
+    pub(super) calls: Semaphore,
+    allowed: Option<Vec<String>>,
+    catalog: watch::Sender<Arc<Catalog>>,
+}
+
+impl Service {
+    /// Serves the tools that `registry` has now and these saved Requests, of those that `allowed` names.
+    pub fn new(
+        registry: Registry,
+        requests: &[Found],
+        rules: Rules,
+        allowed: Option<Vec<String>>,
+        settings: Settings,
+        recorder: Recorder,
+    ) -> Self {
+        let catalog = Catalog::of(&registry, requests, allowed.as_deref(), &rules.mask, 1);
+        Self {
+            registry,
+            recorder,
+            rules: RwLock::new(Arc::new(rules)),
+            allowed,
+            questions: Questions::default(),
+            asking: Semaphore::new(WAITING),
+            calls: Semaphore::new(settings.calls),
+            settings,
+            catalog: watch::Sender::new(Arc::new(catalog)),
+        }
+    }
+
+    /// What holds for a call that begins now.
+    pub(super) fn rules(&self) -> Arc<Rules> {
+        self.rules
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// From now on these hold.
+    pub fn renew(&self, rules: Rules) {
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
+    }
+
+    /// The host has these secrets now.
+    pub fn renew_secrets(&self, secrets: Vec<(String, String)>) {
+        self.recorder.renew_secrets(secrets);
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.borrow().clone()
+    }
+
+    /// Told when the list is another.
+    pub fn changes(&self) -> watch::Receiver<Arc<Catalog>> {
+        self.catalog.subscribe()
+    }
+
+    /// Looks at the registry again, and has clients told if they would see another list. These are the saved
+    /// Requests now.
+    pub fn refresh(&self, requests: &[Found]) {
+        let generation = self.catalog.borrow().generation + 1;
+        let rules = self.rules();
+        let mut now = Catalog::of(
+            &self.registry,
+            requests,
+            self.allowed.as_deref(),
+            &rules.mask,
+            generation,
+        );
+        self.catalog.send_if_modified(|catalog| {
+            let is_other = !catalog.is_same(&now);
+            if !is_other {
+                now.generation = catalog.generation;
+            }
+            // What is behind a tool may be another although it is told of as before.
+            *catalog = Arc::new(now);
+            is_other
+        });
+    }
+
+    /// Answers a request. What it says before is sent through `client_sender`; a session is there in its era,
+    /// and only then.
+    pub async fn answer(
+        &self,
+        request: Request,
+        terms: Terms,
+        session: Option<&Session>,
+        client_sender: &ClientSender,
+    ) -> Result<Value, Error> {
+        let Request { id, method, params } = request;
+        let result = match (terms.era, method.as_str()) {
+            (_, "tools/list") => self.list(terms.era, &params),
+            (_, "tools/call") => Box::pin(self.call(params, &terms, session, client_sender)).await,
+            (Era::Legacy, "ping") => Ok(json!({})),
+            (Era::Legacy, "logging/setLevel") => {
+                let least = level(params.get("level").unwrap_or(&Value::Null))?;
+                if let Some(session) = session {
+                    session.set_level(least);
+                }
+                Ok(json!({}))
+            }
+            (Era::Modern, "server/discover") => Ok(discover()),
+            (Era::Modern, "subscriptions/listen") => self.listen(&id, &params, client_sender).await,
+            _ => Err(Error::new(
+                METHOD_NOT_FOUND,
+                format!("there is no method {:?} here", cut(&method)),
+            )),
+        };
+        match terms.era {
+            Era::Legacy => result,
+            Era::Modern => result.map(signed),
+        }
+    }
+
+    fn list(&self, era: Era, params: &Map<String, Value>) -> Result<Value, Error> {
+        let mut page = self.catalog().page(era, params.get("cursor"))?;
+        if era == Era::Modern {
+            page.insert("ttlMs".into(), LIST_TTL_MS.into());
+            page.insert("cacheScope".into(), "public".into());
+        }
+        Ok(page.into())
+    }
+
+    /// Tells of changes until the client wants no more; then it is dropped.
+    async fn listen(
+        &self,
+        id: &Id,
+        params: &Map<String, Value>,
+        client_sender: &ClientSender,
+    ) -> Result<Value, Error> {
+        let Some(Value::Object(wanted)) = params.get("notifications") else {
+            return Err(Error::params(
+                "subscriptions/listen needs \"notifications\", an object",
+            ));
+        };
+        let tools = wanted.get("toolsListChanged") == Some(&Value::Bool(true));
+        let mut changes = self.changes();
+        let meta = json!({SUBSCRIPTION_KEY: id});
+        let ended = || json!({"_meta": {SUBSCRIPTION_KEY: id}});
+        let honoured = if tools {
+            json!({"toolsListChanged": true})
+        } else {
+            json!({})
+        };
+        let params = json!({"_meta": meta, "notifications": honoured});
+        let acknowledged = rpc::notification("notifications/subscriptions/acknowledged", params);
+        if client_sender.send(acknowledged).await.is_err() {
+            return Ok(ended());
+        }
+        while changes.changed().await.is_ok() {
+            let changed =
+                rpc::notification("notifications/tools/list_changed", json!({"_meta": meta}));
+            if tools && client_sender.send(changed).await.is_err() {
+                break;
+            }
+        }
+        Ok(ended())
+    }
+}
+
+fn discover() -> Value {
+    json!({
+        "supportedVersions": [MODERN],
+        "capabilities": {"tools": {"listChanged": true}, "logging": {}},
+        "serverInfo": server_info(),
+        "instructions": INSTRUCTIONS,
+        "ttlMs": LIST_TTL_MS,
+        "cacheScope": "public",
+    })
+}
+
+/// A result of the modern era says what it is and whose it is.
+fn signed(mut result: Value) -> Value {
+    if let Some(fields) = result.as_object_mut() {
+        fields
+            .entry("resultType")
+            .or_insert_with(|| "complete".into());
+        if let Some(meta) = fields
+            .entry("_meta")
+            .or_insert_with(|| json!({}))
+            .as_object_mut()
+        {
+            meta.insert(SERVER_INFO_KEY.into(), server_info());
+        }
+    }
+    result
+}
+
+/// The beginning of a client's own words.
+pub fn cut(text: &str) -> String {
+    text.chars().take(64).collect()
+}

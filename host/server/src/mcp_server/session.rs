@@ -1,0 +1,159 @@
+//! A client that began with `initialize`, until it ends.
+
+use super::client_sender::ClientSender;
+use super::in_flight::InFlightRequests;
+use super::revision::{BATCHED, Era, Terms, agreed, client, elicits, progress, server_info, trace};
+use super::rpc::{self, Error, Id, Request};
+use super::service::INSTRUCTIONS;
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use toolhold_sandbox::LogLevel;
+
+/// Questions to the user of one client that wait for an answer.
+const MAX_OPEN_QUESTIONS: usize = 32;
+
+#[derive(Debug)]
+pub struct Session {
+    pub id: Arc<str>,
+    pub version: &'static str,
+    elicits: bool,
+    client: Option<Value>,
+    least: Mutex<LogLevel>,
+    next: AtomicU64,
+    questions: Mutex<HashMap<u64, oneshot::Sender<Option<Value>>>>,
+    pub in_flight: Arc<InFlightRequests>,
+}
+
+/// What came of a question.
+#[derive(Debug)]
+pub enum Answer {
+    Given(Value),
+    /// The client could not ask, or is gone.
+    Nothing,
+    TooLate,
+    TooMany,
+}
+
+impl Session {
+    /// The session that `initialize` asks for. Work of its is kept in `in_flight`.
+    pub fn new(
+        id: Arc<str>,
+        request: &Request,
+        in_flight: Arc<InFlightRequests>,
+    ) -> Result<Self, Error> {
+        let version = request
+            .params
+            .get("protocolVersion")
+            .and_then(Value::as_str);
+        let version =
+            version.ok_or_else(|| Error::params("initialize needs a \"protocolVersion\""))?;
+        let capabilities = request.params.get("capabilities");
+        Ok(Self {
+            id,
+            version: agreed(version),
+            elicits: capabilities.is_some_and(elicits),
+            client: request.params.get("clientInfo").and_then(client),
+            least: Mutex::new(LogLevel::Info),
+            next: AtomicU64::new(1),
+            questions: Mutex::default(),
+            in_flight,
+        })
+    }
+
+    /// The result of `initialize`.
+    pub fn welcome(&self) -> Value {
+        json!({
+            "protocolVersion": self.version,
+            "capabilities": {"tools": {"listChanged": true}, "logging": {}},
+            "serverInfo": server_info(),
+            "instructions": INSTRUCTIONS,
+        })
+    }
+
+    /// Whether its client may send several messages at a time.
+    pub fn has_batches(&self) -> bool {
+        BATCHED.contains(&self.version)
+    }
+
+    /// What holds for a request of this session.
+    pub fn terms(&self, params: &Map<String, Value>) -> Terms {
+        Terms {
+            era: Era::Legacy,
+            elicits: self.elicits,
+            least: Some(*self.least.lock().unwrap_or_else(PoisonError::into_inner)),
+            progress: progress(params),
+            session: self.id.clone(),
+            owner: "",
+            client: self.client.clone(),
+            trace: trace(params),
+        }
+    }
+
+    pub fn set_level(&self, least: LogLevel) {
+        *self.least.lock().unwrap_or_else(PoisonError::into_inner) = least;
+    }
+
+    /// Has the client's user answer a form. Dropped, it takes the question back.
+    pub async fn ask(&self, form: Value, client_sender: &ClientSender, time: Duration) -> Answer {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (answer, answered) = oneshot::channel();
+        {
+            let mut questions = self.questions();
+            if questions.len() >= MAX_OPEN_QUESTIONS {
+                return Answer::TooMany;
+            }
+            questions.insert(id, answer);
+        }
+        let _question = Question {
+            session: self,
+            client_sender,
+            id,
+        };
+        let asked = async {
+            let request = rpc::request(id, "elicitation/create", form);
+            client_sender.send(request).await.ok()?;
+            answered.await.ok().flatten()
+        };
+        match tokio::time::timeout(time, asked).await {
+            Ok(Some(answer)) => Answer::Given(answer),
+            Ok(None) => Answer::Nothing,
+            Err(_) => Answer::TooLate,
+        }
+    }
+
+    /// Takes the answer to a question. One that nobody asked is nobody's.
+    pub fn answer(&self, id: &Id, result: Option<Value>) {
+        let Id::Number(number) = id else { return };
+        let asked = number.as_u64().and_then(|id| self.questions().remove(&id));
+        if let Some(asked) = asked {
+            let _ = asked.send(result);
+        }
+    }
+
+    fn questions(&self) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<Option<Value>>>> {
+        self.questions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A question that somebody may be looking at. One that was answered is not among the session's any more.
+struct Question<'a> {
+    session: &'a Session,
+    client_sender: &'a ClientSender,
+    id: u64,
+}
+
+impl Drop for Question<'_> {
+    fn drop(&mut self) {
+        if self.session.questions().remove(&self.id).is_some() {
+            let params = json!({"requestId": self.id, "reason": "the call is over"});
+            self.client_sender
+                .note(rpc::notification("notifications/cancelled", params));
+        }
+    }
+}

@@ -1,0 +1,391 @@
+//! One client over standard input and output, a message a line.
+//!
+//! Two threads do nothing but read and write: the runtime's own standard streams cost a hop through a
+//! pool for every read, and a client that does not read must not hold up anything but itself.
+
+use super::client_sender::ClientSender;
+use super::in_flight::InFlightRequests;
+use super::revision::{self, not_initialized};
+use super::rpc::{
+    self, Error, INTERNAL_ERROR, INVALID_REQUEST, Id, Malformed, Message, Received, Request,
+};
+use super::service::Service;
+use super::session::Session;
+use super::work::{Batch, Outcome, Task};
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use serde_json::{Map, Value, json};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use uuid::Uuid;
+
+/// Messages that the client has not read yet. Beyond this, notifications are dropped and replies wait.
+const MAX_UNREAD_MESSAGES: usize = 256;
+/// Requests of one client that it has no answer to yet.
+const MAX_OPEN_REQUESTS: usize = 256;
+/// Bytes of one write.
+const WRITE_BUFFER_BYTES: usize = 64 << 10;
+const READ_BUFFER_BYTES: usize = 64 << 10;
+/// How long calls may go on after the end of the input: the client may still read their results.
+const END_OF_INPUT_GRACE: Duration = Duration::from_secs(1);
+/// How long a reader has to take what was written for it.
+const DRAIN_TIME: Duration = Duration::from_secs(1);
+
+/// The process's client.
+#[derive(Debug)]
+struct Client {
+    service: Arc<Service>,
+    client_sender: ClientSender,
+    in_flight: Arc<InFlightRequests>,
+    /// Requests that were not answered yet, or whose answer nobody has read.
+    unanswered: Arc<Semaphore>,
+    session: OnceLock<Arc<Session>>,
+    /// Tells the session of changes.
+    teller: OnceLock<AbortHandle>,
+    /// Whose scratch files modules see.
+    id: Arc<str>,
+    runtime: Handle,
+}
+
+/// Serves until the input ends, or nobody reads the output.
+pub async fn serve(service: Arc<Service>) {
+    let most = service.settings().message_bytes;
+    let (client_sender, written) = ClientSender::new(MAX_UNREAD_MESSAGES);
+    let (written_all, mut unread) = oneshot::channel::<()>();
+    std::thread::spawn(move || {
+        let _ = write(written, &mut io::stdout());
+        drop(written_all);
+    });
+    let client = Arc::new(Client {
+        service,
+        client_sender,
+        in_flight: Arc::default(),
+        unanswered: Arc::new(Semaphore::new(MAX_OPEN_REQUESTS)),
+        session: OnceLock::new(),
+        teller: OnceLock::new(),
+        id: Uuid::now_v7().to_string().into(),
+        runtime: Handle::current(),
+    });
+    // Also if this is dropped, because the process is to stop: what is cancelled has its record.
+    let served = client.in_flight.until_dropped();
+    let (said_all, mut ended) = oneshot::channel::<()>();
+    let reader = client.clone();
+    std::thread::spawn(move || {
+        read(
+            BufReader::with_capacity(READ_BUFFER_BYTES, io::stdin()),
+            most,
+            |line| reader.receive(line),
+        );
+        drop(reader);
+        drop(said_all);
+    });
+    tokio::select! {
+        _ = &mut ended => {
+            let _ = timeout(END_OF_INPUT_GRACE, client.in_flight.empty()).await;
+        }
+        _ = &mut unread => return,
+    }
+    drop(served);
+    if let Some(teller) = client.teller.get() {
+        teller.abort();
+    }
+    drop(client);
+    let _ = timeout(DRAIN_TIME, unread).await;
+}
+
+/// A line, or what is too long to be one.
+enum Line<'a> {
+    Whole(&'a [u8]),
+    TooLong(usize),
+}
+
+impl Client {
+    /// Takes one line. Returns whether there is any use in reading on.
+    fn receive(self: &Arc<Self>, line: Line<'_>) -> bool {
+        let reply = match line {
+            Line::Whole(line) if line.trim_ascii().is_empty() => return true,
+            Line::Whole(line) => match rpc::parse(line) {
+                Ok(Received::One(message)) => self.one(message),
+                Ok(Received::Batch(messages)) => self.batch(messages),
+                Err(malformed) => Some(malformed.reply()),
+            },
+            Line::TooLong(most) => {
+                let reason =
+                    format!("a message has at most {most} bytes (mcp_server.message_bytes)");
+                Some(rpc::reply(None, &Err(Error::new(INVALID_REQUEST, reason))))
+            }
+        };
+        reply.is_none_or(|reply| self.client_sender.send_blocking(reply).is_ok())
+    }
+
+    /// Takes a message. Returns what is known to answer at once.
+    fn one(self: &Arc<Self>, message: Message) -> Option<Bytes> {
+        match message {
+            Message::Request(request) => self.request(request),
+            Message::Notification { method, params } => {
+                self.notified(&method, params);
+                None
+            }
+            Message::Answer { id, result } => {
+                self.answered(&id, result);
+                None
+            }
+        }
+    }
+
+    /// The same for messages that came at a time, which are answered at a time.
+    fn batch(self: &Arc<Self>, messages: Vec<Result<Message, Malformed>>) -> Option<Bytes> {
+        let session = self.session.get();
+        if let Err(error) = Batch::may_come(session.map(Arc::as_ref)) {
+            return Some(rpc::reply(None, &Err(error)));
+        }
+        let mut batch = Batch::default();
+        let mut unanswered = Vec::new();
+        for message in messages {
+            match message {
+                Ok(Message::Request(request)) => {
+                    let id = request.id.clone();
+                    let work = batch.may_hold(&request).and_then(|()| {
+                        let (work, permit) = self.begun(request)?;
+                        unanswered.push(permit);
+                        Ok(Task::spawn(&self.runtime, work))
+                    });
+                    batch.begun(id, work);
+                }
+                Ok(Message::Notification { method, params }) => self.notified(&method, params),
+                Ok(Message::Answer { id, result }) => self.answered(&id, result),
+                Err(malformed) => batch.refused(malformed),
+            }
+        }
+        if !batch.is_worked_on() {
+            return batch.replies().now_or_never().flatten();
+        }
+        let client_sender = self.client_sender.clone();
+        self.runtime.spawn(async move {
+            if let Some(replies) = batch.replies().await {
+                let _ = client_sender.send(replies).await;
+            }
+            drop(unanswered);
+        });
+        None
+    }
+
+    /// Begins to work on a request, or answers it at once.
+    fn request(self: &Arc<Self>, request: Request) -> Option<Bytes> {
+        let id = request.id.clone();
+        if request.method == "initialize" {
+            return Some(rpc::reply(Some(&id), &self.initialize(&request)));
+        }
+        let (work, unanswered) = match self.begun(request) {
+            Ok(begun) => begun,
+            Err(error) => return Some(rpc::reply(Some(&id), &Err(error))),
+        };
+        let client_sender = self.client_sender.clone();
+        self.runtime.spawn(async move {
+            // Over before the reply is out: with it the client may use the id again.
+            if let Some(outcome) = work.await {
+                let _ = client_sender.send(rpc::reply(Some(&id), &outcome)).await;
+            }
+            drop(unanswered);
+        });
+        None
+    }
+
+    /// The work on a request, and its place among those that are not answered.
+    fn begun(
+        self: &Arc<Self>,
+        request: Request,
+    ) -> Result<(impl Future<Output = Outcome> + use<>, OwnedSemaphorePermit), Error> {
+        let (terms, session) = if revision::named(&request).is_some() {
+            (revision::modern(&request, self.id.clone())?, None)
+        } else {
+            let session = self.session.get().ok_or_else(not_initialized)?;
+            (session.terms(&request.params), Some(session.clone()))
+        };
+        let unanswered = self.unanswered.clone().try_acquire_owned();
+        let unanswered = unanswered.map_err(|_| {
+            let reason =
+                format!("{MAX_OPEN_REQUESTS} requests are not answered yet; read some answers");
+            Error::new(INTERNAL_ERROR, reason)
+        })?;
+        let flight = self.in_flight.begin(&request.id)?;
+        let client = self.clone();
+        let work = async move {
+            let session = session.as_deref();
+            let answer = client
+                .service
+                .answer(request, terms, session, &client.client_sender);
+            flight.run(answer).await
+        };
+        Ok((work, unanswered))
+    }
+
+    fn answered(&self, id: &Id, result: Option<Value>) {
+        if let Some(session) = self.session.get() {
+            session.answer(id, result);
+        }
+    }
+
+    fn initialize(self: &Arc<Self>, request: &Request) -> Result<Value, Error> {
+        let session = Session::new(self.id.clone(), request, self.in_flight.clone())?;
+        let session = Arc::new(session);
+        let welcome = session.welcome();
+        if self.session.set(session).is_err() {
+            let reason = "this client has begun already; a process serves one session";
+            return Err(Error::new(INVALID_REQUEST, reason));
+        }
+        Ok(welcome)
+    }
+
+    fn notified(self: &Arc<Self>, method: &str, mut params: Map<String, Value>) {
+        match method {
+            "notifications/cancelled" => {
+                let id = params.remove("requestId").and_then(rpc::read_id);
+                if let Some(id) = id {
+                    self.in_flight.cancel(&id);
+                }
+            }
+            "notifications/initialized" if self.session.get().is_some() => {
+                let (mut changes, client_sender) =
+                    (self.service.changes(), self.client_sender.clone());
+                let tell = async move {
+                    while changes.changed().await.is_ok() {
+                        let changed =
+                            rpc::notification("notifications/tools/list_changed", json!({}));
+                        if client_sender.send(changed).await.is_err() {
+                            return;
+                        }
+                    }
+                };
+                self.teller
+                    .get_or_init(|| self.runtime.spawn(tell).abort_handle());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Gives every line to `take` until there are no more, or it wants no more.
+fn read(mut input: impl BufRead, most: usize, mut take: impl FnMut(Line<'_>) -> bool) {
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
+        let read = (&mut input).take(limit).read_until(b'\n', &mut line);
+        match read {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        let wants_more = if line.last() == Some(&b'\n') || line.len() <= most {
+            take(Line::Whole(&line))
+        } else {
+            if skip_line(&mut input).is_err() {
+                return;
+            }
+            take(Line::TooLong(most))
+        };
+        if !wants_more {
+            return;
+        }
+    }
+}
+
+/// Reads to the end of a line without keeping it.
+fn skip_line(input: &mut impl BufRead) -> io::Result<()> {
+    loop {
+        let chunk = input.fill_buf()?;
+        if chunk.is_empty() {
+            return Ok(());
+        }
+        match chunk.iter().position(|byte| *byte == b'\n') {
+            Some(end) => {
+                input.consume(end + 1);
+                return Ok(());
+            }
+            None => {
+                let whole = chunk.len();
+                input.consume(whole);
+            }
+        }
+    }
+}
+
+/// Writes every message as a line, and all that are there in one write.
+fn write(mut messages: mpsc::Receiver<Bytes>, output: &mut impl Write) -> io::Result<()> {
+    let mut buffer = Vec::with_capacity(WRITE_BUFFER_BYTES);
+    while let Some(first) = messages.blocking_recv() {
+        let mut next = Some(first);
+        while let Some(message) = next {
+            buffer.extend_from_slice(&message);
+            buffer.push(b'\n');
+            next = if buffer.len() < WRITE_BUFFER_BYTES {
+                messages.try_recv().ok()
+            } else {
+                None
+            };
+        }
+        output.write_all(&buffer)?;
+        output.flush()?;
+        buffer.clear();
+        buffer.shrink_to(WRITE_BUFFER_BYTES);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(input: &str, most: usize) -> Vec<String> {
+        let mut lines = Vec::new();
+        read(
+            BufReader::with_capacity(3, input.as_bytes()),
+            most,
+            |line| {
+                lines.push(match line {
+                    Line::Whole(line) => String::from_utf8_lossy(line).trim_end().to_owned(),
+                    Line::TooLong(most) => format!("more than {most}"),
+                });
+                true
+            },
+        );
+        lines
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_skipped_and_the_next_is_read() {
+        assert_eq!(lines("ab\ncd", 10), ["ab", "cd"]);
+        assert_eq!(lines("abcd\nabcde\nx\n", 4), ["abcd", "more than 4", "x"]);
+        assert_eq!(lines("abcdefgh", 4), ["more than 4"]);
+        assert_eq!(lines("abcd", 4), ["abcd"]);
+        assert!(lines("", 4).is_empty());
+    }
+
+    #[test]
+    fn what_waits_is_written_at_once() {
+        #[derive(Default)]
+        struct Writes(Vec<Vec<u8>>);
+        impl Write for Writes {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.push(bytes.to_vec());
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let (client_sender, messages) = ClientSender::new(8);
+        for message in ["a", "b", "c"] {
+            client_sender.note(Bytes::from(message));
+        }
+        drop(client_sender);
+        let mut writes = Writes::default();
+        write(messages, &mut writes).unwrap();
+        assert_eq!(writes.0, [b"a\nb\nc\n"]);
+    }
+}

@@ -1,0 +1,72 @@
+//! `[serve]`: the HTTP server.
+
+use super::web_origin;
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// When requests need a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Keys {
+    /// When there is one, or others than this machine can reach the server.
+    Auto,
+    Always,
+    Never,
+}
+
+/// `[serve]`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Settings {
+    pub listen: SocketAddr,
+    pub keys: Keys,
+    pub concurrent_runs: usize,
+    pub waiting_runs: usize,
+    pub key_concurrent_runs: usize,
+    pub key_requests_per_minute: u32,
+    pub queue_timeout_ms: u64,
+    pub connections: usize,
+    pub body_bytes: usize,
+    pub drain_ms: u64,
+    pub lame_duck_ms: u64,
+    pub origins: Vec<String>,
+    pub module_upload: bool,
+}
+
+impl Settings {
+    pub fn queue_timeout(&self) -> Duration {
+        Duration::from_millis(self.queue_timeout_ms)
+    }
+
+    pub fn drain(&self) -> Duration {
+        Duration::from_millis(self.drain_ms)
+    }
+
+    pub fn lame_duck(&self) -> Duration {
+        Duration::from_millis(self.lame_duck_ms)
+    }
+
+    /// The first key that is wrong, and why.
+    pub fn fault(&self) -> Option<(&'static str, String)> {
+        for (key, is_zero) in [
+            ("concurrent_runs", self.concurrent_runs == 0),
+            ("key_concurrent_runs", self.key_concurrent_runs == 0),
+            ("queue_timeout_ms", self.queue_timeout_ms == 0),
+            ("connections", self.connections == 0),
+            ("body_bytes", self.body_bytes == 0),
+        ] {
+            if is_zero {
+                return Some((key, "must be at least 1".into()));
+            }
+        }
+        if let Some(reason) = web_origin::fault(&self.origins) {
+            return Some(("origins", reason));
+        }
+        if self.keys == Keys::Never && !self.listen.ip().is_loopback() {
+            let reason =
+                "\"never\" is for an address of this machine alone, such as 127.0.0.1:8700";
+            return Some(("keys", reason.into()));
+        }
+        None
+    }
+}
