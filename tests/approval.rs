@@ -117,7 +117,7 @@ async fn grants_need_a_person_and_so_does_every_change_of_them() {
     };
     let registry = granted("1");
     bench.load(&registry).await;
-    assert_eq!(reason(&registry, "m"), "nobody has approved it yet");
+    assert_eq!(reason(&registry, "m"), "it has not been approved yet");
     approve(&registry, "m").await;
     let again = granted("1");
     bench.load(&again).await;

@@ -152,7 +152,7 @@ fn what_the_configuration_grants_needs_approval_and_a_flag_is_one() {
     let arguments = r#"{"path":"a.txt"}"#;
     let waits = host.run(&["modules", "call", "files.read", arguments]);
     assert!(
-        waits.stderr.contains("nobody has approved it yet"),
+        waits.stderr.contains("it has not been approved yet"),
         "{waits:?}"
     );
     let flag = host.run(&[

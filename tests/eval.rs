@@ -21,7 +21,7 @@ fn host() -> Host {
 
 /// The shipped tasks, as their file has them.
 fn shipped() -> Vec<Value> {
-    let path = repository().join("host/app/src/eval/tasks.toml");
+    let path = repository().join("host/devkit/src/eval/tasks.toml");
     let text = std::fs::read_to_string(path).unwrap();
     let set: Value = toml::from_str(&text).unwrap();
     set["tasks"].as_array().cloned().unwrap()

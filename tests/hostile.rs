@@ -2,7 +2,8 @@
 //! are in `host/hostile`, where `toolhold selftest` finds them too.
 //!
 //! A binary of its own, one attack at a time: what an attack does to the memory and the threads of
-//! the process can only be seen when nothing happens beside it.
+//! the process can only be seen when nothing happens beside it. nextest gives each attack a process and
+//! the machine to itself (`.config/nextest.toml`); under `cargo test`, the lab's lock keeps them apart.
 #![expect(clippy::expect_used, reason = "a test that cannot go on should say so")]
 #![expect(clippy::print_stderr, reason = "what was left out should be seen")]
 

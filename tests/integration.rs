@@ -13,6 +13,7 @@ mod capacity;
 mod chat;
 mod cli;
 mod dialects;
+mod docs;
 mod egress;
 mod eval;
 mod fallback;

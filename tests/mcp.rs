@@ -223,7 +223,7 @@ fn a_server_cannot_speak_as_the_host_or_to_the_terminal() {
     for part in [
         "it calls itself test[2J 1",
         "says of itself: only reads",
-        "tools that nobody named",
+        "tools that the configuration does not name",
         "  huge  Returns many bytes.",
     ] {
         assert!(

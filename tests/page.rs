@@ -141,7 +141,7 @@ fn every_file_comes_with_its_type_and_a_policy() {
 #[test]
 fn what_it_computes_is_right() {
     let folder = tempfile::tempdir().unwrap();
-    let sources = repository().join("host/app/src/serve/page");
+    let sources = repository().join("host/server/src/page");
     for entry in std::fs::read_dir(sources).unwrap() {
         let from = entry.unwrap().path();
         std::fs::copy(&from, folder.path().join(from.file_name().unwrap())).unwrap();

@@ -300,7 +300,7 @@ fn a_cap_on_money_needs_a_price_and_a_price_a_currency() {
     for (configuration, part) in [
         (
             "[run]\nmax_cost = 1",
-            "nobody knows what a reply of default costs: set endpoints.default.price_per_million",
+            "the cost of a reply of default is not known: set endpoints.default.price_per_million",
         ),
         (&PRICES.replace("EUR", ""), "say in which currency"),
         ("[endpoints.default]\ngpu_hour = -3", "no amount of money"),

@@ -30,7 +30,7 @@ fn doctor_says_of_each_server_whether_it_can_be_used() {
             asking(&[]),
             false,
             0,
-            "– MCP server s: it was not started: nobody has approved it yet\n    toolhold mcp approve s",
+            "– MCP server s: it was not started: it has not been approved yet\n    toolhold mcp approve s",
         ),
         (
             asking(&["--rug-pull"]),

@@ -139,7 +139,7 @@ fn a_server_that_cannot_be_used_is_told_before_the_plan_runs() {
     fault(&never, "check", "cannot find its configuration");
 
     let unasked = bench(&[], &format!("{OFFERS}\n[modules]\napproval = \"always\""));
-    fault(&unasked, "check", "nobody has approved it yet");
+    fault(&unasked, "check", "it has not been approved yet");
     fault(&unasked, "dry-run", "toolhold mcp approve s");
     assert_eq!(unasked.starts(), 0, "nothing was started for that");
 

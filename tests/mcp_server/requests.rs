@@ -200,7 +200,7 @@ fn who_cannot_be_asked_is_waited_for_and_then_refused() {
         "{done}"
     );
     let told = endpoint.requests().last().unwrap().to_string();
-    assert!(told.contains("nobody decided within 1 s"), "{told}");
+    assert!(told.contains("no decision within 1 s"), "{told}");
 }
 
 #[test]

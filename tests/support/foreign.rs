@@ -1,20 +1,23 @@
 //! Programs that others wrote, in Python and Node, from their registries: installed once, pinned, and
 //! absent where there is no way to the registries.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 
 /// Where pinned tools are kept between runs.
 fn tools() -> Option<PathBuf> {
     Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/toolhold-tools"))
 }
 
-/// Makes `folder` with `make`, unless somebody did. What was begun and not finished is not there.
+/// Makes `folder` with `make`, unless it is there already. An installation that was broken off is made again.
 fn installed(folder: &str, make: impl Fn(&Path) -> std::io::Result<bool>) -> Option<PathBuf> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _held = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let folder = tools()?.join(folder);
+    let tools = tools()?;
+    std::fs::create_dir_all(&tools).ok()?;
+    // Tests run in several processes. The system releases the lock however this one ends.
+    let lock = File::create(tools.join(format!("{folder}.lock"))).ok()?;
+    lock.lock().ok()?;
+    let folder = tools.join(folder);
     if folder.join("done").exists() {
         return Some(folder);
     }

@@ -140,19 +140,19 @@ pub fn finish(output: Output) -> Finished {
     }
 }
 
-/// The binary of this build. Built here, once, because cargo does not build another package's binary
-/// for a test, and a stale one would test the past.
+/// Set where the binary is built already: by the setup script of `.config/nextest.toml`, because under nextest
+/// each test is a process, and each would ask cargo again.
+const IS_BUILT: &str = "TOOLHOLD_TEST_BINARY";
+
+/// The binary of this build. Built here, once a process, unless that was done before: cargo does not build
+/// another package's binary for a test, and a stale one would test the past.
 pub fn binary() -> PathBuf {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY
         .get_or_init(|| {
-            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-            let built = Command::new(cargo)
-                .args(["build", "--quiet", "--package", "toolhold"])
-                .current_dir(repository())
-                .status()
-                .expect("cargo runs");
-            assert!(built.success(), "the binary does not build");
+            if std::env::var_os(IS_BUILT).is_none() {
+                build();
+            }
             // target/PROFILE/deps/integration-… → target/PROFILE/toolhold
             let test = std::env::current_exe().expect("a path");
             let profile = test
@@ -162,4 +162,14 @@ pub fn binary() -> PathBuf {
             profile.join("toolhold")
         })
         .clone()
+}
+
+fn build() {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo)
+        .args(["build", "--quiet", "--package", "toolhold-cli"])
+        .current_dir(repository())
+        .status()
+        .expect("cargo runs");
+    assert!(built.success(), "the binary does not build");
 }

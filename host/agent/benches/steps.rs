@@ -8,7 +8,7 @@
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use futures_util::future::BoxFuture;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -112,6 +112,20 @@ fn result() -> ToolResult {
     }
 }
 
+/// What this machine's speed is told by: JSON as long as twenty tools, read and written. `cargo xtask bench`
+/// divides the other two by it.
+fn yardstick(c: &mut Criterion) {
+    let tools = tools();
+    let all: Vec<_> = tools.iter().map(|tool| &tool.parameters).collect();
+    let text = serde_json::to_string(&all).unwrap();
+    c.bench_function("yardstick/JSON of 20 tools", |b| {
+        b.iter(|| {
+            let value: Value = serde_json::from_str(black_box(&text)).unwrap();
+            black_box(value.to_string())
+        });
+    });
+}
+
 /// One step of the machine: reply read, call validated, result taken, next Request composed.
 fn machine(c: &mut Criterion) {
     c.bench_function("machine/step, 20 tools", |b| {
@@ -163,5 +177,5 @@ fn driver(c: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, machine, driver);
+criterion_group!(benches, yardstick, machine, driver);
 criterion_main!(benches);

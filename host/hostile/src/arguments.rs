@@ -1,7 +1,8 @@
 //! Row 25: what a model, or whoever speaks for one, passes as arguments.
 
-use crate::attack::{Attack, Fault, ensure};
+use crate::attack::Attack;
 use crate::components;
+use crate::fault::{Fault, ensure};
 use crate::lab::Lab;
 use crate::liar::{self, Claim, Reply};
 use serde_json::{Value, json};

@@ -1,5 +1,6 @@
 //! What an attack is, how one is run, and how it is judged.
 
+use crate::fault::Fault;
 use crate::lab::{Lab, runtime};
 use crate::process;
 use futures_util::FutureExt as _;
@@ -8,8 +9,6 @@ use serde::Serialize;
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
-use thiserror::Error;
-use toolhold_sandbox::{ApproveError, CallError, LoadError};
 
 /// One thing that a hostile module tries.
 #[derive(Debug, Clone, Copy)]
@@ -28,36 +27,6 @@ pub struct Attack {
 
 /// `|lab| Box::pin(an_async_function(lab))`.
 pub type Tries = for<'a> fn(&'a Lab) -> BoxFuture<'a, Result<String, Fault>>;
-
-/// Why an attack did not end as it must.
-#[derive(Debug, Error)]
-pub enum Fault {
-    /// The sandbox did not hold.
-    #[error("{0}")]
-    Broke(String),
-    /// This machine lacks what the attack needs, so nothing is known.
-    #[error("{0}")]
-    Unable(String),
-    #[error("a component that must load was refused: {0}")]
-    Load(#[from] LoadError),
-    #[error("a call that must work failed: {0}")]
-    Call(#[from] CallError),
-    #[error("the attack could not be prepared: {0}")]
-    Io(#[from] std::io::Error),
-    #[error("a module that must be approved was not: {0}")]
-    Approve(#[from] ApproveError),
-    #[error("the hostile component is not valid: {0}")]
-    Wat(#[from] wat::Error),
-}
-
-/// `Err(Fault::Broke(…))` unless `holds`.
-pub(crate) fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), Fault> {
-    if holds {
-        Ok(())
-    } else {
-        Err(Fault::Broke(otherwise()))
-    }
-}
 
 /// How an attack ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -1,7 +1,8 @@
 //! Row 19: the cache of compiled code, which is native code to whoever can write it.
 
-use crate::attack::{Attack, Fault, ensure};
+use crate::attack::Attack;
 use crate::components;
+use crate::fault::{Fault, ensure};
 use crate::lab::{Dice, Lab, invoke};
 use serde_json::json;
 use std::fs;

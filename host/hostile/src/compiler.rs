@@ -1,8 +1,9 @@
 //! Row 17, where the compiler is a process of its own: components that are honest to look at, and
 //! more work than anybody waits for.
 
-use crate::attack::{Attack, Fault, ensure};
+use crate::attack::Attack;
 use crate::components;
+use crate::fault::{Fault, ensure};
 use crate::lab::{Arena, Lab, ms};
 use crate::process;
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! Hostile components, as WAT where they are small. Each exports plain functions, so each becomes
 //! tools by its types.
 
-use crate::attack::Fault;
+use crate::fault::Fault;
 use std::fmt::Write as _;
 
 /// The guest that does what it is told: `guest/`, built by `toolhold build host/hostile/attacker`.

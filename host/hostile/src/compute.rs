@@ -1,7 +1,8 @@
 //! Rows 1, 2, 3 and 6: never coming back.
 
-use crate::attack::{Attack, Fault, ensure};
+use crate::attack::Attack;
 use crate::components;
+use crate::fault::{Fault, ensure};
 use crate::lab::{Lab, PLACES, ensure_all_ended, expect_kind, ms, said};
 use crate::process;
 use futures_util::future::join_all;

@@ -1,7 +1,8 @@
 //! Row 11: filling the disk under a write grant with a quota, in every way that a directory can grow.
 
-use crate::attack::{Attack, Fault, ensure};
+use crate::attack::Attack;
 use crate::components;
+use crate::fault::{Fault, ensure};
 use crate::lab::{Arena, Lab, PLACES, expect_kind, kind};
 use futures_util::future::join_all;
 use serde_json::{Value, json};

@@ -1,6 +1,7 @@
 //! Rows 13 and 14: ways for a request to reach what was not granted.
 
-use crate::attack::{Attack, Fault, ensure};
+use crate::attack::Attack;
+use crate::fault::{Fault, ensure};
 use crate::fetcher::{Given, ensure_refused, get, request};
 use crate::lab::{Arena, Lab, kind};
 use crate::web::{Answers, HERE, METADATA, Web, grant};

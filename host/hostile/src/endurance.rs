@@ -1,6 +1,7 @@
 //! Rows 26 and 27: the thousandth time.
 
-use crate::attack::{Attack, Fault, ensure};
+use crate::attack::Attack;
+use crate::fault::{Fault, ensure};
 use crate::ground::Ground;
 use crate::lab::{Arena, Dice, Lab, PLACES, expect_kind, ms};
 use crate::{components, process};

@@ -1,7 +1,7 @@
 //! The guest that fetches, what it is given, and how it is sent somewhere.
 
-use crate::attack::{Fault, ensure};
 use crate::components;
+use crate::fault::{Fault, ensure};
 use crate::lab::{Arena, Lab, kind};
 use crate::web::Answers;
 use serde_json::{Value, json};

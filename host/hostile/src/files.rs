@@ -1,6 +1,7 @@
 //! Rows 10 and 11: ways out of a granted directory, and writing where only reading was granted.
 
-use crate::attack::{Attack, Fault, ensure};
+use crate::attack::Attack;
+use crate::fault::{Fault, ensure};
 use crate::ground::{Ground, SECRET};
 use crate::lab::{Arena, Lab, kind, ms};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! The ground on which rows 10 and 11 are tried: granted directories beside forbidden ones, links
 //! that lead from one to the other, and a picture of everything that must not change.
 
-use crate::attack::{Fault, ensure};
+use crate::fault::{Fault, ensure};
 use crate::lab::{Lab, directory};
 use std::collections::BTreeMap;
 use std::fs;

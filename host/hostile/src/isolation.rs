@@ -1,7 +1,8 @@
 //! Rows 20 and 21: what one call leaves for the next, or one tenant for another.
 
-use crate::attack::{Attack, Fault, ensure};
+use crate::attack::Attack;
 use crate::components;
+use crate::fault::{Fault, ensure};
 use crate::ground::{Ground, SECRET};
 use crate::lab::{Arena, Lab, directory, kind};
 use futures_util::future::join_all;

@@ -4,8 +4,8 @@
 //! "Ends" (THREATS.md): the call returned its typed error in time, its place is free again, and a
 //! benign call right after it works. That no thread is left is checked by [`crate::run`].
 
-use crate::attack::{Fault, ensure};
 use crate::components;
+use crate::fault::{Fault, ensure};
 use crate::process;
 use serde_json::{Value, json};
 use std::path::Path;

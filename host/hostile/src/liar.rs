@@ -1,7 +1,7 @@
 //! Modules of the tool world that say of themselves, and answer, exactly what they are told to:
 //! names, descriptions and results that no toolchain would let an author write by accident.
 
-use crate::attack::Fault;
+use crate::fault::Fault;
 use std::fmt::Write as _;
 
 /// What a module claims of one of its tools.

@@ -16,6 +16,7 @@
 
 pub mod attack;
 pub mod components;
+pub mod fault;
 pub mod lab;
 pub mod liar;
 pub mod web;
@@ -26,6 +27,7 @@ mod compiler;
 mod compute;
 mod disk;
 mod egress;
+mod encodings;
 mod endurance;
 mod fetcher;
 mod files;
@@ -42,7 +44,8 @@ mod secrets;
 mod tenants;
 mod trust;
 
-pub use attack::{Attack, Fault, Outcome, Verdict, run};
+pub use attack::{Attack, Outcome, Verdict, run};
+pub use fault::Fault;
 pub use lab::{Lab, Scale};
 
 /// Rows of THREATS.md that try other parts of Toolhold than the sandbox, and where they are tried.

@@ -1,7 +1,8 @@
 //! Rows 17 and 18: files in the modules folder that are no honest component.
 
-use crate::attack::{Attack, Fault, ensure};
+use crate::attack::Attack;
 use crate::components;
+use crate::fault::{Fault, ensure};
 use crate::lab::{Arena, Dice, Lab, invoke, ms};
 use crate::process;
 use serde_json::json;

@@ -1,7 +1,8 @@
 //! Rows 4, 5 and 7: taking all there is.
 
-use crate::attack::{Attack, Fault, ensure};
+use crate::attack::Attack;
 use crate::components;
+use crate::fault::{Fault, ensure};
 use crate::ground::Ground;
 use crate::lab::{Lab, kind, said};
 use crate::process;

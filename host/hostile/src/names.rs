@@ -1,7 +1,8 @@
 //! Rows 22 and 23: what a module calls itself and says of itself.
 
-use crate::attack::{Attack, Fault, ensure};
+use crate::attack::Attack;
 use crate::components;
+use crate::fault::{Fault, ensure};
 use crate::lab::Lab;
 use crate::liar::{self, Claim, Reply};
 use serde_json::json;

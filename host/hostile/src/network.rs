@@ -1,6 +1,7 @@
 //! Rows 12 and 13: the world around the host, asked for without a grant.
 
-use crate::attack::{Attack, Fault, ensure};
+use crate::attack::Attack;
+use crate::fault::{Fault, ensure};
 use crate::lab::{Lab, kind};
 use serde_json::json;
 use std::time::Duration;

@@ -1,7 +1,8 @@
 //! Rows 8 and 9: what comes back, and what is said on the way.
 
-use crate::attack::{Attack, Fault, ensure};
+use crate::attack::Attack;
 use crate::components;
+use crate::fault::{Fault, ensure};
 use crate::lab::{Lab, expect_kind};
 use crate::liar::{self, Claim, Reply};
 use serde_json::json;

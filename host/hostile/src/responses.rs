@@ -1,6 +1,7 @@
 //! Row 15: servers that answer too much, or never stop.
 
-use crate::attack::{Attack, Fault, ensure};
+use crate::attack::Attack;
+use crate::fault::{Fault, ensure};
 use crate::fetcher::{Given, get};
 use crate::lab::{Lab, expect_kind, kind, ms};
 use crate::process;

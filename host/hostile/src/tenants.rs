@@ -1,7 +1,8 @@
 //! Rows 21 and 27: callers of one registry, who must neither see nor starve each other.
 
-use crate::attack::{Attack, Fault, ensure};
+use crate::attack::Attack;
 use crate::components;
+use crate::fault::{Fault, ensure};
 use crate::lab::{Arena, Lab, PLACES, expect_kind, kind, ms};
 use futures_util::future::{join, join_all};
 use serde_json::{Value, json};

@@ -1,7 +1,8 @@
 //! Rows 18 and 23: a module that becomes another one after a person approved it.
 
-use crate::attack::{Attack, Fault, ensure};
+use crate::attack::Attack;
 use crate::components;
+use crate::fault::{Fault, ensure};
 use crate::lab::{Arena, Lab, expect_kind, kind};
 use crate::liar::{Claim, Reply, component};
 use serde_json::json;

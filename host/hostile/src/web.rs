@@ -5,8 +5,8 @@
 //! On bare sockets, because it is about bytes on the wire: what a server library would tidy up is what
 //! has to be seen.
 
-use crate::attack::{Fault, ensure};
-use crate::secrets;
+use crate::encodings::forms;
+use crate::fault::{Fault, ensure};
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -285,7 +285,7 @@ async fn echo(stream: &mut TcpStream, request: &Seen, query: &str) -> io::Result
     let authorization = request.header("authorization").concat();
     let credential = authorization.trim_start_matches("Bearer ");
     let value = query.rsplit('=').next().unwrap_or_default();
-    let forms = [secrets::forms(credential), secrets::forms(value)].concat();
+    let forms = [forms(credential), forms(value)].concat();
     let mut head = String::from(
         "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\ntrailer: x-late\r\n",
     );

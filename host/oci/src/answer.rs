@@ -1,16 +1,17 @@
-//! What comes back: bodies read up to a bound, and failures put into words.
+//! Reads bodies of answers up to a bound, and turns failures into errors.
 
-use super::auth::url_authority;
-use super::client::Network;
-use super::error::FetchError;
+use crate::auth::url_authority;
+use crate::error::FetchError;
+use crate::settings::Network;
 use reqwest::header::HeaderMap;
 use reqwest::{Response, Url};
 use serde::Deserialize;
 use std::error::Error as _;
 use std::time::{Duration, SystemTime};
 
-/// Of an error's body; what is shown of it is less.
+/// Bytes read of an error's body.
 const MAX_ERROR: u64 = 16 << 10;
+/// Characters of it that a message shows.
 const MAX_SAID_CHARS: usize = 200;
 
 /// A whole body of at most `limit` bytes.
@@ -73,8 +74,8 @@ pub async fn said(network: &Network, response: Response) -> String {
     }
 }
 
-/// What a failed request means. The address is not shown whole: storage is addressed with
-/// signatures that let anybody in.
+/// The error for a failed request. It shows the host only: addresses of registry storage hold signatures
+/// that grant access.
 pub fn broken(network: &Network, url: &Url, error: reqwest::Error) -> FetchError {
     let host = url_authority(url);
     if error.is_timeout() && !error.is_connect() {
@@ -102,7 +103,7 @@ pub fn header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// Seconds, or a date.
+/// The value of `Retry-After`: seconds, or a date.
 pub fn retry_after(value: &str) -> Option<Duration> {
     if let Ok(seconds) = value.trim().parse() {
         return Some(Duration::from_secs(seconds));

@@ -1,11 +1,11 @@
-//! What a manifest says: which bytes are the component, and whether it is one at all.
+//! Manifests: which layer is the component.
 //!
 //! The layout is the CNCF's "Wasm OCI Artifact": a manifest with the config
 //! `application/vnd.wasm.config.v0+json` and one layer `application/wasm`. The older layer type that
 //! tools used before it is read too. Everything else is refused with what it seems to be.
 
-use super::digest::Digest;
-use super::error::FetchError;
+use crate::digest::Digest;
+use crate::error::FetchError;
 use serde::Deserialize;
 
 pub const IMAGE_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -21,13 +21,13 @@ const WASM_CONFIGS: [&str; 2] = [
     // What the tools with the older layer type wrote.
     "application/vnd.wasm.config.v1+json",
 ];
-/// What generic clients write who have nothing to say in a config.
+/// The config type that generic clients write when they have no config.
 const EMPTY_CONFIG: &str = "application/vnd.oci.empty.v1+json";
 
-/// Longer media types than any that exist are not repeated in messages.
+/// Characters of a media type that an error message repeats. No registered type is longer.
 const SHOWN_CHARS: usize = 100;
 
-/// Where some content is and how much it is.
+/// Digest and size of some content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Descriptor {
     pub digest: Digest,
@@ -35,7 +35,7 @@ pub struct Descriptor {
     pub size: u64,
 }
 
-/// What a reference leads to.
+/// A parsed manifest or index.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Manifest {
     /// The layer that is the component.

@@ -1,10 +1,10 @@
-//! Who may ask: credentials from the environment, and what a registry's challenge asks for.
+//! Credentials, and the challenges of registries.
 //!
 //! A password is for one host. A registry may name any other as the one that issues its tokens, and a
 //! hostile one would name its own; so the password goes to the host that it was given for, and to a
 //! token host only if the operator named that too.
 
-use super::error::FetchError;
+use crate::error::FetchError;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use reqwest::Url;

@@ -1,56 +1,35 @@
-//! A conversation with one registry: the pull side of the distribution specification.
+//! The pull side of the OCI distribution specification, for one registry.
 //!
-//! Written over the host's own HTTP client rather than taken from a crate, because every answer may
-//! come from an enemy: each is read up to a bound, redirects are followed by hand, so that nothing
-//! that proves who asks leaves the registry's own origin, and plain HTTP is not slipped into.
+//! It is our own code because every answer may be hostile, and existing clients read answers without a
+//! bound. Each answer is read up to a bound. Redirects are followed here, so that the credentials never
+//! leave the registry's origin and no redirect leads from HTTPS to plain HTTP.
 
-use super::answer;
-use super::artifact::{Descriptor, IMAGE_INDEX, IMAGE_MANIFEST};
-use super::auth::{self, Challenge, Credentials, url_authority};
-use super::digest::{Digest, Running};
-use super::error::FetchError;
-use super::reference::{Reference, is_loopback};
+use crate::answer;
+use crate::artifact::{Descriptor, IMAGE_INDEX, IMAGE_MANIFEST};
+use crate::auth::{self, Challenge, Credentials, url_authority};
+use crate::digest::{Digest, Running};
+use crate::error::FetchError;
+use crate::reference::Reference;
+use crate::settings::Network;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode, Url, redirect};
 use std::time::Duration;
 
-/// What the specification asks registries to take at least, and clients rarely go above.
+/// Bytes of a manifest: the size that the specification asks registries to support, which clients
+/// rarely exceed.
 pub const MAX_MANIFEST: u64 = 4 << 20;
-/// Tokens have some kilobytes.
+/// Bytes of a token service's answer. Tokens have some kilobytes.
 const MAX_TOKEN: u64 = 1 << 20;
-/// A registry sends to its storage, which may send to another region.
+/// Redirects of one request. A registry redirects to its storage, which may redirect to another region.
 const MAX_REDIRECTS: usize = 5;
-/// Requests for one thing, where the registry asks to come back later.
+/// Requests for one document while the registry answers 429 or 503.
 const MAX_TRIES: u32 = 3;
-/// Longer than this nobody waits without being told.
+/// Longest `Retry-After` that we wait out. A longer one is an error that tells the user.
 const MAX_WAIT: Duration = Duration::from_secs(10);
-/// Name look-up, TCP and TLS together.
+/// Bound of name look-up, TCP and TLS together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How registries are talked to.
-#[derive(Debug, Clone)]
-pub struct Network {
-    /// `HOST` or `HOST:PORT` that are reached over plain HTTP although they are not this machine.
-    pub insecure: Vec<String>,
-    /// Silence that is not waited out.
-    pub idle_timeout: Duration,
-    pub credentials: Option<Credentials>,
-}
-
-impl Network {
-    /// Whether `HOST[:PORT]` is asked over plain HTTP: this machine, or one that the operator named.
-    fn is_insecure(&self, authority: &str) -> bool {
-        let host = match authority.rfind(':') {
-            Some(colon) if !authority[colon..].contains(']') => &authority[..colon],
-            _ => authority,
-        };
-        let named =
-            |entry: &String| [authority, host].contains(&entry.to_ascii_lowercase().as_str());
-        is_loopback(host) || self.insecure.iter().any(named)
-    }
-}
-
-/// Asks one registry about one repository.
+/// Requests to one registry about one repository.
 #[derive(Debug)]
 pub struct Session<'a> {
     client: Client,
@@ -58,11 +37,11 @@ pub struct Session<'a> {
     reference: &'a Reference,
     /// `https://HOST[:PORT]/v2/REPOSITORY/`
     base: Url,
-    /// What the registry gave us or asked for, once it has.
+    /// The header that answered the registry's challenge; absent before a challenge.
     authorization: Option<HeaderValue>,
 }
 
-/// A manifest as it came.
+/// A manifest as received.
 #[derive(Debug)]
 pub struct Received {
     pub bytes: Vec<u8>,
@@ -86,7 +65,7 @@ impl<'a> Session<'a> {
             .https_only(!is_plain)
             .redirect(redirect::Policy::none());
         if is_plain {
-            // What needs no encryption because it stays near must not go through somebody else.
+            // Plain HTTP must not pass through a proxy.
             builder = builder.no_proxy();
         }
         let client = builder.build().map_err(|error| failed(error.to_string()))?;
@@ -183,7 +162,7 @@ impl<'a> Session<'a> {
         Ok(bytes)
     }
 
-    /// A successful answer; says who asks when the registry wants to know, comes back when it is busy.
+    /// Requests `path` until it succeeds: answers one challenge, and waits when the registry is busy.
     async fn get(&mut self, path: &str, accept: &str, what: &str) -> Result<Response, FetchError> {
         let url = self.base.join(path).map_err(|error| FetchError::Connect {
             host: url_authority(&self.base),
@@ -195,7 +174,7 @@ impl<'a> Session<'a> {
             let (response, is_home) = self.follow(url.clone(), accept).await?;
             match response.status() {
                 StatusCode::OK => return Ok(response),
-                // Asked by anybody else, it would be a way to get what is the registry's alone.
+                // A challenge from another host could steal the registry's credentials.
                 StatusCode::UNAUTHORIZED if is_home && !has_authorized => {
                     has_authorized = true;
                     self.authorization = Some(self.authorize(&response).await?);
@@ -209,7 +188,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The first answer that is no redirect, and whether it is the registry's own.
+    /// The first answer that is no redirect, and whether the registry itself sent it.
     async fn follow(&self, url: Url, accept: &str) -> Result<(Response, bool), FetchError> {
         let (mut url, mut is_home) = (url, true);
         for _ in 0..=MAX_REDIRECTS {
@@ -228,15 +207,17 @@ impl<'a> Session<'a> {
                 .and_then(|location| url.join(location).ok());
             let next = next.ok_or_else(|| self.astray("nowhere", "without a usable address"))?;
             self.check(&next)?;
-            // Once away, always away: what another host sends back to the registry it has chosen.
+            // Once a redirect has left the registry's origin, it stays foreign: the other host chose the
+            // next address, even if that is the registry's.
             is_home = is_home && next.origin() == self.base.origin();
             url = next;
         }
         Err(self.astray(&url_authority(&url), "and on, more often than is followed"))
     }
 
-    /// Refuses addresses that nobody should be led to: over plain HTTP that the registry itself is
-    /// not asked over, where anybody on the way, or any service on this machine, would be asked.
+    /// Refuses unsafe redirect targets: a user name in the address, a scheme other than HTTP(S), or plain
+    /// HTTP for a registry that we reach over HTTPS (it could reach services of this machine, and could
+    /// be read on the way).
     fn check(&self, url: &Url) -> Result<(), FetchError> {
         let target = url_authority(url);
         let is_plain = self.base.scheme() == "http" && self.network.is_insecure(&target);
@@ -254,8 +235,8 @@ impl<'a> Session<'a> {
         Err(self.astray(&target, reason))
     }
 
-    /// Answers a challenge: with the password, or with a token, for which a token service is asked
-    /// with the password if there is one, else as nobody in particular.
+    /// Answers a challenge with the password, or with a token from the token service. The token service
+    /// gets the password if there is one for it, else an anonymous request.
     async fn authorize(&self, response: &Response) -> Result<HeaderValue, FetchError> {
         let host = self.reference.authority();
         let challenged = |reason| FetchError::Challenge {
@@ -282,7 +263,7 @@ impl<'a> Session<'a> {
         if let Some(basic) = basic {
             request = request.header(AUTHORIZATION, basic);
         }
-        // A token service that redirects is not followed: it holds the password.
+        // A redirect of the token service is not followed: the request holds the password.
         let response = request
             .send()
             .await
@@ -300,7 +281,10 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Waits as long as the registry asks for, if that is not too long and not too often.
+    /// Waits for the registry's `Retry-After` (one second without one).
+    ///
+    /// # Errors
+    /// The wait is longer than [`MAX_WAIT`], or `tries` reached [`MAX_TRIES`].
     async fn wait(&self, response: &Response, tries: u32) -> Result<(), FetchError> {
         let asked =
             answer::header(response.headers(), RETRY_AFTER.as_str()).and_then(answer::retry_after);
@@ -315,7 +299,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// What an answer that is no success means.
+    /// The error for an answer that is no success.
     async fn refusal(&self, response: Response, is_home: bool, what: &str) -> FetchError {
         let (host, what) = (url_authority(response.url()), what.to_owned());
         let status = response.status();
@@ -388,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_led_from_https_to_http_or_to_this_machine() {
+    fn redirects_lead_neither_from_https_to_http_nor_to_loopback() {
         let network = network(&[]);
         let far = "oci://registry.example/a".parse().unwrap();
         let far = Session::new(&network, &far).unwrap();

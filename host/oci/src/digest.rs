@@ -1,23 +1,28 @@
-//! SHA-256 digests: what content is called in a registry.
+//! SHA-256 digests: the names of content in a registry.
 
 use sha2::{Digest as _, Sha256};
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::str::FromStr;
-use toolhold_agent::hex::hex;
 
 /// The SHA-256 of some content, written `sha256:` and 64 lower-case hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// Of `bytes`.
+    /// The digest of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The 64 hex digits alone, as file names use them.
+    /// The 64 hex digits without `sha256:`, as the cache's file names use them.
     pub fn hex(&self) -> String {
-        hex(&self.0)
+        self.0
+            .iter()
+            .fold(String::with_capacity(64), |mut hex, byte| {
+                // Writing to a string cannot fail.
+                let _ = write!(hex, "{byte:02x}");
+                hex
+            })
     }
 }
 
@@ -54,7 +59,7 @@ impl FromStr for Digest {
     }
 }
 
-/// A digest that grows with what it is given.
+/// Hashes content that comes in pieces.
 #[derive(Debug, Default)]
 pub struct Running(Sha256);
 

@@ -1,13 +1,12 @@
-//! Why a reference gave no component, and what to do next.
+//! Why a pull failed, and what the operator can do.
 
-use super::digest::Digest;
-use super::reference::ReferenceError;
+use crate::digest::Digest;
+use crate::reference::ReferenceError;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A component that could not be fetched. What a registry says of itself is in it cut short; it is
-/// still foreign text, to be made plain before it reaches a terminal.
+/// A failed pull. It may quote the registry, cut short: escape the text before a terminal shows it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
@@ -114,7 +113,7 @@ pub enum FetchError {
 }
 
 impl FetchError {
-    /// For `map_err`: what was tried, and on which path.
+    /// For `map_err`: the action that failed and its path.
     pub(super) fn store(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Store {

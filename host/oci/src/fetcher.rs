@@ -1,66 +1,36 @@
-//! From a reference to its component: out of the store, or from its registry into the store.
+//! Resolves a reference to its component: from the cache, or from the registry into the cache.
 
-use super::artifact::{Descriptor, Manifest, check_component};
-use super::client::{MAX_MANIFEST, Session};
-use super::store::Store;
-use super::{Credentials, Digest, FetchError, Network, Reference};
-use std::path::PathBuf;
-use std::time::Duration;
+use crate::artifact::{Descriptor, Manifest, check_component};
+use crate::client::{MAX_MANIFEST, Session};
+use crate::store::Store;
+use crate::{Digest, FetchError, Reference, Settings};
 
-/// How components are fetched.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// Use only what is in the store; nothing is asked of any network.
-    pub offline: bool,
-    /// For everything that one reference takes.
-    pub timeout: Duration,
-    pub network: Network,
-    /// Where the store is.
-    pub folder: PathBuf,
-}
-
-impl Settings {
-    /// As the embedded configuration has them, with a store of one's own.
-    pub fn new(folder: PathBuf, credentials: Option<Credentials>) -> Self {
-        Self {
-            offline: false,
-            timeout: Duration::from_mins(5),
-            network: Network {
-                insecure: Vec::new(),
-                idle_timeout: Duration::from_secs(30),
-                credentials,
-            },
-            folder,
-        }
-    }
-}
-
-/// Turns references into components.
+/// Resolves references to components, with a cache on disk.
 #[derive(Debug)]
 pub struct Fetcher {
     settings: Settings,
     store: Store,
 }
 
-/// A component that was fetched, now or before.
+/// A pulled component.
 #[derive(Debug)]
 pub struct Fetched {
-    /// The component.
+    /// The component's binary.
     pub bytes: Vec<u8>,
-    /// Of the component.
+    /// Digest of `bytes`.
     pub component: Digest,
-    /// What was asked for, with the digest that it means: the same content for ever.
+    /// The requested reference with the digest that was found: it names this content for ever.
     pub pinned: Reference,
-    /// Whether the component came out of the store.
+    /// Whether the component came from the cache.
     pub from_cache: bool,
-    /// What the tag meant when it was last fetched, if that was something else.
+    /// The digest that the tag had at its previous pull, if it has moved since.
     pub moved_from: Option<Digest>,
-    /// Whether the tag means what it meant last, because nobody could be asked.
+    /// Whether the tag was resolved from the cache because the fetcher is offline.
     pub is_remembered: bool,
 }
 
 impl Fetched {
-    /// What somebody should know who relies on a tag.
+    /// A note for the operator if the tag has moved or was resolved offline.
     pub fn note(&self) -> Option<String> {
         let pinned = &self.pinned;
         match self.moved_from {
@@ -75,21 +45,26 @@ impl Fetched {
     }
 }
 
-/// A manifest's way to its component: the documents, outermost first, and the layer.
+/// The manifests that lead to a component, outermost first, and its layer.
 struct Path {
     documents: Vec<(Digest, Vec<u8>)>,
     layer: Descriptor,
 }
 
 impl Fetcher {
+    /// A fetcher with these settings; does no I/O yet.
     pub fn new(settings: Settings) -> Self {
         let store = Store::new(settings.folder.clone());
         Self { settings, store }
     }
 
-    /// The component that `reference` means. By digest the registry is asked only for what is not in
-    /// the store; a tag is asked for each time, unless offline. One of more than `most` bytes is
-    /// refused before it is fetched.
+    /// Pulls the component of `reference`. A reference with a digest is served from the cache if it can
+    /// be; a tag is resolved at the registry each time, unless offline. Refuses a component of more
+    /// than `most` bytes before it pulls it.
+    ///
+    /// # Errors
+    /// The registry refuses or misbehaves, the content does not match its digest or is no component,
+    /// the pull exceeds [`Settings::timeout`], or the cache cannot be written.
     pub async fn resolve(&self, reference: &Reference, most: u64) -> Result<Fetched, FetchError> {
         let limit = self.settings.timeout;
         tokio::time::timeout(limit, self.fetch(reference, most))
@@ -138,7 +113,7 @@ impl Fetcher {
         })
     }
 
-    /// The component of a manifest that is in the store with all that belongs to it.
+    /// The component of a manifest, if the cache holds the manifest and everything it refers to.
     async fn kept(
         &self,
         digest: Digest,
@@ -161,8 +136,8 @@ impl Fetcher {
         Ok(bytes.map(|bytes| (bytes, layer.digest)))
     }
 
-    /// The layer from the store, or from the registry into the store, together with its manifests.
-    /// Of several who want the same at once, one fetches it and the others wait.
+    /// The layer from the cache, or from the registry into the cache, together with its manifests; and
+    /// whether it came from the cache. Concurrent calls for one layer pull it once.
     async fn obtain(
         &self,
         session: &mut Session<'_>,
@@ -177,7 +152,7 @@ impl Fetcher {
         let (store, layer) = (self.store.clone(), path.layer.digest);
         let documents = path.documents.clone();
         let bytes = blocking(move || {
-            // The lock goes with the writing: who gives up waiting does not stop it.
+            // The write owns the lock: it finishes even if the caller's future is dropped.
             let _lock = lock;
             if !is_kept {
                 store.write(layer, &bytes)?;
@@ -211,7 +186,7 @@ fn check_size(layer: &Descriptor, limit: u64) -> Result<(), FetchError> {
     })
 }
 
-/// From the reference to the layer, through an index if there is one.
+/// Follows a reference to its layer, through an index if there is one.
 async fn walk(
     session: &mut Session<'_>,
     reference: &Reference,
@@ -235,7 +210,7 @@ fn nested() -> FetchError {
     FetchError::manifest("it is an index of indexes; name the inner one")
 }
 
-/// Files and hashes off the threads that serve others.
+/// Runs file I/O and hashing on a blocking thread.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, FetchError> + Send + 'static,
 ) -> Result<T, FetchError> {

@@ -1,8 +1,26 @@
-//! Components from registries: `oci://` references become bytes.
+//! Pulls WebAssembly components from OCI registries: an `oci://` reference becomes bytes.
 //!
-//! [`reference`] is what is written, [`client`] asks the registry ([`auth`]: as whom), [`artifact`]
-//! reads what it says, [`store`] keeps what was fetched. Everything that a registry sends is bounded
-//! before it is read and hashed before it is used; [`fetcher`] puts the four together.
+//! The crate promises three things about what a registry sends. It reads every answer up to a bound. It
+//! checks every manifest and layer against its digest before it uses them. It sends a password only to
+//! the host that the password was given for. The only disk access is the cache folder in [`Settings`].
+//!
+//! Read `reference` first (the text that a user writes), then `fetcher`, which puts the parts
+//! together: `client` asks the registry, `auth` holds the credentials and answers challenges,
+//! `artifact` reads manifests, `store` is the cache.
+//!
+//! ```no_run
+//! use toolhold_oci::{Fetcher, Reference, Settings};
+//!
+//! # async fn pull() -> Result<(), Box<dyn std::error::Error>> {
+//! let fetcher = Fetcher::new(Settings::new("cache".into(), None));
+//! let reference: Reference = "oci://registry.example/tools/calculator:1.2".parse()?;
+//! let most_bytes = 64 << 20;
+//! let fetched = fetcher.resolve(&reference, most_bytes).await?;
+//! println!("{} bytes, pinned as {}", fetched.bytes.len(), fetched.pinned);
+//! # Ok(())
+//! # }
+//! ```
+#![forbid(unsafe_code)]
 
 mod answer;
 mod artifact;
@@ -12,11 +30,12 @@ mod digest;
 mod error;
 mod fetcher;
 mod reference;
+mod settings;
 mod store;
 
 pub use auth::Credentials;
-pub use client::Network;
 pub use digest::Digest;
 pub use error::FetchError;
-pub use fetcher::{Fetched, Fetcher, Settings};
-pub use reference::Reference;
+pub use fetcher::{Fetched, Fetcher};
+pub use reference::{Reference, ReferenceError};
+pub use settings::{Network, Settings};

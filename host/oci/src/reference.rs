@@ -2,19 +2,19 @@
 //!
 //! The grammar is the distribution specification's, read by hand: the parsers that exist follow
 //! Docker's habits, where a name without a host means one company's registry. Here a host is always
-//! written, so that nobody is asked for code by default.
+//! required, so that no registry is contacted by default.
 
-use super::digest::Digest;
+use crate::digest::Digest;
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 const SCHEME: &str = "oci://";
-/// Of a repository's name, as clients and registries have agreed.
+/// Characters of a repository's name: the limit that clients and registries share.
 const MAX_REPOSITORY: usize = 255;
 const MAX_TAG: usize = 128;
 
-/// Where a component is in a registry. Equal references are spelt alike.
+/// The address of a component in a registry. Equal references have equal spelling.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Reference {
     /// A name, an IPv4 address or an IPv6 address in brackets; lower case.
@@ -43,6 +43,7 @@ impl Reference {
         }
     }
 
+    /// The path of the repository in its registry.
     pub fn repository(&self) -> &str {
         &self.repository
     }
@@ -52,12 +53,12 @@ impl Reference {
         self.tag.as_deref().unwrap_or("latest")
     }
 
-    /// What the content must hash to; the tag is then no more than a note.
+    /// The digest that the content must have; if present, the tag is not used.
     pub fn digest(&self) -> Option<Digest> {
         self.digest
     }
 
-    /// The same, but fixed to one content.
+    /// The same reference with a digest, which fixes its content.
     pub fn pinned(&self, digest: Digest) -> Self {
         Self {
             digest: Some(digest),
@@ -65,7 +66,7 @@ impl Reference {
         }
     }
 
-    /// Whether both are fixed to one content of one repository.
+    /// Whether both have the same digest and the same repository.
     pub fn is_same_content(&self, other: &Self) -> bool {
         self.digest.is_some()
             && self.digest == other.digest
@@ -73,14 +74,14 @@ impl Reference {
             && self.repository == other.repository
     }
 
-    /// The last part of the repository's name as a module's name.
+    /// A module name made of the last part of the repository's name: `-` and `.` become `_`.
     pub fn module_name(&self) -> String {
         let last = self.repository.rsplit('/').next().unwrap_or_default();
         last.replace(['-', '.'], "_")
     }
 }
 
-/// Whether `host` (IPv6 in brackets) is this machine, where there is nobody to listen on the way.
+/// Whether `host` (IPv6 in brackets) is the loopback interface, where traffic leaves no wire to tap.
 pub fn is_loopback(host: &str) -> bool {
     let v6 = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
     host == "localhost"
@@ -175,7 +176,7 @@ fn is_host(host: &str) -> bool {
                 .all(|b| b.is_ascii_alphanumeric() || b == b'-')
     };
     // URLs read names that end in a number as addresses, even 1 or 0x7f.1; only the plain form is
-    // let through, so that what is checked here is what is connected to.
+    // accepted, so that the checked host is the host that we connect to.
     let ends_in_number = host
         .rsplit('.')
         .next()

@@ -1,31 +1,32 @@
-//! What was fetched before, kept by digest, and what each tag meant when it was last asked for.
+//! The cache on disk: content by digest, and the digest that each tag had when it was last pulled.
 //!
-//! `blobs/sha256/HEX` holds manifests and components; whoever reads one hashes it again, so a damaged
-//! or exchanged file is as good as none. `refs` is believed only offline, where there is nobody to
-//! ask. Files appear whole: written beside their place, flushed, renamed.
+//! `blobs/sha256/HEX` holds manifests and components. Every read hashes the file again and ignores it
+//! if the hash differs, so a damaged or replaced file counts as absent. `refs` is used only offline,
+//! when the registry cannot be asked. A write goes to a temporary file beside the target, is flushed,
+//! and is renamed, so a reader never sees a part of a file.
 
-use super::digest::Digest;
-use super::error::FetchError;
-use super::reference::Reference;
+use crate::digest::Digest;
+use crate::error::FetchError;
+use crate::reference::Reference;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Between two looks at a lock that somebody holds. Locking without looks would block a thread that
-/// no deadline can take back.
+/// Poll interval while another task or process holds the lock. A blocking lock call would occupy a
+/// thread that no deadline could free.
 const LOCK_POLL: Duration = Duration::from_millis(20);
-/// A note about a tag is a line; more was not written here.
+/// Bytes read of a tag's note. We write one line; a longer file is not ours.
 const MAX_NOTE: u64 = 4 << 10;
 
-/// The store's folder; nothing is made in it before there is something to keep.
+/// The cache folder. It is created by the first write.
 #[derive(Debug, Clone)]
 pub struct Store {
     folder: PathBuf,
 }
 
-/// What a tag meant last.
+/// The digest that a tag had at its last pull.
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
     reference: String,
@@ -37,7 +38,8 @@ impl Store {
         Self { folder }
     }
 
-    /// The content of this digest, if it is here, has at most `limit` bytes and is what it is called.
+    /// The content of `digest`. `None` if it is absent, larger than `limit` bytes, or does not match the
+    /// digest.
     pub fn read(&self, digest: Digest, limit: u64) -> Result<Option<Vec<u8>>, FetchError> {
         let path = self.blob(digest);
         let bytes = match read_capped(&path, limit) {
@@ -52,14 +54,14 @@ impl Store {
         Ok(None)
     }
 
-    /// Keeps `bytes` as the content of `digest`. The caller holds the lock of the component that they
-    /// belong to: two writers would share a half-written file.
+    /// Writes `bytes` as the content of `digest`. The caller must hold the lock of the component that
+    /// they belong to: two writers would share one temporary file.
     pub fn write(&self, digest: Digest, bytes: &[u8]) -> Result<(), FetchError> {
         let path = self.blob(digest);
         write(&path, &path.with_extension("part"), bytes)
     }
 
-    /// What the reference's tag meant when it was last fetched whole.
+    /// The digest of the reference's tag at its last complete pull.
     pub fn seen(&self, reference: &Reference) -> Option<Digest> {
         let bytes = read_capped(&self.note(reference), MAX_NOTE).ok()?;
         let note: Note = serde_json::from_slice(&bytes).ok()?;
@@ -68,8 +70,8 @@ impl Store {
             .flatten()
     }
 
-    /// Notes what the tag means now. Two may note at once; each writes to a place of its own, and
-    /// either is right.
+    /// Records the tag's digest. Two writers may run at once: each has a temporary file of its own, and
+    /// either result is right.
     pub fn remember(&self, reference: &Reference, digest: Digest) -> Result<(), FetchError> {
         let note = serde_json::json!(Note {
             reference: tag_of(reference),
@@ -84,7 +86,7 @@ impl Store {
         )
     }
 
-    /// Waits until nobody else is fetching `digest`, in this process or another.
+    /// Waits until no other task or process is pulling `digest`, then keeps the others out.
     pub async fn lock(&self, digest: Digest) -> Result<Lock, FetchError> {
         let path = self.folder.join("locks").join(digest.hex());
         make_parent(&path)?;
@@ -104,14 +106,15 @@ impl Store {
         self.folder.join("blobs").join("sha256").join(digest.hex())
     }
 
-    /// Named by a hash: a reference holds characters that file systems do not, and can be too long.
+    /// The file name is a hash: a reference may be too long for a file name or hold characters that
+    /// file systems refuse.
     fn note(&self, reference: &Reference) -> PathBuf {
         let key = Digest::of(tag_of(reference).as_bytes()).hex();
         self.folder.join("refs").join(key)
     }
 }
 
-/// Held while a component is being fetched; given back when dropped.
+/// Exclusive right to pull one component; dropping it releases the lock file.
 #[derive(Debug)]
 pub struct Lock {
     _file: File,
@@ -122,10 +125,9 @@ fn tag_of(reference: &Reference) -> String {
     format!("oci://{host}/{repository}:{}", reference.tag())
 }
 
-/// Reads a regular file; of one that has more than `limit` bytes only so many that it cannot hash to
-/// what it should.
+/// Reads a regular file, at most `limit + 1` bytes: enough for the caller to see that it is too large.
 fn read_capped(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    // Not opened if it is a pipe, which would wait for a writer.
+    // Checked before opening: opening a pipe would wait for a writer.
     let metadata = fs::metadata(path)?;
     if !metadata.is_file() {
         return Err(io::Error::other("it is not a regular file"));
@@ -145,13 +147,13 @@ fn write(path: &Path, unfinished: &Path, bytes: &[u8]) -> Result<(), FetchError>
         })
         .and_then(|()| fs::rename(unfinished, path));
     result.map_err(|error| {
-        // The disk may be full; what was written would stay for ever.
+        // The disk may be full: free the part that was written.
         let _ = fs::remove_file(unfinished);
         FetchError::store("write", path)(error)
     })
 }
 
-/// For this user alone: others must not be able to say what a tag means offline.
+/// Creates the folder for this user alone (0700): other users must not choose what a tag means offline.
 fn make_parent(path: &Path) -> Result<(), FetchError> {
     let Some(parent) = path.parent() else {
         return Ok(());

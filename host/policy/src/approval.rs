@@ -220,7 +220,9 @@ impl Standing {
     pub fn reason(&self) -> String {
         match self {
             Self::Trusted | Self::Approved => String::new(),
-            Self::Pending { changes } if changes.is_empty() => "nobody has approved it yet".into(),
+            Self::Pending { changes } if changes.is_empty() => {
+                "it has not been approved yet".into()
+            }
             Self::Pending { changes } => {
                 let what: Vec<_> = changes.iter().map(|change| change.what.as_str()).collect();
                 format!("since it was approved: {}", what.join(", "))

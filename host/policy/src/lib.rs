@@ -8,7 +8,7 @@
 //! (what a call may use); [`restrictions`] (what narrows grants for one call); [`manifest`] (what a module asks
 //! for); [`tool`] (what a tool says of itself), [`digest`] and [`approval`] (what is pinned); [`call`] (an
 //! invocation, its report, and the seams of a running call) with [`error`]; [`redact`] and [`text`] (untrusted
-//! text before it is shown or kept).
+//! text before it is shown or kept); [`pii`] and [`redaction`] (personal data and secrets in texts).
 //!
 //! ```
 //! use toolhold_policy::{Grant, GrantRestrictions, Restriction};
@@ -33,7 +33,9 @@ pub mod grant;
 pub mod limits;
 pub mod log;
 pub mod manifest;
+pub mod pii;
 pub mod redact;
+pub mod redaction;
 pub mod restrictions;
 pub mod secret;
 pub mod text;

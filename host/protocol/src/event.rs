@@ -450,6 +450,12 @@ impl Journal for NoJournal {
     }
 }
 
+/// The id of the sub-agent's run that answers a call of the run `parent`. The same call gets the same id when its run is
+/// resumed.
+pub fn sub_run(parent: Uuid, call: &str) -> Uuid {
+    Uuid::new_v5(&parent, call.as_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

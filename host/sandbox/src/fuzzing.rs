@@ -3,9 +3,9 @@
 
 use crate::egress;
 use crate::engine::Engine;
-use crate::shape::{Part, Shape};
 use crate::value::Unliftable;
-use crate::{schema, value};
+use crate::value::shape::{Part, Shape};
+use crate::value::{self, schema};
 use http::{Method, Uri};
 use serde_json::{Map, Value};
 use toolhold_policy::HttpGrant;

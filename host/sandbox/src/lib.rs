@@ -6,72 +6,71 @@
 //! answer before the deadline. JSON goes in, JSON comes out. It knows nothing of models, runs or
 //! servers, and it is the only crate that names wasmtime.
 //!
-//! Read it in this order: [`registry`] (the public door: a folder becomes callable tools),
-//! [`module`] (bytes become a verified, compiled, linked component and its tool specs), [`call`]
-//! (one call: fresh store, invoke, classify), then what a call stands on: [`engine`], [`limits`],
-//! [`grant`], [`egress`], [`secret`], `state`. [`shape`], [`schema`] and [`value`] translate between WIT and JSON, [`docs`]
-//! finds what was written about a component, [`approval`] keeps what a person agreed to, [`compile`]
-//! and [`cache`] make and keep compiled code; the latter holds the only `unsafe`.
+//! ```
+//! use serde_json::json;
+//! use toolhold_policy::{Invocation, Output};
+//! use toolhold_sandbox::{Engine, EngineConfig, Policy, Registry};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let component = wat::parse_str(
+//!     r#"(component
+//!          (core module $m (func (export "double") (param i32) (result i32)
+//!            (i32.mul (local.get 0) (i32.const 2))))
+//!          (core instance $i (instantiate $m))
+//!          (func (export "double") (param "n" s32) (result s32) (canon lift (core func $i "double"))))"#,
+//! )?;
+//! let registry = Registry::new(Engine::new(EngineConfig::default())?, None, Policy::default());
+//! registry.load_bytes("numbers", component).await?;
+//!
+//! let arguments = json!({"n": 21});
+//! let report = registry.call(&Invocation::new("call-1", "numbers.double", &arguments)).await;
+//! assert_eq!(report.result?, Output::Value(json!(42)));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Read it in this order: [`registry`] (the public door: a folder becomes callable tools), [`module`] (bytes
+//! become a verified, compiled, linked component and its tool specs; its calls), `host` (what a guest may import)
+//! and `call` (one call: a fresh store, the guest, the verdict). They stand on: `policy` (the operator's decision
+//! and what it means for one module), [`compile`] (bytes to native code, and the cache with the only `unsafe`),
+//! [`engine`] (wasmtime, its clock, its permits), `grant` (a grant made ready for calls), [`egress`] (outbound
+//! HTTP), `disk` (scratch files, keys and values, quotas), [`value`] (WIT types to JSON and back) and [`docs`]
+//! (what was written about a component). A room uses only rooms after it in that list, `bindings` and [`error`].
 
-pub mod cache;
-pub mod call;
+mod bindings;
+mod call;
 pub mod compile;
+mod disk;
 pub mod docs;
 pub mod egress;
 pub mod engine;
 pub mod error;
 #[doc(hidden)]
 pub mod fuzzing;
-pub mod grant;
+mod grant;
+mod host;
 pub mod module;
+mod policy;
 pub mod registry;
-pub mod schema;
-pub mod shape;
 pub mod value;
 
-pub mod admission;
-mod approvals;
-mod bindings;
-mod capture;
-mod code;
-mod counters;
-mod current;
-mod decided;
-mod files;
-mod folder;
-mod imports;
-mod io_error;
-mod key_value;
-mod log_sink;
-mod meter;
-mod peers;
-mod policy;
-mod quota;
-mod rate;
-mod shelf;
-mod shield;
-mod special;
-mod state;
-mod typed;
-mod verdict;
-mod world;
-
-pub use approvals::ApprovalFolder;
-pub use compile::{Compiler, CompilerProcess, compiler_process};
-pub use counters::Counters;
+pub use compile::compiler_process;
+pub use disk::{Storage, same_directory};
 pub use egress::{Resolve, SystemResolver};
-pub use engine::{Engine, EngineConfig};
+pub use engine::{Compiler, CompilerProcess, Engine, EngineConfig};
 pub use error::LoadError;
-pub use folder::is_slot;
-pub use grant::{Storage, same_directory};
+pub use module::counters::Counters;
+pub use module::shield::{Place as ShieldPlace, Screening, Verdict};
 pub use module::{Module, ModuleKind};
-pub use policy::{ApproveError, ModulePolicy, Policy, Trust};
+pub use policy::{ApprovalFolder, ApproveError, ModulePolicy, Policy, Trust};
+pub use registry::folder::is_slot;
+pub use registry::snapshot::FailedModule;
 pub use registry::{LoadEvent, Registry};
-pub use shelf::FailedModule;
-pub use shield::{Place as ShieldPlace, Screening, Verdict};
 
-// Moved to `toolhold-policy`; the old paths stay until their users name the new crate.
-pub use ApprovalFolder as Approvals;
+// The old paths of what moved stay until their users name the new ones.
+pub use compile::cache;
+pub use policy::ApprovalFolder as Approvals;
 pub use toolhold_policy::{
     Access, Annotations, Approval, ApprovalStore, ApprovedBy, CallError, CallReport, Caller,
     Capability, Captured, Change, Clocks, DirectoryGrant, DocsSource, ErrorClass, Example, Grant,
@@ -82,3 +81,4 @@ pub use toolhold_policy::{
     Standing, ToolSpec, Usage, is_name, limits, manifest, secret, text, tool_name, visible,
     visible_json,
 };
+pub use value::{schema, shape};

@@ -14,12 +14,15 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
+use crate::workspace::{self, Crate};
 use crate::{interrupt, narrate, project};
 use session::{Folders, Outcome};
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Inputs are kept in the target folder, under fuzz/corpus/TARGET, so that each run \
+    after_help = "Without --seed every run tries other inputs: cargo xtask fuzz --minutes 60 looks for new \
+    faults and may be started by hand anywhere. With --seed, as .ci/run does, a change is judged by what it changed.\n\n\
+    Inputs are kept in the target folder, under fuzz/corpus/TARGET, so that each run \
     begins where the last one ended; what breaks a target, under fuzz/artifacts/TARGET. A run with a seed \
     begins anew, under fuzz/seeded.\n\n\
     With a nightly toolchain the same targets run under cargo-fuzz, with AddressSanitizer:\n  \
@@ -29,8 +32,11 @@ pub struct Arguments {
     /// Which targets (default: all)
     targets: Vec<String>,
     /// How long each target runs
-    #[arg(long, default_value_t = 60)]
+    #[arg(long, default_value_t = 60, conflicts_with = "minutes")]
     seconds: u64,
+    /// How long all of them run together, in equal parts
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    minutes: Option<u64>,
     /// How many targets run at the same time (default: one a core)
     #[arg(long)]
     jobs: Option<usize>,
@@ -45,7 +51,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let targets = chosen(&crate_folder, &arguments.targets)?;
     narrate::line("building the fuzz targets");
     let target_folder = project::target_folder()?;
-    instrument::build(&targets)?;
+    let crates = workspace::crates(&project::root())?;
+    instrument::build(&targets, &instrumented(&crates))?;
     let mut folders = Folders {
         binaries: target_folder.join("debug"),
         seeds: crate_folder.join("seeds"),
@@ -67,12 +74,14 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let jobs = arguments.jobs.unwrap_or(cores).clamp(1, targets.len());
+    let seconds = arguments
+        .minutes
+        .map_or(arguments.seconds, |all| share(all, targets.len(), jobs));
     narrate::line(&format!(
-        "{} targets, {} seconds each, {jobs} at a time",
+        "{} targets, {seconds} seconds each, {jobs} at a time",
         targets.len(),
-        arguments.seconds
     ));
-    let time = Duration::from_secs(arguments.seconds);
+    let time = Duration::from_secs(seconds);
     let outcomes = run_all(&folders, &targets, time, jobs, arguments.seed)?;
     let broken: Vec<_> = outcomes
         .iter()
@@ -94,6 +103,32 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         outcomes.len(),
         names.join(", ")
     )
+}
+
+/// The crates whose branches libFuzzer should see, as rustc calls them: that of the targets and all of ours
+/// that it is made of. The engine's own are fuzzed by its makers.
+fn instrumented(crates: &[Crate]) -> Vec<String> {
+    let mut names: Vec<&str> = vec!["fuzz"];
+    let mut next = 0;
+    while let Some(name) = names.get(next) {
+        let found = crates.iter().find(|each| each.name == *name);
+        for used in found.into_iter().flat_map(|each| &each.uses) {
+            if !names.contains(&used.as_str()) {
+                names.push(used);
+            }
+        }
+        next += 1;
+    }
+    let crates = crates
+        .iter()
+        .filter(|each| names.contains(&each.name.as_str()));
+    crates.map(|each| each.package.replace('-', "_")).collect()
+}
+
+/// The seconds of each target, if all of them take so many minutes.
+fn share(minutes: u64, targets: usize, jobs: usize) -> u64 {
+    let rounds = targets.div_ceil(jobs) as u64;
+    (minutes * 60 / rounds.max(1)).max(1)
 }
 
 /// Runs them all, also after one broke, and says of each what came of it as soon as it ended.
@@ -169,6 +204,22 @@ fn known(folder: &Path) -> Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_targets_are_made_of_is_instrumented() {
+        let crates = workspace::crates(&project::root()).unwrap();
+        let names = instrumented(&crates);
+        let has = |name: &str| names.iter().any(|it| it == name);
+        assert!(has("toolhold_fuzz") && has("toolhold_sandbox"), "{names:?}");
+        assert!(!has("toolhold") && !has("xtask"), "{names:?}");
+    }
+
+    #[test]
+    fn minutes_are_shared_by_the_targets() {
+        assert_eq!(share(10, 11, 2), 100);
+        assert_eq!(share(10, 1, 1), 600);
+        assert_eq!(share(1, 100, 1), 1);
+    }
 
     #[test]
     fn an_unknown_target_is_answered_with_the_known_ones() {

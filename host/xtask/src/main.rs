@@ -1,20 +1,28 @@
 //! `cargo xtask`: what a developer, and `.ci/run`, does with this repository.
 //!
-//! Start with `quickstart` (a task solved by a real model) or `test_run` (everything that must
-//! pass); both stand on `project` (cargo, the `toolhold` binary) and `local_model` (a small real
-//! model served on this machine). Narration goes to standard error, so that standard output carries
-//! only what a command answers.
+//! All commands are the variants of [`Command`], and `cargo xtask help` lists them. To read: `quickstart` (a task
+//! solved by a real model) and `test_run` (everything that must pass) stand on `project` (cargo, the `toolhold`
+//! binary) and `local_model` (a small real model served on this machine); `rooms` (the walls) and `lines` stand
+//! on `workspace` (crates) and `source` (their files); `bench` and `fuzz` run what lies beside the crates.
+//! Narration goes to standard error, so that standard output carries only what a command answers.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod fuzz;
 mod interrupt;
+mod lines;
 mod local_model;
 mod modules;
 mod narrate;
+mod nextest;
 mod project;
 mod quickstart;
 mod record;
+mod rooms;
+mod source;
 mod test_run;
+mod wheels;
+mod workspace;
 
 use std::process::ExitCode;
 
@@ -34,17 +42,23 @@ struct Cli {
 enum Command {
     /// Build Toolhold and watch a model solve a task by calling sandboxed Wasm tools
     Quickstart(quickstart::Arguments),
+    /// Build what the tests need, serve a local model for the end-to-end ones, run all tests, or those named
+    Test(test_run::Arguments),
+    /// Check the walls: no circle of modules inside of a crate, the order of crates, the map's table
+    Rooms(rooms::Arguments),
+    /// Count the lines of product code, by crate; compare with a revision
+    Lines(lines::Arguments),
+    /// Measure what the host costs beside yardsticks of the same run; compare with what was accepted
+    Bench(bench::Arguments),
+    /// Run the fuzz targets: what must hold for any input
+    Fuzz(fuzz::Arguments),
+    /// Build the components under modules/ from their sources
+    Modules(modules::Arguments),
     /// Serve a small real model on this machine's CPU, OpenAI-compatible
     LocalModel {
         #[command(subcommand)]
         command: LocalModel,
     },
-    /// Build the components under modules/ from their sources
-    Modules(modules::Arguments),
-    /// Build what the tests need, serve a local model for the end-to-end ones, run all tests
-    Test(test_run::Arguments),
-    /// Run the fuzz targets: what must hold for any input
-    Fuzz(fuzz::Arguments),
     /// Record again what `toolhold demo` replays, with a local model
     RecordDemo {
         /// Which model to record
@@ -109,6 +123,9 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Modules(arguments) => modules::run(&arguments),
         Command::Test(arguments) => test_run::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
+        Command::Rooms(arguments) => rooms::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
+        Command::Lines(arguments) => lines::run(&arguments),
         Command::RecordDemo { model, profile } => record::run(model.model()?, profile),
     }
 }

@@ -61,7 +61,7 @@ pub fn build_toolhold(profile: Profile) -> Result<PathBuf> {
     build.args([
         "build",
         "--package",
-        "toolhold",
+        "toolhold-cli",
         "--profile",
         profile.name(),
     ]);
@@ -111,7 +111,8 @@ pub fn exit_code(status: ExitStatus) -> ExitCode {
     ExitCode::from(code.unwrap_or(1))
 }
 
-fn shown(command: &Command) -> String {
+/// As a person would type it.
+pub fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let name = program.file_name().unwrap_or(program.as_os_str());
     let words = std::iter::once(name).chain(command.get_args());

@@ -10,7 +10,7 @@ use crate::local_model::{LocalModel, Model};
 use crate::narrate;
 use crate::project::{self, Profile};
 
-const RECORDING: &str = "host/app/src/demo/recording.jsonl";
+const RECORDING: &str = "host/devkit/src/demo/recording.jsonl";
 
 pub fn run(model: &'static Model, profile: Profile) -> Result<ExitCode> {
     let toolhold = project::build_toolhold(profile)?;

@@ -1,5 +1,5 @@
-//! `cargo xtask test`: what a contributor runs and what `.ci/run` runs. `cargo test` comes last, so
-//! that its closing lines are the last thing said.
+//! `cargo xtask test`: what a contributor runs and what `.ci/run` runs. The workspace's own tests come
+//! last, so that the line that counts them is the last thing said.
 
 use std::env;
 use std::ffi::OsString;
@@ -14,7 +14,7 @@ use clap::Args;
 use crate::local_model::{Choice, LocalModel, Model};
 use crate::modules::Module;
 use crate::project::{self, Profile};
-use crate::{interrupt, modules, narrate};
+use crate::{interrupt, modules, narrate, nextest};
 
 const BASE_URL: &str = "TOOLHOLD_E2E_BASE_URL";
 const MODEL: &str = "TOOLHOLD_E2E_MODEL";
@@ -27,24 +27,42 @@ const TESTS_MIB: u64 = 1500;
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Environment: TOOLHOLD_E2E=off leaves the real model out; \
+    after_help = "  cargo xtask test                          all of them\n  \
+    cargo xtask test -- approval              those whose name has approval in it\n  \
+    cargo xtask test -- -p toolhold-agent     those of a crate\n  \
+    cargo xtask test -- --test hostile        those of a binary of tests/\n\n\
+    Environment: TOOLHOLD_E2E=off leaves the real model out; \
     TOOLHOLD_E2E_BASE_URL and TOOLHOLD_E2E_MODEL test against an endpoint of yours."
 )]
 pub struct Arguments {
-    /// Passed on to `cargo test --workspace`, after `--`; leaves the modules' own tests out
+    /// Passed on to `cargo nextest run`, after `--`; leaves the modules' tests and the documentation's out
     #[arg(last = true)]
-    cargo: Vec<OsString>,
+    chosen: Vec<OsString>,
+    /// Run them with `cargo test` even where nextest is there
+    #[arg(long)]
+    without_nextest: bool,
 }
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     // Who picks a test means one of the host's.
-    let modules_pass = !arguments.cargo.is_empty() || modules_pass()?;
+    let is_all = arguments.chosen.is_empty();
+    let modules_pass = !is_all || modules_pass()?;
     narrate::line("building toolhold for the tests");
     let toolhold = project::build_toolhold(Profile::Dev)?;
     build_what_is_not_committed(&toolhold)?;
 
-    let mut test = project::cargo();
-    test.args(["test", "--workspace"]).args(&arguments.cargo);
+    let nextest = if arguments.without_nextest {
+        None
+    } else {
+        nextest::program()
+    };
+    // `cargo test` runs them with the rest.
+    let examples_pass = nextest.is_none() || !is_all || examples_pass()?;
+    let mut test = nextest.map_or_else(cargo_test, nextest::command);
+    if !names_packages(&arguments.chosen) {
+        test.arg("--workspace");
+    }
+    test.args(&arguments.chosen);
     let local = real_model()?;
     if let Some(local) = &local {
         test.env(BASE_URL, &local.base_url).env(MODEL, local.name);
@@ -53,7 +71,30 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     if status.success() && !modules_pass {
         bail!("the host's tests pass, but those of the modules do not: see above");
     }
+    if status.success() && !examples_pass {
+        bail!("the host's tests pass, but examples of its documentation do not: see above");
+    }
     Ok(project::exit_code(status))
+}
+
+fn cargo_test() -> Command {
+    let mut test = project::cargo();
+    test.arg("test");
+    test
+}
+
+/// With `--workspace` besides, a package that is named would be one of all.
+fn names_packages(chosen: &[OsString]) -> bool {
+    let mut words = chosen.iter().filter_map(|word| word.to_str());
+    words.any(|word| word.starts_with("--package") || word.starts_with("-p"))
+}
+
+/// The examples of the documentation, which nextest does not run.
+fn examples_pass() -> Result<bool> {
+    narrate::line("testing the examples of the documentation");
+    let mut test = project::cargo();
+    test.args(["test", "--workspace", "--doc"]);
+    Ok(project::run(&mut test)?.success())
 }
 
 /// The modules are a workspace of their own; their logic is tested natively.
@@ -169,6 +210,16 @@ fn parse_available(meminfo: &str) -> Option<u64> {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn a_package_is_chosen_instead_of_all() {
+        let names = |words: &[&str]| {
+            let words: Vec<_> = words.iter().map(OsString::from).collect();
+            names_packages(&words)
+        };
+        assert!(names(&["-p", "toolhold-agent"]) && names(&["approval", "--package=xtask"]));
+        assert!(!names(&[]) && !names(&["--test", "hostile", "approval"]));
+    }
 
     #[test]
     fn memory_is_read_in_mebibytes() {

@@ -4,4 +4,4 @@ go 1.27
 
 require toolhold v0.0.0
 
-replace toolhold => ../../../host/app/templates/go/toolhold
+replace toolhold => ../../../host/devkit/templates/go/toolhold

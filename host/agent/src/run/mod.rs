@@ -17,6 +17,7 @@ mod sub_agent;
 pub use driver::{Driver, Run};
 pub use machine::{Action, Effects, Input, Machine, Work};
 pub use purse::{Budget, Budgets, Spent};
-pub use sub_agent::{Ended, sub_run};
+pub use sub_agent::Ended;
 pub use toolhold_protocol::bound::{Bound, Runner};
+pub use toolhold_protocol::event::sub_run;
 pub use toolhold_protocol::settings::{DEFAULT_INSTRUCTIONS, RunRequest, Settings, Wiring};

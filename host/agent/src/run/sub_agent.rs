@@ -26,7 +26,6 @@ use toolhold_protocol::saved::Saved;
 use toolhold_protocol::settings::DEFAULT_INSTRUCTIONS;
 use toolhold_protocol::settings::{RunRequest, Settings};
 use toolhold_protocol::shield::Policy;
-use uuid::Uuid;
 
 /// How a run ended.
 #[derive(Debug, Clone)]
@@ -179,7 +178,7 @@ fn request(
         ..parent.settings.clone()
     };
     Ok(RunRequest {
-        id: sub_run(parent.id, &work.call.id),
+        id: toolhold_protocol::event::sub_run(parent.id, &work.call.id),
         instructions: saved
             .instructions
             .clone()
@@ -193,11 +192,6 @@ fn request(
         own_tools_only: true,
         allowed: parent.allowed.clone(),
     })
-}
-
-/// The run that answers a call of another run. The same again when that one is run again.
-pub fn sub_run(parent: Uuid, call: &str) -> Uuid {
-    Uuid::new_v5(&parent, call.as_bytes())
 }
 
 /// Adds the part of the parent's context that the call's scopes name. What the caller lets in holds

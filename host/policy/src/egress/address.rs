@@ -82,7 +82,7 @@ fn reach_v6(address: Ipv6Addr) -> Reach {
         // Global unicast, all that is handed out so far.
         [0x2000..=0x3fff, ..] => Reach::Global,
         // Unspecified, mapped and compatible IPv4, NAT64's local prefix, discard-only, segment
-        // routing, link-local, site-local, multicast, and what nobody has been given yet.
+        // routing, link-local, site-local, multicast, and unallocated ranges.
         _ => Reach::Never,
     }
 }

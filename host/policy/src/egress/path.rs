@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 /// Deeper than any honest nesting of encodings.
-const DECODINGS: usize = 4;
+const MAX_DECODINGS: usize = 4;
 
 /// Whether `path`, which begins with a slash, lies under `prefix`: `/v1` holds `/v1` and `/v1/x`,
 /// not `/v10`. Everything lies under `/`.
@@ -36,7 +36,7 @@ pub fn is_plain(path: &str) -> bool {
 
 fn is_plain_segment(segment: &str) -> bool {
     let mut seen = Cow::Borrowed(segment);
-    for _ in 0..DECODINGS {
+    for _ in 0..MAX_DECODINGS {
         let name = seen.split(';').next().unwrap_or_default().trim();
         let moves = name.is_empty() || name.chars().all(is_dot);
         if moves || seen.chars().any(|c| c.is_control() || is_slash(c)) {

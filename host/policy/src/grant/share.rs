@@ -58,7 +58,7 @@ pub type SameDirectory<'a> = &'a dyn Fn(&Path, &Path) -> bool;
 #[serde(deny_unknown_fields, default)]
 pub struct Share {
     /// The very directories that were given, to read only or with less room if this says so. Not folders
-    /// inside of them: whoever may write to the directory could turn those into links.
+    /// inside of them: a guest that may write to the directory could turn those into links.
     pub directories: Vec<DirectoryGrant>,
     pub scratch: Option<ScratchGrant>,
     /// With the values that were given.

@@ -158,7 +158,7 @@ impl SecretGrant {
 
     /// Puts the secret into a request that goes to its origin, and says whether it did. What the
     /// guest put in that place is replaced: components written for other hosts send a placeholder,
-    /// and a guest's own credential would let it write into somebody else's account.
+    /// and a guest's own credential would let it write into another person's account.
     pub fn inject(&self, url: &mut Url, headers: &mut HeaderMap) -> bool {
         if !self.slot.origin.covers(url) {
             return false;

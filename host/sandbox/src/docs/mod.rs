@@ -19,9 +19,9 @@ use toolhold_policy::text;
 pub use toolhold_policy::tool::{Claims, DocsSource};
 
 /// Characters of one field's description: enough for a sentence or three, at every use of a type.
-const MAX_PART: usize = 400;
+const MAX_PART_CHARS: usize = 400;
 /// Names that stand for one another, followed no further: `type a = b` may go in circles.
-const MAX_ALIASES: usize = 16;
+const MAX_ALIAS_STEPS: usize = 16;
 
 /// Docs of a component's exports. Sorted maps, so that the same docs are the same bytes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -235,7 +235,7 @@ impl<'a> Glossary<'a> {
     pub fn entry(self) -> Entry<'a> {
         let mut entry = Entry::default();
         let mut at = self.at;
-        for _ in 0..MAX_ALIASES {
+        for _ in 0..MAX_ALIAS_STEPS {
             match at {
                 TypeRef::Plain => break,
                 TypeRef::Parts(children) => {
@@ -282,5 +282,5 @@ impl<'a> Glossary<'a> {
 
 /// A part's description as a model sees it.
 pub(crate) fn shown(text: &str) -> String {
-    text::visible(text.trim(), MAX_PART)
+    text::visible(text.trim(), MAX_PART_CHARS)
 }

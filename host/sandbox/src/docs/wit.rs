@@ -1,7 +1,7 @@
 //! Doc comments and type names from WIT text.
 //!
 //! Packages are parsed one by one and never resolved against each other: a `.wit` file that names
-//! packages nobody has at hand still documents its own interfaces.
+//! unavailable packages still documents its own interfaces.
 
 use super::{Docs, FunctionDocs, PartDocs, TypeDocs, TypeRef};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -13,7 +13,7 @@ use wit_parser::{
 
 /// The parser recurses along chains of types. 20 000 of them, the most that fit a package, need a
 /// few megabytes; threads of the runtime have two. Only what is touched is ever backed by memory.
-const STACK_BYTES: usize = 64 << 20;
+const PARSER_STACK_BYTES: usize = 64 << 20;
 
 /// The files of one WIT package.
 #[derive(Debug, Clone, Default)]
@@ -38,7 +38,7 @@ pub fn read_all(packages: &[Package], notes: &mut Vec<String>) -> Docs {
             Err(reason) => notes.push(text::visible(&reason, 1_000)),
         }
     }
-    // Interfaces that a world only imports are somebody else's. Without a world, all count.
+    // Interfaces that a world only imports are not the author's. Without a world, all count.
     if !exported.is_empty() {
         docs.exports
             .retain(|interface, _| interface.is_empty() || exported.contains(interface));
@@ -62,7 +62,7 @@ fn parse(package: &Package) -> Result<Vec<UnresolvedPackage>, String> {
     let name = package.files.first().map_or("", |(path, _)| path);
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()
-            .stack_size(STACK_BYTES)
+            .stack_size(PARSER_STACK_BYTES)
             .spawn_scoped(scope, parse)
             .map_err(|error| format!("{name} is not read: {error}"))?;
         thread

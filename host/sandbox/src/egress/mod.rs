@@ -1,9 +1,8 @@
-//! Outbound HTTP of a guest: what was granted, and nothing else (THREATS.md, promise 8).
+//! Outbound HTTP of a guest: what was granted, and nothing else (`docs/security.md`, promise 8).
 //!
-//! A request meets these in order: `rule` (is there a grant for this method, origin and path?),
-//! `address` (does the host lie where the grant reaches? names are resolved by `resolve`, once,
-//! and the connection goes to the very addresses that were judged), `limits`, the module's
-//! [secrets](crate::secret). `send` walks a request through; `redirect` says what a redirect turns it
+//! A request passes these checks in order: the grants of [`toolhold_policy::egress`] (one for this method, origin
+//! and path), the address (names are resolved by `resolve`, once, and the connection goes to the very
+//! addresses that were judged), the limits (`meter`), the module's [secrets](toolhold_policy::secret). `send` walks a request through; `redirect` says what a redirect turns it
 //! into; `body` counts, times and cleans what flows.
 //!
 //! The client is reqwest's: it takes a resolver of ours, follows nothing, knows no proxy, and pools
@@ -35,9 +34,9 @@ use url::Url;
 use wasmtime_wasi_http::{Error, ForbiddenHeaderFilter, RequestOptions, WasiBody, WasiHttpHooks};
 
 /// Idle connections kept to one origin: enough for a burst, few enough to leave open.
-const IDLE_CONNECTIONS: usize = 2;
+const MAX_IDLE_CONNECTIONS_PER_ORIGIN: usize = 2;
 /// Shorter than what servers and middleboxes commonly keep.
-const IDLE_TIME: Duration = Duration::from_secs(30);
+const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Four of the largest writes that WASI's blocking calls make.
 const BODY_CHUNK_BYTES: usize = 16 << 10;
@@ -91,8 +90,7 @@ impl Egress {
         })
     }
 
-    /// What a single call is given. The call's own deadline needs no telling: whoever drops the hooks
-    /// with the store ends what they started.
+    /// The hooks of a single call. Dropping them with the store, at the call's deadline, ends what they started.
     pub fn hooks(self: &Arc<Self>, limits: &HttpLimits) -> Hooks {
         Hooks {
             egress: self.clone(),
@@ -134,8 +132,8 @@ fn client(judge: Judge, tls: bool) -> Result<Client, EgressError> {
         .dns_resolver(judge)
         .tls_version_min(reqwest::tls::Version::TLS_1_2)
         .tcp_nodelay(true)
-        .pool_idle_timeout(IDLE_TIME)
-        .pool_max_idle_per_host(IDLE_CONNECTIONS);
+        .pool_idle_timeout(IDLE_CONNECTION_TIMEOUT)
+        .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS_PER_ORIGIN);
     if !tls {
         // A machine without root certificates can still serve plain http to itself.
         builder = builder.tls_certs_only([]);

@@ -16,14 +16,13 @@ use tokio::time::timeout;
 use toolhold_policy::egress::is_localhost;
 use toolhold_policy::egress::{Reach, reach};
 
-/// The system's resolver asks each server twice, five seconds each; nobody waits for all of that.
+/// The system's resolver asks each server twice, five seconds each, which is too long for a call.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
-/// Lookups at a time in the whole process. Each holds a thread until the system answers, which no
+/// Maximum lookups at a time in the whole process. Each holds a thread until the system answers, which no
 /// timeout of ours can stop.
-const LOOKUPS: usize = 32;
+const MAX_CONCURRENT_LOOKUPS: usize = 32;
 
-/// Answers which addresses a host name has. The one real seam of this room: tests put a lying
-/// resolver here.
+/// Finds the addresses of a host name. Tests use a lying resolver.
 pub trait Resolve: fmt::Debug + Send + Sync {
     /// All addresses of `host`, in the order to try them.
     fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
@@ -35,7 +34,7 @@ pub struct SystemResolver;
 
 impl Resolve for SystemResolver {
     fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
-        static PLACES: Semaphore = Semaphore::const_new(LOOKUPS);
+        static PLACES: Semaphore = Semaphore::const_new(MAX_CONCURRENT_LOOKUPS);
         Box::pin(async move {
             let place = PLACES.acquire().await.map_err(io::Error::other)?;
             let host = host.to_owned();
@@ -81,7 +80,7 @@ pub(super) struct Judge {
 
 impl Judge {
     async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, LookupError> {
-        // Asked nobody: a name server that says otherwise would be given what is meant for here.
+        // No lookup: a name server with another answer would get requests that are meant for this machine.
         let found = if is_localhost(host) {
             vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]
         } else {

@@ -1,11 +1,11 @@
 //! A grant made ready for calls.
 
-use super::chance;
-use super::scratch::{self, Scratch};
+use super::clocks;
+use crate::disk::key_value::Namespace;
+use crate::disk::quota::Quota;
+use crate::disk::{Scratch, Storage};
 use crate::egress::{Egress, Resolve};
 use crate::error::LoadError;
-use crate::key_value::Namespace;
-use crate::quota::Quota;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use std::collections::HashMap;
@@ -15,29 +15,12 @@ use toolhold_policy::Caller;
 use toolhold_policy::{Access, Grant};
 use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
 
-/// Where the host keeps what modules may leave behind. Absent: such grants cannot be given.
-#[derive(Debug, Clone, Default)]
-pub struct Storage {
-    pub scratch: Option<PathBuf>,
-    pub key_value: Option<PathBuf>,
-}
-
-impl Storage {
-    /// Removes scratch files that nobody will ask for any more. Blocks on the file system; call it
-    /// when a host starts.
-    pub fn sweep(&self) {
-        if let Some(root) = &self.scratch {
-            scratch::sweep(root);
-        }
-    }
-}
-
 /// The budgets of directories, by guest path.
 pub(crate) type Quotas = HashMap<String, Arc<Quota>>;
 
 /// What all calls of one module share: checked directories and their quotas.
 #[derive(Debug, Default)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedGrant {
     pub grant: Arc<Grant>,
     module: String,
     pub egress: Arc<Egress>,
@@ -50,7 +33,7 @@ pub(crate) struct Prepared {
     resolver: Option<Arc<dyn Resolve>>,
 }
 
-impl Prepared {
+impl PreparedGrant {
     /// Checks that everything granted is there, so that a wrong path is reported when the module is
     /// loaded and not in the middle of a run.
     pub fn new(
@@ -107,7 +90,7 @@ impl Prepared {
         })
     }
 
-    /// The same module with less. What directories hold is counted together, whoever was given what of them.
+    /// The same module with less. Quotas of directories are shared with the whole grant.
     pub fn narrowed(&self, grant: Grant) -> Result<Self, LoadError> {
         let Some(resolver) = &self.resolver else {
             return Ok(Self::default());
@@ -126,7 +109,7 @@ impl Prepared {
         caller: Caller<'_>,
         wasi: &mut WasiCtxBuilder,
     ) -> wasmtime::Result<(Quotas, Option<Scratch>)> {
-        chance::apply(self.grant.clocks, self.grant.randomness, wasi);
+        clocks::apply(self.grant.clocks, self.grant.randomness, wasi);
         for (name, value) in &self.grant.environment {
             wasi.env(name, value);
         }

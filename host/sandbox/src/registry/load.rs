@@ -1,10 +1,10 @@
 //! Loading: what changed is read and compiled, and takes its place in one step.
 
+use super::folder::{self, Candidate, Files, Stamp};
+use super::snapshot::ModuleEntry;
 use super::{LoadEvent, Registry, Shared, blocking};
 use crate::error::LoadError;
-use crate::folder::{self, Candidate, Files, Stamp};
 use crate::module::{Module, Source};
-use crate::shelf::Slot;
 use futures_util::stream::{self, StreamExt as _};
 use std::io;
 use std::path::Path;
@@ -30,7 +30,7 @@ impl Registry {
         let shared = &self.shared;
         let _turn = shared.loading.lock().await;
         let root = folder.to_owned();
-        let known = shared.shelf();
+        let known = shared.snapshot();
         let (found, changed) = blocking(move || {
             let found = folder::find(&root).map_err(|source| LoadError::Read { source })?;
             let origins: Vec<_> = found.iter().map(|c| c.origin.clone()).collect();
@@ -59,21 +59,21 @@ impl Registry {
             .collect()
             .await;
 
-        let mut shelf = (*shared.shelf()).clone();
+        let mut snapshot = (*shared.snapshot()).clone();
         if only.is_none() {
-            for module in shelf.retain_origins(folder, &found) {
+            for module in snapshot.retain_origins(folder, &found) {
                 on_event(LoadEvent::Removed { module });
             }
         }
         for (slot, origin, (stamp, outcome)) in outcomes {
-            let was_there = shelf.holds(&origin);
-            match shelf.put(&slot, &origin, stamp, outcome) {
+            let was_there = snapshot.holds(&origin);
+            match snapshot.put(&slot, &origin, stamp, outcome) {
                 Ok(module) if was_there => on_event(LoadEvent::Reloaded { module }),
                 Ok(module) => on_event(LoadEvent::Loaded { module }),
                 Err(()) => on_event(LoadEvent::Failed { origin }),
             }
         }
-        shared.exchange(shelf).await;
+        shared.exchange(snapshot).await;
         Ok(())
     }
 
@@ -81,7 +81,7 @@ impl Registry {
     pub async fn load_bytes(&self, name: &str, bytes: Vec<u8>) -> Result<(), LoadError> {
         let origin = format!("memory:{name}");
         let _turn = self.shared.loading.lock().await;
-        if self.shared.shelf().holds(&origin) {
+        if self.shared.snapshot().holds(&origin) {
             return Err(LoadError::Duplicate {
                 name: name.to_owned(),
                 holder: origin,
@@ -91,9 +91,9 @@ impl Registry {
             .shared
             .load_component(name, &origin, bytes, &|_| ())
             .await?;
-        let mut shelf = (*self.shared.shelf()).clone();
-        shelf.insert(&origin, Slot::loaded(Arc::new(module)))?;
-        self.shared.exchange(shelf).await;
+        let mut snapshot = (*self.shared.snapshot()).clone();
+        snapshot.insert(&origin, ModuleEntry::loaded(Arc::new(module)))?;
+        self.shared.exchange(snapshot).await;
         Ok(())
     }
 
@@ -116,29 +116,29 @@ impl Registry {
             }
             Err(error) => Err(error),
         };
-        let mut shelf = (*self.shared.shelf()).clone();
+        let mut snapshot = (*self.shared.snapshot()).clone();
         if outcome.is_ok() {
-            shelf.make_room(name, origin);
+            snapshot.make_room(name, origin);
         }
-        on_event(match shelf.put(name, origin, None, outcome) {
+        on_event(match snapshot.put(name, origin, None, outcome) {
             Ok(module) => LoadEvent::Loaded { module },
             Err(()) => LoadEvent::Failed {
                 origin: origin.to_owned(),
             },
         });
-        shelf.asked(origin, name);
-        self.shared.exchange(shelf).await;
+        snapshot.asked(origin, name);
+        self.shared.exchange(snapshot).await;
     }
 
     /// Takes away what [`Self::load_fetched`] was given under other names than these: the operator asks for it no
     /// more. Calls in flight end on it.
     pub async fn retain_fetched(&self, names: &[&str], on_event: &(dyn Fn(LoadEvent) + Sync)) {
         let _turn = self.shared.loading.lock().await;
-        let mut shelf = (*self.shared.shelf()).clone();
-        for module in shelf.retain_asked(names) {
+        let mut snapshot = (*self.shared.snapshot()).clone();
+        for module in snapshot.retain_asked(names) {
             on_event(LoadEvent::Removed { module });
         }
-        self.shared.exchange(shelf).await;
+        self.shared.exchange(snapshot).await;
     }
 
     /// Loads the component at `file` below `root`, as the module that it would be in a modules folder,
@@ -170,13 +170,13 @@ impl Registry {
             }
             error => error,
         })?;
-        if let Some(module) = self.shared.shelf().made_from(&stamp) {
+        if let Some(module) = self.shared.snapshot().made_from(&stamp) {
             return Ok(module);
         }
         let origin = candidate.origin.clone();
         let (stamp, outcome) = self.shared.load(candidate, on_event).await;
         let module = Arc::new(outcome?);
-        let slot = Slot::loaded(module.clone()).stamped(stamp);
+        let slot = ModuleEntry::loaded(module.clone()).stamped(stamp);
         self.put(&origin, slot).await?;
         Ok(module)
     }
@@ -194,12 +194,13 @@ impl Registry {
         on_event: &(dyn Fn(LoadEvent) + Sync),
     ) -> Result<Arc<Module>, LoadError> {
         let _turn = self.shared.loading.lock().await;
-        if let Some(module) = self.shared.shelf().from(origin) {
+        if let Some(module) = self.shared.snapshot().from(origin) {
             return Ok(module);
         }
         let loaded = self.shared.load_slot(slot, origin, component, on_event);
         let module = loaded.await?;
-        self.put(origin, Slot::loaded(module.clone())).await?;
+        self.put(origin, ModuleEntry::loaded(module.clone()))
+            .await?;
         Ok(module)
     }
 
@@ -220,17 +221,17 @@ impl Registry {
         let origin = root.join(format!("{slot}.wasm")).display().to_string();
         let loaded = self.shared.load_slot(slot, &origin, component, on_event);
         let module = loaded.await?;
-        // A copy, which nobody else sees.
-        let mut shelf = (*self.shared.shelf()).clone();
-        shelf.insert(&origin, Slot::loaded(module.clone()))?;
+        // A private copy.
+        let mut snapshot = (*self.shared.snapshot()).clone();
+        snapshot.insert(&origin, ModuleEntry::loaded(module.clone()))?;
         Ok(module)
     }
 
     /// The caller has the turn to load.
-    async fn put(&self, origin: &str, slot: Slot) -> Result<(), LoadError> {
-        let mut shelf = (*self.shared.shelf()).clone();
-        shelf.insert(origin, slot)?;
-        self.shared.exchange(shelf).await;
+    async fn put(&self, origin: &str, slot: ModuleEntry) -> Result<(), LoadError> {
+        let mut snapshot = (*self.shared.snapshot()).clone();
+        snapshot.insert(origin, slot)?;
+        self.shared.exchange(snapshot).await;
         Ok(())
     }
 }

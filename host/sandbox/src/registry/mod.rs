@@ -4,25 +4,28 @@
 //! folder can be loaded again at any time: what changed is exchanged in one step, calls in flight
 //! finish on the module they began with.
 //!
-//! Here is what is loaded and how it is called; `load` is how it gets here, `standing` whether it may run,
-//! `govern` how the operator's mind is changed, `scratch` what sessions leave behind.
+//! This file holds what is loaded and calls it; `folder` finds modules and `load` loads them into a `snapshot`,
+//! `standing` decides whether a module may run, `govern` changes the policy, `nested` executes nested calls,
+//! `scratch` keeps sessions' files.
 
+pub(crate) mod folder;
 mod govern;
 mod load;
 mod nested;
 mod scratch;
+pub(crate) mod snapshot;
 mod standing;
 
-use crate::cache::{Cache, Lookups};
-use crate::decided::Given;
+use crate::call::OtherTools;
+use crate::compile::cache::{Cache, Lookups};
 use crate::engine::Engine;
 use crate::error::LoadError;
 use crate::module::Module;
-use crate::peers::OtherTools;
+use crate::module::shield::{Screening, Verdict};
+use crate::policy::CallPolicy;
 use crate::policy::Policy;
 use crate::policy::{ApproveError, Trust};
-use crate::shelf::{FailedModule, Shelf};
-use crate::shield::{Screening, Verdict};
+use snapshot::{FailedModule, ModuleSnapshot};
 use standing::approval;
 use std::collections::BTreeMap;
 use std::io;
@@ -88,8 +91,8 @@ pub(crate) struct Shared {
     engine: Engine,
     cache: Option<Cache>,
     policy: RwLock<Arc<Policy>>,
-    shelf: RwLock<Arc<Shelf>>,
-    /// Every module that was on the shelf, by number: somebody may hold it that is not there any more.
+    snapshot: RwLock<Arc<ModuleSnapshot>>,
+    /// Every module that was ever loaded and is still held, by number; some are in no snapshot any more.
     known: Mutex<BTreeMap<u64, Weak<Module>>>,
     /// One load at a time.
     loading: tokio::sync::Mutex<()>,
@@ -102,7 +105,7 @@ impl Registry {
                 engine,
                 cache,
                 policy: RwLock::new(Arc::new(policy)),
-                shelf: RwLock::default(),
+                snapshot: RwLock::default(),
                 known: Mutex::default(),
                 loading: tokio::sync::Mutex::default(),
             }),
@@ -116,28 +119,28 @@ impl Registry {
 
     /// All modules, also those that wait for approval, by name and version.
     pub fn modules(&self) -> Vec<Arc<Module>> {
-        self.shared.shelf().modules()
+        self.shared.snapshot().modules()
     }
 
     /// The module that `name` or `name@version` means: the newest one that fits and may run, or else
     /// the newest that fits.
     pub fn module(&self, name: &str) -> Option<Arc<Module>> {
-        self.shared.shelf().resolve(name)
+        self.shared.snapshot().resolve(name)
     }
 
     /// What could not be loaded, in the folder's order.
     pub fn failures(&self) -> Vec<Arc<FailedModule>> {
-        self.shared.shelf().failures()
+        self.shared.snapshot().failures()
     }
 
     /// The tools that may be called, by name: of several versions those of the newest.
     pub fn tools(&self) -> Vec<ToolSpec> {
-        self.shared.shelf().tools()
+        self.shared.snapshot().tools()
     }
 
     /// A tool that may be called, by `module.tool` or `module@version.tool`.
     pub fn tool(&self, name: &str) -> Option<ToolSpec> {
-        let (module, tool) = self.shared.shelf().find(name)?;
+        let (module, tool) = self.shared.snapshot().find(name)?;
         let full = format!("{}.{tool}", module.name);
         module.tools.iter().find(|spec| spec.name == full).cloned()
     }
@@ -176,7 +179,7 @@ impl Registry {
         let Trust::Approved { approvals, .. } = self.shared.policy().trust.clone() else {
             return Err(ApproveError::Trusted);
         };
-        let now = approval(module, &module.decided(), ApprovedBy::Person);
+        let now = approval(module, &module.policy(), ApprovedBy::Person);
         if now.etag() != etag {
             return Err(ApproveError::Changed);
         }
@@ -189,7 +192,7 @@ impl Registry {
         })
         .await
         .map_err(|error| ApproveError::Kept(io::Error::other(error)))?;
-        // What was written down counts, and not what was meant: it may be another by now.
+        // Judged by the approval as it was written, because the module may have changed meanwhile.
         self.shared.judge(vec![module.clone()]).await;
         Ok(changes.unwrap_or_default())
     }
@@ -207,8 +210,8 @@ impl Registry {
 }
 
 impl Shared {
-    fn shelf(&self) -> Arc<Shelf> {
-        self.shelf
+    fn snapshot(&self) -> Arc<ModuleSnapshot> {
+        self.snapshot
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
@@ -221,18 +224,21 @@ impl Shared {
             .clone()
     }
 
-    /// Puts `shelf` in the old one's place, its modules judged.
-    async fn exchange(self: &Arc<Self>, shelf: Shelf) {
-        let shelf = Arc::new(shelf.indexed());
-        let modules = shelf.modules();
+    /// Puts `snapshot` in the old one's place, its modules judged.
+    async fn exchange(self: &Arc<Self>, snapshot: ModuleSnapshot) {
+        let snapshot = Arc::new(snapshot.indexed());
+        let modules = snapshot.modules();
         self.remember(&modules);
         self.judge(modules).await;
-        *self.shelf.write().unwrap_or_else(PoisonError::into_inner) = shelf;
+        *self
+            .snapshot
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = snapshot;
     }
 
     async fn invoke(self: &Arc<Self>, invocation: &Invocation<'_>) -> CallReport {
-        let Some((module, tool)) = self.shelf().find(invocation.tool) else {
-            let tools = self.shelf().tools();
+        let Some((module, tool)) = self.snapshot().find(invocation.tool) else {
+            let tools = self.snapshot().tools();
             let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
             let available = if names.is_empty() {
                 "no module is loaded".into()
@@ -245,24 +251,24 @@ impl Shared {
             });
         };
         if !module.may_run() {
-            // Somebody may have approved it since, in another process.
+            // A person may have approved it meanwhile, in another process.
             self.judge(vec![module.clone()]).await;
         }
-        // Once: what is decided meanwhile is for the next call.
-        let decided = module.decided();
+        // Read once: a policy that changes meanwhile holds for the next call.
+        let decided = module.policy();
         let narrow = match &invocation.restrictions {
             None => Ok(None),
             Some(bounds) => decided.narrowed(&module.name, bounds).await,
         };
         let mut report = match narrow {
             Ok(narrow) => {
-                let given = Given {
+                let given = CallPolicy {
                     decided: &decided,
                     narrow: narrow.as_deref(),
                 };
                 let tools = &given.granted().grant.tools;
-                let peers = OtherTools::new(|| self.clone(), tools, invocation);
-                module.call(given, &tool, invocation, peers).await
+                let other_tools = OtherTools::new(|| self.clone(), tools, invocation);
+                module.call(given, &tool, invocation, other_tools).await
             }
             Err(error) => CallReport::refused(error),
         };

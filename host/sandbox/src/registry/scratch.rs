@@ -1,7 +1,7 @@
 //! Scratch files of sessions, all modules' together.
 
 use super::Registry;
-use crate::grant::SessionFiles;
+use crate::disk::SessionFiles;
 use std::io;
 use toolhold_policy::Caller;
 use toolhold_policy::Keep;

@@ -1,26 +1,26 @@
 //! Which modules may run: judged by the approvals, again and again, because another process writes them.
 
 use super::Shared;
-use crate::decided::Decided;
 use crate::module::Module;
+use crate::policy::EffectivePolicy;
 use crate::policy::Trust;
 use std::sync::Arc;
 use toolhold_policy::{Approval, ApprovedBy, Grant, Standing};
 
 impl Shared {
     pub(super) async fn reconsider(self: &Arc<Self>) {
-        self.judge(self.shelf().modules()).await;
+        self.judge(self.snapshot().modules()).await;
     }
 
     pub(super) async fn judge(self: &Arc<Self>, modules: Vec<Arc<Module>>) {
         let shared = self.clone();
-        // Only a panic in there could be lost, and there is none.
+        // Only a panic could be lost here, and the closure has none.
         let _ = tokio::task::spawn_blocking(move || {
             for module in modules {
-                let decided = module.decided();
+                let decided = module.policy();
                 // One that has nothing of what it was to have is no new module without grants.
                 if decided.check().is_ok() {
-                    decided.stand(shared.standing(&module, &decided));
+                    decided.set_standing(shared.standing(&module, &decided));
                 }
             }
         })
@@ -29,7 +29,7 @@ impl Shared {
 
     /// Whether `module` may run under what was `decided`, from the approvals as they are now. Blocks on the
     /// file system.
-    pub(super) fn standing(&self, module: &Module, decided: &Decided) -> Standing {
+    pub(super) fn standing(&self, module: &Module, decided: &EffectivePolicy) -> Standing {
         let policy = self.policy();
         let Trust::Approved {
             approvals,
@@ -52,7 +52,7 @@ impl Shared {
                     Standing::Pending { changes }
                 }
             }
-            // A newcomer that takes the name of a module which somebody approved is no newcomer.
+            // A new module under the name of an approved one is a change of it, and not a new module.
             None if *first_sight
                 && (decided.granted.grant.is_empty() || one_off)
                 && !approvals.knows(&module.name) =>
@@ -78,7 +78,7 @@ impl Shared {
     }
 }
 
-pub(super) fn approval(module: &Module, decided: &Decided, by: ApprovedBy) -> Approval {
+pub(super) fn approval(module: &Module, decided: &EffectivePolicy, by: ApprovedBy) -> Approval {
     Approval::of(
         &module.slot,
         module.digest,

@@ -1,7 +1,7 @@
 //! Component values → JSON, within a size that is counted while it grows.
 
 use super::misfit::Misfit;
-use crate::shape::{Case, Part, Shape};
+use crate::value::shape::{Case, Part, Shape};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Number, Value};
@@ -63,11 +63,11 @@ fn lift(value: Val, shape: &Shape, room: &mut Room) -> Lifted {
         (Val::U16(v), Shape::U16) => room.unsigned(v.into())?,
         (Val::S32(v), Shape::S32) => room.signed(v.into())?,
         (Val::U32(v), Shape::U32) => room.unsigned(v.into())?,
-        (Val::S64(v), Shape::S64) if v.unsigned_abs() > super::MAX_SAFE => {
+        (Val::S64(v), Shape::S64) if v.unsigned_abs() > super::MAX_SAFE_INTEGER => {
             room.string(v.to_string())?
         }
         (Val::S64(v), Shape::S64) => room.signed(v)?,
-        (Val::U64(v), Shape::U64) if v > super::MAX_SAFE => room.string(v.to_string())?,
+        (Val::U64(v), Shape::U64) if v > super::MAX_SAFE_INTEGER => room.string(v.to_string())?,
         (Val::U64(v), Shape::U64) => room.unsigned(v)?,
         (Val::Float32(v), Shape::F32) => room.float(shortest(v))?,
         (Val::Float64(v), Shape::F64) => room.float(v)?,

@@ -1,7 +1,7 @@
 //! JSON → component values.
 
 use super::misfit::Misfit;
-use crate::shape::{Case, Part, Shape};
+use crate::value::shape::{Case, Part, Shape};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value};
@@ -315,7 +315,7 @@ fn whole(value: &Value) -> Option<i128> {
     }
     number
         .as_f64()
-        .filter(|float| float.fract() == 0.0 && float.abs() <= super::MAX_SAFE as f64)
+        .filter(|float| float.fract() == 0.0 && float.abs() <= super::MAX_SAFE_INTEGER as f64)
         .map(|float| float as i128)
 }
 

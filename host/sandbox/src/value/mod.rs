@@ -6,15 +6,17 @@
 mod lift;
 mod lower;
 mod misfit;
+pub mod schema;
+pub mod shape;
 
 pub use lift::{Unliftable, to_json};
 pub use lower::{arguments, from_json};
 
-/// Integers beyond this lose digits in readers that hold numbers as doubles.
-const MAX_SAFE: u64 = 1 << 53;
+/// The largest integer that readers keep exactly which hold numbers as doubles.
+const MAX_SAFE_INTEGER: u64 = 1 << 53;
 
 #[cfg(doc)]
-use crate::shape::Shape;
+use shape::Shape;
 
 #[cfg(test)]
 mod tests;

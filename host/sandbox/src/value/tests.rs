@@ -1,5 +1,5 @@
 use super::{Unliftable, arguments, from_json, to_json};
-use crate::shape::{Case, Part, Shape};
+use crate::value::shape::{Case, Part, Shape};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use wasmtime::component::Val;

@@ -16,11 +16,9 @@ use anyhow::{Context, Result};
 
 use crate::project;
 
-/// Set for the cargo that builds the targets, and so for us where it calls us.
+/// Set for the cargo that builds the targets, and so for us where it calls us: the crates to instrument, with
+/// commas.
 const IS_WRAPPER: &str = "TOOLHOLD_FUZZ_WRAPPER";
-
-/// The crates whose branches libFuzzer should see; the engine's own are fuzzed by its makers.
-const INSTRUMENTED: [&str; 3] = ["toolhold_agent", "toolhold_fuzz", "toolhold_sandbox"];
 
 /// What cargo-fuzz passes, less the sanitizer. Optimised, because the dev profile is not.
 const FLAGS: [&str; 9] = [
@@ -35,8 +33,8 @@ const FLAGS: [&str; 9] = [
     "-Coverflow-checks",
 ];
 
-/// The targets, in cargo's folder for the dev profile.
-pub fn build(targets: &[String]) -> Result<()> {
+/// Builds the targets, into cargo's folder for the dev profile, with counters in `crates`.
+pub fn build(targets: &[String], crates: &[String]) -> Result<()> {
     let wrapper = env::current_exe().context("could not find this program's own file")?;
     let mut build = project::cargo();
     // Together with the binary: features are unified over what is built together, so that this finds
@@ -44,7 +42,7 @@ pub fn build(targets: &[String]) -> Result<()> {
     build.args([
         "build",
         "--package",
-        "toolhold",
+        "toolhold-cli",
         "--package",
         "toolhold-fuzz",
     ]);
@@ -54,7 +52,7 @@ pub fn build(targets: &[String]) -> Result<()> {
     }
     build
         .env("RUSTC_WORKSPACE_WRAPPER", wrapper)
-        .env(IS_WRAPPER, "1")
+        .env(IS_WRAPPER, crates.join(","))
         .env("CARGO_INCREMENTAL", "0");
     project::require(&mut build)
 }
@@ -81,22 +79,23 @@ pub fn smith(binaries: &Path, folder: &Path, seed: Option<u32>) -> Result<()> {
 /// Becomes rustc where cargo called us in its place; otherwise returns `None`. If rustc cannot be
 /// run, the reason.
 pub fn become_rustc() -> Option<anyhow::Error> {
-    env::var_os(IS_WRAPPER)?;
+    let crates = env::var(IS_WRAPPER).ok()?;
     let mut arguments = env::args_os().skip(1);
     let rustc = arguments.next()?;
     let arguments: Vec<OsString> = arguments.collect();
     let mut command = Command::new(&rustc);
-    if is_instrumented(&arguments) {
+    if is_instrumented(&arguments, &crates) {
         command.args(FLAGS);
     }
     let error = command.args(arguments).exec();
     Some(anyhow::Error::new(error).context(format!("could not run {}", rustc.display())))
 }
 
-fn is_instrumented(arguments: &[OsString]) -> bool {
+fn is_instrumented(arguments: &[OsString], crates: &str) -> bool {
+    let is_ours = |name: &OsString| crates.split(',').any(|ours| name == ours);
     arguments
         .windows(2)
-        .any(|pair| pair[0] == "--crate-name" && INSTRUMENTED.iter().any(|name| pair[1] == *name))
+        .any(|pair| pair[0] == "--crate-name" && is_ours(&pair[1]))
 }
 
 #[cfg(test)]
@@ -104,13 +103,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_own_crates_are_instrumented_and_no_others() {
+    fn the_named_crates_are_instrumented_and_no_others() {
         let of = |name: &str| {
-            is_instrumented(&["--crate-name", name, "--edition=2024"].map(OsString::from))
+            let arguments = ["--crate-name", name, "--edition=2024"].map(OsString::from);
+            is_instrumented(&arguments, "toolhold_agent,toolhold_sandbox")
         };
         assert!(of("toolhold_sandbox"));
         assert!(!of("build_script_build"));
         assert!(!of("toolhold"));
-        assert!(!is_instrumented(&["-vV".into()]));
+        assert!(!is_instrumented(&["-vV".into()], "toolhold_agent"));
     }
 }

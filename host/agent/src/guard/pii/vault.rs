@@ -13,7 +13,7 @@
 //! - Values that are known are hidden wherever they occur, also where nothing around them says what
 //!   they are: a model cannot have one shown by writing its placeholder into a longer word.
 
-use super::detect::find;
+use super::find;
 use super::written::{TEXT, escaped, placeholders, replaced, replaced_in, strings};
 use aho_corasick::{AhoCorasick, MatchKind};
 use serde_json::Value;

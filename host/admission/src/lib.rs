@@ -1,0 +1,37 @@
+//! Who may begin now: a fair queue for a bounded number of permits, and rates per minute.
+//!
+//! The crate does not know what is admitted: calls of modules, runs of owners, requests to an endpoint. It
+//! promises that no lane starves another, that queues are bounded, and that time is measured by tokio's clock,
+//! so that tests with a paused clock see refusals and waits exactly.
+//!
+//! Read [`FairQueue`] first, then [`Rate`] and [`KeyedRate`]; [`Backoff`] is how long to wait between attempts.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tokio::time::Instant;
+//! use toolhold_admission::{FairQueue, Lane, Rate};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! // At most two at a time, at most one of each owner, at most ten in the queue.
+//! let queue = FairQueue::<String>::new(2, 10);
+//! let deadline = Instant::now() + Duration::from_secs(1);
+//! let ada = queue.enter(Lane::of("ada".to_owned()), 1, deadline).await.unwrap();
+//! assert!(queue.try_enter(Lane::of("ada".to_owned()), 1).is_none());
+//! let bob = queue.try_enter(Lane::of("bob".to_owned()), 1);
+//! assert!(bob.is_some() && queue.free() == 0);
+//!
+//! let rate = Rate::per_minute(1);
+//! assert!(rate.take().is_ok());
+//! assert!(rate.take().is_err_and(|wait| wait <= Duration::from_secs(60)));
+//! # }
+//! ```
+#![forbid(unsafe_code)]
+
+mod backoff;
+mod queue;
+mod rate;
+
+pub use backoff::Backoff;
+pub use queue::{FairQueue, Key, Lane, Permit, Refusal};
+pub use rate::{KeyedRate, Rate};

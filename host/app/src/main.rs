@@ -1,6 +1,0 @@
-//! `toolhold`, from the command line.
-#![forbid(unsafe_code)]
-
-fn main() -> std::process::ExitCode {
-    toolhold::main()
-}

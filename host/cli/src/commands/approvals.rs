@@ -1,0 +1,123 @@
+//! `toolhold approvals`: calls that wait for a person, from any terminal.
+
+use crate::exit::Exit;
+use crate::terminal::style;
+use crate::terminal::view::bound_call;
+use anyhow::{Context as _, Result, bail};
+use clap::Subcommand;
+use serde_json::Value;
+use toolhold_agent::run::approval::{Decision, Verdict};
+use toolhold_runtime::config::Configuration;
+use toolhold_runtime::host;
+use toolhold_storage::{Store, Waiting};
+
+#[derive(Debug, Subcommand)]
+pub enum ApprovalsCommand {
+    /// The calls that wait, of all runs.
+    List,
+    /// Let a call be made as it is.
+    Approve { call: String },
+    /// Let it be made with other arguments.
+    Edit {
+        call: String,
+        /// JSON.
+        arguments: String,
+    },
+    /// Do not make it; this is its result.
+    Replace {
+        call: String,
+        /// JSON.
+        result: String,
+    },
+    /// Do not make it.
+    Refuse {
+        call: String,
+        #[arg(default_value = "no reason given")]
+        reason: String,
+    },
+}
+
+pub async fn approvals(config: &Configuration, command: ApprovalsCommand) -> Result<Exit> {
+    let store = host::store(config).await?;
+    let json = |text: &str| {
+        serde_json::from_str::<Value>(text).with_context(|| format!("{text:.200} is not JSON"))
+    };
+    let (call, verdict) = match command {
+        ApprovalsCommand::List => {
+            list(&store).await?;
+            return Ok(Exit::Ok);
+        }
+        ApprovalsCommand::Approve { call } => (call, Verdict::Approve),
+        ApprovalsCommand::Edit { call, arguments } => (
+            call,
+            Verdict::Edit {
+                arguments: json(&arguments)?,
+            },
+        ),
+        ApprovalsCommand::Replace { call, result } => (
+            call,
+            Verdict::Replace {
+                result: json(&result)?,
+            },
+        ),
+        ApprovalsCommand::Refuse { call, reason } => (call, Verdict::Refuse { reason }),
+    };
+    let mut fitting = store.waiting_as(&call, None).await?;
+    let Some(waiting) = fitting.pop().filter(|_| fitting.is_empty()) else {
+        bail!("no call {call:?} waits; `toolhold approvals list` shows those that do");
+    };
+    let decision = Decision {
+        digest: waiting.pending.digest.clone(),
+        verdict,
+        by: Some("toolhold approvals".into()),
+    };
+    let is_kept = store.decide(&waiting, &decision).await;
+    if !is_kept.context("the decision cannot be kept")? {
+        bail!(
+            "nothing was decided: the call {call:?} does not wait any longer as it did; `toolhold approvals list` \
+             shows those that wait"
+        );
+    }
+    let run = waiting.run;
+    if store.is_held(run).await? {
+        println!("decided; the run goes on");
+    } else {
+        println!("decided; its process has ended; toolhold resume {run} goes on with it");
+    }
+    Ok(Exit::Ok)
+}
+
+async fn list(store: &Store) -> Result<()> {
+    let waiting = store.waiting(None).await?;
+    let mut is_open = false;
+    for Waiting {
+        run,
+        pending,
+        is_decided,
+        ..
+    } in &waiting
+    {
+        let call = &pending.call.id;
+        let state = if *is_decided {
+            "  decided, and not taken up yet"
+        } else {
+            is_open = true;
+            ""
+        };
+        println!(
+            "{}  {}  {}",
+            style::bold(call),
+            bound_call(pending),
+            style::dim(&format!("run {run}{state}"))
+        );
+    }
+    let hint = if waiting.is_empty() {
+        "no call waits for a person"
+    } else if is_open {
+        "decide with toolhold approvals approve CALL, or edit, replace, refuse"
+    } else {
+        return Ok(());
+    };
+    eprintln!("{}", style::dim(hint));
+    Ok(())
+}

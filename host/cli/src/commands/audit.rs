@@ -1,0 +1,172 @@
+//! `toolhold audit`: who did what, and whether nobody changed what is written about it.
+
+use crate::exit::Exit;
+use crate::terminal::style;
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use toolhold_runtime::config::Configuration;
+use toolhold_runtime::host;
+use toolhold_runtime::stats::Since;
+use toolhold_storage::{AuditEntry, AuditFilter, AuditOrder, Store};
+use uuid::Uuid;
+
+#[derive(Debug, Subcommand)]
+pub enum AuditCommand {
+    /// Look whether the log is as it was written.
+    Verify {
+        /// A hash that was the last one when somebody looked before: it must still be in the log.
+        #[arg(long, value_name = "HASH")]
+        expect: Option<String>,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print entries as JSON lines with their hashes, the oldest first.
+    Export {
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Print entries for people, the oldest first.
+    Search {
+        /// Somewhere in the entry: an argument, a call's id, a digest.
+        text: Option<String>,
+        #[command(flatten)]
+        which: Which,
+        /// JSON lines, without hashes.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Which entries.
+#[derive(Debug, Args)]
+pub struct Which {
+    /// From then on: 90m, 2h, 7d ago, or a date such as 2026-11-20 (UTC).
+    #[arg(long, value_name = "WHEN")]
+    since: Option<Since>,
+    /// Durability then.
+    #[arg(long, value_name = "WHEN")]
+    until: Option<Since>,
+    /// Calls of this tool.
+    #[arg(long)]
+    tool: Option<String>,
+    /// Of the key of this name, or of a user of this machine, such as uid:1000.
+    #[arg(long)]
+    owner: Option<String>,
+    /// Of this run.
+    #[arg(long)]
+    run: Option<Uuid>,
+}
+
+impl Which {
+    fn filter(self, text: Option<String>) -> AuditFilter {
+        AuditFilter {
+            since_ms: self.since.map(Since::at_ms),
+            until_ms: self.until.map(Since::at_ms),
+            tool: self.tool,
+            owner: self.owner,
+            run: self.run,
+            text,
+        }
+    }
+}
+
+pub async fn audit(config: &Configuration, command: AuditCommand) -> Result<Exit> {
+    let store = host::store(config).await?;
+    match command {
+        AuditCommand::Verify { expect, json } => verify(&store, expect.as_deref(), json).await,
+        AuditCommand::Export { which } => {
+            each(&store, &which.filter(None), |entry| {
+                // As it is: the hash is over exactly this text.
+                println!("{{\"entry\":{},\"hash\":\"{}\"}}", entry.text, entry.hash);
+            })
+            .await
+        }
+        AuditCommand::Search { text, which, json } => {
+            each(&store, &which.filter(text), |entry| {
+                if json {
+                    println!("{}", entry.text);
+                } else {
+                    println!("{}", line(&entry));
+                }
+            })
+            .await
+        }
+    }
+}
+
+/// Entries that are read at once.
+const PAGE: u32 = 500;
+
+async fn each(
+    store: &Store,
+    filter: &AuditFilter,
+    mut show: impl FnMut(AuditEntry),
+) -> Result<Exit> {
+    let mut last = 0;
+    loop {
+        let page = store.audited(filter, AuditOrder::After(last), PAGE).await?;
+        let is_last = page.len() < PAGE as usize;
+        for entry in page {
+            last = entry.number;
+            show(entry);
+        }
+        if is_last {
+            return Ok(Exit::Ok);
+        }
+    }
+}
+
+async fn verify(store: &Store, expect: Option<&str>, is_json: bool) -> Result<Exit> {
+    let verified = store.verify_audit(expect).await?;
+    let faults: Vec<String> = verified.faults.iter().map(ToString::to_string).collect();
+    if is_json {
+        let found = json!({"entries": verified.entries, "head": verified.head, "faults": faults});
+        println!("{found}");
+    } else {
+        for fault in &faults {
+            println!("{} {fault}", style::bad("not genuine:"));
+        }
+        if faults.is_empty() {
+            println!(
+                "{} {} entries, the last with the hash {}",
+                style::good("genuine:"),
+                verified.entries,
+                if verified.head.is_empty() {
+                    "-"
+                } else {
+                    &verified.head
+                }
+            );
+        }
+    }
+    Ok(if faults.is_empty() {
+        Exit::Ok
+    } else {
+        Exit::Failed
+    })
+}
+
+/// When, who, what, and the rest as it is.
+fn line(entry: &AuditEntry) -> String {
+    let Ok(Value::Object(mut rest)) = serde_json::from_str(&entry.text) else {
+        return style::line(&entry.text);
+    };
+    let mut text = |name: &str| match rest.remove(name) {
+        Some(Value::String(text)) => text,
+        Some(other) => other.to_string(),
+        None => String::new(),
+    };
+    let at_ms = text("at_ms").parse().unwrap_or_default();
+    let at = std::time::UNIX_EPOCH.checked_add(std::time::Duration::from_millis(at_ms));
+    let (number, owner, action, tool) =
+        (text("number"), text("owner"), text("action"), text("tool"));
+    format!(
+        "{number}  {}  {}  {}  {}",
+        at.map_or_else(String::new, httpdate::fmt_http_date),
+        style::line(&owner),
+        style::bold(&style::line(format!("{action} {tool}").trim_end())),
+        style::dim(&style::line(&Value::Object(rest).to_string()))
+    )
+}

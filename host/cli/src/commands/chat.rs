@@ -1,0 +1,393 @@
+//! `toolhold chat`: a session at the terminal.
+
+use crate::commands::endpoint::EndpointArgs;
+use crate::commands::run::{exit_of, warn_of_failures};
+use crate::config::Flags;
+use crate::exit::Exit;
+use crate::terminal::approver::{Unclear, question, unclear, verdict};
+use crate::terminal::progress::Loading;
+use crate::terminal::style;
+use crate::terminal::view::View;
+use anyhow::{Context as _, Result, anyhow, bail};
+use clap::Args;
+use futures_util::future::BoxFuture;
+use rustyline::error::ReadlineError;
+use rustyline::history::FileHistory;
+use rustyline::{Config as EditorConfig, Editor};
+use std::fmt::{self, Debug, Formatter};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use toolhold_agent::run::approval::{Approver, Decision, Pending};
+use toolhold_agent::{EventKind, Message};
+use toolhold_runtime::agents::{Agent, Agents, OnBehalf};
+use toolhold_runtime::config::{Configuration, DEFAULT_AGENT};
+use toolhold_runtime::host;
+use toolhold_runtime::stored_approver::stored_decision;
+use toolhold_server::sessions::left_by;
+use toolhold_storage::{Label, Origin, Session, Store};
+use toolhold_telemetry::{Subject, Telemetry};
+use uuid::Uuid;
+
+#[derive(Debug, Args)]
+pub struct ChatArgs {
+    /// Which agent of the configuration.
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_AGENT)]
+    agent: String,
+    /// Go on with a session: its id, the beginning of it, or last.
+    #[arg(long, value_name = "SESSION")]
+    session: Option<String>,
+    #[command(flatten)]
+    endpoint: EndpointArgs,
+}
+
+impl ChatArgs {
+    pub fn put(&self, flags: &mut Flags) {
+        self.endpoint.put(flags);
+    }
+}
+
+const HELP: &str = "\
+/new          begin another session
+/sessions     the sessions that there are
+/open ID      go on with one of them
+/tools        what the agent may call
+/history      the turns of this session
+/quit         leave; Ctrl-D does, too
+Ctrl-C stops a turn that goes on. A line that ends in \\ goes on with the next.";
+
+pub async fn chat(config: &Configuration, args: ChatArgs) -> Result<Exit> {
+    let registry = host::registry(config)?;
+    let loading = Loading::default();
+    host::load(&registry, config, None, &|event| loading.on_event(event)).await?;
+    warn_of_failures(&registry);
+    let agents = Box::pin(Agents::new(config, registry)).await?;
+    let agent = agents.named(&args.agent).ok_or_else(|| {
+        let names: Vec<String> = agents.all().ready.keys().cloned().collect();
+        anyhow!(
+            "there is no agent {:?}; there are {}",
+            args.agent,
+            names.join(", ")
+        )
+    })?;
+    let store = host::store(config).await?;
+    let session = match &args.session {
+        Some(name) => found(&store, name).await?,
+        None => new(&store, &agent).await?,
+    };
+    let telemetry = host::telemetry(config, false)?;
+    let prompt = Prompt::new(config.state_folder().join("chat_history"))?;
+    eprintln!(
+        "{}",
+        style::dim(&format!(
+            "{} asks {}; /help lists commands",
+            agent.name,
+            style::line(agent.model())
+        ))
+    );
+    let chat = Chat {
+        agent,
+        store,
+        session,
+        prompt,
+        telemetry: telemetry.clone(),
+    };
+    let exit = chat.talk().await;
+    telemetry.close().await;
+    exit
+}
+
+struct Chat {
+    agent: Arc<Agent>,
+    store: Store,
+    session: Session,
+    prompt: Prompt,
+    telemetry: Telemetry,
+}
+
+impl Chat {
+    async fn talk(mut self) -> Result<Exit> {
+        let mut exit = Exit::Ok;
+        loop {
+            let Some(line) = self.prompt.read("› ").await? else {
+                eprintln!(
+                    "{}",
+                    style::dim(&format!(
+                        "toolhold chat --session {} goes on",
+                        self.session.id
+                    ))
+                );
+                return Ok(exit);
+            };
+            let line = line.trim();
+            let (command, rest) = line.split_once(' ').unwrap_or((line, ""));
+            match command {
+                "" => {}
+                "/quit" | "/exit" => return Ok(exit),
+                "/help" => println!("{HELP}"),
+                "/new" => self.session = new(&self.store, &self.agent).await?,
+                "/sessions" => self.sessions().await?,
+                "/history" => self.history().await?,
+                "/tools" => self.tools().await,
+                "/open" => match found(&self.store, rest.trim()).await {
+                    Ok(session) => {
+                        self.session = session;
+                        self.history().await?;
+                    }
+                    Err(error) => complain(&error),
+                },
+                other if other.starts_with('/') => {
+                    complain(&anyhow!("{other} is no command; /help lists them"));
+                }
+                // What goes wrong with a turn ends no conversation.
+                _ => match Box::pin(self.turn(line)).await {
+                    Ok(ended) => exit = ended,
+                    Err(error) => complain(&error),
+                },
+            }
+        }
+    }
+
+    async fn turn(&self, text: &str) -> Result<Exit> {
+        let turns = self.store.turns(self.session.id).await?;
+        let behalf = OnBehalf {
+            session: self.session.id.to_string(),
+            ..OnBehalf::default()
+        };
+        let mut request = self.agent.request();
+        if let Some(last) = turns.last() {
+            request.context = left_by(&self.store, last.id).await?;
+        }
+        request.context.push(Message::user(text));
+        request.allowed = self.agent.allowed(&behalf);
+        let mut observer = self.telemetry.observe(Subject {
+            run: request.id,
+            agent: self.agent.name.clone(),
+            conversation: Some(self.session.id),
+            ..Subject::default()
+        });
+        let label = Label {
+            agent: self.agent.name.clone(),
+            origin: Origin::Cli,
+            turn: Some((self.session.id, u32::try_from(turns.len())?)),
+            trace: observer.trace(),
+            ..Label::default()
+        };
+        let journal = self.store.journal(request.id, label);
+        let (mut driver, notes) = self.agent.driver(&self.store, &behalf).await;
+        for note in notes {
+            eprintln!("{} {}", style::warn("left out:"), style::plain(&note));
+        }
+        driver.approver = Arc::new(AtPrompt {
+            prompt: self.prompt.clone(),
+            store: self.store.clone(),
+            asking: tokio::sync::Mutex::default(),
+        });
+        let mut run = match driver.start(request, Box::new(journal)).await {
+            Ok(run) => run,
+            Err(refused) => {
+                observer.not_begun();
+                return Err(refused.into());
+            }
+        };
+        let (cancel, id) = (run.cancel.clone(), run.id);
+        let mut view = View::default();
+        let mut exit = Exit::Failed;
+        let stopped = async {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                () = toolhold_runtime::cancellation::requested(&self.store, id) => {}
+            }
+            cancel.cancel();
+            std::future::pending::<()>().await;
+        };
+        tokio::pin!(stopped);
+        loop {
+            let event = tokio::select! {
+                event = run.events.recv() => event,
+                () = &mut stopped => None,
+            };
+            let Some(event) = event else {
+                break;
+            };
+            observer.take(&event);
+            view.show(&event);
+            if let EventKind::Done { reason, .. } = event.kind {
+                exit = exit_of(reason);
+            }
+        }
+        run.finished().await?;
+        Ok(exit)
+    }
+
+    async fn sessions(&self) -> Result<()> {
+        for session in self.store.sessions("", None, SHOWN).await?.iter().rev() {
+            let turns = self.store.turns(session.id).await?;
+            let first = turns
+                .first()
+                .map_or("(nothing was said)", |turn| &turn.task);
+            let short: String = first.chars().take(60).collect();
+            println!(
+                "{}  {}  {}",
+                session.id,
+                style::plural(turns.len() as u64, "turn"),
+                style::line(&short)
+            );
+        }
+        Ok(())
+    }
+
+    async fn history(&self) -> Result<()> {
+        for turn in self.store.turns(self.session.id).await? {
+            println!("{} {}", style::bold("›"), style::plain(&turn.task));
+            let said = left_by(&self.store, turn.id).await?;
+            if let Some(Message::Text(text)) = said.last() {
+                println!("{}", style::plain(&text.text));
+            }
+        }
+        Ok(())
+    }
+
+    async fn tools(&self) {
+        for tool in self.agent.tools(&OnBehalf::default()).await {
+            println!(
+                "{}  {}",
+                style::bold(&tool.name),
+                style::dim(&style::headline(&tool.description, 100))
+            );
+        }
+    }
+}
+
+/// Sessions that are listed.
+const SHOWN: u32 = 50;
+
+fn complain(error: &anyhow::Error) {
+    eprintln!("{} {}", style::bad("error:"), style::chain(error));
+}
+
+async fn new(store: &Store, agent: &Agent) -> Result<Session> {
+    Ok(store.create_session("", &agent.name, "").await?)
+}
+
+async fn found(store: &Store, name: &str) -> Result<Session> {
+    let sessions = store.sessions("", None, u32::MAX).await?;
+    let fits = |session: &&Session| {
+        name == "last" || (!name.is_empty() && session.id.to_string().starts_with(name))
+    };
+    let mut fitting = sessions.into_iter().filter(|session| fits(&session));
+    match (fitting.next(), fitting.next()) {
+        (Some(session), _) if name == "last" => Ok(session),
+        (Some(session), None) => Ok(session),
+        (Some(_), Some(_)) => bail!("{name:?} begins the names of several sessions"),
+        (None, _) => bail!("there is no session {name:?}; /sessions lists them"),
+    }
+}
+
+/// The terminal, for one question at a time.
+#[derive(Clone)]
+struct Prompt {
+    editor: Arc<Mutex<Editor<(), FileHistory>>>,
+    history: PathBuf,
+}
+
+impl Debug for Prompt {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Prompt").finish_non_exhaustive()
+    }
+}
+
+impl Prompt {
+    fn new(history: PathBuf) -> Result<Self> {
+        let config = EditorConfig::builder()
+            .auto_add_history(false)
+            .max_history_size(1_000)?
+            .build();
+        let mut editor = Editor::with_config(config).context("the terminal cannot be used")?;
+        // There may be none yet.
+        let _ = editor.load_history(&history);
+        Ok(Self {
+            editor: Arc::new(Mutex::new(editor)),
+            history,
+        })
+    }
+
+    /// What was typed; nothing at the end of the input.
+    async fn read(&self, prompt: &'static str) -> Result<Option<String>> {
+        let this = self.clone();
+        tokio::task::spawn_blocking(move || this.typed(prompt)).await?
+    }
+
+    fn typed(&self, prompt: &str) -> Result<Option<String>> {
+        let mut editor = self.editor.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut text = String::new();
+        loop {
+            let line = match editor.readline(if text.is_empty() { prompt } else { "… " }) {
+                Ok(line) => line,
+                // A line that was begun is given up, as in a shell.
+                Err(ReadlineError::Interrupted) => return Ok(Some(String::new())),
+                Err(ReadlineError::Eof) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            };
+            match line.strip_suffix('\\') {
+                Some(begun) => {
+                    text.push_str(begun);
+                    text.push('\n');
+                }
+                None => {
+                    text.push_str(&line);
+                    break;
+                }
+            }
+        }
+        if !text.trim().is_empty() {
+            // A history that cannot be kept is no reason not to talk.
+            let _ = editor.add_history_entry(text.as_str());
+            let _ = editor.save_history(&self.history);
+        }
+        Ok(Some(text))
+    }
+}
+
+/// Asks where the conversation is, or takes what was decided elsewhere.
+#[derive(Debug)]
+struct AtPrompt {
+    prompt: Prompt,
+    store: Store,
+    /// For one question at a time: an answer is about the last one that was asked.
+    asking: tokio::sync::Mutex<()>,
+}
+
+impl AtPrompt {
+    async fn asked(&self, pending: &Pending) -> Decision {
+        let _alone = self.asking.lock().await;
+        question(pending);
+        loop {
+            let Ok(Some(answer)) = self.prompt.read("approve? ").await else {
+                // At the end of the input somebody else has to decide.
+                return std::future::pending().await;
+            };
+            match verdict(answer.trim()) {
+                Ok(verdict) => {
+                    return Decision {
+                        digest: pending.digest.clone(),
+                        verdict,
+                        by: Some("terminal".into()),
+                    };
+                }
+                Err(Unclear::Nothing) => question(pending),
+                Err(Unclear::Because(reason)) => unclear(&reason),
+            }
+        }
+    }
+}
+
+impl Approver for AtPrompt {
+    fn decide<'a>(&'a self, run: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
+        Box::pin(async move {
+            tokio::select! {
+                decision = self.asked(pending) => decision,
+                decision = stored_decision(&self.store, run, pending) => decision,
+            }
+        })
+    }
+}

@@ -1,0 +1,84 @@
+//! `toolhold demo`.
+
+use crate::commands::run::{Shown, watch};
+use crate::exit::Exit;
+use crate::terminal::style;
+use anyhow::{Context as _, Result};
+use clap::Args;
+use std::path::PathBuf;
+use std::sync::Arc;
+use toolhold_agent::event::NoJournal;
+use toolhold_agent::model::{
+    Model, OpenAiModel, RecordingTransport, ReplayTransport, Timeouts, Transport,
+};
+use toolhold_agent::{Driver, RunRequest};
+use toolhold_devkit::demo;
+use toolhold_runtime::config::Configuration;
+use toolhold_runtime::host;
+use toolhold_telemetry::{Subject, Telemetry};
+
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// One event a line on stdout.
+    #[arg(long)]
+    json: bool,
+    /// Make a new recording with the configured endpoint instead of replaying.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+}
+
+pub async fn demo(config: &Configuration, args: DemoArgs) -> Result<Exit> {
+    let toolbox = demo::toolbox(config).await?;
+    let mut request = RunRequest::new(demo::TASK);
+    // The run's id is part of what the model is sent, so it is part of the recording.
+    request.id = demo::RUN;
+    request.settings = demo::settings();
+    let total = request.settings.timeout;
+    let timeouts = config.selected().map_or_else(
+        || Timeouts {
+            total,
+            ..Timeouts::default()
+        },
+        |endpoint| host::timeouts(endpoint, total),
+    );
+
+    let model: Arc<dyn Model> = match &args.record {
+        Some(path) => {
+            let endpoint = config
+                .selected()
+                .context("a recording is made with one endpoint; name it with --endpoint")?;
+            let file = std::fs::File::create(path)
+                .with_context(|| format!("--record {}", path.display()))?;
+            let live = host::transport(endpoint, config.api_key(endpoint))?;
+            // Asked for before the recorder is there: the list of models is no part of the run.
+            let name = host::model(endpoint, live.clone(), total)
+                .await?
+                .name()
+                .to_owned();
+            let recorder = Arc::new(RecordingTransport::new(live, file));
+            Arc::new(OpenAiModel::new(recorder, name, timeouts))
+        }
+        None => {
+            let recording: Arc<dyn Transport> =
+                Arc::new(ReplayTransport::parse(demo::RECORDING)?.with_pace(demo::PACE));
+            let model = demo::recorded_model()?;
+            eprintln!(
+                "{}",
+                style::warn(&format!(
+                    "This replays what {model} really answered when this was recorded. The tools are not recorded: \
+                     they run now, in the sandbox. For a live model: cargo xtask quickstart, or toolhold run --base-url URL."
+                ))
+            );
+            Arc::new(OpenAiModel::new(recording, model, timeouts))
+        }
+    };
+    eprintln!("{} {}\n", style::bold("task:"), demo::TASK);
+    let driver = Driver::new(model, Arc::new(toolbox));
+    let run = driver.start(request, Box::new(NoJournal)).await?;
+    let shown = Shown {
+        json: args.json,
+        budget: false,
+    };
+    let observer = Telemetry::off().observe(Subject::default());
+    watch(run, None, observer, shown).await
+}

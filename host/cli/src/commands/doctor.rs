@@ -1,0 +1,200 @@
+//! `toolhold doctor`: what works, what does not, and what to do about it.
+
+mod models;
+mod servers;
+
+use crate::config;
+use crate::config::Flags;
+use crate::exit::Exit;
+use crate::terminal::progress::Loading;
+use crate::terminal::style::{bad, dim, good, plain, warn};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+use toolhold_runtime::config::Configuration;
+use toolhold_runtime::host;
+use toolhold_sandbox::LoadError;
+
+/// What one check found.
+#[derive(Debug, Clone)]
+pub(super) enum Finding {
+    Fine(String),
+    /// Works without, but less well.
+    Lacking(String, String),
+    /// Something the user asked for does not work.
+    Broken(String, String),
+}
+
+use Finding::{Broken, Fine, Lacking};
+
+pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> {
+    let mut broken = 0;
+    let mut report = |area: &str, finding: Finding| match finding {
+        Fine(text) => println!("{} {area}: {}", good("✓"), plain(&text)),
+        Lacking(text, remedy) => println!(
+            "{} {area}: {}\n    {}",
+            warn("–"),
+            plain(&text),
+            dim(&plain(&remedy))
+        ),
+        Broken(text, remedy) => {
+            broken += 1;
+            println!(
+                "{} {area}: {}\n    {}",
+                bad("✗"),
+                plain(&text),
+                plain(&remedy)
+            );
+        }
+    };
+    let config = match config::load(file, flags) {
+        Ok(loaded) => {
+            let settings = &loaded.settings;
+            let own = settings.iter().filter(|s| s.origin != "default").count();
+            report(
+                "configuration",
+                Fine(format!(
+                    "{own} of {} values are not the defaults",
+                    settings.len()
+                )),
+            );
+            loaded.configuration
+        }
+        Err(error) => {
+            report(
+                "configuration",
+                Broken(
+                    error.to_string(),
+                    "correct it; `toolhold config` shows all keys".into(),
+                ),
+            );
+            return Ok(Exit::Failed);
+        }
+    };
+    for (area, finding) in models::models(&config).await {
+        report(&area, finding);
+    }
+    for finding in modules(&config).await {
+        report("modules", finding);
+    }
+    for (name, finding) in servers::servers(&config).await {
+        report(&format!("MCP server {name}"), finding);
+    }
+    report("cache", cache(&config));
+    for (name, finding) in toolchains().await {
+        report(name, finding);
+    }
+    Ok(if broken == 0 { Exit::Ok } else { Exit::Failed })
+}
+
+async fn modules(config: &Configuration) -> Vec<Finding> {
+    let registry = match host::registry(config) {
+        Ok(registry) => registry,
+        Err(error) => {
+            return vec![Broken(
+                format!("{error:#}"),
+                "lower modules.concurrent_calls, or raise `ulimit -v`".into(),
+            )];
+        }
+    };
+    let loading = Loading::default();
+    if let Err(error) = host::load(&registry, config, None, &|event| {
+        loading.on_event(event);
+    })
+    .await
+    {
+        return vec![Broken(
+            format!("{error:#}"),
+            "run this in a folder with modules, or name it with --modules".into(),
+        )];
+    }
+    let tools = registry.tools().len();
+    let folder = config.modules_folder().display();
+    let mut findings = vec![Fine(format!(
+        "{} modules with {tools} tools in {folder}",
+        registry.modules().len()
+    ))];
+    findings.extend(
+        registry
+            .failures()
+            .iter()
+            .map(|failed| match &failed.error {
+                LoadError::Missing { .. } => Lacking(
+                    format!("{} is not built", failed.name),
+                    format!("toolhold build {}", failed.origin),
+                ),
+                error => Broken(
+                    format!("{}: {error}", failed.origin),
+                    "repair it or take it out of the folder".into(),
+                ),
+            }),
+    );
+    findings
+}
+
+fn cache(config: &Configuration) -> Finding {
+    match host::cache(config) {
+        Some(cache) => Fine(format!(
+            "compiled modules are kept in {}",
+            cache.folder().display()
+        )),
+        None => Lacking(
+            format!(
+                "{} cannot be used; modules are compiled at every start",
+                config.cache_folder().display()
+            ),
+            "make the folder writable for you alone, or set paths.cache and paths.state".into(),
+        ),
+    }
+}
+
+/// What is needed only to build modules, not to run them.
+async fn toolchains() -> Vec<(&'static str, Finding)> {
+    let rust = match output("rustup", &["target", "list", "--installed"]).await {
+        Some(targets) if targets.contains("wasm32-wasip2") => {
+            Fine("wasm32-wasip2 is installed".into())
+        }
+        Some(_) => Lacking(
+            "the target wasm32-wasip2 is missing".into(),
+            "rustup target add wasm32-wasip2".into(),
+        ),
+        None => Lacking(
+            "rustup was not found".into(),
+            "needed to build Rust modules: https://rustup.rs".into(),
+        ),
+    };
+    let version = |text: Option<String>, what: &str| match text {
+        Some(version) => Fine(version.trim().to_owned()),
+        None => Lacking(
+            "not found".into(),
+            format!("needed to build {what} modules"),
+        ),
+    };
+    vec![
+        ("rust", rust),
+        (
+            "python",
+            version(output("python3", &["--version"]).await, "Python"),
+        ),
+        (
+            "node",
+            version(output("node", &["--version"]).await, "JavaScript"),
+        ),
+    ]
+}
+
+async fn output(program: &str, arguments: &[&str]) -> Option<String> {
+    let child = tokio::process::Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = tokio::time::timeout(Duration::from_secs(10), child)
+        .await
+        .ok()?
+        .ok()?;
+    output
+        .status
+        .success()
+        .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}

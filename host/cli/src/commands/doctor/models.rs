@@ -1,0 +1,147 @@
+//! Whether all models that a run may ask can be asked: its own, the router's, those of shields, and those
+//! that make calls in its place.
+
+use super::Finding::{self, Broken, Fine, Lacking};
+use crate::commands::probe;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use toolhold_agent::model::OpenAiModel;
+use toolhold_runtime::config::{Configuration, Endpoint};
+use toolhold_runtime::dialect::{Agreed, ONE_KIND};
+use toolhold_runtime::host;
+
+/// A model in the role that the configuration gives it.
+struct Asked {
+    /// What it is for, as people read it.
+    area: String,
+    /// What its endpoint is called.
+    name: String,
+    endpoint: Endpoint,
+    /// Whether it answers runs, in a contract.
+    is_answering: bool,
+    /// Why it is never asked.
+    missing: Option<String>,
+}
+
+/// What was found of each, by what it is for.
+pub(super) async fn models(config: &Configuration) -> Vec<(String, Finding)> {
+    let mut findings = Vec::new();
+    // One endpoint may have several roles, and is asked once.
+    let mut answered: BTreeMap<(String, String), Finding> = BTreeMap::new();
+    for asked in asked(config) {
+        let endpoint = &asked.endpoint;
+        if let Some(reason) = asked.missing {
+            let remedy = "until then it is passed over; or take it out of fallback.models";
+            findings.push((asked.area, Lacking(reason, remedy.into())));
+            continue;
+        }
+        let key = (asked.name.clone(), endpoint.model.clone());
+        let finding = match answered.get(&key) {
+            Some(known) => known.clone(),
+            None => answers(config, &asked.name, endpoint).await,
+        };
+        answered.insert(key, finding.clone());
+        let dialect = match &finding {
+            Broken(..) => None,
+            _ if asked.is_answering => probe::remembered(config, endpoint).await,
+            _ => None,
+        };
+        findings.push((asked.area, finding));
+        findings.extend(dialect.map(|found| ("dialect".to_owned(), found)));
+    }
+    findings.extend(difference(config).await);
+    findings
+}
+
+fn asked(config: &Configuration) -> Vec<Asked> {
+    let routes = config.routes();
+    let own = routes.endpoints_of(&config.endpoint);
+    let is_one = routes.reached(&config.endpoint).len() == 1;
+    let asked = |area: String, (name, endpoint): (&str, &Endpoint), is_answering| Asked {
+        area,
+        name: name.to_owned(),
+        endpoint: endpoint.clone(),
+        is_answering,
+        missing: None,
+    };
+    let own = own.into_iter().map(|one| {
+        let area = if is_one {
+            "endpoint".to_owned()
+        } else {
+            format!("endpoint {}", one.0)
+        };
+        asked(area, one, true)
+    });
+    let picker = routes.picker(&config.endpoint);
+    let picker = picker.map_or(Vec::new(), |picker| routes.endpoints_of(picker));
+    let picker = picker
+        .into_iter()
+        .map(|one| asked(format!("router's model {}", one.0), one, false));
+    let guards = config.guards().filter_map(|(shield, name)| {
+        let endpoint = config.endpoint_named(name)?;
+        let area = format!("shield {shield}, model {name}");
+        Some(asked(area, (name, endpoint), false))
+    });
+    let candidates = config.settings().fallback.candidates.into_iter();
+    let candidates = candidates.filter_map(|candidate| {
+        let named = config.candidate(&candidate.name)?;
+        let area = format!("fallback {}", candidate.name);
+        let endpoint = named.table();
+        Some(Asked {
+            missing: candidate.missing,
+            ..asked(area, (named.key, &endpoint), true)
+        })
+    });
+    let all: Vec<Asked> = own.chain(picker).chain(guards).collect();
+    all.into_iter().chain(candidates).collect()
+}
+
+/// What runs do where those that may answer them are of different contracts.
+async fn difference(config: &Configuration) -> Option<(String, Finding)> {
+    let routes = config.routes();
+    let own = routes.endpoints_of(&config.endpoint);
+    if own.len() < 2 || routes.chosen_contract(&config.endpoint).is_some() {
+        return None;
+    }
+    let mut found = Vec::new();
+    for (name, endpoint) in own {
+        found.push((name, probe::found(config, endpoint).await));
+    }
+    let found: Vec<_> = found
+        .iter()
+        .map(|(name, probed)| (*name, probed.as_ref().map(|probed| &probed.dialect)))
+        .collect();
+    let difference = Agreed::of(&found).difference(&config.endpoint)?;
+    Some(("contract".into(), Lacking(difference, ONE_KIND.into())))
+}
+
+async fn answers(config: &Configuration, name: &str, endpoint: &Endpoint) -> Finding {
+    let remedy = match name {
+        "default" => "start a server there, or name another with --base-url, TOOLHOLD_BASE_URL or \
+                      [endpoints.default]; without a GPU: cargo xtask local-model start"
+            .to_owned(),
+        name => format!("start a server there, or correct endpoints.{name}.base_url"),
+    };
+    let transport = match host::transport(endpoint, config.api_key(endpoint)) {
+        Ok(transport) => transport,
+        Err(error) => return Broken(format!("{error:#}"), remedy),
+    };
+    let timeouts = host::timeouts(endpoint, Duration::from_secs(10));
+    match OpenAiModel::new(transport, endpoint.model.clone(), timeouts)
+        .list_models()
+        .await
+    {
+        Ok(names) => {
+            let url = &endpoint.base_url;
+            if endpoint.model.is_empty() || names.contains(&endpoint.model) {
+                Fine(format!("{url} answers, models: {}", names.join(", ")))
+            } else {
+                Broken(
+                    format!("{url} answers, but has no model {:?}", endpoint.model),
+                    format!("use one of {}", names.join(", ")),
+                )
+            }
+        }
+        Err(error) => Broken(format!("{error}"), remedy),
+    }
+}

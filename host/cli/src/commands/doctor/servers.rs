@@ -1,0 +1,108 @@
+//! MCP servers: whether each answers, and whether it is what was approved.
+
+use super::Finding::{self, Broken, Fine, Lacking};
+use futures_util::future::join_all;
+use toolhold_mcp::{Ready, Server, Servers, reason};
+use toolhold_runtime::config::Configuration;
+use toolhold_sandbox::{ApprovedBy, Standing};
+
+/// Lines of a server that died; the last ones say why.
+const PRINTED: usize = 3;
+
+/// Every configured server by its name. One that was not approved is not started.
+pub async fn servers(config: &Configuration) -> Vec<(String, Finding)> {
+    let servers = Servers::new(config.servers(), &config.pins(), None);
+    let found = join_all(servers.iter().map(async |server| {
+        let finding = finding(server).await;
+        (server.settings.name.clone(), finding)
+    }));
+    let found = found.await;
+    servers.close().await;
+    found
+}
+
+async fn finding(server: &Server) -> Finding {
+    let settings = &server.settings;
+    if let Some(fault) = &settings.fault {
+        let remedy = "name the file with --config if you trust it";
+        return Broken(format!("it is not used: {fault}"), remedy.into());
+    }
+    let launch = server.pins().launch(settings).await;
+    if !launch.may_run() {
+        return disabled(&settings.name, "it was not started: ", &launch);
+    }
+    match server.reach().await {
+        Err(failure) => {
+            let told = server.told(&failure).message;
+            let own = format!("the MCP server {}: ", settings.name);
+            let printed = server.printed();
+            let last = printed.len().saturating_sub(PRINTED);
+            let printed = printed.get(last..).unwrap_or_default().join("; ");
+            let remedy = if printed.is_empty() {
+                format!("is this right? {}", settings.launch.line())
+            } else {
+                format!("it printed {printed}")
+            };
+            Broken(told.strip_prefix(&own).unwrap_or(&told).into(), remedy)
+        }
+        Ok(ready) if !ready.standing.may_run() => disabled(&settings.name, "", &ready.standing),
+        Ok(ready) => usable(server, &ready).await,
+    }
+}
+
+async fn usable(server: &Server, ready: &Ready) -> Finding {
+    let settings = &server.settings;
+    let name = &settings.name;
+    if settings.tools.is_empty() {
+        return Lacking(
+            "it answers, and none of its tools may be called".into(),
+            format!(
+                "toolhold mcp inspect {name} lists them; name some in [mcp.{name}]: tools = […]"
+            ),
+        );
+    }
+    let record = server.pins().record(settings).await;
+    let approved = match record.map(|pin| pin.by) {
+        _ if !server.pins().asks(settings) => "trusted without approval",
+        Some(ApprovedBy::Person) => "approved",
+        Some(ApprovedBy::FirstSight) => "pinned as it was first seen",
+        None => "not pinned",
+    };
+    let offered = &ready.offer.tools;
+    let tools = if offered.len() == 1 { "tool" } else { "tools" };
+    let text = format!("it answers, {} {tools}, {approved}", offered.len());
+    let missing = settings.tools.iter().filter_map(|tool| {
+        if offered.iter().any(|offered| offered.name == *tool) {
+            return None;
+        }
+        let refused = ready.offer.refused.iter().find(|(name, _)| name == tool);
+        let reason = refused.map_or("the server does not offer it", |(_, reason)| reason);
+        Some(format!("{tool}: {reason}"))
+    });
+    match missing.collect::<Vec<_>>().as_slice() {
+        [] => Fine(text),
+        missing => Lacking(
+            format!("{text}; {}", missing.join(", ")),
+            format!("toolhold mcp inspect {name} lists what there is"),
+        ),
+    }
+}
+
+/// What a person has to look at. A server that is not wanted yet, or no more, breaks nothing.
+fn disabled(name: &str, before: &str, standing: &Standing) -> Finding {
+    let text = format!("{before}{}", reason(standing));
+    let approve = format!("toolhold mcp approve {name}");
+    match standing {
+        Standing::Pending { changes }
+            if changes
+                .iter()
+                .any(|change| change.before.is_some() || change.after.is_some()) =>
+        {
+            Broken(
+                text,
+                format!("toolhold mcp diff {name}, and then {approve}"),
+            )
+        }
+        _ => Lacking(text, approve),
+    }
+}

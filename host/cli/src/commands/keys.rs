@@ -1,0 +1,178 @@
+//! `toolhold keys`: who may use the server.
+
+use crate::exit::Exit;
+use crate::terminal::style;
+use anyhow::{Context as _, Result, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use clap::{Subcommand, ValueEnum};
+use serde_json::json;
+use std::time::{SystemTime, UNIX_EPOCH};
+use toolhold_runtime::config::Configuration;
+use toolhold_runtime::host;
+use toolhold_runtime::stats::Since;
+use toolhold_sandbox::{Permit, PermitError, is_name};
+use toolhold_server::http::digest;
+use toolhold_storage::{Permits, Scope};
+
+#[derive(Debug, Subcommand)]
+pub enum KeysCommand {
+    /// Make a key and print it, this once.
+    Create {
+        /// Whose it is: sessions, files and limits are kept apart by it.
+        name: String,
+        /// What it may do.
+        #[arg(long, value_enum, value_delimiter = ',', default_values = ["run", "approve"])]
+        scopes: Vec<ScopeName>,
+        /// Only these agents.
+        #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+        agents: Option<Vec<String>>,
+        /// Only these tools, or all tools of these modules.
+        #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+        tools: Option<Vec<String>>,
+        /// Of what modules are given, only these kinds may be used in its name: directories, scratch,
+        /// environment, http, secrets, key_value, tools, clocks; and mcp, calls of tools of MCP servers.
+        /// NAME:KIND for one module or server, NAME:* for all that it has; none for nothing. It never has more
+        /// than the agent.
+        #[arg(long, value_name = "KINDS", value_delimiter = ',')]
+        grants: Option<Vec<String>>,
+        /// Valid for so long, such as 12h or 90d, instead of until it is revoked.
+        #[arg(long, value_name = "TIME")]
+        expires: Option<Since>,
+    },
+    /// All keys there ever were.
+    List {
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take a key away. Its name is not given again: its runs are still its.
+    Revoke { name: String },
+}
+
+/// A scope as `--scopes` names it.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum ScopeName {
+    /// Start runs and see its own.
+    Run,
+    /// Decide about calls of its own runs that wait for a person.
+    Approve,
+    /// See everything, of all keys; approve modules.
+    Admin,
+}
+
+impl From<ScopeName> for Scope {
+    fn from(name: ScopeName) -> Self {
+        match name {
+            ScopeName::Run => Self::Run,
+            ScopeName::Approve => Self::Approve,
+            ScopeName::Admin => Self::Admin,
+        }
+    }
+}
+
+/// Bytes of chance in a key.
+const BYTES: usize = 32;
+
+pub async fn keys(config: &Configuration, command: KeysCommand) -> Result<Exit> {
+    let store = host::store(config).await?;
+    match command {
+        KeysCommand::Create {
+            name,
+            scopes,
+            agents,
+            tools,
+            grants,
+            expires,
+        } => {
+            if !is_name(&name) {
+                bail!(
+                    "{name:?}: a key's name is lower case letters, digits and _, at most 48, starting with a letter"
+                );
+            }
+            let permits = Permits {
+                scopes: scopes.into_iter().map(Scope::from).collect(),
+                agents,
+                tools,
+                grants: grants.as_deref().map(permitted).transpose()?,
+            };
+            let expires_ms = expires.map(until).transpose()?;
+            let mut secret = [0_u8; BYTES];
+            getrandom::fill(&mut secret).context("there is no randomness to be had")?;
+            let key = format!("th_{}", URL_SAFE_NO_PAD.encode(secret));
+            let hash = digest(key.as_bytes());
+            if !store.add_key(&name, &hash, &permits, expires_ms).await? {
+                bail!("there is, or was, a key named {name:?}; `toolhold keys list` shows them");
+            }
+            println!("{key}");
+            eprintln!(
+                "{}",
+                style::dim("kept nowhere: this is the only time that it is shown")
+            );
+        }
+        KeysCommand::List { json } => {
+            let keys = store.keys().await?;
+            if json {
+                let keys: Vec<_> = keys
+                    .iter()
+                    .map(|key| {
+                        json!({
+                            "name": key.name, "permits": key.permits, "created_ms": key.created_ms,
+                            "expires_ms": key.expires_ms, "revoked_ms": key.revoked_ms,
+                            "is_valid": key.is_valid(),
+                        })
+                    })
+                    .collect();
+                println!("{}", serde_json::to_string_pretty(&keys)?);
+                return Ok(Exit::Ok);
+            }
+            for key in &keys {
+                let state = match (key.revoked_ms, key.is_valid()) {
+                    (Some(_), _) => style::bad("revoked"),
+                    (None, false) => style::warn("expired"),
+                    (None, true) => style::good("valid"),
+                };
+                let permits = serde_json::to_string(&key.permits)?;
+                println!(
+                    "{}  {state}  {}",
+                    style::bold(&key.name),
+                    style::dim(&permits)
+                );
+            }
+            if keys.is_empty() {
+                eprintln!("{}", style::dim("no keys; toolhold keys create NAME"));
+            }
+        }
+        KeysCommand::Revoke { name } => {
+            if !store.revoke_key(&name).await? {
+                bail!("there is no key {name:?} that could be revoked");
+            }
+            println!("{} {name}", style::good("revoked:"));
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+/// What `--grants` says.
+fn permitted(names: &[String]) -> Result<Vec<Permit>> {
+    if names == ["none"] {
+        return Ok(Vec::new());
+    }
+    let permits = names.iter().map(|name| name.trim().parse());
+    permits
+        .collect::<Result<_, PermitError>>()
+        .context("--grants (none alone permits nothing at all)")
+}
+
+/// In milliseconds since 1970: a time from now, or a date.
+fn until(time: Since) -> Result<u64> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let now = u64::try_from(now.as_millis())?;
+    let at = match time {
+        Since::Ago(seconds) => now.saturating_add(seconds.saturating_mul(1_000)),
+        Since::At(at_ms) => at_ms,
+    };
+    if at <= now {
+        bail!("--expires: that time has passed");
+    }
+    Ok(at)
+}

@@ -1,0 +1,133 @@
+//! `toolhold mcp approve`, `revoke` and `diff`: a person looks at what changed, and decides.
+
+use super::{inspect, named, print_stderr};
+use crate::commands::modules::{confirmed, show_changes};
+use crate::exit::Exit;
+use crate::terminal::style::{bold, good, plain, warn};
+use anyhow::{Context as _, Result, anyhow, bail};
+use serde_json::json;
+use std::sync::Arc;
+use toolhold_mcp::{Ready, Server, Servers};
+use toolhold_runtime::config::Configuration;
+use toolhold_runtime::host;
+use toolhold_sandbox::{ApprovedBy, Change, Standing};
+use toolhold_storage::Draft;
+
+/// Shows what would be started, starts it once a person agreed, shows what it offers, asks, and pins.
+pub async fn approve(config: &Configuration, server: &Server, yes: bool) -> Result<Exit> {
+    let settings = &server.settings;
+    let name = &settings.name;
+    if settings.tools.is_empty() {
+        bail!(
+            "[mcp.{name}] names no tools, so there is nothing to approve; name some as tools = […]"
+        );
+    }
+    let launch = server.pins().launch(settings).await;
+    if let Standing::Pending { changes } = &launch {
+        println!("{}  {}", bold(name), plain(&settings.launch.line()));
+        show_changes(changes);
+        println!(
+            "  {} it runs outside the sandbox, with your rights",
+            warn("note:")
+        );
+        if !yes && !confirmed(&format!("start {name} to see what it offers?"))? {
+            println!("{name} stays disabled");
+            return Ok(Exit::Ok);
+        }
+    }
+    let ready = look(server).await?;
+    match server.pins().compare(settings, &ready.offer).await {
+        None => inspect::print(server, &ready),
+        Some(changes) if changes.is_empty() => {
+            let record = server.pins().record(settings).await;
+            if record.is_some_and(|pin| pin.by == ApprovedBy::Person) {
+                println!("{name} is approved already");
+                return Ok(Exit::Ok);
+            }
+            // It was pinned as it was first seen, and no person has looked at it.
+            inspect::print(server, &ready);
+        }
+        Some(changes) => show_changes(&changes),
+    }
+    if !yes && !confirmed(&format!("approve {name} as it is now?"))? {
+        println!("{name} stays as it was");
+        return Ok(Exit::Ok);
+    }
+    // First: nothing is approved that the log does not have.
+    let store = host::store(config).await?;
+    store.audit(Draft::server_approved(name)).await?;
+    let approved = server.pins().approve(settings, &ready.offer).await;
+    approved.with_context(|| format!("the approval of {name} cannot be kept"))?;
+    println!("{} {name}", good("approved:"));
+    Ok(Exit::Ok)
+}
+
+/// Withdraws what was approved or first seen, without starting anything. A server that is not
+/// configured any more may have left an approval for whatever gets its name.
+pub async fn revoke(config: &Configuration, servers: &Servers, name: &str) -> Result<Exit> {
+    let pins = config.pins();
+    match servers.named(name) {
+        Some(server) if !pins.asks(&server.settings) => bail!(
+            "modules.approval is \"never\": every server that you name is trusted; take [mcp.{name}] out of \
+             the configuration instead"
+        ),
+        None if !pins.knows(name).await => drop(named(servers, name)?),
+        _ => {}
+    }
+    // Authority that is taken away goes whether or not that can be logged.
+    let revoked = pins.revoke(name).await;
+    revoked.with_context(|| format!("the approval of {name} cannot be taken back"))?;
+    let logged = async {
+        let draft = Draft::server_revoked(name);
+        host::store(config).await?.audit(draft).await?;
+        Ok::<_, anyhow::Error>(())
+    };
+    let logged = logged.await;
+    logged.context("it is revoked, but that is not in the audit log")?;
+    println!(
+        "{} {name}; runs that begin from now on do not have its tools, until `toolhold mcp approve {name}`",
+        warn("revoked:")
+    );
+    Ok(Exit::Ok)
+}
+
+/// What changed since the approval; [`Exit::Failed`] if something did.
+pub async fn diff(server: &Server, json: bool) -> Result<Exit> {
+    let settings = &server.settings;
+    let changes = match server.pins().launch(settings).await {
+        // What is not what was approved is not started; its tools cannot be compared.
+        Standing::Pending { changes } if changes.is_empty() => None,
+        Standing::Pending { changes } => Some(changes),
+        Standing::Trusted | Standing::Approved => {
+            let ready = look(server).await?;
+            server.pins().compare(settings, &ready.offer).await
+        }
+    };
+    if json {
+        println!(
+            "{}",
+            serde_json::to_string_pretty(&json!({"changes": changes}))?
+        );
+    } else {
+        print(&settings.name, changes.as_deref());
+    }
+    Ok(match changes {
+        Some(changes) if changes.is_empty() => Exit::Ok,
+        _ => Exit::Failed,
+    })
+}
+
+fn print(name: &str, changes: Option<&[Change]>) {
+    match changes {
+        None => println!("{name} was never approved"),
+        Some([]) => println!("{name} is what was approved or first seen"),
+        Some(changes) => show_changes(changes),
+    }
+}
+
+async fn look(server: &Server) -> Result<Arc<Ready>> {
+    server.look().await.map_err(|failure| {
+        print_stderr(server);
+        anyhow!("the MCP server {}: {failure}", server.settings.name)
+    })
+}

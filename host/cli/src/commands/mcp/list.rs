@@ -1,0 +1,100 @@
+//! `toolhold mcp list`.
+
+use crate::exit::Exit;
+use crate::terminal::style::{bold, dim, plain, warn};
+use anyhow::Result;
+use serde_json::{Value, json};
+use toolhold_mcp::{Server, Servers, is_revoked};
+use toolhold_sandbox::ApprovedBy;
+
+/// All servers, as they are known without starting one.
+pub async fn list(servers: &Servers, json: bool) -> Result<Exit> {
+    let mut described = Vec::new();
+    for server in servers.iter() {
+        let described_one = describe(server).await;
+        if !json {
+            print(server, &described_one);
+        }
+        described.push(described_one);
+    }
+    if json {
+        println!(
+            "{}",
+            serde_json::to_string_pretty(&json!({"servers": described}))?
+        );
+    } else if described.is_empty() {
+        println!("no MCP servers; `toolhold config` says how one is configured, under [mcp.NAME]");
+    }
+    Ok(Exit::Ok)
+}
+
+async fn describe(server: &Server) -> Value {
+    let settings = &server.settings;
+    let record = server.pins().record(settings).await;
+    let pinned = record.as_ref();
+    let pinned = pinned.map(|pin| json!({"digest": pin.digest, "by": pin.by, "at": pin.at}));
+    json!({
+        "name": settings.name,
+        "launch": settings.launch,
+        "tools": settings.tools,
+        "offer": settings.offer,
+        "timeout_ms": u64::try_from(settings.timeout.as_millis()).unwrap_or(u64::MAX),
+        "max_result_bytes": settings.max_result_bytes,
+        "standing": server.pins().launch(settings).await,
+        "pinned": pinned,
+        "revoked": record.is_some_and(|pin| is_revoked(&pin)),
+        "fault": settings.fault,
+    })
+}
+
+fn print(server: &Server, described: &Value) {
+    let settings = &server.settings;
+    println!(
+        "{}  {}",
+        bold(&settings.name),
+        dim(&plain(&settings.launch.line()))
+    );
+    let by: Option<ApprovedBy> = described
+        .pointer("/pinned/by")
+        .and_then(|by| serde_json::from_value(by.clone()).ok());
+    let name = &settings.name;
+    let is_revoked = described["revoked"] == true;
+    match (&settings.fault, described["standing"]["state"].as_str(), by) {
+        (Some(fault), ..) => println!("  {} {}", warn("cannot be used:"), plain(fault)),
+        (None, Some("pending"), None) => {
+            println!(
+                "  {} it has not been approved yet; toolhold mcp approve {name}",
+                warn("disabled:")
+            );
+        }
+        (None, Some("pending"), Some(_)) if is_revoked => {
+            println!(
+                "  {} its approval was revoked; toolhold mcp approve {name}",
+                warn("disabled:")
+            );
+        }
+        (None, Some("pending"), Some(_)) => {
+            println!(
+                "  {} it is not what was approved; toolhold mcp diff {name}",
+                warn("disabled:")
+            );
+        }
+        (None, _, Some(ApprovedBy::Person)) => println!("  approved"),
+        (None, _, Some(ApprovedBy::FirstSight)) => println!("  pinned as it was first seen"),
+        (None, _, None) => println!("  not seen yet; toolhold mcp inspect {name} starts it"),
+    }
+    match settings.tools.as_slice() {
+        [] => println!(
+            "  {}",
+            dim("no tools: `tools` names none, and there are no others")
+        ),
+        tools => {
+            let how = if settings.offer {
+                "offered to every run"
+            } else {
+                "for tool messages"
+            };
+            println!("  {}  {}", plain(&tools.join(", ")), dim(how));
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! `toolhold mcp`: serve the modules as MCP tools; see and approve MCP servers of others.
+
+mod approve;
+mod inspect;
+mod list;
+mod serve;
+
+use crate::config::Loaded;
+use crate::exit::Exit;
+use crate::terminal::style::plain;
+use anyhow::{Result, bail};
+use clap::{Args, Subcommand};
+use std::sync::Arc;
+use toolhold_mcp::{Server, Servers};
+
+pub const AFTER_HELP: &str = "\
+Without a command the modules are served: over stdin and stdout, for a client that starts this \
+program, or over streamable HTTP. Calls run under the limits, grants, shields and approvals of \
+every other call; [mcp_server] in the configuration says the rest.
+
+  toolhold mcp                              for a client that starts it
+  toolhold mcp --http 127.0.0.1:8808        at http://127.0.0.1:8808/mcp
+  toolhold mcp --tools calculator,text.count";
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct McpArgs {
+    #[command(flatten)]
+    serve: serve::ServeArgs,
+    /// Of MCP servers whose tools are called from here.
+    #[command(subcommand)]
+    command: Option<McpCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+enum McpCommand {
+    /// The configured servers and whether they may be used. Nothing is started.
+    List {
+        #[arg(long)]
+        json: bool,
+    },
+    /// Start one server and show its tools: those that may be called, and those that the configuration does not name.
+    Inspect {
+        name: String,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Allow a server to be used as it is now, after showing what is started and what changed.
+    Approve {
+        name: String,
+        /// Do not ask.
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Take the approval back: the server is not started any more, and runs do not have its tools.
+    Revoke { name: String },
+    /// What changed in a server since it was approved or first seen. Exit code 1 if something did.
+    Diff {
+        name: String,
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub async fn mcp(loaded: &Loaded, args: McpArgs) -> Result<Exit> {
+    let config = &loaded.configuration;
+    let Some(command) = args.command else {
+        return serve::serve(loaded, args.serve).await;
+    };
+    let servers = Servers::new(config.servers(), &config.pins(), None);
+    let exit = match command {
+        McpCommand::List { json } => list::list(&servers, json).await,
+        McpCommand::Inspect { name, json } => inspect::inspect(named(&servers, &name)?, json).await,
+        McpCommand::Approve { name, yes } => {
+            approve::approve(config, named(&servers, &name)?, yes).await
+        }
+        McpCommand::Revoke { name } => approve::revoke(config, &servers, &name).await,
+        McpCommand::Diff { name, json } => approve::diff(named(&servers, &name)?, json).await,
+    };
+    servers.close().await;
+    exit
+}
+
+fn named<'a>(servers: &'a Servers, name: &str) -> Result<&'a Arc<Server>> {
+    if let Some(server) = servers.named(name) {
+        return Ok(server);
+    }
+    let known: Vec<_> = servers
+        .iter()
+        .map(|server| server.settings.name.as_str())
+        .collect();
+    match known.as_slice() {
+        [] => bail!("there is no MCP server {name:?}: the configuration has no [mcp.{name}]"),
+        known => bail!(
+            "there is no MCP server {name:?}; there are {}",
+            known.join(", ")
+        ),
+    }
+}
+
+/// What a server said when it was started or died, for the person at the terminal.
+#[expect(clippy::print_stderr, reason = "the person at the terminal")]
+fn print_stderr(server: &Server) {
+    for line in server.printed() {
+        eprintln!("{}", plain(&line));
+    }
+}

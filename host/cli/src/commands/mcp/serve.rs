@@ -1,0 +1,213 @@
+//! `toolhold mcp` without a command: the modules, and saved Requests, as MCP tools.
+
+use crate::commands::serving;
+use crate::commands::serving::{Serving, stopped};
+use crate::config::Loaded;
+use crate::exit::Exit;
+use crate::terminal::style::{dim, plain, warn};
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use std::io::IsTerminal as _;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+use toolhold_runtime::components::Components;
+use toolhold_runtime::config::Configuration;
+use toolhold_runtime::host;
+use toolhold_runtime::models::Models;
+use toolhold_runtime::recorded::Recorder;
+use toolhold_runtime::requests::Requests;
+use toolhold_runtime::shields::shields;
+use toolhold_agent::calls::CallRules;
+use toolhold_sandbox::Registry;
+use toolhold_server::mcp_server::{
+    Bound, Found, Mask, Offer, Rules, Runs, Service, request_tool, serve_http, serve_stdio,
+};
+
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Serve over streamable HTTP at this address, at the path /mcp, and not over stdin and stdout. An
+    /// address that other machines reach needs a token.
+    #[arg(long, value_name = "ADDRESS")]
+    http: Option<String>,
+    /// Serve nothing but these tools: MODULE.TOOL, MODULE for all of its tools, or request-NAME for a saved
+    /// Request; with commas between them.
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    tools: Option<Vec<String>>,
+}
+
+/// Serves until the client is gone, or it is told to stop.
+pub async fn serve(loaded: &Loaded, args: ServeArgs) -> Result<Exit> {
+    let config = &loaded.configuration;
+    let (registry, watch) = serving::loaded(loaded).await?;
+    let settings = loaded.mcp_server.clone();
+    let requests = requests(config, &settings.requests).await?;
+    let named = args.tools.iter().flatten();
+    let is_request = |tool: &str| requests.iter().any(|(name, _)| request_tool(name) == tool);
+    let is_known = |name: &str| {
+        registry.module(name).is_some() || registry.tool(name).is_some() || is_request(name)
+    };
+    if let Some(unknown) = named.map(String::as_str).find(|name| !is_known(name)) {
+        bail!("--tools {unknown}: there is no such tool or module; see `toolhold modules list`");
+    }
+    let recorder = host::recorder(config, settings.audit).await.context(
+        "calls would not be in the audit log; mcp_server.audit = \"off\" serves without one",
+    )?;
+    recorder.watch_cache(&registry);
+    let making = Making {
+        registry: registry.clone(),
+        tools: args.tools.clone(),
+        recorder: recorder.clone(),
+        stop: CancellationToken::new(),
+    };
+    let rules = Box::pin(making.rules(config)).await?;
+    let service = Service::new(
+        Arc::new(RegistryModules(registry)),
+        &requests,
+        rules,
+        args.tools,
+        settings,
+        Arc::new(recorder.clone()),
+    );
+    let service = Arc::new(service);
+    for refused in &service.catalog().refused {
+        say(&warn("left out:"), refused);
+    }
+    let modules = Modules {
+        making: &making,
+        service: &service,
+    };
+    let exit = tokio::select! {
+        exit = transport(service.clone(), args.http) => exit,
+        failed = serving::keep_up(loaded, watch, &making.registry, &modules) => {
+            failed.map(|never| match never {})
+        }
+        stopped = stopped() => stopped.map(|()| Exit::Ok),
+    };
+    making.stop.cancel();
+    recorder.close().await;
+    exit
+}
+
+/// What rules are made with.
+struct Making {
+    registry: Registry,
+    tools: Option<Vec<String>>,
+    recorder: Recorder,
+    /// Told to runs when the server ends.
+    stop: CancellationToken,
+}
+
+impl Making {
+    /// What the configuration says of every call.
+    async fn rules(&self, config: &Configuration) -> Result<Rules> {
+        let settings = config.settings();
+        let components = Components::new(self.registry.clone(), host::sources(config));
+        let mut guards = Models::new(config, settings.timeout, None)?;
+        let guards = Box::pin(guards.guards()).await?;
+        let tools = self.tools.as_deref();
+        let shields = Box::pin(shields(config, &components, tools, &guards)).await?;
+        let requests = Runs::new(config, &self.registry, &self.recorder, &self.stop);
+        Ok(Rules {
+            policy: shields.policy(&settings, 0).hash.into(),
+            mask: Arc::new(Mask::of(&settings.privacy)),
+            requests: Arc::new(requests),
+            calls: Arc::new(CallRules {
+                shields,
+                approvals: settings.approval,
+                call_timeout: settings.call_timeout,
+            }),
+        })
+    }
+}
+
+/// The saved Requests that are offered, as they are now.
+async fn requests(config: &Configuration, offer: &Offer) -> Result<Vec<Found>> {
+    if *offer == Offer::All(false) {
+        return Ok(Vec::new());
+    }
+    let folder = config.requests_folder().to_path_buf();
+    let requests = tokio::task::spawn_blocking(move || Requests::new(folder)).await?;
+    let names: Vec<String> = match offer {
+        Offer::All(_) => {
+            let all = requests.names();
+            all.filter(|name| !name.contains('/'))
+                .map(str::to_owned)
+                .collect()
+        }
+        Offer::Named(names) => names.clone(),
+    };
+    let found = names.into_iter().map(|name| {
+        let found = requests.find(&name);
+        let found = found.unwrap_or_else(|| Err(requests.nothing(&name)));
+        (name, found.map(Arc::new))
+    });
+    Ok(found.collect())
+}
+
+async fn transport(service: Arc<Service>, address: Option<String>) -> Result<Exit> {
+    let count = service.catalog().names().count();
+    let tools = if count == 1 { "tool" } else { "tools" };
+    match address {
+        Some(address) => {
+            let bound = Bound::new(&service, &address).await?;
+            let token = if bound.has_token() {
+                ", for clients that have the token"
+            } else {
+                ""
+            };
+            let at = bound.address()?;
+            say(
+                &dim("serving"),
+                &format!("{count} {tools} at http://{at}/mcp{token}"),
+            );
+            serve_http(service, bound).await?;
+        }
+        None => {
+            if std::io::stdin().is_terminal() {
+                let hint = "over stdin and stdout, which a client speaks MCP on; Ctrl-C ends it";
+                say(&dim("serving"), &format!("{count} {tools} {hint}"));
+            }
+            serve_stdio(service).await;
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+/// What clients are served.
+struct Modules<'a> {
+    making: &'a Making,
+    service: &'a Service,
+}
+
+impl Serving for Modules<'_> {
+    type Made = Rules;
+
+    const WHAT: &'static str = "rules and grants";
+
+    async fn made(&self, config: &Configuration) -> Result<Rules> {
+        self.making.rules(config).await
+    }
+
+    fn put(&self, rules: Rules) {
+        self.service.renew(rules);
+    }
+
+    fn renew_secrets(&self, secrets: Vec<(String, String)>) {
+        self.making.recorder.renew_secrets(secrets);
+    }
+
+    /// Clients are told if that changed what there is.
+    async fn reloaded(&self, config: &Configuration) -> Result<()> {
+        let requests = requests(config, &self.service.settings().requests).await?;
+        self.service.refresh(&requests);
+        Ok(())
+    }
+}
+
+#[expect(
+    clippy::print_stderr,
+    reason = "the person at the terminal; stdout is the protocol's"
+)]
+fn say(mark: &str, text: &str) {
+    eprintln!("{mark} {}", plain(text));
+}

@@ -1,0 +1,101 @@
+//! The flags of every command that say where modules come from and what they are given.
+
+use crate::config::Flags;
+use clap::Args;
+use std::path::PathBuf;
+use toml::Value;
+
+/// Where modules come from and what they are given.
+#[derive(Debug, Args)]
+pub struct ModuleArgs {
+    /// The folder whose components become tools [default: modules].
+    #[arg(long = "modules", global = true, value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// Let a module see a directory: MODULE=HOST[:GUEST[:rw]], such as files=./notes:/data:rw.
+    #[arg(long = "dir", global = true, value_name = "GRANT")]
+    directories: Vec<String>,
+    /// Let a module see a variable: MODULE=NAME=VALUE, such as clock=TZ=UTC.
+    #[arg(long = "env", global = true, value_name = "GRANT")]
+    environment: Vec<String>,
+    /// Run modules without approval: for authors.
+    #[arg(long, global = true)]
+    trust_all: bool,
+    /// Use components from registries only as they were fetched before, without any network.
+    #[arg(long, global = true)]
+    offline: bool,
+}
+
+impl ModuleArgs {
+    /// The flags that are settings of the configuration.
+    ///
+    /// # Errors
+    /// A grant that is not written as it should be.
+    pub fn put(&self, flags: &mut Flags) -> anyhow::Result<()> {
+        flags.set(
+            "--modules",
+            "modules.folder",
+            self.folder.as_ref().map(|f| f.display().to_string()),
+        );
+        let approval = self.trust_all.then_some("never");
+        flags.set("--trust-all", "modules.approval", approval);
+        flags.set("--offline", "oci.offline", self.offline.then_some(true));
+        for (module, grants) in grouped(&self.directories, "--dir", "MODULE=HOST[:GUEST[:rw]]")? {
+            let list: Vec<Value> = grants.iter().map(|grant| directory(grant)).collect();
+            flags.set("--dir", format!("module.{module}.directories"), Some(list));
+        }
+        for (module, grants) in grouped(&self.environment, "--env", "MODULE=NAME=VALUE")? {
+            let mut table = toml::Table::new();
+            for grant in grants {
+                let Some((name, value)) = grant.split_once('=') else {
+                    anyhow::bail!("--env {module}={grant}: expected MODULE=NAME=VALUE");
+                };
+                table.insert(name.to_owned(), Value::String(value.to_owned()));
+            }
+            flags.set("--env", format!("module.{module}.environment"), Some(table));
+        }
+        Ok(())
+    }
+}
+
+/// `a=x a=y b=z` → a: x, y; b: z.
+fn grouped<'a>(
+    grants: &'a [String],
+    flag: &str,
+    form: &str,
+) -> anyhow::Result<Vec<(&'a str, Vec<&'a str>)>> {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for grant in grants {
+        let Some((module, rest)) = grant
+            .split_once('=')
+            .filter(|(m, r)| !m.is_empty() && !r.is_empty())
+        else {
+            anyhow::bail!("{flag} {grant}: expected {form}");
+        };
+        match groups.iter_mut().find(|(name, _)| *name == module) {
+            Some((_, list)) => list.push(rest),
+            None => groups.push((module, vec![rest])),
+        }
+    }
+    Ok(groups)
+}
+
+/// `HOST[:GUEST[:rw|:ro]]` as a configuration value; the guest path defaults to /data.
+pub fn directory(grant: &str) -> Value {
+    let mut parts = grant.split(':');
+    let host = parts.next().unwrap_or_default();
+    let guest = parts
+        .next()
+        .filter(|guest| !guest.is_empty())
+        .unwrap_or("/data");
+    let access = match parts.next() {
+        Some("rw") => "read-write",
+        None | Some("ro") => "read",
+        // Left for the configuration's own check, which says what is allowed.
+        Some(other) => other,
+    };
+    let mut table = toml::Table::new();
+    table.insert("host".into(), host.into());
+    table.insert("guest".into(), guest.into());
+    table.insert("access".into(), access.into());
+    Value::Table(table)
+}

@@ -1,0 +1,135 @@
+//! `toolhold modules approve` and `diff`: a person looks at what changed, and decides.
+
+use super::{found, inspect, load, module};
+use crate::exit::Exit;
+use crate::terminal::style::{bad, bold, dim, good, plain};
+use anyhow::{Context as _, Result, bail};
+use similar::{ChangeTag, TextDiff};
+use std::io::{IsTerminal as _, Write as _};
+use toolhold_runtime::config::Configuration;
+use toolhold_runtime::host;
+use toolhold_sandbox::{Change, Module, Standing};
+use toolhold_storage::Draft;
+
+/// Shows each module's changes, asks, and approves.
+pub async fn approve(config: &Configuration, names: &[String], yes: bool) -> Result<Exit> {
+    let only = match names {
+        [one] => Some(one.as_str()),
+        _ => None,
+    };
+    let registry = load(config, only).await?;
+    let wanted = if names.is_empty() {
+        let waits = |module: &std::sync::Arc<Module>| !module.standing().may_run();
+        registry.modules().into_iter().filter(waits).collect()
+    } else {
+        let mut wanted = Vec::new();
+        for name in names {
+            wanted.push(found(config, &registry, name).await?);
+        }
+        wanted
+    };
+    if wanted.is_empty() {
+        println!("no module waits for approval");
+    }
+    for module in &wanted {
+        // Of what is shown now: it may be another when the answer comes.
+        let etag = module.etag();
+        match module.standing() {
+            Standing::Pending { changes } => {
+                println!("{}", bold(&module.slot));
+                if changes.is_empty() {
+                    inspect::inspect(module, false)?;
+                } else {
+                    show(&changes);
+                }
+            }
+            Standing::Approved => {
+                println!("{} is approved already", module.slot);
+                continue;
+            }
+            Standing::Trusted => bail!(
+                "modules.approval is \"never\": every module is trusted, there is nothing to approve"
+            ),
+        }
+        if !yes && !confirmed(&format!("approve {} as it is now?", module.slot))? {
+            println!("{} stays disabled", module.slot);
+            continue;
+        }
+        let digest = module.digest.to_string();
+        let draft = Draft::module_approved("", &module.slot, &digest);
+        // First: nothing is approved that the log does not have.
+        host::store(config).await?.audit(draft).await?;
+        registry
+            .approve(module, &etag)
+            .await
+            .with_context(|| format!("{} was not approved", module.slot))?;
+        println!("{} {}", good("approved:"), module.slot);
+    }
+    Ok(Exit::Ok)
+}
+
+/// What changed since the approval; [`Exit::Failed`] if something did.
+pub async fn diff(config: &Configuration, name: &str, json: bool) -> Result<Exit> {
+    let registry = load(config, Some(name)).await?;
+    let module = module(&registry, name)?;
+    let standing = module.standing();
+    if json {
+        println!("{}", serde_json::to_string_pretty(&standing)?);
+    } else if let Standing::Pending { changes } = &standing {
+        if changes.is_empty() {
+            println!("{} was never approved", module.slot);
+        }
+        show(changes);
+    } else {
+        println!("{} is what was approved", module.slot);
+    }
+    Ok(if standing.may_run() {
+        Exit::Ok
+    } else {
+        Exit::Failed
+    })
+}
+
+/// Prints what changed, as a diff.
+pub fn show(changes: &[Change]) {
+    for change in changes {
+        let what = plain(&change.what);
+        match (&change.before, &change.after) {
+            (Some(before), Some(after)) => {
+                println!("  {what} changed");
+                let (before, after) = (plain(before), plain(after));
+                for line in TextDiff::from_lines(&before, &after).iter_all_changes() {
+                    let text = line.value().trim_end_matches('\n');
+                    println!(
+                        "    {}",
+                        match line.tag() {
+                            ChangeTag::Delete => bad(&format!("- {text}")),
+                            ChangeTag::Insert => good(&format!("+ {text}")),
+                            ChangeTag::Equal => dim(&format!("  {text}")),
+                        }
+                    );
+                }
+            }
+            (None, None) => println!("  {what}"),
+            (None, after) => {
+                println!("  {what} is new");
+                for line in plain(after.as_deref().unwrap_or_default()).lines() {
+                    println!("    {}", good(&format!("+ {line}")));
+                }
+            }
+            (Some(_), None) => println!("  {what} is gone"),
+        }
+    }
+}
+
+/// Asks at a terminal. Elsewhere there is no one to answer, and silence is no consent.
+pub fn confirmed(question: &str) -> Result<bool> {
+    if !std::io::stdin().is_terminal() {
+        bail!("{question} Say so with --yes: this is no terminal");
+    }
+    print!("{question} [y/N] ");
+    std::io::stdout().flush()?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    Ok(["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str()))
+}

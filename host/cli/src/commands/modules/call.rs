@@ -1,0 +1,319 @@
+//! `toolhold modules call`.
+
+use super::{load, module};
+use crate::commands::build;
+use crate::exit::Exit;
+use crate::terminal::approver::Terminal;
+use crate::terminal::style::{bad, dim, plain};
+use crate::terminal::{input, view};
+use anyhow::{Context as _, Result, bail};
+use futures_util::future::BoxFuture;
+use serde_json::{Map, Value, json};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use toolhold_agent::calls::{
+    CallApprover, CallPipeline, CallRequest, CallRules, CallableTool, NotCalled, Undecided,
+    Unlimited,
+};
+use toolhold_agent::run::approval::{Decision, Pending, Verdict};
+use toolhold_agent::{Module, Tool, ToolCall, ToolFailure, ToolResult, Toolbox, module_tool};
+use toolhold_devkit::build::Language;
+use toolhold_mcp::serve::{CallRecords as _, RecordedCaller};
+use toolhold_policy::{Captured, LogLine, Output, Usage};
+use toolhold_runtime::components::Components;
+use toolhold_runtime::config::Configuration;
+use toolhold_runtime::host;
+use toolhold_runtime::models::Models;
+use toolhold_runtime::recorded::AuditMode;
+use toolhold_runtime::shields::shields;
+use toolhold_runtime::tools::{self, SandboxTools};
+use toolhold_sandbox::{LoadError, Registry};
+
+/// What whoever calls says besides.
+#[derive(Debug, Clone, Copy)]
+pub struct Said<'a> {
+    /// Whose scratch files the call sees.
+    pub session: &'a str,
+    /// Calls that wait for a person may be made.
+    pub is_yes: bool,
+    pub is_json: bool,
+}
+
+/// Calls `tool`, building its module first if it only lacks that.
+pub async fn call(
+    config: &Configuration,
+    tool: &str,
+    arguments: &str,
+    said: Said<'_>,
+) -> Result<Exit> {
+    let Some((name, _)) = tool.rsplit_once('.') else {
+        bail!("{tool:?}: expected MODULE.TOOL; see `toolhold modules list`");
+    };
+    let arguments: Value = serde_json::from_str(&input::text(arguments, "the arguments")?)
+        .context("the arguments are not JSON")?;
+    let mut registry = load(config, Some(name)).await?;
+    if let Some(folder) = unbuilt(&registry) {
+        let built = build::one(config, &folder).await?;
+        eprintln!(
+            "{}",
+            dim(&format!(
+                "built {} on its first use",
+                built.component.display()
+            ))
+        );
+        registry = load(config, Some(name)).await?;
+    }
+    host::load_callees(&registry, config, &|_| ()).await?;
+    let module = module(&registry, name)?;
+    let full = tool
+        .rsplit_once('.')
+        .map(|(_, tool)| format!("{}.{tool}", module.name));
+    let Some(spec) = module
+        .tools
+        .iter()
+        .find(|spec| Some(&spec.name) == full.as_ref())
+    else {
+        let names: Vec<_> = module.tools.iter().map(|spec| spec.name.as_str()).collect();
+        bail!(
+            "module {name} has no tool {tool:?}; it has {}",
+            names.join(", ")
+        );
+    };
+    let callable = CallableTool::new(module_tool(spec))?;
+    let recorder = host::recorder(config, AuditMode::Durable)
+        .await
+        .context("the call would not be in the audit log, and is not made")?;
+    let settings = config.settings();
+    let components = Components::new(registry.clone(), host::sources(config));
+    let mut guards = Models::new(config, settings.timeout, None)?;
+    let guards = Box::pin(guards.guards()).await?;
+    let shields = Box::pin(shields(config, &components, None, &guards)).await?;
+    let id = uuid::Uuid::now_v7().to_string();
+    let tools = Arc::new(ReportingTools {
+        tools: SandboxTools::new(registry).on_behalf_of("", said.session),
+        id: id.clone(),
+        reported: Mutex::default(),
+    });
+    let pipeline = CallPipeline {
+        recorder: recorder.of(RecordedCaller {
+            policy: shields.policy(&settings, 0).hash.into(),
+            way: Map::from_iter([("via".to_owned(), "cli".into())]),
+            ..RecordedCaller::default()
+        }),
+        toolbox: tools.clone(),
+        tools: Arc::default(),
+        rules: Arc::new(CallRules {
+            shields,
+            approvals: settings.approval,
+            call_timeout: Duration::MAX,
+        }),
+        approver: Arc::new(Operator {
+            is_yes: said.is_yes,
+            terminal: Arc::new(Terminal::open()),
+        }),
+        budget: Arc::new(Unlimited),
+        // Whoever is at the terminal sees what a module sees.
+        hiding: None,
+    };
+    let request = CallRequest {
+        asked_as: id.clone(),
+        id,
+        tool: Arc::new(callable),
+        name: tool.to_owned(),
+        arguments,
+        callers: Vec::new(),
+        timeout: None,
+        restrictions: None,
+        listener: None,
+    };
+    let called = pipeline.call(request).await;
+    recorder.close().await;
+    let end = match called {
+        Ok(end) => end,
+        Err(NotCalled::NotRecorded(failure)) => bail!(failure.message),
+        Err(NotCalled::Lost { was_made: true }) => {
+            bail!("the call was made, and could not be written into the audit log")
+        }
+        Err(NotCalled::Lost { was_made: false }) => {
+            bail!("nothing was called, and that could not be written into the audit log")
+        }
+        Err(NotCalled::Busy(message)) => bail!(message),
+        Err(NotCalled::HandedBack) => bail!("nobody was asked whether the call may be made"),
+    };
+    let reported = tools
+        .reported
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    show(&end.result, reported.as_ref(), said.is_json)
+}
+
+/// The tools of a registry, which keep what there is to tell of one call besides its result.
+#[derive(Debug)]
+struct ReportingTools {
+    tools: SandboxTools,
+    /// Of the call; those that it makes have others.
+    id: String,
+    reported: Mutex<Option<Reported>>,
+}
+
+#[derive(Debug)]
+struct Reported {
+    usage: Usage,
+    stdout: Captured,
+    stderr: Captured,
+    logs: Vec<LogLine>,
+    /// The whole message, if that is what the tool returned.
+    message: Option<Value>,
+}
+
+impl Toolbox for ReportingTools {
+    fn tools(&self) -> Vec<Tool> {
+        self.tools.tools()
+    }
+
+    fn tool(&self, name: &str) -> Option<Tool> {
+        self.tools.tool(name)
+    }
+
+    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Module, String>> {
+        self.tools.module(name)
+    }
+
+    fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async move {
+            let report = match self.tools.report(call).await {
+                Ok(report) => report,
+                Err(failure) => return ToolResult::failed(failure),
+            };
+            if call.id == self.id {
+                let reported = Reported {
+                    usage: report.usage,
+                    stdout: report.stdout.clone(),
+                    stderr: report.stderr.clone(),
+                    logs: report.logs.clone(),
+                    message: match &report.result {
+                        Ok(Output::Message(message)) => Some(message.clone()),
+                        _ => None,
+                    },
+                };
+                let mut last = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+                *last = Some(reported);
+            }
+            tools::result(report)
+        })
+    }
+}
+
+/// The person who makes the call decides about it, and about the calls that it makes.
+#[derive(Debug, Clone)]
+struct Operator {
+    /// Has said so beforehand.
+    is_yes: bool,
+    terminal: Arc<Option<Terminal>>,
+}
+
+impl CallApprover for Operator {
+    fn decide<'a>(&'a self, pending: &'a Pending) -> BoxFuture<'a, Result<Decision, Undecided>> {
+        Box::pin(async move {
+            if self.is_yes {
+                return Ok(Decision {
+                    digest: pending.digest.clone(),
+                    verdict: Verdict::Approve,
+                    by: Some("--yes".into()),
+                });
+            }
+            let asked = match self.terminal.as_ref() {
+                Some(terminal) => terminal.ask(pending).await.ok(),
+                None => None,
+            };
+            asked.ok_or_else(|| {
+                let message = format!(
+                    "calls of {} wait for a person ([approval]), and there is no terminal to ask at; say that they \
+                     may be made with --yes",
+                    pending.call.tool
+                );
+                Undecided::Refused(ToolFailure::correctable("not_approved", message))
+            })
+        })
+    }
+
+    fn within(&self, _: &str) -> Arc<dyn CallApprover> {
+        Arc::new(self.clone())
+    }
+}
+
+/// The folder of the module that was asked for, if it only lacks building and building it runs nothing of
+/// it outside of a sandbox. Everything else takes an explicit `toolhold build`.
+fn unbuilt(registry: &Registry) -> Option<PathBuf> {
+    registry
+        .failures()
+        .into_iter()
+        .find_map(|failed| match &failed.error {
+            LoadError::Missing {
+                language: Some(language),
+                ..
+            } => {
+                let folder = PathBuf::from(&failed.origin);
+                let language: Language = language.parse().ok()?;
+                language.builds_in_sandbox(&folder).then_some(folder)
+            }
+            _ => None,
+        })
+}
+
+fn show(result: &ToolResult, reported: Option<&Reported>, json: bool) -> Result<Exit> {
+    let exit = if result.outcome.is_ok() {
+        Exit::Ok
+    } else {
+        Exit::Tool
+    };
+    if json {
+        let message = reported.and_then(|reported| reported.message.clone());
+        let (key, outcome) = match (&result.outcome, message) {
+            (Ok(output), Some(mut message)) => {
+                // As the shields left it.
+                message["data"] = output.value.clone();
+                ("result", json!({"message": message}))
+            }
+            (Ok(output), None) => ("result", json!({"value": output.value})),
+            (Err(failure), _) => (
+                "error",
+                json!({"kind": failure.kind, "class": failure.class, "message": failure.message}),
+            ),
+        };
+        let whole = match reported {
+            Some(Reported {
+                usage,
+                stdout,
+                stderr,
+                logs,
+                ..
+            }) => {
+                json!({key: outcome, "usage": usage, "stdout": stdout, "stderr": stderr, "logs": logs})
+            }
+            None => json!({
+                key: outcome,
+                "usage": Usage::default(),
+                "stdout": Captured::default(),
+                "stderr": Captured::default(),
+                "logs": [],
+            }),
+        };
+        println!("{}", serde_json::to_string_pretty(&whole)?);
+        return Ok(exit);
+    }
+    for line in &result.printed {
+        eprintln!("{}", dim(&plain(line)));
+    }
+    match &result.outcome {
+        Ok(output) => println!("{}", plain(&view::answer(&output.value))),
+        Err(failure) => eprintln!(
+            "{} {}",
+            bad(&format!("{}:", failure.kind)),
+            plain(&failure.message)
+        ),
+    }
+    eprintln!("{}", dim(&view::cost(&result.usage)));
+    Ok(exit)
+}

@@ -1,0 +1,346 @@
+//! `toolhold modules grant` and `revoke`: what a module is given for good.
+//!
+//! Grants are kept in a file of their own in the state folder, with the same keys as `[module.NAME]` of
+//! the configuration, and lie below it: what an operator wrote by hand wins.
+
+use super::{load, module};
+use crate::commands::module_flags::directory;
+use crate::config::Loaded;
+use crate::exit::Exit;
+use crate::terminal::style::{bold, good, plain, warn};
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use toml::{Table, Value};
+use toolhold_sandbox::{Approval, ApprovalStore as _, Module, Registry, Standing};
+use toolhold_runtime::config::Configuration;
+use toolhold_runtime::host;
+use toolhold_storage::Draft;
+
+#[derive(Debug, Args)]
+pub struct GrantArgs {
+    /// The module's name.
+    name: String,
+    /// A directory: HOST[:GUEST[:rw]].
+    #[arg(long, value_name = "DIR")]
+    with_dir: Vec<String>,
+    /// The most bytes that the directories may hold.
+    #[arg(long, value_name = "BYTES", requires = "with_dir")]
+    quota: Option<i64>,
+    /// A variable: NAME=VALUE.
+    #[arg(long, value_name = "VARIABLE")]
+    with_env: Vec<String>,
+    /// Requests: [METHODS ]ORIGIN[/PATH], such as 'GET,POST https://api.example.com/v1'.
+    #[arg(long, value_name = "REQUESTS")]
+    with_http: Vec<String>,
+    /// A secret for such requests: NAME=VARIABLE ORIGIN HEADER, such as
+    /// 'key=API_KEY https://api.example.com Authorization'.
+    #[arg(long, value_name = "SECRET")]
+    with_secret: Vec<String>,
+    /// A directory of its own for every call, or with --keep for every session.
+    #[arg(long)]
+    scratch: bool,
+    /// Keep scratch files between the calls of a session.
+    #[arg(long, requires = "scratch")]
+    keep: bool,
+    /// Keys and values that outlive a call.
+    #[arg(long)]
+    key_value: bool,
+    /// A tool of another module, or all of a module's.
+    #[arg(long, value_name = "TOOL")]
+    with_tool: Vec<String>,
+}
+
+/// Writes the grants down, and approves the module with them if only they changed.
+pub async fn grant(loaded: &Loaded, args: &GrantArgs) -> Result<Exit> {
+    let config = &loaded.configuration;
+    if args.is_empty() {
+        bail!(
+            "nothing to grant: name it, such as --with-dir ./notes:/data:rw or --scratch; \
+             `toolhold modules inspect {}` says what it asks for",
+            args.name
+        );
+    }
+    let then = module(&load(config, Some(&args.name)).await?, &args.name)?;
+    let store = host::store(config).await?;
+    let path = loaded.grants_file();
+    let mut file = read(&path)?;
+    put(entry(&mut file, &args.name)?, args, &then)?;
+    // Servers take up what lies in its place: it comes there when it is known to be right, and logged.
+    let unfinished = beside(&path, &file)?;
+    let given = async {
+        let (registry, now) =
+            with_grant(&loaded.granting(&unfinished)?.configuration, &args.name).await?;
+        let may = store
+            .redaction()
+            .value(&now.grant().without_values().into());
+        let draft = Draft::module_granted(&now.slot, &now.digest.to_string(), may);
+        store.audit(draft).await?;
+        put_in_place(&unfinished, &path)?;
+        Ok((registry, now))
+    };
+    let given: Result<_> = given.await;
+    if given.is_err() {
+        let _ = std::fs::remove_file(&unfinished);
+    }
+    let (registry, now) = given?;
+    println!("{} may", bold(&now.name));
+    for sentence in now.grant().sentences() {
+        println!("  {}", plain(&sentence));
+    }
+    match now.standing() {
+        // The person who gives this has decided about it; about other changes nobody was asked.
+        Standing::Pending { changes } if changes.iter().all(|c| c.what.starts_with("grant: ")) => {
+            let fresh = changes.is_empty();
+            let draft = Draft::module_approved("", &now.slot, &now.digest.to_string());
+            store.audit(draft).await?;
+            registry
+                .approve(&now, &now.etag())
+                .await
+                .context("it was granted, and not approved")?;
+            let with = if fresh {
+                "approved as it is"
+            } else {
+                "approved with this grant"
+            };
+            println!("{}", good(with));
+        }
+        Standing::Pending { .. } => println!(
+            "{} {}; see `toolhold modules approve {}`",
+            warn("still disabled:"),
+            plain(&now.standing().reason()),
+            now.slot
+        ),
+        Standing::Approved | Standing::Trusted => {}
+    }
+    Ok(Exit::Ok)
+}
+
+/// The module as it is with what this configuration gives it.
+async fn with_grant(config: &Configuration, name: &str) -> Result<(Registry, Arc<Module>)> {
+    let registry = load(config, Some(name)).await?;
+    if let Some(module) = registry.module(name) {
+        return Ok((registry, module));
+    }
+    let failures = registry.failures();
+    let reason = failures.first().map_or_else(
+        || "the module is gone".to_owned(),
+        |failed| plain(&failed.error.to_string()),
+    );
+    bail!("this cannot be granted: {reason}")
+}
+
+/// Takes back what `grant` gave, and the approval with it.
+pub async fn revoke(loaded: &Loaded, name: &str) -> Result<Exit> {
+    let config = &loaded.configuration;
+    let path = loaded.grants_file();
+    let mut file = read(&path)?;
+    let given = file
+        .get_mut("module")
+        .and_then(Value::as_table_mut)
+        .and_then(|modules| modules.remove(name));
+    // Authority that is taken away goes whether or not that can be logged.
+    if given.is_some() {
+        put_in_place(&beside(&path, &file)?, &path)?;
+    }
+    // With what it was given it may not have loaded.
+    let registry = load(&loaded.again()?.configuration, Some(name)).await?;
+    let slot = match module(&registry, name) {
+        Ok(module) => module.slot.clone(),
+        Err(_) if given.is_some() => name.to_owned(),
+        Err(error) => return Err(error),
+    };
+    config
+        .approvals()
+        .put(&Approval::revoked(&slot))
+        .context("the approval cannot be taken back")?;
+    let logged = async {
+        let draft = Draft::module_revoked(&slot);
+        host::store(config).await?.audit(draft).await?;
+        Ok::<_, anyhow::Error>(())
+    };
+    let logged = logged.await;
+    logged.context("it is revoked, but that is not in the audit log")?;
+    println!("{name} has nothing any more that `grant` gave it, and is disabled");
+    let config = loaded.again()?.configuration;
+    if !load(&config, Some(name))
+        .await?
+        .module(name)
+        .is_none_or(|m| m.grant().is_empty())
+    {
+        println!(
+            "{} the configuration still gives it something: see [module.{name}]",
+            warn("note:")
+        );
+    }
+    Ok(Exit::Ok)
+}
+
+impl GrantArgs {
+    fn is_empty(&self) -> bool {
+        self.with_dir.is_empty()
+            && self.with_env.is_empty()
+            && self.with_http.is_empty()
+            && self.with_secret.is_empty()
+            && self.with_tool.is_empty()
+            && !self.scratch
+            && !self.key_value
+    }
+}
+
+/// Adds what the arguments give to what was given before.
+fn put(given: &mut Table, args: &GrantArgs, module: &Module) -> Result<()> {
+    let asks = &module.manifest.grants;
+    for text in &args.with_dir {
+        let mut value = directory(text);
+        if let Value::Table(table) = &mut value {
+            // Relative to where this is said, not to where it will be read.
+            let host = table["host"].as_str().unwrap_or_default();
+            let host = std::path::absolute(host).with_context(|| format!("--with-dir {text}"))?;
+            table.insert("host".into(), host.display().to_string().into());
+            if let Some(quota) = args.quota {
+                table.insert("quota_bytes".into(), quota.into());
+            }
+            let guest = table["guest"].clone();
+            list(given, "directories")?.retain(|other| other.get("guest") != Some(&guest));
+        }
+        list(given, "directories")?.push(value);
+    }
+    for text in &args.with_env {
+        let Some((name, value)) = text.split_once('=') else {
+            bail!("--with-env {text}: expected NAME=VALUE");
+        };
+        table(given, "environment")?.insert(name.into(), value.into());
+    }
+    for text in &args.with_http {
+        let value = requests(text)?;
+        list(given, "http")?.push(value);
+    }
+    for text in &args.with_secret {
+        let value = secret(text)?;
+        let name = value.get("name").cloned();
+        let secrets = list(given, "secrets")?;
+        secrets.retain(|other| other.get("name") != name.as_ref());
+        secrets.push(value);
+    }
+    for tool in &args.with_tool {
+        let tools = list(given, "tools")?;
+        if !tools.iter().any(|known| known.as_str() == Some(tool)) {
+            tools.push(tool.as_str().into());
+        }
+    }
+    if args.scratch {
+        let scratch = table(given, "scratch")?;
+        if let Some(wish) = &asks.scratch {
+            scratch.insert("guest".into(), wish.guest.as_str().into());
+            let quota = i64::try_from(wish.quota_bytes).unwrap_or(i64::MAX);
+            scratch.insert("quota_bytes".into(), quota.into());
+        }
+        if args.keep {
+            scratch.insert("keep".into(), "session".into());
+        }
+    }
+    if args.key_value {
+        let key_value = table(given, "key_value")?;
+        if let Some(wish) = &asks.key_value {
+            let quota = i64::try_from(wish.quota_bytes).unwrap_or(i64::MAX);
+            key_value.insert("quota_bytes".into(), quota.into());
+        }
+    }
+    Ok(())
+}
+
+/// `GET,POST https://api.example.com/v1` as a value of the configuration.
+fn requests(text: &str) -> Result<Value> {
+    let (methods, url) = match text.split_once(' ') {
+        Some((methods, url)) => (Some(methods), url.trim()),
+        None => (None, text),
+    };
+    let Some((scheme, rest)) = url.split_once("://") else {
+        bail!(
+            "--with-http {text}: expected [METHODS ]ORIGIN[/PATH], such as 'GET https://api.example.com/v1'"
+        );
+    };
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let mut table = Table::new();
+    table.insert("origin".into(), format!("{scheme}://{host}").into());
+    if !path.is_empty() {
+        table.insert("path_prefix".into(), path.into());
+    }
+    if let Some(methods) = methods {
+        let methods: Vec<Value> = methods
+            .split(',')
+            .map(|method| method.trim().into())
+            .collect();
+        table.insert("methods".into(), methods.into());
+    }
+    Ok(Value::Table(table))
+}
+
+/// `key=API_KEY https://api.example.com Authorization` as a value of the configuration.
+fn secret(text: &str) -> Result<Value> {
+    let parts: Vec<_> = text.split_whitespace().collect();
+    let [named, origin, header] = parts.as_slice() else {
+        bail!("--with-secret {text:?}: expected 'NAME=VARIABLE ORIGIN HEADER'");
+    };
+    let Some((name, variable)) = named.split_once('=') else {
+        bail!("--with-secret {text:?}: expected NAME=VARIABLE first");
+    };
+    let mut place = Table::new();
+    let header = Table::from_iter([("name".to_owned(), Value::from(*header))]);
+    place.insert("header".into(), header.into());
+    let mut table = Table::new();
+    table.insert("name".into(), name.into());
+    table.insert("origin".into(), (*origin).into());
+    table.insert("place".into(), place.into());
+    table.insert("env".into(), variable.into());
+    Ok(Value::Table(table))
+}
+
+fn entry<'a>(file: &'a mut Table, name: &str) -> Result<&'a mut Table> {
+    table(table(file, "module")?, name)
+}
+
+fn table<'a>(parent: &'a mut Table, key: &str) -> Result<&'a mut Table> {
+    parent
+        .entry(key.to_owned())
+        .or_insert_with(|| Value::Table(Table::new()))
+        .as_table_mut()
+        .with_context(|| format!("{key} in the file of grants is no table"))
+}
+
+fn list<'a>(parent: &'a mut Table, key: &str) -> Result<&'a mut Vec<Value>> {
+    parent
+        .entry(key.to_owned())
+        .or_insert_with(|| Value::Array(Vec::new()))
+        .as_array_mut()
+        .with_context(|| format!("{key} in the file of grants is no list"))
+}
+
+fn read(path: &Path) -> Result<Table> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => text
+            .parse()
+            .with_context(|| format!("{} is damaged", path.display())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Table::new()),
+        Err(error) => Err(error).with_context(|| format!("{} cannot be read", path.display())),
+    }
+}
+
+/// Writes what is to come into that place, beside it.
+fn beside(path: &Path, file: &Table) -> Result<PathBuf> {
+    let unwritable = || format!("{} cannot be written", path.display());
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).with_context(unwritable)?;
+    }
+    let unfinished = path.with_extension(format!("{}.part", std::process::id()));
+    std::fs::write(&unfinished, toml::to_string_pretty(file)?).with_context(unwritable)?;
+    Ok(unfinished)
+}
+
+/// In one step: a reader sees all of it or what was there before.
+fn put_in_place(unfinished: &Path, path: &Path) -> Result<()> {
+    std::fs::rename(unfinished, path)
+        .with_context(|| format!("{} cannot be written", path.display()))
+}

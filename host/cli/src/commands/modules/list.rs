@@ -1,0 +1,64 @@
+//! `toolhold modules list`.
+
+use crate::commands::run::warn_of_failures;
+use crate::exit::Exit;
+use crate::terminal::style::{bold, bytes, dim, headline, plain, warn};
+use anyhow::Result;
+use serde_json::json;
+use toolhold_runtime::module_report::describe;
+use toolhold_sandbox::Registry;
+
+/// All modules with their tools, then what could not be loaded.
+pub fn list(registry: &Registry, json: bool) -> Result<Exit> {
+    if json {
+        let failed: Vec<_> = registry
+            .failures()
+            .iter()
+            .map(|f| json!({"name": f.name, "origin": f.origin, "error": f.error.to_string()}))
+            .collect();
+        let modules: Vec<_> = registry.modules().iter().map(|m| describe(m)).collect();
+        println!(
+            "{}",
+            serde_json::to_string_pretty(&json!({"modules": modules, "failed": failed}))?
+        );
+        return Ok(Exit::Ok);
+    }
+    if registry.modules().is_empty() {
+        println!(
+            "no modules; drop a component into the folder, or start one with `toolhold new-module NAME --lang rust`"
+        );
+    }
+    for module in registry.modules() {
+        let version = module
+            .version
+            .as_ref()
+            .map_or(String::new(), |version| format!(" {version}"));
+        println!(
+            "{}{version}  {}",
+            bold(&module.name),
+            dim(&format!(
+                "{}, sha256:{:.12}…",
+                bytes(module.size),
+                module.digest.to_string()
+            ))
+        );
+        let standing = module.standing();
+        if !standing.may_run() {
+            println!(
+                "  {} {}; toolhold modules approve {}",
+                warn("disabled:"),
+                plain(&standing.reason()),
+                module.slot
+            );
+        }
+        for tool in &module.tools {
+            println!(
+                "  {}  {}",
+                tool.name,
+                dim(&headline(&tool.description, 100))
+            );
+        }
+    }
+    warn_of_failures(registry);
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,66 @@
+//! `toolhold modules watch`: an author's second terminal.
+
+use super::list;
+use crate::commands::serving;
+use crate::config::Loaded;
+use crate::exit::Exit;
+use crate::terminal::style::{bad, dim, good, plain, warn};
+use anyhow::Result;
+use toolhold_runtime::host;
+use toolhold_sandbox::{LoadEvent, Registry};
+
+/// Runs until Ctrl-C.
+pub async fn watch(loaded: &Loaded) -> Result<Exit> {
+    let config = &loaded.configuration;
+    let registry = host::registry(config)?;
+    let say = |event: LoadEvent| tell(&event);
+    host::load(&registry, config, None, &say).await?;
+    list::list(&registry, false)?;
+    let mut changes = serving::watch(loaded);
+    eprintln!("{}", dim("watching; Ctrl-C ends it"));
+    let mut told = troubles(&registry);
+    loop {
+        tokio::select! {
+            _ = changes.changed() => {
+                host::load(&registry, config, None, &say).await?;
+                let now = troubles(&registry);
+                for trouble in now.iter().filter(|trouble| !told.contains(trouble)) {
+                    eprintln!("{trouble}");
+                }
+                told = now;
+            }
+            _ = tokio::signal::ctrl_c() => return Ok(Exit::Interrupted),
+        }
+    }
+}
+
+fn tell(event: &LoadEvent) {
+    match event {
+        LoadEvent::Compiling { module, bytes } => {
+            eprintln!(
+                "{}",
+                dim(&format!("compiling {} ({bytes} bytes)", plain(module)))
+            );
+        }
+        LoadEvent::Loaded { module } => println!("{} {}", good("loaded:"), plain(module)),
+        LoadEvent::Reloaded { module } => println!("{} {}", good("reloaded:"), plain(module)),
+        LoadEvent::Removed { module } => println!("{} {}", warn("removed:"), plain(module)),
+        LoadEvent::Failed { .. } => {}
+    }
+}
+
+/// What could not be loaded, and what may not run.
+fn troubles(registry: &Registry) -> Vec<String> {
+    let failures = registry.failures();
+    let failed = failures.iter().map(|failed| {
+        let text = format!("{}: {}", failed.origin, failed.error);
+        format!("{} {}", bad("left out:"), plain(&text))
+    });
+    let modules = registry.modules();
+    let disabled = modules.iter().filter_map(|module| {
+        let standing = module.standing();
+        let reason = plain(&standing.reason());
+        (!standing.may_run()).then(|| format!("{} {}: {reason}", warn("disabled:"), module.slot))
+    });
+    failed.chain(disabled).collect()
+}

@@ -1,0 +1,72 @@
+//! `toolhold plan check`.
+
+use super::PlanArgs;
+use super::examine::{Examined, examine};
+use crate::exit::Exit;
+use crate::terminal::style::{bad, good, plain, warn};
+use anyhow::Result;
+use serde_json::{Value, json};
+use toolhold_runtime::config::Configuration;
+
+/// Faults that are printed: more than a screen of them are of one kind.
+pub const SHOWN: usize = 40;
+
+pub async fn check(config: &Configuration, args: &PlanArgs, json: bool) -> Result<Exit> {
+    let examined = examine(config, args, false).await?;
+    if json {
+        let whole = json!({
+            "steps": examined.steps,
+            "mode": examined.mode,
+            "faults": examined.faults,
+            "warnings": said(&examined.warnings),
+            "needs": said(&examined.needs),
+        });
+        println!("{}", serde_json::to_string_pretty(&whole)?);
+    } else {
+        show(&examined);
+        if examined.faults.is_empty() {
+            let steps = if examined.steps == 1 { "step" } else { "steps" };
+            println!("{} {} {steps}", good("in order:"), examined.steps);
+        }
+    }
+    Ok(exit_of(&examined))
+}
+
+/// Prints what is wrong, or might be.
+pub fn show(examined: &Examined) {
+    for fault in examined.faults.iter().take(SHOWN) {
+        // Names of the plan's own may hold line breaks.
+        let line = fault.message.replace(['\n', '\r'], " ");
+        println!("{} {}", bad("fault:"), plain(&line));
+    }
+    if examined.faults.len() > SHOWN {
+        let more = examined.faults.len() - SHOWN;
+        println!("{} {more} more; --json lists all", bad("fault:"));
+    }
+    for warning in &examined.warnings {
+        println!("{} {}", warn("warning:"), plain(&warning.to_string()));
+    }
+    for need in &examined.needs {
+        let paths: Vec<_> = need.paths.iter().map(ToString::to_string).collect();
+        let need = format!("{} at {}", paths.join(" or "), need.place);
+        println!("needs: {}", plain(&need));
+    }
+}
+
+/// `items` as JSON, each with its text for people.
+pub fn said<T: serde::Serialize + ToString>(items: &[T]) -> Vec<Value> {
+    let said = |item: &T| {
+        let mut value = json!(item);
+        value["message"] = item.to_string().into();
+        value
+    };
+    items.iter().map(said).collect()
+}
+
+pub fn exit_of(examined: &Examined) -> Exit {
+    if examined.faults.is_empty() {
+        Exit::Ok
+    } else {
+        Exit::Failed
+    }
+}

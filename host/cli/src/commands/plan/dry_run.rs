@@ -1,0 +1,229 @@
+//! `toolhold plan dry-run`.
+
+use super::PlanArgs;
+use super::check::{exit_of, said, show};
+use super::examine::{Examined, examine};
+use super::found::{By, Finder, Found, module_of, name_of};
+use crate::exit::Exit;
+use crate::terminal::style::{bold, good, plain, warn};
+use anyhow::Result;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use toolhold_agent::protocol::plan::{Graph, Place, Plan};
+use toolhold_agent::run::{Bound, Runner};
+use toolhold_agent::{Event, EventKind, StopReason};
+use toolhold_mcp::{Launch, Servers};
+use toolhold_runtime::config::Configuration;
+use toolhold_runtime::host;
+use toolhold_sandbox::ApprovedBy;
+
+/// Steps of a tool that are named.
+const SHOWN: usize = 12;
+
+pub async fn dry_run(config: &Configuration, args: &PlanArgs, json: bool) -> Result<Exit> {
+    let examined = examine(config, args, true).await?;
+    if json {
+        println!("{}", serde_json::to_string_pretty(&describe(&examined))?);
+        return Ok(exit_of(&examined));
+    }
+    if let Some(graph) = &examined.graph {
+        print!("{}", plain(&graph.outline()));
+        println!("{}", bold("tools"));
+        for (name, found) in &examined.tools {
+            print!("{}", tool(name, found, graph));
+        }
+    }
+    show(&examined);
+    if examined.faults.is_empty() {
+        println!("{} nothing was run", good("it could run:"));
+    }
+    Ok(exit_of(&examined))
+}
+
+/// Says on stderr what the plan of a rehearsed run would do: its order, and what its tools may do.
+pub async fn rehearsed(config: &Configuration, events: &[Event]) -> Result<()> {
+    let (Some(first), Some(last)) = (events.first(), events.last()) else {
+        return Ok(());
+    };
+    let (EventKind::Run { tools, .. }, EventKind::Done { output, reason, .. }) =
+        (&first.kind, &last.kind)
+    else {
+        return Ok(());
+    };
+    if *reason != StopReason::Planned {
+        eprintln!("the model answered without a call, so there is no plan; nothing was run");
+        return Ok(());
+    }
+    let graph = Graph::new(Plan::parse(output)?.steps)?;
+    eprint!("{}", plain(&graph.outline()));
+    let called = tools.iter().filter(|bound| {
+        let mut steps = graph.steps().iter();
+        steps.any(|step| step.tool == bound.tool.name)
+    });
+    let called: Vec<Bound> = called.cloned().collect();
+    let modules = called.iter().filter_map(|bound| match &bound.runner {
+        Runner::Module(own) => Some(name_of(module_of(own)?).to_owned()),
+        _ => None,
+    });
+    let only: Vec<String> = modules.collect();
+    let registry = host::registry(config)?;
+    host::load(&registry, config, Some(&only), &|_| ()).await?;
+    let servers = Servers::new(config.servers(), &config.pins(), None);
+    let mut finder = Finder::new(&registry, &servers, called.clone(), false);
+    eprintln!("{}", bold("tools"));
+    for bound in called {
+        let name = &bound.tool.name;
+        let who = match &bound.runner {
+            Runner::Module(_) | Runner::Activity(_) => match finder.find(name).await {
+                Ok(found) => {
+                    eprint!("{}", tool(name, &found, &graph));
+                    continue;
+                }
+                Err(unusable) => unusable.reason,
+            },
+            Runner::Model => "the model answers it itself".to_owned(),
+            Runner::Client => "the client that asks for the run makes it".to_owned(),
+            Runner::Request(_) | Runner::CleanRoom | Runner::Advisor => {
+                "a sub-agent answers it".to_owned()
+            }
+        };
+        eprintln!("  {}  {}", plain(name), plain(&who));
+    }
+    servers.close().await;
+    eprintln!("nothing was run");
+    Ok(())
+}
+
+fn tool(name: &str, found: &Found, graph: &Graph) -> String {
+    let effect = effect(found);
+    let effect = if found.annotations.read_only {
+        effect.to_owned()
+    } else {
+        warn(effect)
+    };
+    let steps = steps_of(name, graph);
+    let mut places = String::new();
+    for (index, step) in steps.iter().take(SHOWN).enumerate() {
+        let _ = write!(places, "{}{step}", if index == 0 { "" } else { ", " });
+    }
+    if steps.len() > SHOWN {
+        let _ = write!(places, " and {} more", steps.len() - SHOWN);
+    }
+    let mut text = format!("  {}  {effect}  {places}\n", plain(name));
+    for sentence in sentences(found) {
+        let _ = writeln!(text, "    {}", plain(&sentence));
+    }
+    text
+}
+
+/// What it is and what it may reach, for a person.
+fn sentences(found: &Found) -> Vec<String> {
+    match &found.by {
+        By::Module(module) => match module.grant().sentences() {
+            may if may.is_empty() => {
+                vec!["may compute on what it is given, and nothing else".into()]
+            }
+            may => may.iter().map(|may| format!("may {may}")).collect(),
+        },
+        By::Server {
+            server,
+            tool,
+            approval,
+        } => {
+            let settings = &server.settings;
+            let how = match approval.as_ref().map(|approval| approval.by) {
+                Some(ApprovedBy::Person) => "as it was approved",
+                Some(ApprovedBy::FirstSight) => "as it was first seen",
+                None => "which needs no approval",
+            };
+            let line = settings.launch.line();
+            let place = match &settings.launch {
+                Launch::Command { .. } => {
+                    format!("runs outside the sandbox, with your rights: {line}")
+                }
+                Launch::Url { .. } => format!("runs outside the sandbox, at {line}"),
+            };
+            let name = &settings.name;
+            vec![
+                format!("is the tool {tool} of the MCP server {name}, {how}"),
+                place,
+            ]
+        }
+    }
+}
+
+/// What its author says that the tool does to the world.
+fn effect(found: &Found) -> &'static str {
+    let annotations = found.annotations;
+    match (annotations.read_only, annotations.destructive) {
+        (true, _) => "only reads",
+        (false, false) => "may write",
+        (false, true) => "may write and destroy",
+    }
+}
+
+fn steps_of(name: &str, graph: &Graph) -> Vec<Place> {
+    let steps = graph.steps().iter().enumerate();
+    steps
+        .filter(|(_, step)| step.tool == name)
+        .map(|(index, _)| Place::step(index))
+        .collect()
+}
+
+fn describe(examined: &Examined) -> Value {
+    let faults = json!({
+        "mode": examined.mode,
+        "faults": examined.faults,
+        "warnings": said(&examined.warnings),
+    });
+    let Some(graph) = &examined.graph else {
+        return faults;
+    };
+    let tool = |(name, found): (&String, &Found)| {
+        let mut described = json!({
+            "name": name,
+            "steps": steps_of(name, graph),
+            "writes": !found.annotations.read_only,
+            "annotations": found.annotations,
+        });
+        if let (Value::Object(described), Value::Object(by)) = (&mut described, runner(found)) {
+            described.extend(by);
+        }
+        described
+    };
+    let mut whole = json!({
+        "steps": graph.steps().iter().map(|step| &step.call).collect::<Vec<_>>(),
+        "order": graph.order().collect::<Vec<_>>(),
+        "layers": graph.layers(),
+        "depth": graph.depth(),
+        "width": graph.width(),
+        "tools": examined.tools.iter().map(tool).collect::<Vec<_>>(),
+    });
+    if let (Value::Object(whole), Value::Object(faults)) = (&mut whole, faults) {
+        whole.extend(faults);
+    }
+    whole
+}
+
+/// Who runs its calls, and what that may do.
+fn runner(found: &Found) -> Value {
+    match &found.by {
+        By::Module(module) => json!({
+            "module": module.name,
+            "digest": module.digest,
+            "granted": *module.grant(),
+            "may": module.grant().sentences(),
+        }),
+        By::Server {
+            server,
+            tool,
+            approval,
+        } => json!({
+            "server": server.settings.name,
+            "tool": tool,
+            "launch": server.settings.launch,
+            "digest": approval.as_ref().map(|approval| &approval.digest),
+            "approved_by": approval.as_ref().map(|approval| approval.by),
+        }),
+    }
+}

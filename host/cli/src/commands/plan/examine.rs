@@ -1,0 +1,310 @@
+//! Everything that can be said about a plan before it runs.
+
+use super::PlanArgs;
+use super::found::{By, Finder, Found, Unusable, disabled, module_of, name_of};
+use crate::terminal::progress::Loading;
+use anyhow::Result;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use toolhold_agent::protocol::Scopes;
+use toolhold_agent::protocol::context::Context;
+use toolhold_agent::protocol::plan::{
+    Graph, GraphError, Missing, Mode, Place, Plan, PlanError, Read, Step, Warning, missing,
+};
+use toolhold_agent::protocol::reference::{Path, Source};
+use toolhold_agent::run::Bound;
+use toolhold_agent::run::bind::bind;
+use toolhold_agent::{Activities, RunError};
+use toolhold_mcp::Servers;
+use toolhold_runtime::config::Configuration;
+use toolhold_runtime::host;
+use toolhold_runtime::requests::Requests;
+use toolhold_runtime::tools::SandboxTools;
+use toolhold_sandbox::Registry;
+
+/// A plan with what is to be known about it.
+#[derive(Debug)]
+pub struct Examined {
+    pub steps: usize,
+    pub mode: Mode,
+    /// Absent if the steps have no order.
+    pub graph: Option<Graph>,
+    /// The tools that were found, by the name under which the plan calls them.
+    pub tools: BTreeMap<String, Found>,
+    /// Why the plan cannot run.
+    pub faults: Vec<Fault>,
+    pub warnings: Vec<Warning>,
+    /// Inputs that it needs, if it was not given any.
+    pub needs: Vec<Missing>,
+}
+
+/// One reason why a plan cannot run.
+#[derive(Debug, Serialize)]
+pub struct Fault {
+    pub kind: FaultKind,
+    /// Absent for what is wrong with the plan as a whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
+    /// With the place and what to do.
+    pub message: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FaultKind {
+    /// It is no plan.
+    Form,
+    UnknownTool,
+    /// Nobody approved the tool's module or server.
+    Disabled,
+    /// The tool's server cannot be reached, or is of no use.
+    Unreachable,
+    /// No code runs the tool.
+    NeedsModel,
+    Arguments,
+    /// The steps have no order.
+    Order,
+    MissingInput,
+}
+
+/// Loads the modules that the plan names, asks the MCP servers for what they offer, and looks at
+/// everything. With `is_rehearsal`, an input that is not there is a fault even if none was given, and
+/// servers must still offer what was approved.
+pub async fn examine(
+    config: &Configuration,
+    args: &PlanArgs,
+    is_rehearsal: bool,
+) -> Result<Examined> {
+    let plan = match Plan::parse(&args.plan()?) {
+        Ok(plan) => plan,
+        Err(error) => return Ok(unreadable(error)),
+    };
+    let context = Context::new(args.messages()?)?;
+    let registry = load(config, &plan.steps, !context.tools.is_empty()).await?;
+    let servers = Servers::new(config.servers(), &config.pins(), None);
+    let mut faults = Vec::new();
+    let bound = match bound(config, &context, &registry, &servers).await {
+        Ok(bound) => bound,
+        Err(error) => {
+            faults.push(Fault {
+                kind: FaultKind::UnknownTool,
+                place: None,
+                message: error.to_string(),
+            });
+            Vec::new()
+        }
+    };
+    let mut finder = Finder::new(&registry, &servers, bound, is_rehearsal);
+    let tools = tools(&mut finder, &context, &plan.steps, &mut faults).await;
+    let steps = plan.steps.into_iter().enumerate();
+    let steps: Vec<Step> = steps
+        .map(|(index, step)| placed(index, step, &finder.bound))
+        .collect();
+    servers.close().await;
+    arguments(&steps, &tools, &mut faults);
+
+    let exists = |path: &Path, instance: Option<&str>| is_there(&context, path, instance);
+    let is_given = context.data.contains(&Path::root("input"), None);
+    let (count, mode) = (steps.len(), plan.mode);
+    let (graph, missing) = match Graph::new(steps.clone()) {
+        Ok(graph) => {
+            let missing = graph.missing(exists);
+            (Some(graph), missing)
+        }
+        Err(error) => {
+            faults.push(unordered(&error));
+            (None, missing(&steps, exists).unwrap_or_default())
+        }
+    };
+    let is_input = |missing: &Missing| missing.paths.iter().any(|path| path.kind == "input");
+    let (needs, absent): (Vec<_>, Vec<_>) = missing
+        .into_iter()
+        .partition(|missing| !is_given && !is_rehearsal && is_input(missing));
+    faults.extend(absent.into_iter().map(|missing| Fault {
+        kind: FaultKind::MissingInput,
+        message: missing.to_string(),
+        place: Some(missing.place),
+    }));
+    Ok(Examined {
+        steps: count,
+        mode,
+        warnings: graph.as_ref().map(Graph::warnings).unwrap_or_default(),
+        graph,
+        tools,
+        faults,
+        needs,
+    })
+}
+
+fn unreadable(error: PlanError) -> Examined {
+    let faults = match error {
+        PlanError::Steps(steps) => steps
+            .into_iter()
+            .map(|fault| Fault {
+                kind: FaultKind::Form,
+                message: fault.to_string(),
+                place: Some(fault.place),
+            })
+            .collect(),
+        whole => vec![Fault {
+            kind: FaultKind::Form,
+            place: None,
+            message: whole.to_string(),
+        }],
+    };
+    Examined {
+        steps: 0,
+        mode: Mode::default(),
+        graph: None,
+        tools: BTreeMap::new(),
+        faults,
+        warnings: Vec::new(),
+        needs: Vec::new(),
+    }
+}
+
+fn unordered(error: &GraphError) -> Fault {
+    let place = match error {
+        GraphError::TooManyLinks { place, .. } => Some(place.clone()),
+        GraphError::Cycle(cycle) => cycle.hops.first().map(|hop| hop.place.clone()),
+        GraphError::TooManySteps { .. } => None,
+    };
+    Fault {
+        kind: FaultKind::Order,
+        place,
+        message: error.to_string(),
+    }
+}
+
+async fn load(config: &Configuration, steps: &[Step], all: bool) -> Result<Registry> {
+    let modules: BTreeSet<_> = steps
+        .iter()
+        .filter_map(|step| module_of(&step.tool))
+        .collect();
+    // The folder is asked by name alone: all versions of a module are loaded.
+    let only = modules.iter().map(|module| name_of(module).to_owned());
+    let only: Vec<String> = only.collect();
+    // A tool that the context defines may be of any module.
+    let only = (!all).then_some(only.as_slice());
+    let registry = host::registry(config)?;
+    let loading = Loading::default();
+    host::load(&registry, config, only, &|event| loading.on_event(event)).await?;
+    Ok(registry)
+}
+
+/// The tools that the context defines, with what runs them, as a run of the plan finds them.
+async fn bound(
+    config: &Configuration,
+    context: &Context,
+    registry: &Registry,
+    servers: &Servers,
+) -> Result<Vec<Bound>, RunError> {
+    let requests = Requests::new(config.requests_folder());
+    let toolbox = SandboxTools::new(registry.clone())
+        .with_requests(requests)
+        .with_sources(host::sources(config));
+    let activities = servers.activities(Activities::default());
+    let (bound, _) = bind(context, Vec::new(), &toolbox, &activities).await?;
+    Ok(bound)
+}
+
+async fn tools(
+    finder: &mut Finder<'_>,
+    context: &Context,
+    steps: &[Step],
+    faults: &mut Vec<Fault>,
+) -> BTreeMap<String, Found> {
+    let mut tools = BTreeMap::new();
+    let mut unusable: BTreeMap<&str, Unusable> = BTreeMap::new();
+    for (index, step) in steps.iter().enumerate() {
+        let name = step.tool.as_str();
+        let is_defined = context.tools.iter().any(|(known, _)| known == name);
+        if is_defined && !finder.bound.iter().any(|bound| bound.tool.name == name) {
+            // The context's tools cannot be used, which was said.
+            continue;
+        }
+        if !tools.contains_key(name) && !unusable.contains_key(name) {
+            match finder.find(name).await {
+                Ok(found) => {
+                    if let By::Module(module) = &found.by
+                        && let Some(reason) = disabled(module)
+                    {
+                        let kind = FaultKind::Disabled;
+                        unusable.insert(name, Unusable { kind, reason });
+                    }
+                    tools.insert(name.to_owned(), found);
+                }
+                Err(reason) => drop(unusable.insert(name, reason)),
+            }
+        }
+        if let Some(Unusable { kind, reason }) = unusable.get(name) {
+            let place = Place::step(index);
+            let is_latent = *kind == FaultKind::UnknownTool && step.call.get("_output").is_some();
+            let latent = if is_latent {
+                "; its _output was made up by a model, and there is no model here that could"
+            } else {
+                ""
+            };
+            faults.push(Fault {
+                kind: *kind,
+                message: format!("{place}: {reason}{latent}"),
+                place: Some(place),
+            });
+        }
+    }
+    tools
+}
+
+/// The step with what its tool's author fixed: where its result goes, and what it is shown.
+fn placed(index: usize, step: Step, bound: &[Bound]) -> Step {
+    let Some(bound) = bound.iter().find(|bound| bound.tool.name == step.tool) else {
+        return step;
+    };
+    let mut call = step.call.clone();
+    if let (Some(target), Some(call)) = (&bound.tool.output_path, call.as_object_mut()) {
+        call.insert("_outputPath".into(), target.to_string().into());
+    }
+    let mut step = Step::new(index, &call).unwrap_or(step);
+    if let Scopes::Provisioned(paths) = &bound.tool.scopes {
+        step.reads.extend(paths.iter().map(|path| Read {
+            pointer: "/_scopes".into(),
+            source: Source::First(vec![path.clone()]),
+        }));
+    }
+    step
+}
+
+/// Arguments that do not satisfy their tool's schemas. What a reference stands for may be anything.
+fn arguments(steps: &[Step], tools: &BTreeMap<String, Found>, faults: &mut Vec<Fault>) {
+    for (index, step) in steps.iter().enumerate() {
+        let Some(found) = tools.get(&step.tool) else {
+            continue;
+        };
+        let reads = step.reads.iter();
+        let open: Vec<_> = reads.map(|read| read.pointer.as_str()).collect();
+        let mut said = BTreeSet::new();
+        for check in &found.checks {
+            for fault in check.validator.faults(&step.arguments(), &open) {
+                // Two schemas mostly say the same.
+                if !said.insert(fault.pointer.clone()) {
+                    continue;
+                }
+                let place = Place::new(index, fault.pointer);
+                faults.push(Fault {
+                    kind: FaultKind::Arguments,
+                    message: format!("{place}: {}; see {}", fault.reason, check.see),
+                    place: Some(place),
+                });
+            }
+        }
+    }
+}
+
+/// Whether the context has something at `path`, for each that a step serves.
+fn is_there(context: &Context, path: &Path, instance: Option<&str>) -> bool {
+    if instance.is_some() || context.instances.is_empty() {
+        return context.data.contains(path, instance);
+    }
+    let mut instances = context.instances.iter();
+    instances.all(|instance| context.data.contains(path, Some(instance)))
+}

@@ -1,0 +1,340 @@
+//! What runs the tools that a plan calls, as far as it can be said without calling one.
+
+use super::examine::FaultKind;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use toolhold_agent::guard::Validator;
+use toolhold_agent::protocol::Annotations;
+use toolhold_agent::run::{Bound, Runner};
+use toolhold_mcp::{Offered, Server, Servers, Settings, activity};
+use toolhold_sandbox::{Approval, Module, Registry, ToolSpec};
+
+/// Lines that a server printed before it died.
+const PRINTED: usize = 3;
+
+/// A tool that a plan calls.
+#[derive(Debug)]
+pub struct Found {
+    pub annotations: Annotations,
+    pub by: By,
+    /// Everything that its arguments must satisfy: what a tool message says of it, and what it says
+    /// itself.
+    pub checks: Vec<Check>,
+}
+
+/// Who runs its calls.
+#[derive(Debug)]
+pub enum By {
+    Module(Arc<Module>),
+    Server {
+        server: Arc<Server>,
+        /// The server's own name for the tool.
+        tool: String,
+        /// Absent where no approval is needed.
+        approval: Option<Box<Approval>>,
+    },
+}
+
+/// A schema of arguments.
+#[derive(Debug)]
+pub struct Check {
+    pub validator: Validator,
+    /// Where a person reads more about it.
+    pub see: String,
+}
+
+/// Why a call cannot be made.
+#[derive(Debug, Clone)]
+pub struct Unusable {
+    pub kind: FaultKind,
+    pub reason: String,
+}
+
+/// Finds the tools of a plan.
+#[derive(Debug)]
+pub struct Finder<'a> {
+    pub registry: &'a Registry,
+    pub servers: &'a Servers,
+    /// Tools whose runners are known: those of a context.
+    pub bound: Vec<Bound>,
+    /// Whether servers are asked what they offer now, and not only what was approved.
+    pub is_live: bool,
+    /// What each server offers: one that cannot be reached is not tried for every call.
+    offers: BTreeMap<String, Result<Vec<Offered>, Unusable>>,
+}
+
+impl<'a> Finder<'a> {
+    pub fn new(
+        registry: &'a Registry,
+        servers: &'a Servers,
+        bound: Vec<Bound>,
+        is_live: bool,
+    ) -> Self {
+        Self {
+            registry,
+            servers,
+            bound,
+            is_live,
+            offers: BTreeMap::new(),
+        }
+    }
+
+    /// # Errors
+    /// Why calls of `tool` cannot be made.
+    pub async fn find(&mut self, tool: &str) -> Result<Found, Unusable> {
+        let bound = self.bound.iter().find(|bound| bound.tool.name == tool);
+        let Some(bound) = bound.cloned() else {
+            return self.offered(tool).await;
+        };
+        let who = match &bound.runner {
+            Runner::Module(own) => {
+                let found = self.offered(own).await?;
+                return found.defined(&bound);
+            }
+            Runner::Activity(name) => {
+                let found = self.activity(name).await?;
+                return found.defined(&bound);
+            }
+            Runner::Model => "is latent: a model writes its result",
+            Runner::Request(_) | Runner::CleanRoom => "is answered by a sub-agent",
+            Runner::Advisor => "is answered by an advisor",
+            Runner::Client => "is called by the client that asks for the run",
+        };
+        Err(Unusable {
+            kind: FaultKind::NeedsModel,
+            reason: format!(
+                "{tool:?} {who}; a saved plan is run without a model, so leave the step out, or give the plan \
+                 to a model with toolhold run --context"
+            ),
+        })
+    }
+
+    /// A tool by the name that it has without a tool message.
+    async fn offered(&mut self, tool: &str) -> Result<Found, Unusable> {
+        let own = module_of(tool).filter(|name| self.registry.module(name).is_none());
+        let server = own.and_then(|name| self.servers.named(name)).cloned();
+        let Some(server) = server else {
+            let (module, spec) = module(self.registry, tool).map_err(unknown)?;
+            return of_module(module, &spec);
+        };
+        offers(&server.settings).map_err(unknown)?;
+        let name = &server.settings.name;
+        let own = tool.strip_prefix(name.as_str()).unwrap_or_default();
+        let offered = self.of_server(&server, own.trim_start_matches('.')).await?;
+        offered
+            .tool(name)
+            .map_err(|reason| unknown(format!("{tool:?} is left out: {reason}")))?;
+        server_tool(server, &offered).await
+    }
+
+    async fn activity(&mut self, name: &str) -> Result<Found, Unusable> {
+        let parts = activity(name)
+            .and_then(|(server, tool)| Some((self.servers.named(server)?.clone(), tool)));
+        let Some((server, tool)) = parts else {
+            return Err(unknown(format!("there is no activity named {name:?}")));
+        };
+        let offered = self.of_server(&server, tool).await?;
+        server_tool(server, &offered).await
+    }
+
+    async fn of_server(&mut self, server: &Arc<Server>, tool: &str) -> Result<Offered, Unusable> {
+        let name = &server.settings.name;
+        if !self.offers.contains_key(name) {
+            let offer = offer(server, self.is_live).await;
+            self.offers.insert(name.clone(), offer);
+        }
+        let offers = match self.offers.get(name) {
+            Some(Ok(offers)) => offers.as_slice(),
+            Some(Err(unusable)) => return Err(unusable.clone()),
+            None => &[],
+        };
+        let known = || {
+            let names: Vec<_> = offers.iter().map(|offered| offered.name.as_str()).collect();
+            match names.as_slice() {
+                [] => "it has none".to_owned(),
+                names => format!("there are {}", names.join(", ")),
+            }
+        };
+        let offered = offers.iter().find(|offered| offered.name == tool);
+        offered.cloned().ok_or_else(|| {
+            unknown(format!(
+                "the MCP server {name} has no tool {:?} that may be called; {}",
+                shown(tool),
+                known()
+            ))
+        })
+    }
+}
+
+impl Found {
+    /// As a tool message defines it: its words hold beside the tool's own.
+    fn defined(mut self, bound: &Bound) -> Result<Self, Unusable> {
+        let name = &bound.tool.name;
+        let validator = Validator::new(&bound.tool.parameters)
+            .map_err(|error| unknown(format!("the schema of {name:?} is none: {error}")))?;
+        let see = format!("the tool message that defines {name:?}");
+        self.checks.insert(0, Check { validator, see });
+        self.annotations.destructive |= bound.tool.annotations.destructive;
+        self.annotations.open_world |= bound.tool.annotations.open_world;
+        Ok(self)
+    }
+}
+
+/// What a server offers, or why it cannot be said.
+async fn offer(server: &Server, is_live: bool) -> Result<Vec<Offered>, Unusable> {
+    let offer = if is_live {
+        server.live_tools().await
+    } else {
+        server.tools().await
+    };
+    offer.map_err(|failure| {
+        let told = server.told(&failure);
+        let kind = match told.kind.as_str() {
+            "not_approved" => FaultKind::Disabled,
+            _ => FaultKind::Unreachable,
+        };
+        let printed: Vec<String> = server.printed().into_iter().take(PRINTED).collect();
+        let printed = match printed.as_slice() {
+            [] => String::new(),
+            printed => format!("; it printed {}", printed.join(" · ")),
+        };
+        Unusable {
+            kind,
+            reason: format!("{}{printed}", told.message),
+        }
+    })
+}
+
+/// Whether the tools of a server are among those of every run.
+///
+/// # Errors
+/// What to do where they are not.
+pub fn offers(settings: &Settings) -> Result<(), String> {
+    let name = &settings.name;
+    if settings.offer {
+        return Ok(());
+    }
+    Err(format!(
+        "the MCP server {name} offers its tools to no run; set offer = true under [mcp.{name}], or define a tool \
+         with \"_activity\": \"mcp:{name}/TOOL\" and give it with --context"
+    ))
+}
+
+fn of_module(module: Arc<Module>, spec: &ToolSpec) -> Result<Found, Unusable> {
+    let validator = Validator::new(&spec.input_schema)
+        .map_err(|error| unknown(format!("the schema of {:?} is none: {error}", spec.name)))?;
+    let see = format!("`toolhold modules inspect {}`", module.name);
+    Ok(Found {
+        annotations: toolhold_agent::module_tool(spec).annotations,
+        by: By::Module(module),
+        checks: vec![Check { validator, see }],
+    })
+}
+
+async fn server_tool(server: Arc<Server>, offered: &Offered) -> Result<Found, Unusable> {
+    let name = &server.settings.name;
+    let checks = offered
+        .checks()
+        .map_err(|reason| unknown(format!("the tool {:?} of {name}: {reason}", offered.name)))?;
+    let see = format!("`toolhold mcp inspect {name}`");
+    let approval = if server.pins().asks(&server.settings) {
+        server.pins().record(&server.settings).await.map(Box::new)
+    } else {
+        None
+    };
+    Ok(Found {
+        annotations: offered.annotations,
+        checks: vec![Check {
+            validator: checks.arguments,
+            see,
+        }],
+        by: By::Server {
+            tool: offered.name.clone(),
+            approval,
+            server,
+        },
+    })
+}
+
+/// A tool of a loaded module.
+///
+/// # Errors
+/// What there is instead.
+pub fn module(registry: &Registry, tool: &str) -> Result<(Arc<Module>, ToolSpec), String> {
+    let shown = shown(tool);
+    let Some(name) = module_of(tool) else {
+        return Err(format!(
+            "there is no tool {shown:?}; write MODULE.TOOL, see `toolhold modules list`"
+        ));
+    };
+    let Some(module) = registry.module(name) else {
+        let failed = registry.failures();
+        let failed = failed
+            .iter()
+            .find(|failed| name_of(&failed.name) == name_of(name));
+        return Err(match failed {
+            Some(failed) => format!(
+                "the module of {shown:?} could not be loaded: {}",
+                failed.error
+            ),
+            None => {
+                format!("there is no module for the tool {shown:?}; see `toolhold modules list`")
+            }
+        });
+    };
+    let Some(spec) = registry.tool(tool) else {
+        let names: Vec<_> = module.tools.iter().map(|spec| spec.name.as_str()).collect();
+        return Err(format!(
+            "there is no tool {shown:?}; module {} has {}",
+            module.name,
+            names.join(", ")
+        ));
+    };
+    Ok((module, spec))
+}
+
+pub fn disabled(module: &Module) -> Option<String> {
+    let standing = module.standing();
+    (!standing.may_run()).then(|| {
+        format!(
+            "module {} is disabled: {}; toolhold modules approve {}",
+            module.slot,
+            standing.reason(),
+            module.slot
+        )
+    })
+}
+
+/// `calc@1.2` of `calc@1.2.add`.
+pub fn module_of(tool: &str) -> Option<&str> {
+    tool.rsplit_once('.').map(|(module, _)| module)
+}
+
+/// `calc` of `calc@1.2`.
+pub fn name_of(module: &str) -> &str {
+    module.split('@').next().unwrap_or(module)
+}
+
+fn unknown(reason: String) -> Unusable {
+    Unusable {
+        kind: FaultKind::UnknownTool,
+        reason,
+    }
+}
+
+fn shown(tool: &str) -> String {
+    tool.chars().take(64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_names_its_module() {
+        assert_eq!(module_of("calc.add"), Some("calc"));
+        assert_eq!(module_of("calc@1.2.add"), Some("calc@1.2"));
+        assert_eq!(module_of("add"), None);
+        assert_eq!(name_of("calc@1.2"), "calc");
+    }
+}

@@ -1,0 +1,228 @@
+//! `toolhold plan run`: a saved plan, on its own inputs, without a model.
+
+use super::PlanArgs;
+use super::found::{disabled, module, module_of, name_of, offers};
+use crate::commands::plan;
+use crate::commands::run::{Shown, launch, warn_of_failures};
+use crate::exit::Exit;
+use crate::terminal::approver::TerminalApprover;
+use crate::terminal::progress::Loading;
+use crate::terminal::style::{bad, plain, warn};
+use anyhow::Result;
+use clap::Args;
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use toolhold_agent::model::NoModel;
+use toolhold_agent::protocol::Tool;
+use toolhold_agent::protocol::context::Context;
+use toolhold_agent::protocol::plan::{Place, Plan};
+use toolhold_agent::{
+    Activities, Driver, Module, RunRequest, ToolCall, ToolResult, Toolbox, module_tool,
+};
+use toolhold_mcp::Servers;
+use toolhold_runtime::config::Configuration;
+use toolhold_runtime::host;
+use toolhold_runtime::models::Models;
+use toolhold_runtime::requests::Requests;
+use toolhold_runtime::shields::shields;
+use toolhold_runtime::tools::SandboxTools;
+use toolhold_sandbox::Registry;
+use toolhold_storage::Store;
+
+#[derive(Debug, Args)]
+pub struct PlanRunArgs {
+    #[command(flatten)]
+    plan: PlanArgs,
+    /// One event a line on stdout, instead of the view for people.
+    #[arg(long)]
+    json: bool,
+}
+
+pub async fn run(config: &Configuration, args: PlanRunArgs) -> Result<Exit> {
+    let plan = match Plan::parse(&args.plan.plan()?) {
+        Ok(plan) => plan,
+        Err(error) => return Ok(refused(&[error.to_string()])),
+    };
+    let calls: Vec<Value> = plan.steps.into_iter().map(|step| step.call).collect();
+    let mut request = RunRequest::new("");
+    request.context = args.plan.messages()?;
+    request.settings = config.settings();
+    request.plan = Some(calls);
+    let tools = tools(config, &request).await?;
+    if !tools.faults.is_empty() {
+        return Ok(refused(&tools.faults));
+    }
+    let store = host::store(config).await?;
+    let (driver, servers) = with(config, &store, tools, args.json).await?;
+    let shown = Shown {
+        json: args.json,
+        budget: false,
+    };
+    let telemetry = host::telemetry(config, false)?;
+    let exit = launch(&store, &driver, request, shown, &telemetry).await;
+    telemetry.close().await;
+    servers.close().await;
+    exit
+}
+
+/// With what a run of a saved plan goes on after its process ended.
+pub async fn driver(
+    config: &Configuration,
+    store: &Store,
+    request: &RunRequest,
+    json: bool,
+) -> Result<(Driver, Servers)> {
+    let tools = tools(config, request).await?;
+    with(config, store, tools, json).await
+}
+
+async fn with(
+    config: &Configuration,
+    store: &Store,
+    tools: PlanTools,
+    json: bool,
+) -> Result<(Driver, Servers)> {
+    let mut models = Models::new(config, config.settings().timeout, None)?.patient();
+    let guards = Box::pin(models.guards()).await?;
+    let components = tools.modules.components();
+    let shields = Box::pin(shields(config, components, None, &guards)).await?;
+    let servers = Servers::new(
+        config.servers(),
+        &config.pins(),
+        tools.of_servers.as_deref(),
+    );
+    let (tools, notes) = servers.offered(tools).await;
+    for note in notes {
+        eprintln!("{} {}", warn("left out:"), plain(&note));
+    }
+    let driver = Driver {
+        approver: Arc::new(TerminalApprover::new(store.clone(), !json)),
+        activities: servers.activities(Activities::default()),
+        shields,
+        ..Driver::new(Arc::new(NoModel), Arc::new(tools))
+    };
+    Ok((driver, servers))
+}
+
+/// Nothing was run: exit code 1.
+fn refused(reasons: &[String]) -> Exit {
+    for reason in reasons.iter().take(plan::check::SHOWN) {
+        eprintln!("{} {}", bad("fault:"), plain(reason));
+    }
+    eprintln!("the plan cannot be run, and nothing of it was");
+    Exit::Failed
+}
+
+/// The tools that a plan calls, under the names by which it calls them (`calc@1.2.add`, too), and
+/// modules for those that its context defines.
+#[derive(Debug)]
+struct PlanTools {
+    modules: SandboxTools,
+    tools: Vec<Tool>,
+    /// Names of those that MCP servers have; of all that they offer, if the context defines tools.
+    of_servers: Option<Vec<String>>,
+    /// Why calls of the plan cannot be made.
+    faults: Vec<String>,
+}
+
+async fn tools(config: &Configuration, request: &RunRequest) -> Result<PlanTools> {
+    let plan = request.plan.as_deref().unwrap_or_default();
+    let steps: Vec<(usize, &str, &Value)> = plan
+        .iter()
+        .enumerate()
+        .filter_map(|(index, call)| Some((index, call.get("_tool")?.as_str()?, call)))
+        .collect();
+    let defined = Context::new(request.context.clone())?.tools;
+    let is_defined = |name: &str| defined.iter().any(|(known, _)| known == name);
+    let registry = host::registry(config)?;
+    let modules: BTreeSet<String> = steps
+        .iter()
+        .filter_map(|(_, tool, _)| Some(name_of(module_of(tool)?).to_owned()))
+        .collect();
+    let only: Vec<String> = modules.into_iter().collect();
+    // A tool that the context defines may be of any module.
+    let only = defined.is_empty().then_some(only.as_slice());
+    let loading = Loading::default();
+    host::load(&registry, config, only, &|event| loading.on_event(event)).await?;
+    if only.is_none() {
+        warn_of_failures(&registry);
+    } else {
+        host::load_callees(&registry, config, &|event| loading.on_event(event)).await?;
+    }
+    let mut found: BTreeMap<&str, Tool> = BTreeMap::new();
+    let mut faults = Vec::new();
+    let servers = config.servers();
+    // A module keeps its name where a server has the same.
+    let server = |tool: &str| {
+        let own = module_of(tool).filter(|name| registry.module(name).is_none())?;
+        servers.iter().find(|server| server.name == own)
+    };
+    let mut of_servers = Vec::new();
+    for (index, name, call) in steps {
+        if is_defined(name) || found.contains_key(name) {
+            continue;
+        }
+        if let Some(server) = server(name) {
+            match offers(server) {
+                Ok(()) => of_servers.push(name.to_owned()),
+                Err(reason) => faults.push(format!("{}: {reason}", Place::step(index))),
+            }
+            continue;
+        }
+        match of_module(&registry, name) {
+            Ok(tool) => {
+                found.insert(name, tool);
+            }
+            Err(reason) => {
+                let made_up = match call.get("_output") {
+                    Some(_) => {
+                        "; its _output was made up by a model, and there is no model here that could"
+                    }
+                    None => "",
+                };
+                faults.push(format!("{}: {reason}{made_up}", Place::step(index)));
+            }
+        }
+    }
+    Ok(PlanTools {
+        modules: SandboxTools::new(registry)
+            .with_sources(host::sources(config))
+            .with_requests(Requests::new(config.requests_folder())),
+        tools: found.into_values().collect(),
+        of_servers: defined.is_empty().then_some(of_servers),
+        faults,
+    })
+}
+
+fn of_module(registry: &Registry, name: &str) -> Result<Tool, String> {
+    let (module, spec) = module(registry, name)?;
+    match disabled(&module) {
+        Some(reason) => Err(reason),
+        None => Ok(Tool {
+            name: name.to_owned(),
+            ..module_tool(&spec)
+        }),
+    }
+}
+
+impl Toolbox for PlanTools {
+    fn tools(&self) -> Vec<Tool> {
+        self.tools.clone()
+    }
+
+    /// What modules call need not be part of the plan.
+    fn tool(&self, name: &str) -> Option<Tool> {
+        let own = self.tools.iter().find(|tool| tool.name == name);
+        own.cloned().or_else(|| self.modules.tool(name))
+    }
+
+    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Module, String>> {
+        self.modules.module(name)
+    }
+
+    fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
+        self.modules.call(call)
+    }
+}

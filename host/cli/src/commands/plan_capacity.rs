@@ -1,0 +1,206 @@
+//! `toolhold plan-capacity`: how much a deployment carries and costs, estimated from what is measured,
+//! recorded or given.
+
+mod shown;
+mod sources;
+
+use crate::commands::endpoint::EndpointArgs;
+use crate::config::Flags;
+use crate::exit::Exit;
+use crate::terminal::style;
+use anyhow::{Result, anyhow, bail};
+use clap::Args;
+use std::time::Duration;
+use toolhold_agent::model::Model as _;
+use toolhold_devkit::capacity::{
+    EXPLANATION, Inputs, Measured, Plan, Probe, Sourced, Spread, measure,
+};
+use toolhold_runtime::config::Configuration;
+use toolhold_runtime::host;
+use toolhold_runtime::stats::Since;
+
+#[derive(Debug, Args)]
+pub struct CapacityArgs {
+    /// Ask the endpoint a few short requests, 1, 2, 4, … at the same time.
+    #[arg(long)]
+    measure: bool,
+    /// Take what past runs took.
+    #[arg(long)]
+    from_runs: bool,
+    /// Print the formulas, where they are from, and nothing else.
+    #[arg(long)]
+    explain: bool,
+    /// One JSON object.
+    #[arg(long, conflicts_with = "explain")]
+    json: bool,
+    /// Runs per second that are wanted.
+    #[arg(long, value_name = "RATE")]
+    target_qps: Option<f64>,
+    /// Of a replica's capacity that is planned for: waiting grows as 1 / (1 - U).
+    #[arg(long, value_name = "U")]
+    utilization: Option<Spread>,
+    /// Milliseconds to the first token; here and below as P50 or P50,P95.
+    #[arg(long, value_name = "MS")]
+    ttft_ms: Option<Spread>,
+    /// Milliseconds between two tokens.
+    #[arg(long, value_name = "MS")]
+    itl_ms: Option<Spread>,
+    /// Of one request.
+    #[arg(long, value_name = "N")]
+    prompt_tokens: Option<Spread>,
+    /// Of those, from the endpoint's prefix cache.
+    #[arg(long, value_name = "N")]
+    cached_tokens: Option<Spread>,
+    /// Of one reply.
+    #[arg(long, value_name = "N")]
+    completion_tokens: Option<Spread>,
+    /// To the model, of one run.
+    #[arg(long, value_name = "N")]
+    requests: Option<Spread>,
+    /// Milliseconds in tools, of one run.
+    #[arg(long, value_name = "MS")]
+    tools_ms: Option<Spread>,
+    /// Requests that a replica works on at the same time; of those measured, this number.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    in_flight: Option<u32>,
+    /// With --measure: the most requests at the same time.
+    #[arg(long, value_name = "N", default_value_t = 8, requires = "measure", value_parser = clap::value_parser!(u32).range(1..=256))]
+    up_to: u32,
+    /// With --measure: the most seconds of it.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "measure", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    measure_seconds: u64,
+    /// With --from-runs: those that began since then, such as 90m, 7d or 2026-11-20.
+    #[arg(
+        long,
+        value_name = "WHEN",
+        default_value = "7d",
+        requires = "from_runs"
+    )]
+    since: Since,
+    #[command(flatten)]
+    endpoint: EndpointArgs,
+}
+
+/// What is asked where the lengths of prompts and replies are not known.
+const PROBE: (f64, f64) = (256.0, 64.0);
+/// A measurement is to be short.
+const MOST_PROBED: (f64, f64) = (32_768.0, 256.0);
+
+impl CapacityArgs {
+    pub fn put(&self, flags: &mut Flags) {
+        self.endpoint.put(flags);
+    }
+
+    /// What the command line says.
+    fn inputs(&self) -> Inputs {
+        let given = |flag: &str, spread: Option<Spread>, factor: f64| {
+            spread.map(|spread| Sourced::new(spread.times(factor), format!("flag {flag}")))
+        };
+        let in_flight = self.in_flight.map(|n| Spread::of(f64::from(n)));
+        Inputs {
+            first_token: given("--ttft-ms", self.ttft_ms, 1e-3),
+            between_tokens: given("--itl-ms", self.itl_ms, 1e-3),
+            prompt_tokens: given("--prompt-tokens", self.prompt_tokens, 1.0),
+            cached_tokens: given("--cached-tokens", self.cached_tokens, 1.0),
+            completion_tokens: given("--completion-tokens", self.completion_tokens, 1.0),
+            requests: given("--requests", self.requests, 1.0),
+            in_tools: given("--tools-ms", self.tools_ms, 1e-3),
+            in_flight: given("--in-flight", in_flight, 1.0),
+            utilisation: given("--utilization", self.utilization, 1.0),
+        }
+    }
+}
+
+pub async fn plan_capacity(config: &Configuration, args: CapacityArgs) -> Result<Exit> {
+    if args.explain {
+        print!("{EXPLANATION}");
+        return Ok(Exit::Ok);
+    }
+    let runs_wanted = args.target_qps;
+    if runs_wanted.is_some_and(|wanted| !wanted.is_finite() || wanted <= 0.0) {
+        bail!("--target-qps must be a number above 0");
+    }
+    let mut inputs = args.inputs();
+    let recorded = if args.from_runs {
+        sources::runs(config, args.since).await?
+    } else {
+        Inputs::default()
+    };
+    let mut measured = Measured::default();
+    if args.measure {
+        let known = inputs.clone().or(recorded.clone());
+        measured = ask(config, &args, &known).await?;
+        inputs = inputs.or(sources::level(&measured, args.in_flight, args.from_runs)?);
+    }
+    let (rate, rate_source) = sources::rate(config);
+    let inputs = inputs.or(recorded).or(sources::assumed(config));
+    let points = inputs.points().map_err(|reason| anyhow!(reason))?;
+    let plans = points.map(|point| Plan::of(&point, rate, runs_wanted));
+    if args.json {
+        let value = shown::json(&inputs, &measured, &plans, config.currency(), &rate_source);
+        println!("{value}");
+    } else {
+        print!("{}", shown::levels(&measured));
+        print!("{}", shown::inputs(&inputs, &rate_source));
+        print!(
+            "{}",
+            shown::plans(&plans, runs_wanted, config.currency(), rate.is_some())
+        );
+    }
+    Ok(Exit::Ok)
+}
+
+/// Asks the configured endpoint.
+async fn ask(config: &Configuration, args: &CapacityArgs, known: &Inputs) -> Result<Measured> {
+    let size = |input: &Option<Sourced>, usual: f64, most: f64| {
+        let number = input.as_ref().map_or(usual, |input| input.spread.p50);
+        number.clamp(1.0, most) as u32
+    };
+    let probe = Probe {
+        prompt_tokens: size(&known.prompt_tokens, PROBE.0, MOST_PROBED.0),
+        completion_tokens: size(&known.completion_tokens, PROBE.1, MOST_PROBED.1),
+        most_in_flight: args
+            .in_flight
+            .unwrap_or(args.up_to)
+            .max(args.up_to)
+            .min(256),
+        time: Duration::from_secs(args.measure_seconds),
+    };
+    let Some(endpoint) = config.selected() else {
+        bail!(
+            "{:?} is no single endpoint; name the one to measure with --endpoint",
+            config.endpoint
+        );
+    };
+    // The measurement ends first, and says so.
+    let patience = probe.time.saturating_add(Duration::from_secs(10));
+    let model = host::model(
+        endpoint,
+        host::transport(endpoint, config.api_key(endpoint))?,
+        patience,
+    )
+    .await?;
+    eprintln!(
+        "{}",
+        style::dim(&style::plain(&format!(
+            "asking {} at {} for up to {} s, prompts of about {} tokens, replies of up to {}",
+            model.name(),
+            model.target(),
+            args.measure_seconds,
+            probe.prompt_tokens,
+            probe.completion_tokens
+        )))
+    );
+    let measured = measure::measure(&model, &probe).await?;
+    if let (Some(stopped), true) = (&measured.stopped, measured.levels.is_empty()) {
+        bail!("nothing could be measured: {stopped}; give it more --measure-seconds");
+    }
+    if let Some(stopped) = &measured.stopped {
+        eprintln!(
+            "{} {}",
+            style::warn("measured less:"),
+            style::plain(stopped)
+        );
+    }
+    Ok(measured)
+}

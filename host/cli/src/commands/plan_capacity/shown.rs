@@ -1,0 +1,206 @@
+//! A plan as a person and as a program read it.
+
+use crate::terminal::columns::columns;
+use crate::terminal::style;
+use crate::terminal::style::{count, line};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use toolhold_devkit::capacity::{Inputs, Level, Measured, Plan, Sourced, Spread};
+
+/// What was measured.
+pub fn levels(measured: &Measured) -> String {
+    if measured.levels.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<[String; 8]> = measured
+        .levels
+        .iter()
+        .map(|level| {
+            let between = level.between_tokens;
+            [
+                level.in_flight.to_string(),
+                level.requests.to_string(),
+                seconds(level.first_token.p50),
+                seconds(level.first_token.p95),
+                between.map_or("-".into(), |spread| seconds(spread.p50)),
+                between.map_or("-".into(), |spread| seconds(spread.p95)),
+                number(level.requests_rate),
+                number(level.completion_tokens_rate),
+            ]
+        })
+        .collect();
+    let headings = [
+        "in flight",
+        "requests",
+        "first token p50",
+        "p95",
+        "between p50",
+        "p95",
+        "requests/s",
+        "tokens/s",
+    ];
+    format!("measured\n{}\n", columns(headings, &rows))
+}
+
+/// Name, how it is written, and the input.
+type Row<'a> = (&'static str, fn(f64) -> String, &'a Option<Sourced>);
+
+fn rows(inputs: &Inputs) -> [Row<'_>; 9] {
+    [
+        ("first token", seconds, &inputs.first_token),
+        ("between tokens", seconds, &inputs.between_tokens),
+        ("prompt tokens", number, &inputs.prompt_tokens),
+        ("cached prompt tokens", number, &inputs.cached_tokens),
+        ("completion tokens", number, &inputs.completion_tokens),
+        ("requests of a run", number, &inputs.requests),
+        ("in tools, of a run", seconds, &inputs.in_tools),
+        ("in flight, of a replica", number, &inputs.in_flight),
+        ("utilisation", number, &inputs.utilisation),
+    ]
+}
+
+/// Every input, with where it came from.
+pub fn inputs(inputs: &Inputs, rate_source: &str) -> String {
+    let known = rows(inputs).into_iter().filter_map(|(name, write, input)| {
+        let input = input.as_ref()?;
+        let Spread { mean, p50, p95 } = input.spread;
+        let (mean, p50, p95) = (write(mean), write(p50), write(p95));
+        Some(format!(
+            "  {name:<24}{mean:>10}{p50:>10}{p95:>10}  {}\n",
+            line(&input.source)
+        ))
+    });
+    format!(
+        "{:<26}{:>10}{:>10}{:>10}  from\n{}  {:<54}  {}\n\n",
+        "inputs",
+        "mean",
+        "p50",
+        "p95",
+        known.collect::<String>(),
+        "price",
+        line(rate_source)
+    )
+}
+
+/// What follows.
+pub fn plans(
+    plans: &[Plan; 3],
+    runs_wanted: Option<f64>,
+    currency: &str,
+    is_priced: bool,
+) -> String {
+    let mut text = format!(
+        "{:<32}{:>12}{:>10}{:>10}\n",
+        "results (--explain says how)", "mean", "p50", "p95"
+    );
+    let mut row = |name: &str, write: &dyn Fn(f64) -> String, of: &dyn Fn(&Plan) -> Option<f64>| {
+        let [mean, p50, p95] = plans
+            .each_ref()
+            .map(|plan| of(plan).map_or("unknown".into(), write));
+        let _ = writeln!(text, "  {name:<30}{mean:>12}{p50:>10}{p95:>10}");
+    };
+    row("latency of a request", &seconds, &|plan| {
+        Some(plan.request_latency)
+    });
+    row("latency of a run", &seconds, &|plan| Some(plan.run_latency));
+    row("requests/s of a busy replica", &number, &|plan| {
+        Some(plan.requests_rate)
+    });
+    row("runs/s of a busy replica", &number, &|plan| {
+        Some(plan.runs_rate)
+    });
+    row("completion tokens/s of it", &number, &|plan| {
+        Some(plan.completion_tokens_rate)
+    });
+    if let Some(wanted) = runs_wanted {
+        let name = format!("replicas for {} runs/s", number(wanted));
+        row(&name, &number, &|plan| plan.replicas);
+    }
+    let currency = if is_priced {
+        line(currency)
+    } else {
+        "money".into()
+    };
+    row(&format!("cost of a run, {currency}"), &money, &|plan| {
+        plan.run_cost
+    });
+    row(
+        &format!("cost of 10^6 tokens, {currency}"),
+        &money,
+        &|plan| plan.million_tokens_cost,
+    );
+    text
+}
+
+fn seconds(seconds: f64) -> String {
+    // Saturates; a plan of centuries is none.
+    style::duration((seconds * 1e6).round() as u64)
+}
+
+fn number(number: f64) -> String {
+    match number {
+        n if n >= 1_000.0 => count(n.round() as u64),
+        n if n >= 100.0 || n.fract() == 0.0 => format!("{n:.0}"),
+        n if n >= 1.0 => format!("{n:.1}"),
+        n => format!("{n:.3}"),
+    }
+}
+
+fn money(amount: f64) -> String {
+    if amount >= 0.1 || amount == 0.0 {
+        format!("{amount:.2}")
+    } else {
+        format!("{amount:.6}")
+    }
+}
+
+pub fn json(
+    inputs: &Inputs,
+    measured: &Measured,
+    plans: &[Plan; 3],
+    currency: &str,
+    rate_source: &str,
+) -> Value {
+    let known = rows(inputs).into_iter().filter_map(|(name, _, input)| {
+        let input = input.as_ref()?;
+        let value = json!({"mean": input.spread.mean, "p50": input.spread.p50, "p95": input.spread.p95, "from": input.source});
+        Some((name.replace(", ", "_").replace(' ', "_"), value))
+    });
+    let plan = |plan: &Plan| {
+        json!({
+            "request_latency_s": plan.request_latency,
+            "run_latency_s": plan.run_latency,
+            "requests_per_s": plan.requests_rate,
+            "runs_per_s": plan.runs_rate,
+            "completion_tokens_per_s": plan.completion_tokens_rate,
+            "replicas": plan.replicas,
+            "run_cost": plan.run_cost,
+            "million_tokens_cost": plan.million_tokens_cost,
+        })
+    };
+    json!({
+        "inputs": known.collect::<serde_json::Map<_, _>>(),
+        "price": rate_source,
+        "currency": currency,
+        "measured": measured.levels.iter().map(level_json).collect::<Vec<_>>(),
+        "measured_less": measured.stopped,
+        "mean": plan(&plans[0]),
+        "p50": plan(&plans[1]),
+        "p95": plan(&plans[2]),
+    })
+}
+
+fn level_json(level: &Level) -> Value {
+    let spread =
+        |spread: Spread| json!({"mean": spread.mean, "p50": spread.p50, "p95": spread.p95});
+    json!({
+        "in_flight": level.in_flight,
+        "requests": level.requests,
+        "first_token_s": spread(level.first_token),
+        "between_tokens_s": level.between_tokens.map(spread),
+        "latency_s": spread(level.latency),
+        "requests_per_s": level.requests_rate,
+        "completion_tokens_per_s": level.completion_tokens_rate,
+        "tokens_counted": level.is_counted,
+    })
+}

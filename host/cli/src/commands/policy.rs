@@ -1,0 +1,339 @@
+//! `toolhold policy`: what screens runs, what is hidden from whom, which calls wait for a person, what was
+//! granted, and the hash by which records name all of it; of an agent and of a key what is left of that.
+
+mod whose;
+
+use crate::commands::run::warn_of_failures;
+use crate::exit::Exit;
+use crate::terminal::style::{bold, dim, line, warn};
+use anyhow::{Context as _, Result};
+use clap::Args;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use toolhold_agent::Toolbox as _;
+use toolhold_agent::guard::pii::{Kind, Privacy};
+use toolhold_agent::guard::shield::{OnFailure, Place, Post, Shields};
+use toolhold_agent::run::approval::{Approvals, When};
+use toolhold_runtime::config::Configuration;
+use toolhold_runtime::host;
+use toolhold_runtime::models::Models;
+use toolhold_runtime::shields::shields;
+use toolhold_runtime::tools::SandboxTools;
+use whose::{Whose, is_meant};
+
+#[derive(Debug, Args)]
+pub struct PolicyArgs {
+    /// As for a run: only these tools, or all tools of these modules.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with_all = ["agent", "key"])]
+    tools: Option<Vec<String>>,
+    /// What holds for runs of this agent of the server.
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+    /// What holds for runs in the name of this key, of the agent `default` if none is named.
+    #[arg(long, value_name = "NAME")]
+    key: Option<String>,
+    /// One JSON object: the hash, and what it is the hash of.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints the policy of a run that would be started now, with the hash that its record would carry.
+pub async fn policy(config: &Configuration, args: &PolicyArgs) -> Result<Exit> {
+    let (agent, key) = (args.agent.as_deref(), args.key.as_deref());
+    let whose = Whose::of(config, agent, key, args.tools.clone()).await?;
+    let config = &whose.config;
+    let mut tools = SandboxTools::new(host::registry(config)?).with_sources(host::sources(config));
+    if let Some(allowed) = &whose.tools {
+        tools = tools.allowing(allowed);
+    }
+    let settings = config.settings();
+    let offered = match &whose.agent {
+        Some(_) => Some(offered(&tools, config, &settings.approval).await?),
+        None => None,
+    };
+    let shields = Box::pin(ready(&whose, &tools, settings.timeout))
+        .await
+        .context(
+            "no run can start under this policy: change or remove the shield in the configuration \
+             (toolhold config says where each value comes from), or provide what it needs",
+        )?;
+    let hash = shields.policy(&settings, 0).hash;
+    if args.json {
+        let mut all = shields.effective(&settings);
+        all["hash"] = hash.into();
+        if let Some(offered) = offered {
+            all["whose"] = whose.json();
+            let tool = |(name, waits)| json!({"name": name, "waits": waits});
+            all["tools"] = offered.into_iter().map(tool).collect();
+        }
+        println!("{}", serde_json::to_string_pretty(&all)?);
+        return Ok(Exit::Ok);
+    }
+    println!("{} {hash}", bold("policy"));
+    for (what, name) in [("agent", &whose.agent), ("key", &whose.key)] {
+        if let Some(name) = name {
+            println!("{} {}", bold(what), line(name));
+        }
+    }
+    screens(&shields, &whose.own_shields);
+    hidden(&settings.privacy);
+    waiting(&settings.approval);
+    match offered {
+        Some(offered) => listed(&offered, &whose),
+        None => named(whose.tools.as_deref()),
+    }
+    granted(&whose);
+    Ok(Exit::Ok)
+}
+
+/// The shields as a run would have them.
+async fn ready(whose: &Whose, tools: &SandboxTools, timeout: Duration) -> Result<Shields> {
+    let config = &whose.config;
+    let guards = Models::new(config, timeout, None)?.guards().await?;
+    let allowed = whose.agents_tools.as_deref();
+    let mut shields = shields(config, tools.components(), allowed, &guards).await?;
+    if let Some(permits) = &whose.permits {
+        // As in the record of a run in the key's name.
+        shields.grants["key"] = json!(permits);
+    }
+    Ok(shields)
+}
+
+/// The modules' tools by name, and whether calls of them wait for a person.
+async fn offered(
+    tools: &SandboxTools,
+    config: &Configuration,
+    approval: &Approvals,
+) -> Result<Vec<(String, bool)>> {
+    let registry = tools.components().registry();
+    if config.modules_folder().exists() || config.sources().next().is_some() {
+        host::load(registry, config, None, &|_| ()).await?;
+        warn_of_failures(registry);
+    }
+    let tools = tools.tools().into_iter();
+    let mut offered: Vec<_> = tools
+        .map(|tool| {
+            let waits = approval.apply_to(&tool.name, tool.annotations);
+            (tool.name, waits)
+        })
+        .collect();
+    offered.sort();
+    Ok(offered)
+}
+
+/// Who stands where, in the order in which they are asked.
+fn screens(shields: &Shields, own: &BTreeSet<String>) {
+    for place in Place::ALL {
+        println!(
+            "\n{}",
+            bold(&format!("screened: {}", place.name().replace('_', " ")))
+        );
+        let stand = shields
+            .posts
+            .iter()
+            .filter(|post| post.places.contains(&place));
+        let lines: Vec<_> = stand
+            .map(|post| {
+                let is_own = own.contains(&post.name);
+                (post.name.as_str(), post_words(post, place, is_own))
+            })
+            .collect();
+        if lines.is_empty() {
+            println!("  {}", dim("by nothing"));
+        }
+        for (name, words) in lines {
+            println!("  {name}  {words}");
+        }
+    }
+}
+
+fn post_words(post: &Post, place: Place, is_own: bool) -> String {
+    let mut words = terms(&post.terms);
+    if matches!(place, Place::ToolInput | Place::ToolOutput) && !post.tools.is_empty() {
+        words.push_str("; only of ");
+        words.push_str(&list(&post.tools));
+    }
+    if is_own {
+        words.push_str("; this agent's own");
+    }
+    let otherwise = match post.on_failure {
+        OnFailure::Block => "blocks",
+        OnFailure::Pass => "lets pass",
+    };
+    let within = post.timeout.as_millis();
+    format!(
+        "{words}  {}",
+        dim(&format!("{otherwise} without a verdict within {within} ms"))
+    )
+}
+
+/// What a shield's terms say, by its kind.
+fn terms(terms: &Value) -> String {
+    let text = |key: &str| line(terms[key].as_str().unwrap_or_default());
+    let names = |key: &str| -> Vec<String> {
+        let items = terms[key].as_array().into_iter().flatten();
+        items
+            .filter_map(|item| item.as_str().or_else(|| item["code"].as_str()))
+            .map(line)
+            .collect()
+    };
+    match terms["kind"].as_str() {
+        Some("pii") => format!("blocks {}", list(names("block"))),
+        Some("domains") => format!("lets URLs name {}", list(names("allow"))),
+        Some("wasm") => {
+            let settings = match &terms["settings"] {
+                Value::Object(settings) if settings.is_empty() => String::new(),
+                settings => format!(", settings {}", line(&settings.to_string())),
+            };
+            format!(
+                "component {} (sha256:{:.12}…){settings}",
+                text("module"),
+                text("digest")
+            )
+        }
+        Some("model") => {
+            let (model, endpoint) = (text("model"), text("endpoint"));
+            format!(
+                "model {model} at {endpoint}, categories {}",
+                list(names("categories"))
+            )
+        }
+        _ => line(&terms.to_string()),
+    }
+}
+
+fn hidden(privacy: &Privacy) {
+    println!("\n{}", bold("hidden from the model"));
+    if privacy.is_off() {
+        println!("  {}", dim("nothing"));
+        return;
+    }
+    let (secrets, personal): (Vec<Kind>, Vec<Kind>) =
+        privacy.hide.iter().partition(|kind| kind.is_secret());
+    for (what, kinds, revealed) in [
+        ("personal data", personal, &privacy.reveal),
+        ("secrets", secrets, &privacy.reveal_secrets),
+    ] {
+        if !kinds.is_empty() {
+            let kinds = kinds.iter().map(|kind| kind.name());
+            println!("  {what}: {}; given to {}", list(kinds), list(revealed));
+        }
+    }
+}
+
+fn waiting(approval: &Approvals) {
+    println!("\n{}", bold("calls that wait for a person"));
+    let mut by_rule: BTreeMap<When, Vec<&str>> = BTreeMap::new();
+    for (tool, when) in &approval.tools {
+        by_rule.entry(*when).or_default().push(tool);
+    }
+    let words = |when| match when {
+        When::Never => "none",
+        When::OnWrite => "those of tools that do not say that they only read",
+        When::Always => "all",
+    };
+    for (when, tools) in by_rule {
+        println!("  of {}: {}", list(tools), words(when));
+    }
+    println!("  of other tools: {}", words(approval.default));
+    let plans = if approval.plans {
+        "wait as a whole"
+    } else {
+        "do not wait as a whole"
+    };
+    println!("  lazy plans {plans}");
+}
+
+fn named(tools: Option<&[String]>) {
+    println!("\n{}", bold("tools"));
+    match tools {
+        Some(tools) => println!("  only {}", list(tools.iter().map(|tool| line(tool)))),
+        None => println!(
+            "  all of the modules folder {}",
+            dim("(--tools names some)")
+        ),
+    }
+}
+
+/// Each tool, as there are now, those of MCP servers as the configuration says; and names that none has.
+fn listed(tools: &[(String, bool)], whose: &Whose) {
+    println!("\n{}", bold("tools"));
+    for (name, waits) in tools {
+        let words = if *waits { "  waits for a person" } else { "" };
+        println!("  {}{words}", line(name));
+    }
+    let foreign = whose.offered_by_servers();
+    for name in &foreign {
+        println!("  {}  {}", line(name), dim("of an MCP server"));
+    }
+    let names = tools.iter().map(|(name, _)| name);
+    let names: Vec<&String> = names.chain(&foreign).collect();
+    for wanted in whose.tools.iter().flatten() {
+        if !names.iter().any(|name| is_meant(wanted, name)) {
+            println!(
+                "  {}  {}",
+                line(wanted),
+                dim("is not there, or may not run")
+            );
+        }
+    }
+    if names.is_empty() && whose.tools.as_ref().is_none_or(Vec::is_empty) {
+        println!("  {}", dim("none"));
+    }
+}
+
+fn granted(whose: &Whose) {
+    println!("\n{}", bold("granted"));
+    let config = &whose.config;
+    let decided = config.policy().modules;
+    let mut is_nothing = true;
+    for (name, left) in whose.granted() {
+        let fault = decided.get(&name).and_then(|own| own.fault.as_deref());
+        let sentences = left.grant.sentences();
+        if sentences.is_empty() && left.withheld.is_empty() && fault.is_none() {
+            continue;
+        }
+        is_nothing = false;
+        println!("  {name} may");
+        if sentences.is_empty() && fault.is_none() {
+            println!("    {}", dim("nothing"));
+        }
+        for sentence in sentences {
+            println!("    {}", line(&sentence));
+        }
+        for withheld in &left.withheld {
+            println!("    {}", dim(&line(withheld)));
+        }
+        if let Some(fault) = fault {
+            println!("    {} {}", warn("not be loaded:"), line(fault));
+        }
+    }
+    for (module, share) in config.shares() {
+        let grant = decided.get(module).map(|own| own.grant.clone());
+        for kind in share.in_vain(
+            &grant.unwrap_or_default(),
+            &toolhold_sandbox::same_directory,
+        ) {
+            is_nothing = false;
+            let kind = kind.name();
+            let vain = format!("the agent leaves {kind}, which {module} was not granted");
+            println!("  {} {}", warn("in vain:"), line(&vain));
+        }
+    }
+    for server in config.servers() {
+        is_nothing = false;
+        println!("  mcp:{}  {}", server.name, list(&server.tools));
+    }
+    if is_nothing {
+        println!("  {}", dim("nothing"));
+    }
+}
+
+fn list<T: AsRef<str>>(items: impl IntoIterator<Item = T>) -> String {
+    let items: Vec<String> = items.into_iter().map(|item| line(item.as_ref())).collect();
+    match items.as_slice() {
+        [] => "nobody".into(),
+        items => items.join(", "),
+    }
+}

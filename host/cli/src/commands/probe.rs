@@ -1,0 +1,196 @@
+//! `toolhold doctor --probe`: finds out how an endpoint is spoken to, shows it, and keeps it for runs.
+
+use crate::commands::doctor::Finding;
+use crate::commands::endpoint::EndpointArgs;
+use crate::config::Flags;
+use crate::exit::Exit;
+use crate::terminal::style::{bad, bold, dim, good, plain, warn};
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use serde_json::json;
+use std::time::Duration;
+use toolhold_agent::model::probe::{self, Question};
+use toolhold_agent::model::{Delivery, Dialect, Model as _, OpenAiModel, Verdict};
+use toolhold_runtime::config::{Configuration, Endpoint};
+use toolhold_runtime::host;
+use toolhold_runtime::probed::{Dialects, Probed};
+use uuid::Uuid;
+
+/// For one answer. A small model on a CPU that is busy needs minutes for one that is cut at its limit.
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(5);
+
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Ask the endpoint small questions instead, find out which contract works, and keep it for runs.
+    #[arg(long)]
+    pub probe: bool,
+    /// What was found as one JSON object.
+    #[arg(long, requires = "probe")]
+    pub json: bool,
+    #[command(flatten)]
+    endpoint: EndpointArgs,
+}
+
+impl DoctorArgs {
+    /// The flags that are settings of the configuration.
+    pub fn put(&self, flags: &mut Flags) {
+        self.endpoint.put(flags);
+    }
+}
+
+/// Probes the selected endpoint.
+pub async fn probe(config: &Configuration, json: bool) -> Result<Exit> {
+    let Some(endpoint) = config.selected() else {
+        bail!(
+            "{:?} is no single endpoint; name each of its own with --endpoint",
+            config.endpoint
+        );
+    };
+    let model = model(config, endpoint).await?;
+    if !json {
+        println!(
+            "{} at {}",
+            bold(&plain(model.name())),
+            plain(model.target())
+        );
+    }
+    // The end of a version 7 UUID is random; no model has seen it.
+    let nonce = Uuid::now_v7().simple().to_string()[20..].to_owned();
+    let dialect = probe::probe(&model, &nonce, &mut |question: Question| {
+        if !json {
+            eprintln!("{}", dim(&format!("… {}", question.subject())));
+        }
+    })
+    .await?;
+    let probed = Probed::now(model.target(), model.name(), dialect);
+    let kept = Dialects::new(&config.state_folder())
+        .keep(&probed)
+        .context("what was found cannot be kept for runs; set paths.state")?;
+    if json {
+        let mut found = serde_json::to_value(&probed)?;
+        found["contract"] = json!(probed.dialect.contract());
+        println!("{found}");
+    } else {
+        show(&probed.dialect);
+        let chosen = endpoint.contract.fixed();
+        println!(
+            "\nkept in {}; {}",
+            kept.display(),
+            match chosen {
+                None => "runs at this endpoint use it".to_owned(),
+                Some(contract) => format!(
+                    "runs use the {} contract all the same, because the configuration says so",
+                    contract.name()
+                ),
+            }
+        );
+    }
+    Ok(Exit::Ok)
+}
+
+/// What earlier probing found; `None` if the endpoint cannot be asked for its model now.
+pub(super) async fn remembered(config: &Configuration, endpoint: &Endpoint) -> Option<Finding> {
+    let model = model(config, endpoint).await.ok()?;
+    let found = kept(config, &model);
+    let Some(probed) = found else {
+        return Some(Finding::Lacking(
+            match endpoint.contract.fixed() {
+                None => format!(
+                    "{} was not probed, so runs assume the schema contract",
+                    model.name()
+                ),
+                Some(_) => format!("{} was not probed", model.name()),
+            },
+            "find out what works: toolhold doctor --probe".into(),
+        ));
+    };
+    let now = model.server().await.ok()?;
+    let then = &probed.dialect.server;
+    if now.version != then.version {
+        let version = |version: &Option<String>| version.clone().unwrap_or("unknown".into());
+        return Some(Finding::Lacking(
+            format!(
+                "the server's version is {}, and {} was probed",
+                version(&now.version),
+                version(&then.version)
+            ),
+            "probe it again: toolhold doctor --probe".into(),
+        ));
+    }
+    let contract = probed.dialect.contract().name();
+    Some(Finding::Fine(format!(
+        "the {contract} contract works, as found on {}",
+        probed.date()
+    )))
+}
+
+/// What is kept of an endpoint; `None` if it was not probed, or cannot be asked for its model now.
+pub(super) async fn found(config: &Configuration, endpoint: &Endpoint) -> Option<Probed> {
+    kept(config, &model(config, endpoint).await.ok()?)
+}
+
+fn kept(config: &Configuration, model: &OpenAiModel) -> Option<Probed> {
+    Dialects::new(&config.state_folder()).find(model.target(), model.name())
+}
+
+async fn model(config: &Configuration, endpoint: &Endpoint) -> Result<OpenAiModel> {
+    host::model(
+        endpoint,
+        host::transport(endpoint, config.api_key(endpoint))?,
+        ANSWER_TIMEOUT,
+    )
+    .await
+}
+
+fn show(dialect: &Dialect) {
+    let server = &dialect.server;
+    let line = |what: &str, text: &str| println!("  {what:<16} {}", plain(text));
+    let name = server.name.as_deref().unwrap_or("unknown");
+    line(
+        "server",
+        &format!("{name} {}", server.version.as_deref().unwrap_or_default()),
+    );
+    line(
+        "context",
+        &server
+            .context_length
+            .map_or("not told".into(), |tokens| format!("{tokens} tokens")),
+    );
+    let delivery = match dialect.delivery {
+        Delivery::Stream => "streamed",
+        Delivery::UncountedStream => "streamed; stream_options is refused",
+        Delivery::Whole => "whole; it does not stream",
+    };
+    line("answers", delivery);
+    let yes_no = |is: bool, yes: &'static str, no: &'static str| if is { yes } else { no };
+    line(
+        "token counts",
+        yes_no(dialect.usage, "with every answer", "none"),
+    );
+    line(
+        "reasoning",
+        yes_no(dialect.reasoning, "in a field of its own", "not seen"),
+    );
+    line(
+        "tokenizer",
+        yes_no(dialect.tokenizer.is_some(), "counts tokens", "none"),
+    );
+    for (what, verdict) in [
+        ("JSON Schema", &dialect.schema),
+        ("tools", &dialect.tools.auto),
+        ("  required", &dialect.tools.required),
+        ("  named", &dialect.tools.named),
+        ("  two at once", &dialect.tools.parallel),
+    ] {
+        let mark = match verdict {
+            Verdict::Works => good("✓"),
+            Verdict::Unknown { .. } => warn("?"),
+            Verdict::Ignored { .. } | Verdict::Refused { .. } => bad("✗"),
+        };
+        println!("{mark} {what:<16} {}", plain(&verdict.to_string()));
+    }
+    println!(
+        "→ {}",
+        bold(&format!("the {} contract", dialect.contract().name()))
+    );
+}

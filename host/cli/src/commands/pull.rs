@@ -1,0 +1,122 @@
+//! `toolhold modules pull`: a component from a registry into the modules folder.
+
+use crate::exit::Exit;
+use crate::terminal::progress::Spinner;
+use crate::terminal::style::{bytes, dim, good, warn};
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use serde_json::json;
+use std::io;
+use std::path::{Path, PathBuf};
+use toolhold_oci::Fetched;
+use toolhold_runtime::components;
+use toolhold_runtime::config::Configuration;
+use toolhold_runtime::host;
+use toolhold_runtime::install;
+use toolhold_runtime::install::Place;
+use toolhold_sandbox::is_name;
+use toolhold_sandbox::module::Digest;
+use toolhold_storage::Draft;
+
+#[derive(Debug, Args)]
+pub struct PullArgs {
+    /// oci://HOST/REPOSITORY:TAG or oci://HOST/REPOSITORY@sha256:HEX
+    reference: String,
+    /// The module's name [default: the last part of REPOSITORY].
+    #[arg(long = "as", value_name = "NAME")]
+    name: Option<String>,
+    /// Replace a component of this name.
+    #[arg(long)]
+    force: bool,
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+pub async fn pull(config: &Configuration, args: PullArgs) -> Result<Exit> {
+    let reference = components::reference(&args.reference)?;
+    let name = args.name.unwrap_or_else(|| reference.module_name());
+    if !is_name(&name) {
+        bail!(
+            "{name:?} cannot name a module; choose a name of lower case letters, digits and _ with --as NAME"
+        );
+    }
+    // Said before anything is fetched, and decided again when the file is put there.
+    let place = place(config.modules_folder(), &name, args.force)?;
+    let fetcher = host::fetcher(config)?;
+    let fetched = {
+        let _spinner = Spinner::start(format!("fetching {reference}"));
+        let most = config.policy().component_bytes(&name);
+        fetcher.resolve(&reference, most).await?
+    };
+    let replaced = std::fs::read(&place).ok();
+    let replaced = replaced.map(|bytes| Digest::of(&bytes).to_string());
+    let digest = Digest::of(&fetched.bytes).to_string();
+    let draft = Draft::module_uploaded("", &name, &digest, replaced.as_deref());
+    // First: nothing is there that the log does not have.
+    host::store(config).await?.audit(draft).await?;
+    put(&place, &fetched.bytes, args.force)?;
+    if args.json {
+        let whole = json!({
+            "module": name,
+            "path": place,
+            "reference": reference.to_string(),
+            "pinned": fetched.pinned.to_string(),
+            "digest": fetched.pinned.digest().map(|digest| digest.to_string()),
+            "component": fetched.component.to_string(),
+            "bytes": fetched.bytes.len(),
+            "from_cache": fetched.from_cache,
+            "moved_from": fetched.moved_from.map(|digest| digest.to_string()),
+        });
+        println!("{}", serde_json::to_string_pretty(&whole)?);
+    } else {
+        say(&place, &fetched);
+    }
+    Ok(Exit::Ok)
+}
+
+fn say(place: &Path, fetched: &Fetched) {
+    let from = if fetched.from_cache {
+        ", from the cache"
+    } else {
+        ""
+    };
+    let size = bytes(fetched.bytes.len() as u64);
+    println!("{} {} ({size}{from})", good("pulled"), place.display());
+    println!("  component {}", fetched.component);
+    println!("  pinned    {}", fetched.pinned);
+    if let Some(note) = fetched.note() {
+        println!("{} {note}", warn("note:"));
+    }
+    println!(
+        "{}",
+        dim("  what it may do is yours to grant; it has nothing yet")
+    );
+}
+
+/// `FOLDER/NAME.wasm`, if nothing is in its way.
+fn place(folder: &Path, name: &str, force: bool) -> Result<PathBuf> {
+    match install::place(folder, name) {
+        Place::Free(place) => Ok(place),
+        Place::Taken(place) if force => Ok(place),
+        Place::Taken(place) => Err(taken(&place)),
+        Place::Folder(own) => bail!(
+            "{} is already a module of that name; choose another with --as",
+            own.display()
+        ),
+    }
+}
+
+fn taken(place: &Path) -> anyhow::Error {
+    anyhow::anyhow!(
+        "{} exists already; replace it with --force, or choose another name with --as",
+        place.display()
+    )
+}
+
+fn put(place: &Path, component: &[u8], force: bool) -> Result<()> {
+    match install::put(place, component, force) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(taken(place)),
+        other => other.with_context(|| format!("{} cannot be written", place.display())),
+    }
+}

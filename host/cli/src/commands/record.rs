@@ -1,0 +1,213 @@
+//! `toolhold show`, `replay`, `diff`: what runs left behind (PROTOCOL.md, 11).
+
+use crate::exit::Exit;
+use crate::terminal::style;
+use crate::terminal::view::View;
+use anyhow::Result;
+use serde_json::{Value, json};
+use similar::{ChangeTag, TextDiff};
+use std::collections::HashMap;
+use toolhold_agent::event::Bodies;
+use toolhold_agent::run::replay::replay;
+use toolhold_agent::{Event, EventKind};
+use toolhold_runtime::config::Configuration;
+use toolhold_runtime::host;
+
+/// Lines of a milestone from which on one has to search.
+const LONG: usize = 12;
+/// Lines of a difference, and characters of a line, that are printed.
+const SHOWN: usize = 60;
+const WIDTH: usize = 300;
+
+/// A run as it was seen.
+pub async fn show(config: &Configuration, run: &str, json: bool) -> Result<Exit> {
+    let store = host::store(config).await?;
+    let source = store.find(run).await?;
+    let record = store.record(&source).await?;
+    let (mut view, mut bodies) = (View::of_record(), Bodies::default());
+    for event in &record.events {
+        if json {
+            // What cannot be made whole is shown as it is recorded.
+            let whole = bodies.whole(event).unwrap_or_else(|_| event.clone());
+            println!("{}", serde_json::to_string(&whole)?);
+        } else {
+            view.show(event);
+        }
+    }
+    // Whoever looks for what is wrong wants to see it all the same.
+    match record.unchanged(&source) {
+        Ok(_) => Ok(Exit::Ok),
+        Err(error) => {
+            eprintln!(
+                "{} {}",
+                style::warn("not genuine:"),
+                style::plain(&error.to_string())
+            );
+            Ok(Exit::Failed)
+        }
+    }
+}
+
+/// Runs the record again, without endpoint and tools, and compares.
+pub async fn replayed(config: &Configuration, run: &str) -> Result<Exit> {
+    let store = host::store(config).await?;
+    let events = store.read(&store.find(run).await?).await?;
+    let replayed = replay(&events)?;
+    let state = if replayed.is_done {
+        ""
+    } else {
+        ", which is not over"
+    };
+    println!(
+        "{} the run{state} comes to the same {} events again",
+        style::good("identical:"),
+        events.len()
+    );
+    Ok(Exit::Ok)
+}
+
+/// Where two runs part: step by step, what was asked, what was called and what came of it.
+pub async fn diff(config: &Configuration, [left, right]: [&str; 2]) -> Result<Exit> {
+    let store = host::store(config).await?;
+    let left = milestones(&store.read(&store.find(left).await?).await?);
+    let right = milestones(&store.read(&store.find(right).await?).await?);
+    let mut same = 0;
+    for (index, pair) in (0..left.len().max(right.len()))
+        .map(|at| (left.get(at), right.get(at)))
+        .enumerate()
+    {
+        match pair {
+            (Some(a), Some(b)) if a == b => same += 1,
+            (a, b) => {
+                let text = |milestone: Option<&Milestone>| {
+                    milestone.map_or_else(
+                        || "(nothing)".into(),
+                        |milestone| style::plain(&milestone.to_string()),
+                    )
+                };
+                println!(
+                    "{same} milestones are the same; number {} is not:",
+                    index + 1
+                );
+                println!("{} {}", style::bad("-"), text(a));
+                println!("{} {}", style::good("+"), text(b));
+                if let (Some(a), Some(b)) = (a, b) {
+                    parts(a, b);
+                }
+                return Ok(Exit::Failed);
+            }
+        }
+    }
+    println!("{} {same} milestones", style::good("the same:"));
+    Ok(Exit::Ok)
+}
+
+/// Which lines of two long milestones differ: a word is not found in a thousand characters.
+fn parts(left: &Milestone, right: &Milestone) {
+    let [left, right] = [left, right].map(|milestone| style::plain(&milestone.lines()));
+    if left.lines().count() < LONG && right.lines().count() < LONG {
+        return;
+    }
+    println!("where they differ:");
+    let diff = TextDiff::from_lines(&left, &right);
+    let groups = diff.grouped_ops(1);
+    let changes = groups.iter().flatten().flat_map(|op| diff.iter_changes(op));
+    for change in changes.take(SHOWN) {
+        let line = change.value().trim_end_matches('\n');
+        let line: String = line.chars().take(WIDTH).collect();
+        println!(
+            "  {}",
+            match change.tag() {
+                ChangeTag::Delete => style::bad(&format!("- {line}")),
+                ChangeTag::Insert => style::good(&format!("+ {line}")),
+                ChangeTag::Equal => style::dim(&format!("  {line}")),
+            }
+        );
+    }
+}
+
+/// What two runs are compared by: no ids, times or pieces of text.
+#[derive(Debug, PartialEq)]
+struct Milestone {
+    what: &'static str,
+    value: Value,
+}
+
+impl Milestone {
+    /// As indented JSON. What a model wrote is JSON in a text.
+    fn lines(&self) -> String {
+        let read = |value: &Value| match value {
+            Value::String(text) => serde_json::from_str(text).unwrap_or_else(|_| value.clone()),
+            other => other.clone(),
+        };
+        let value = match &self.value {
+            Value::Array(items) => items.iter().map(read).collect(),
+            other => read(other),
+        };
+        serde_json::to_string_pretty(&value).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Display for Milestone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text: String = self.value.to_string().chars().take(1_000).collect();
+        write!(f, "{} {text}", self.what)
+    }
+}
+
+/// Step by step: the reply, then what came of its calls in the order of the model. In which order they
+/// ended, and whether before the reply did, is chance.
+fn milestones(events: &[Event]) -> Vec<Milestone> {
+    let mut order: HashMap<&str, usize> = HashMap::new();
+    for event in events {
+        if let EventKind::Plan { calls, .. } = &event.kind {
+            order.extend(calls.iter().enumerate().map(|(at, call)| (&*call.id, at)));
+        }
+    }
+    let mut found: Vec<((u32, Part), Milestone)> = Vec::new();
+    for event in events {
+        let (place, what, value) = match &event.kind {
+            EventKind::Run { model, request, .. } => (
+                (0, Part::Reply),
+                "run",
+                json!([model, request.context, request.output_schema]),
+            ),
+            EventKind::Reply { step, completion } => {
+                let calls: Vec<_> = completion
+                    .tool_calls
+                    .iter()
+                    .map(|call| (&call.name, &call.arguments))
+                    .collect();
+                (
+                    (*step, Part::Reply),
+                    "reply",
+                    json!([completion.content, calls]),
+                )
+            }
+            EventKind::ToolResult {
+                step,
+                id,
+                tool,
+                outcome,
+                ..
+            } => {
+                let at = order.get(id.as_str()).copied().unwrap_or(usize::MAX);
+                ((*step, Part::Call(at)), "result", json!([tool, outcome]))
+            }
+            EventKind::Done { reason, output, .. } => {
+                ((u32::MAX, Part::Reply), "done", json!([reason, output]))
+            }
+            _ => continue,
+        };
+        found.push((place, Milestone { what, value }));
+    }
+    found.sort_by_key(|(place, _)| *place);
+    found.into_iter().map(|(_, milestone)| milestone).collect()
+}
+
+/// Of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    Reply,
+    Call(usize),
+}

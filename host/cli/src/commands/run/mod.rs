@@ -1,0 +1,340 @@
+//! `toolhold run`, `toolhold request run` and `toolhold resume`: whatever asks a model.
+
+mod options;
+mod resume;
+
+pub use options::{Means, Options, RequestArgs, ResumeArgs, RunArgs, Shown};
+pub use resume::resume;
+
+use crate::commands::plan;
+use crate::exit::Exit;
+use crate::terminal::approver::TerminalApprover;
+use crate::terminal::progress::Loading;
+use crate::terminal::view::View;
+use crate::terminal::{input, style};
+use anyhow::{Context as _, Result, anyhow, bail};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use toolhold_agent::protocol::Message;
+use toolhold_agent::{Activities, Driver, EventKind, Run, RunRequest, StopReason};
+use toolhold_mcp::Servers;
+use toolhold_runtime::config::{Configuration, DEFAULT_AGENT};
+use toolhold_runtime::dialect::Known;
+use toolhold_runtime::host;
+use toolhold_runtime::models::Models;
+use toolhold_runtime::requests;
+use toolhold_runtime::requests::Requests;
+use toolhold_runtime::shields::shields;
+use toolhold_runtime::tools::SandboxTools;
+use toolhold_sandbox::{LoadError, Registry};
+use toolhold_storage::{Label, Source, Store};
+use toolhold_telemetry::{Observer, Subject, Telemetry};
+use uuid::Uuid;
+
+pub async fn run(config: &Configuration, args: RunArgs) -> Result<Exit> {
+    let mut request = RunRequest::new("");
+    request.context = match &args.context {
+        Some(path) => {
+            let value = input::json(path)?;
+            Message::parse_all(&value).with_context(|| format!("--context {}", path.display()))?
+        }
+        None => Vec::new(),
+    };
+    request
+        .context
+        .push(Message::user(input::text(&args.task, "the task")?));
+    if let Some(instructions) = args.instructions {
+        request.instructions = instructions;
+    }
+    request.output_schema = args.output_schema.as_deref().map(input::json).transpose()?;
+    Box::pin(start(config, request, None, args.options)).await
+}
+
+/// Runs a saved Request (PROTOCOL.md, 6).
+pub async fn request(config: &Configuration, args: RequestArgs) -> Result<Exit> {
+    let requests = Requests::new(config.requests_folder());
+    let path = PathBuf::from(&args.request);
+    let saved = if path.is_file() {
+        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        requests::parse(&text).map_err(|reason| anyhow!("{}: {reason}", path.display()))?
+    } else {
+        match requests.find(&args.request) {
+            Some(found) => found.map_err(|reason| anyhow!(reason))?,
+            None => bail!("{}; nor is it a file", requests.nothing(&args.request)),
+        }
+    };
+    let mut request = RunRequest::new("");
+    // As when it is a sub-agent: what is in the modules folder today is no part of it.
+    request.own_tools_only = args.options.tools.is_none();
+    if let Some(input) = &args.input {
+        let text = match input.strip_prefix('@') {
+            Some(file) => input::file(file).with_context(|| format!("--input @{file}"))?,
+            None => input::text(input, "the input")?,
+        };
+        let input = serde_json::from_str(&text).context("--input is not JSON")?;
+        request.context = saved
+            .with_input(input)
+            .map_err(|error| anyhow!("--input: {}", error.reason))?;
+    } else if saved.input_schema().is_some_and(|_| !saved.has_input()) {
+        bail!(
+            "this Request needs --input, JSON that satisfies {}",
+            saved.input_schema().unwrap_or(&Value::Null)
+        );
+    } else {
+        request.context.clone_from(&saved.context);
+    }
+    if let Some(instructions) = saved.instructions {
+        request.instructions = instructions;
+    }
+    request.output_schema = saved.schema;
+    Box::pin(start(config, request, saved.max_steps, args.options)).await
+}
+
+/// The saved Requests of the requests folder.
+pub fn requests(config: &Configuration) -> Exit {
+    let requests = Requests::new(config.requests_folder());
+    let mut exit = Exit::Ok;
+    for (path, saved) in requests.all() {
+        let name = style::bold(&style::plain(path));
+        match saved {
+            Ok(saved) => {
+                let input = match saved.input_schema() {
+                    Some(schema) => format!("--input {schema}"),
+                    None => "no input".into(),
+                };
+                println!(
+                    "{name}  {}\n  {}",
+                    style::plain(&saved.description),
+                    style::dim(&style::plain(&input))
+                );
+            }
+            Err(reason) => {
+                exit = Exit::Failed;
+                println!("{name}  {} {}", style::bad("✗"), style::plain(&reason));
+            }
+        }
+    }
+    exit
+}
+
+async fn start(
+    config: &Configuration,
+    mut request: RunRequest,
+    max_steps: Option<u32>,
+    options: Options,
+) -> Result<Exit> {
+    request.settings = config.settings();
+    // A saved Request may ask for less than the operator allows, and not for more.
+    let most = &mut request.settings.max_steps;
+    *most = max_steps.unwrap_or(*most).min(*most);
+    request.settings.dry_run = options.dry_run;
+    request.allowed.clone_from(&options.tools);
+    let store = host::store(config).await?;
+    let timeout = request.settings.timeout;
+    let (means, tools) = (&options.means, options.tools.as_deref());
+    let own = request.own_tools_only;
+    let (driver, servers, dialects) =
+        Box::pin(driver(config, &store, means, tools, timeout, own)).await?;
+    dialects.adapt(&mut request.settings, config);
+    let id = request.id;
+    let telemetry = host::telemetry(config, false)?;
+    let exit = launch(&store, &driver, request, means.shown(), &telemetry).await;
+    telemetry.close().await;
+    servers.close().await;
+    let exit = exit?;
+    if options.dry_run && exit == Exit::Ok && !means.json {
+        plan::rehearsed(config, &store.read(&Source::Run(id)).await?).await?;
+    }
+    Ok(exit)
+}
+
+/// Runs a request with a journal, and shows it until it is over.
+pub async fn launch(
+    store: &Store,
+    driver: &Driver,
+    request: RunRequest,
+    shown: Shown,
+    telemetry: &Telemetry,
+) -> Result<Exit> {
+    let observer = telemetry.observe(subject(request.id));
+    let label = Label {
+        trace: observer.trace(),
+        ..Label::default()
+    };
+    let journal = store.journal(request.id, label);
+    let run = match driver.start(request, Box::new(journal)).await {
+        Ok(run) => run,
+        Err(refused) => {
+            observer.not_begun();
+            return Err(refused.into());
+        }
+    };
+    let id = run.id;
+    let exit = watch(run, Some(store), observer, shown).await?;
+    if !shown.json {
+        eprintln!(
+            "{}",
+            style::dim(&format!("run {id}; toolhold show last prints it again"))
+        );
+    }
+    Ok(exit)
+}
+
+/// What a person runs at a terminal.
+fn subject(run: Uuid) -> Subject {
+    Subject {
+        run,
+        agent: DEFAULT_AGENT.to_owned(),
+        ..Subject::default()
+    }
+}
+
+/// A model, the modules, the MCP servers and the approver; and what is known of the endpoints.
+async fn driver(
+    config: &Configuration,
+    store: &Store,
+    means: &Means,
+    tools: Option<&[String]>,
+    timeout: Duration,
+    own_tools_only: bool,
+) -> Result<(Driver, Servers, Known)> {
+    let has_modules = config.modules_folder().exists() || config.sources().next().is_some();
+    let toolbox = if own_tools_only && !has_modules {
+        SandboxTools::new(host::registry(config)?)
+            .with_sources(host::sources(config))
+            .with_requests(Requests::new(config.requests_folder()))
+    } else {
+        toolbox(config, tools).await?
+    };
+    let mut models = Models::new(config, timeout, means.record.as_deref())?.patient();
+    let guards = models.guards().await?;
+    let shields = shields(config, toolbox.components(), tools, &guards).await?;
+    let servers = Servers::new(config.servers(), &config.pins(), tools);
+    let (toolbox, notes) = servers.offered(toolbox).await;
+    for note in notes {
+        eprintln!("{} {}", style::warn("left out:"), style::plain(&note));
+    }
+    let selected = Box::pin(models.selected()).await?;
+    let driver = Driver {
+        approver: Arc::new(TerminalApprover::new(store.clone(), !means.json)),
+        activities: servers.activities(Activities::default()),
+        shields,
+        candidates: selected.candidates,
+        ..Driver::new(selected.model, Arc::new(toolbox))
+    };
+    Ok((driver, servers, selected.known))
+}
+
+/// The loaded modules, or those that `allowed` names.
+pub async fn toolbox(config: &Configuration, allowed: Option<&[String]>) -> Result<SandboxTools> {
+    let registry = host::registry(config)?;
+    let loading = Loading::default();
+    // With an allow-list, only the modules it names are loaded at all.
+    let only: Option<Vec<String>> = allowed.map(|tools| {
+        let module = |tool: &String| tool.split('.').next().unwrap_or_default().to_owned();
+        tools.iter().map(module).collect()
+    });
+    host::load(&registry, config, only.as_deref(), &|event| {
+        loading.on_event(event);
+    })
+    .await?;
+    warn_of_failures(&registry);
+    let mut toolbox = SandboxTools::new(registry)
+        .with_sources(host::sources(config))
+        .with_requests(Requests::new(config.requests_folder()));
+    if let Some(allowed) = allowed {
+        toolbox = toolbox.allowing(allowed);
+    }
+    let servers = config.servers();
+    let is_server = |name: &str| {
+        let server = name.split('.').next();
+        servers.iter().any(|own| Some(own.name.as_str()) == server)
+    };
+    if let Some(first) = toolbox.unknown().into_iter().find(|name| !is_server(name)) {
+        bail!("--tools {first}: there is no such tool or module; see `toolhold modules list`");
+    }
+    Ok(toolbox)
+}
+
+/// Shows a run until it is over. Ctrl-C cancels it, and so does `toolhold runs cancel` if it is recorded;
+/// the run still says how it ended. A second Ctrl-C ends the process.
+pub async fn watch(
+    mut run: Run,
+    store: Option<&Store>,
+    mut observer: Observer,
+    shown: Shown,
+) -> Result<Exit> {
+    if let Some(store) = store.cloned() {
+        let (cancel, id) = (run.cancel.clone(), run.id);
+        tokio::spawn(async move {
+            toolhold_runtime::cancellation::requested(&store, id).await;
+            cancel.cancel();
+        });
+    }
+    let cancel = run.cancel.clone();
+    tokio::spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            cancel.cancel();
+        }
+        if tokio::signal::ctrl_c().await.is_ok() {
+            std::process::exit(130);
+        }
+    });
+    let mut view = View::default();
+    view.show_budget(shown.budget);
+    let mut exit = Exit::Failed;
+    while let Some(event) = run.events.recv().await {
+        observer.take(&event);
+        if shown.json {
+            println!("{}", serde_json::to_string(&event)?);
+        } else {
+            view.show(&event);
+        }
+        if let EventKind::Done { reason, .. } = event.kind {
+            exit = exit_of(reason);
+        }
+    }
+    run.finished().await?;
+    Ok(exit)
+}
+
+pub fn exit_of(reason: StopReason) -> Exit {
+    match reason {
+        StopReason::Output | StopReason::Planned | StopReason::ToolCalls => Exit::Ok,
+        StopReason::Model | StopReason::Unusable => Exit::Endpoint,
+        StopReason::Cancelled => Exit::Interrupted,
+        StopReason::Incomplete => Exit::Tool,
+        StopReason::Blocked => Exit::Blocked,
+        StopReason::MaxSteps
+        | StopReason::TokenBudget
+        | StopReason::MaxCost
+        | StopReason::MaxToolCalls
+        | StopReason::Timeout => Exit::Limit,
+    }
+}
+
+/// One bad module never hides the others, and never goes unnoticed.
+pub fn warn_of_failures(registry: &Registry) {
+    for failed in registry.failures() {
+        let text = style::plain(&format!("{}: {}", failed.origin, failed.error));
+        let mark = match failed.error {
+            LoadError::Missing { .. } => style::dim("not built:"),
+            _ => style::warn("left out:"),
+        };
+        eprintln!("{mark} {text}");
+    }
+    for module in registry.modules() {
+        let standing = module.standing();
+        if !standing.may_run() {
+            eprintln!(
+                "{} {}: {}; toolhold modules approve {}",
+                style::warn("disabled:"),
+                module.slot,
+                style::plain(&standing.reason()),
+                module.slot
+            );
+        }
+    }
+}

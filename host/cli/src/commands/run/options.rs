@@ -1,0 +1,170 @@
+//! What can be said on the command line of a run.
+
+use crate::commands::endpoint::EndpointArgs;
+use crate::config::Flags;
+use clap::Args;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// What is to be done; - reads it from stdin.
+    pub(super) task: String,
+    /// A file with context messages (data, state, tools, advisors, a plan…) that come before the task.
+    #[arg(long, value_name = "FILE")]
+    pub(super) context: Option<PathBuf>,
+    /// What the model is told about its job, instead of the default.
+    #[arg(long, value_name = "TEXT")]
+    pub(super) instructions: Option<String>,
+    /// A file with the JSON Schema that the answer must satisfy.
+    #[arg(long, value_name = "FILE")]
+    pub(super) output_schema: Option<PathBuf>,
+    #[command(flatten)]
+    pub options: Options,
+}
+
+#[derive(Debug, Args)]
+pub struct RequestArgs {
+    /// A saved Request, {"context": […], "schema": {…}}, or its name in the requests folder.
+    pub(super) request: String,
+    /// JSON that satisfies the Request's input schema; @FILE reads it from a file, - from stdin.
+    #[arg(long, value_name = "JSON")]
+    pub(super) input: Option<String>,
+    #[command(flatten)]
+    pub options: Options,
+}
+
+#[derive(Debug, Args)]
+pub struct ResumeArgs {
+    /// The run's id, the beginning of it, or last.
+    pub(super) run: String,
+    #[command(flatten)]
+    pub means: Means,
+}
+
+/// What a run needs whenever it is taken up, and how it is shown.
+#[derive(Debug, Args)]
+pub struct Means {
+    #[command(flatten)]
+    pub endpoint: EndpointArgs,
+    /// One event a line on stdout, instead of the view for people.
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Show what each part of a request takes of the model's window.
+    #[arg(long, conflicts_with = "json")]
+    budget: bool,
+    /// Append every exchange with the endpoint to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(super) record: Option<PathBuf>,
+}
+
+/// How a run is shown.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Shown {
+    /// One event a line.
+    pub json: bool,
+    /// What each part of a request takes.
+    pub budget: bool,
+}
+
+/// With what a run begins. It keeps all but the means: they are in its record.
+#[derive(Debug, Args)]
+pub struct Options {
+    #[command(flatten)]
+    pub means: Means,
+    /// How the model is asked to call tools: auto, schema, tools or simple.
+    #[arg(long, value_name = "NAME")]
+    contract: Option<String>,
+    /// exclusive: a reply holds calls or an answer; both: it may hold both.
+    #[arg(long, value_name = "NAME")]
+    shape: Option<String>,
+    /// The most requests to the model.
+    #[arg(long, value_name = "N")]
+    max_steps: Option<i64>,
+    /// The most tokens of one reply.
+    #[arg(long, value_name = "N")]
+    max_tokens: Option<i64>,
+    /// The most tokens of the whole run.
+    #[arg(long, value_name = "N")]
+    token_budget: Option<i64>,
+    /// The most money of the whole run, in run.currency; the endpoint needs a price.
+    #[arg(long, value_name = "AMOUNT")]
+    max_cost: Option<String>,
+    /// The most tool calls of the whole run.
+    #[arg(long, value_name = "N")]
+    max_tool_calls: Option<i64>,
+    /// The most seconds of the whole run.
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<f64>,
+    /// Failures in a row of one tool after which another model makes the call.
+    #[arg(long, value_name = "N")]
+    max_tool_failures: Option<i64>,
+    /// Never have another model make a call.
+    #[arg(long, conflicts_with_all = ["max_tool_failures", "fallback_tool_models"])]
+    no_fallback_tool: bool,
+    /// The models that make a call which the model keeps getting wrong, in this order.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    fallback_tool_models: Option<Vec<String>>,
+    /// Only these tools, or all tools of these modules.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(super) tools: Option<Vec<String>>,
+    /// Have the model plan, check the plan and print it; nothing of it is run.
+    #[arg(long)]
+    pub(super) dry_run: bool,
+}
+
+impl Means {
+    pub(super) fn shown(&self) -> Shown {
+        Shown {
+            json: self.json,
+            budget: self.budget,
+        }
+    }
+
+    /// A flag of those that say how a model is asked.
+    pub(super) fn asking(&self) -> Option<&'static str> {
+        let record = self.record.is_some().then_some("--record");
+        self.endpoint.given().or(record)
+    }
+}
+
+impl Options {
+    /// The flags that are settings of the configuration.
+    pub fn put(&self, flags: &mut Flags) {
+        self.means.endpoint.put(flags);
+        flags.set(
+            "--contract",
+            "endpoints.{endpoint}.contract",
+            self.contract.clone(),
+        );
+        flags.set("--shape", "run.shape", self.shape.clone());
+        flags.set("--max-steps", "run.max_steps", self.max_steps);
+        flags.set("--max-tokens", "run.max_tokens", self.max_tokens);
+        flags.set("--token-budget", "run.token_budget", self.token_budget);
+        flags.set("--max-cost", "run.max_cost", self.max_cost.clone());
+        flags.set(
+            "--max-tool-calls",
+            "run.max_tool_calls",
+            self.max_tool_calls,
+        );
+        flags.set(
+            "--max-tool-failures",
+            "fallback.max_tool_failures",
+            self.max_tool_failures,
+        );
+        flags.set(
+            "--fallback-tool-models",
+            "fallback.models",
+            self.fallback_tool_models.clone(),
+        );
+        flags.set(
+            "--no-fallback-tool",
+            "fallback.enabled",
+            self.no_fallback_tool.then_some(false),
+        );
+        flags.set(
+            "--timeout",
+            "run.timeout_ms",
+            self.timeout.map(|s| (s * 1_000.0).ceil() as i64),
+        );
+    }
+}

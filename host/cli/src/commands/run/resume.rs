@@ -1,0 +1,134 @@
+//! `toolhold resume`: a run whose process ended, from its record.
+
+use super::options::ResumeArgs;
+use super::{driver, subject, watch};
+use crate::commands::plan;
+use crate::exit::Exit;
+use crate::terminal::style;
+use anyhow::{Context as _, Result, bail};
+use toolhold_agent::model::Verdict;
+use toolhold_agent::protocol::Execution;
+use toolhold_agent::run::Runner;
+use toolhold_agent::run::replay::replay;
+use toolhold_agent::{Event, EventKind, Settings};
+use toolhold_runtime::config::Configuration;
+use toolhold_runtime::host;
+use toolhold_runtime::telemetry;
+use toolhold_telemetry::Subject;
+
+/// Goes on with a run whose process ended.
+pub async fn resume(config: &Configuration, args: ResumeArgs) -> Result<Exit> {
+    let store = host::store(config).await?;
+    let id = store.find(&args.run).await?.run()?;
+    let (mut journal, events) = store.reopen(id).await?;
+    let replayed = replay(&events).with_context(|| format!("run {id}"))?;
+    let request = replayed.machine.request();
+    let means = &args.means;
+    let (driver, servers) = if request.plan.is_some() {
+        if let Some(flag) = means.asking() {
+            bail!("{flag} has no meaning here: the run is a saved plan's and asks no model");
+        }
+        plan::driver(config, &store, request, means.json).await?
+    } else {
+        let timeout = request.settings.timeout;
+        let own = request.own_tools_only;
+        let allowed = request.allowed.as_deref();
+        let (driver, servers, known) =
+            Box::pin(driver(config, &store, means, allowed, timeout, own)).await?;
+        let change = Change {
+            doubt: known.doubt(request.settings.contract, config),
+            settings: &request.settings,
+            before: began_with(&events),
+            now: driver.model.name(),
+        };
+        if change.before != change.now || means.endpoint.given().is_some() {
+            change.tell()?;
+        }
+        (driver, servers)
+    };
+    let policy = driver.shields.policy(&request.settings, request.depth);
+    journal.under(&policy.hash);
+    if policy.hash != request.policy.hash {
+        let text = "the policy is another than the one that this run began under; the present one holds for its calls";
+        eprintln!("{} {text}", style::warn("policy:"));
+    }
+    // What was loaded because a tool named it, by path or by reference, is loaded again.
+    for bound in replayed.tools() {
+        if let (Execution::Module(name), Runner::Module(_)) = (&bound.tool.execution, &bound.runner)
+        {
+            // Its calls will fail for this reason; the run may not need it any more.
+            if let Err(reason) = driver.toolbox.module(name).await {
+                let text = style::plain(&format!("{}: {reason}", bound.tool.name));
+                eprintln!("{} {text}", style::warn("left out:"));
+            }
+        }
+    }
+    let telemetry = host::telemetry(config, false)?;
+    let run = driver.resume(replayed, Box::new(journal));
+    let observer = telemetry.observe(Subject {
+        parent: telemetry::before(&store, run.id).await,
+        ..subject(run.id)
+    });
+    let exit = watch(run, Some(&store), observer, means.shown()).await;
+    telemetry.close().await;
+    servers.close().await;
+    exit
+}
+
+fn began_with(events: &[Event]) -> &str {
+    match events.first().map(|event| &event.kind) {
+        Some(EventKind::Run { model, .. }) => model,
+        _ => "",
+    }
+}
+
+/// A run that goes on elsewhere. Its settings stay as they are in its record: a replay comes to the same
+/// Requests by them alone.
+struct Change<'a> {
+    /// Who may answer and was found to do otherwise than the run's contract says.
+    doubt: Option<(&'a str, &'a Verdict)>,
+    settings: &'a Settings,
+    before: &'a str,
+    now: &'a str,
+}
+
+impl Change<'_> {
+    /// Says what the run keeps that the endpoint may do otherwise.
+    ///
+    /// # Errors
+    /// The endpoint was found to refuse what the run asks it for.
+    fn tell(&self) -> Result<()> {
+        let contract = self.settings.contract;
+        let mut doubt = String::new();
+        match self.doubt {
+            Some((endpoint, Verdict::Refused { reason })) => bail!(
+                "the run goes on under the {} contract that it began with, and toolhold doctor --probe found that the \
+                 endpoint {endpoint:?} refuses it: {reason}. Resume it with an endpoint that knows it, or begin a new \
+                 run",
+                contract.name()
+            ),
+            Some((endpoint, Verdict::Ignored { .. })) => {
+                doubt = format!(", which the endpoint {endpoint:?} was found to accept and ignore");
+            }
+            _ => {}
+        }
+        let window = match self.settings.window.tokens {
+            Some(tokens) => format!("a window of {tokens} tokens"),
+            None => "no known window".into(),
+        };
+        let price = match self.settings.price {
+            Some(_) => "the price that it began with",
+            None => "no price",
+        };
+        let text = format!(
+            "{} goes on with what {} began; kept from the record, by which the run can be replayed: the {} \
+             contract{doubt}, {window}, {price}, at most {} tokens a reply",
+            self.now,
+            self.before,
+            contract.name(),
+            self.settings.max_tokens
+        );
+        eprintln!("{} {}", style::warn("note:"), style::plain(&text));
+        Ok(())
+    }
+}

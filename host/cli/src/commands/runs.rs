@@ -1,0 +1,233 @@
+//! `toolhold runs`: the runs that there are, live and past, of this process' database.
+
+use crate::commands::run::ResumeArgs;
+use crate::commands::{record, run};
+use crate::config::Flags;
+use crate::exit::Exit;
+use crate::terminal::style;
+use crate::terminal::view::View;
+use anyhow::{Result, bail};
+use clap::Subcommand;
+use serde_json::json;
+use std::time::{Duration, SystemTime};
+use toolhold_agent::EventKind;
+use toolhold_runtime::config::Configuration;
+use toolhold_runtime::host;
+use toolhold_runtime::stats::Since;
+use toolhold_server::runs::end;
+use toolhold_storage::{Pruned, PrunedBy, RecordError, RunRow};
+
+#[derive(Debug, Subcommand)]
+pub enum RunsCommand {
+    /// Every run, the newest last.
+    List {
+        /// Only the newest so many.
+        #[arg(long, value_name = "N")]
+        last: Option<u32>,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the steps of a run again.
+    Show {
+        /// The run's id, the beginning of it, or last.
+        run: String,
+        /// One event a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Follow a run that goes on in another process, from its beginning.
+    Watch {
+        run: String,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Stop a run, whichever process goes on with it.
+    Cancel { run: String },
+    /// Go on with a run whose process ended.
+    Resume(Box<ResumeArgs>),
+    /// Print a run's record as it is kept, one sealed event a line; `toolhold show FILE.jsonl` reads it.
+    Export { run: String },
+    /// Delete the record of runs that are over, and of sessions all of whose turns are.
+    Prune {
+        /// Those that ended so long ago, such as 30d, or before that date.
+        #[arg(long, value_name = "WHEN")]
+        older_than: Since,
+        /// Do it; without, it is only said how many there are.
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+impl RunsCommand {
+    pub fn put(&self, flags: &mut Flags) {
+        if let Self::Resume(args) = self {
+            args.means.endpoint.put(flags);
+        }
+    }
+}
+
+pub async fn runs(config: &Configuration, command: RunsCommand) -> Result<Exit> {
+    match command {
+        RunsCommand::List { last, json } => list(config, last, json).await,
+        RunsCommand::Show { run, json } => record::show(config, &run, json).await,
+        RunsCommand::Watch { run, json } => watch(config, &run, json).await,
+        RunsCommand::Cancel { run } => cancel(config, &run).await,
+        RunsCommand::Resume(args) => Box::pin(run::resume(config, *args)).await,
+        RunsCommand::Export { run } => {
+            let store = host::store(config).await?;
+            let run = store.find(&run).await?.run()?;
+            let mut next = 0;
+            loop {
+                let page = store.sealed(run, next).await?;
+                let Some((last, _)) = page.last() else {
+                    return Ok(Exit::Ok);
+                };
+                next = last + 1;
+                for (_, line) in &page {
+                    println!("{line}");
+                }
+            }
+        }
+        RunsCommand::Prune { older_than, yes } => {
+            let store = host::store(config).await?;
+            let before = older_than.at_ms();
+            if !yes {
+                let over = store.over_before(before).await?;
+                println!(
+                    "{} were over before then; --yes deletes their record",
+                    said(over)
+                );
+                return Ok(Exit::Ok);
+            }
+            let gone = store.prune(before, PrunedBy::Person).await?;
+            println!("{} {}", style::good("deleted:"), said(gone));
+            Ok(Exit::Ok)
+        }
+    }
+}
+
+fn said(over: Pruned) -> String {
+    format!(
+        "{} and {}",
+        style::plural(over.runs, "run"),
+        style::plural(over.sessions, "session")
+    )
+}
+
+pub async fn list(config: &Configuration, last: Option<u32>, is_json: bool) -> Result<Exit> {
+    let store = host::store(config).await?;
+    let mut runs = store
+        .runs_before(None, None, last.unwrap_or(u32::MAX))
+        .await?;
+    runs.reverse();
+    for run in &runs {
+        if is_json {
+            println!("{}", line(run));
+        } else {
+            println!("{}  {}", run.id, summary(run));
+        }
+    }
+    if runs.is_empty() {
+        eprintln!("{}", style::dim(&RecordError::None.to_string()));
+    }
+    Ok(Exit::Ok)
+}
+
+fn line(run: &RunRow) -> serde_json::Value {
+    let ended = run.ended.as_ref();
+    json!({
+        "id": run.id, "owner": run.owner, "agent": run.agent, "task": run.task, "model": run.model,
+        "began_ms": run.began_ms, "is_held": run.is_held, "waits": run.waits,
+        "session": run.turn.map(|(session, _)| session), "turn": run.turn.map(|(_, turn)| turn),
+        "reason": ended.map(|ended| ended.reason), "ended_ms": ended.map(|ended| ended.at_ms),
+        "steps": ended.map(|ended| ended.steps), "calls": ended.map(|ended| ended.calls),
+        "tokens": ended.map(|ended| ended.tokens),
+    })
+}
+
+fn summary(run: &RunRow) -> String {
+    let waits = if run.waits {
+        ", waits for a person"
+    } else {
+        ""
+    };
+    let end = match &run.ended {
+        Some(ended) => format!(
+            "{} after {}, {}",
+            crate::terminal::view::name(ended.reason),
+            style::plural(ended.steps, "step"),
+            style::plural(ended.calls, "call")
+        ),
+        None if run.is_held => format!("going on{waits}"),
+        None => format!(
+            "not over{waits}; toolhold resume {} goes on with it",
+            run.id
+        ),
+    };
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now = now.map_or(0, |now| now.as_secs());
+    let age = style::ago(now.saturating_sub(run.began_ms / 1_000));
+    let end = format!("{age:>11}  {end}");
+    let short: String = run.task.chars().take(60).collect();
+    format!("{}  {}", style::dim(&end), style::line(&short))
+}
+
+/// How often another process' events are looked for.
+const LOOK: Duration = Duration::from_millis(200);
+
+async fn watch(config: &Configuration, name: &str, json: bool) -> Result<Exit> {
+    let store = host::store(config).await?;
+    let run = store.find(name).await?.run()?;
+    let mut view = View::default();
+    let mut next = 0;
+    loop {
+        let is_held = store.is_held(run).await?;
+        let page = store.events(run, next).await?;
+        for event in &page {
+            next = event.seq + 1;
+            if json {
+                println!("{}", serde_json::to_string(event)?);
+            } else {
+                view.show(event);
+            }
+            if let EventKind::Done { reason, .. } = event.kind {
+                return Ok(run::exit_of(reason));
+            }
+        }
+        if page.is_empty() {
+            if !is_held {
+                bail!("no process goes on with this run; toolhold resume {run} does");
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
+/// How long a process that goes on with a run may take to notice.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+async fn cancel(config: &Configuration, name: &str) -> Result<Exit> {
+    let store = host::store(config).await?;
+    let run = store.find(name).await?.run()?;
+    let is_over = async || -> Result<bool> {
+        Ok(store.run(run).await?.is_none_or(|row| row.ended.is_some()))
+    };
+    if is_over().await? {
+        bail!("this run is over; `toolhold show {run}` prints it");
+    }
+    if store.is_held(run).await? {
+        store.request_cancellation(run).await?;
+        let started = std::time::Instant::now();
+        while started.elapsed() < PATIENCE {
+            if is_over().await? {
+                println!("{} {run}", style::good("cancelled:"));
+                return Ok(Exit::Ok);
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        bail!("its process was told, and has not stopped it yet");
+    }
+    end(&store, run).await?;
+    println!("{} {run}", style::good("cancelled:"));
+    Ok(Exit::Ok)
+}

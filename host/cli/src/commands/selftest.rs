@@ -1,0 +1,147 @@
+//! `toolhold selftest`: the hostile suite on this machine, by this binary.
+
+mod table;
+
+use crate::exit::Exit;
+use anyhow::{Result, bail};
+use clap::Args;
+use serde::Serialize;
+use toolhold_hostile::{Attack, ELSEWHERE, Lab, Outcome, Scale, Verdict, run, suite};
+use toolhold_runtime::config::Configuration;
+
+#[derive(Debug, Args)]
+pub struct SelftestArgs {
+    /// Only the attacks of this row of the suite; may be given several times.
+    #[arg(long = "row", value_name = "N")]
+    rows: Vec<u8>,
+    /// Fewer repetitions, and more patience: seconds instead of minutes.
+    #[arg(long)]
+    quick: bool,
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the suite and prints the table as it goes. Engines are like the configured one.
+pub async fn selftest(config: &Configuration, args: SelftestArgs) -> Result<Exit> {
+    let attacks = chosen(suite(), &args.rows)?;
+    let engine = config.engine();
+    // Attacks block, and each has a runtime of its own.
+    tokio::task::spawn_blocking(move || {
+        let scale = if args.quick {
+            Scale::Quick
+        } else {
+            Scale::Full
+        };
+        let lab = Lab::new(scale, engine);
+        let mut done = Vec::with_capacity(attacks.len());
+        if !args.json {
+            table::head();
+        }
+        for attack in attacks {
+            let verdict = run(&attack, &lab);
+            if !args.json {
+                table::line(&attack, &verdict);
+            }
+            done.push((attack, verdict));
+        }
+        let report = Report::of(&done, &args);
+        if args.json {
+            println!("{}", serde_json::to_string_pretty(&report)?);
+        } else {
+            table::foot(&report);
+        }
+        Ok(if report.broke == 0 {
+            Exit::Ok
+        } else {
+            Exit::Failed
+        })
+    })
+    .await?
+}
+
+fn chosen(mut suite: Vec<Attack>, rows: &[u8]) -> Result<Vec<Attack>> {
+    for row in rows {
+        if let Some((_, place)) = ELSEWHERE.iter().find(|(other, _)| other == row) {
+            bail!("row {row} does not try the sandbox ({place}); choose another");
+        }
+        if !suite.iter().any(|attack| attack.row == *row) {
+            bail!("there is no row {row}; the suite has rows 1 to 30");
+        }
+    }
+    if !rows.is_empty() {
+        suite.retain(|attack| rows.contains(&attack.row));
+    }
+    Ok(suite)
+}
+
+/// Everything that was found.
+#[derive(Serialize)]
+struct Report<'a> {
+    toolhold: &'static str,
+    scale: &'static str,
+    held: usize,
+    broke: usize,
+    /// What this machine could not run: nothing is known of these.
+    not_run: usize,
+    attacks: Vec<Line<'a>>,
+    /// Rows that try other parts of Toolhold.
+    elsewhere: Vec<Elsewhere>,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    row: u8,
+    name: &'a str,
+    attack: &'a str,
+    must: &'a str,
+    #[serde(flatten)]
+    verdict: &'a Verdict,
+}
+
+#[derive(Serialize)]
+struct Elsewhere {
+    row: u8,
+    place: &'static str,
+}
+
+impl<'a> Report<'a> {
+    fn of(done: &'a [(Attack, Verdict)], args: &SelftestArgs) -> Self {
+        let count = |outcome| done.iter().filter(|(_, v)| v.outcome == outcome).count();
+        let lines = done.iter().map(|(attack, verdict)| Line {
+            row: attack.row,
+            name: attack.name,
+            attack: attack.attack,
+            must: attack.must,
+            verdict,
+        });
+        let elsewhere = ELSEWHERE
+            .iter()
+            .filter(|_| args.rows.is_empty())
+            .map(|(row, place)| Elsewhere { row: *row, place });
+        Self {
+            toolhold: env!("CARGO_PKG_VERSION"),
+            scale: if args.quick { "quick" } else { "full" },
+            held: count(Outcome::Held),
+            broke: count(Outcome::Broke),
+            not_run: count(Outcome::NotRun),
+            attacks: lines.collect(),
+            elsewhere: elsewhere.collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_chosen_by_number() {
+        let rows = chosen(suite(), &[20, 1]).unwrap();
+        assert!(rows.iter().all(|attack| [1, 20].contains(&attack.row)));
+        for (row, expect) in [(24, "does not try the sandbox"), (99, "rows 1 to 30")] {
+            let error = chosen(suite(), &[row]).unwrap_err().to_string();
+            assert!(error.contains(expect), "{error}");
+        }
+    }
+}

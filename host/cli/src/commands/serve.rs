@@ -1,0 +1,178 @@
+//! `toolhold serve`: agents as an HTTP service, until it is told to stop.
+
+use crate::commands::serving;
+use crate::commands::serving::{Serving, stopped};
+use crate::config::{Flags, Loaded};
+use crate::exit::Exit;
+use crate::terminal::style;
+use anyhow::{Context as _, Result};
+use clap::Args;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use toolhold_connections as connections;
+use toolhold_runtime::agents::{Agents, Offered};
+use toolhold_runtime::config::Configuration;
+use toolhold_runtime::host;
+use toolhold_runtime::telemetry::cache_lookups;
+use toolhold_server::http::{App, router};
+use toolhold_server::retention;
+use toolhold_server::runs::{Dispatcher, Limits, takeover};
+use toolhold_server::settings::Keys;
+
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Address and port; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    #[command(flatten)]
+    endpoint: super::endpoint::EndpointArgs,
+}
+
+impl ServeArgs {
+    pub fn put(&self, flags: &mut Flags) {
+        flags.set("--listen", "serve.listen", self.listen.clone());
+        self.endpoint.put(flags);
+    }
+}
+
+pub async fn serve(loaded: &Loaded) -> Result<Exit> {
+    let (config, serve) = (&loaded.configuration, &loaded.serve);
+    let (registry, watch) = serving::loaded(loaded).await?;
+    let agents = Arc::new(Box::pin(Agents::eventually(config, registry)).await?);
+    let store = host::store(config).await?;
+    let needs_key = match serve.keys {
+        Keys::Always => true,
+        Keys::Never => false,
+        Keys::Auto => !serve.listen.ip().is_loopback() || store.has_keys().await?,
+    };
+    let limits = Limits {
+        places: serve.concurrent_runs,
+        places_of_one: serve.key_concurrent_runs,
+        waiting: serve.waiting_runs,
+        patience: serve.queue_timeout(),
+    };
+    let telemetry = host::telemetry(config, true)?;
+    let cached = agents.registry().clone();
+    telemetry.watch_cache(move || cache_lookups(&cached));
+    let dispatcher = Dispatcher::new(store, agents.clone(), limits, telemetry.clone());
+    let listener = TcpListener::bind(serve.listen).await;
+    let listener = listener.with_context(|| {
+        format!(
+            "{} cannot be listened at; choose another with --listen",
+            serve.listen
+        )
+    })?;
+    let address = listener.local_addr()?;
+    let stop = CancellationToken::new();
+    dispatcher.resume_all().await;
+    let others = dispatcher.clone();
+    tokio::spawn(async move { others.poll_cancellations().await });
+    let gone = dispatcher.clone();
+    tokio::spawn(async move { takeover::take_over(&gone).await });
+    let absent = agents.clone();
+    tokio::spawn(async move { look_again(&absent).await });
+    let broken = dispatcher.clone();
+    tokio::spawn(async move { broken.resume_after_recovery().await });
+    if let Some(days) = config.keep_days() {
+        let store = dispatcher.store().clone();
+        tokio::spawn(async move { retention::keep(&store, days).await });
+    }
+    let router = router(App::new(dispatcher.clone(), config, serve), serve);
+    let served = tokio::spawn(connections::serve(
+        listener,
+        router,
+        connections::Settings::new(serve.connections),
+        stop.clone(),
+    ));
+    let offered = agents.all();
+    let names: Vec<&str> = offered.ready.keys().map(String::as_str).collect();
+    eprintln!(
+        "{} http://{address}/v1  agents: {}  {}",
+        style::good("serving:"),
+        if names.is_empty() {
+            "none yet".to_owned()
+        } else {
+            names.join(", ")
+        },
+        style::dim(if needs_key {
+            "keys are needed"
+        } else {
+            "no key is needed from this machine"
+        })
+    );
+    for (name, agent) in &offered.waiting {
+        eprintln!(
+            "{} the agent {name} is offered as soon as its endpoint answers: {}",
+            style::warn("waiting:"),
+            style::line(&agent.reason)
+        );
+    }
+    drop(offered);
+    tokio::select! {
+        stopped = stopped() => stopped?,
+        failed = serving::keep_up(loaded, watch, agents.registry(), &dispatcher) => match failed? {},
+    }
+    eprintln!(
+        "{}",
+        style::dim(&format!(
+            "stopping; runs have {} s to end, and go on at the next start if they do not",
+            serve.drain().as_secs()
+        ))
+    );
+    let drained = async {
+        let lame_duck = tokio::time::sleep(serve.lame_duck());
+        tokio::join!(dispatcher.close(serve.drain()), lame_duck)
+    };
+    tokio::select! {
+        _ = drained => {}
+        again = stopped() => {
+            again?;
+            dispatcher.close(Duration::ZERO).await;
+        }
+    }
+    // Only now: whoever came until here was told to go to another server.
+    stop.cancel();
+    // Connections end with their runs; one that does not is not waited for.
+    let _ = tokio::time::timeout(LINGER, served).await;
+    telemetry.close().await;
+    Ok(Exit::Ok)
+}
+
+/// For answers on their way when the last run has ended.
+const LINGER: Duration = Duration::from_secs(2);
+
+impl Serving for Dispatcher {
+    type Made = Offered;
+
+    const WHAT: &'static str = "agents and grants";
+
+    async fn made(&self, config: &Configuration) -> Result<Offered> {
+        self.agents().made(config).await
+    }
+
+    fn put(&self, made: Offered) {
+        self.agents().put(made);
+    }
+
+    fn renew_secrets(&self, secrets: Vec<(String, String)>) {
+        self.telemetry().renew_secrets(secrets.clone());
+        self.store().redaction().renew(secrets);
+    }
+}
+
+/// How often endpoints are asked that were away.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// Has agents run whose endpoints come back, for as long as it is polled.
+async fn look_again(agents: &Agents) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        match Box::pin(agents.look_again()).await {
+            Ok(names) if names.is_empty() => {}
+            Ok(names) => eprintln!("{} {}", style::good("ready:"), names.join(", ")),
+            Err(error) => tracing::warn!("agents that wait for their endpoints: {error:#}"),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! `toolhold stats`: what runs took, read from their records.
+
+mod json;
+mod text;
+
+use crate::exit::Exit;
+use crate::terminal::style;
+use anyhow::{Result, bail};
+use clap::Args;
+use toolhold_runtime::config::Configuration;
+use toolhold_runtime::host;
+use toolhold_runtime::stats::{RunStats, Since, Totals};
+use toolhold_storage::{RecordError, Source, Store};
+
+#[derive(Debug, Args)]
+pub struct StatsArgs {
+    /// The run's id, the beginning of it, or last.
+    #[arg(required_unless_present = "since", conflicts_with = "since")]
+    run: Option<String>,
+    /// All runs that began since then: 90m, 2h, 7d, or a date such as 2026-11-20 (UTC).
+    #[arg(long, value_name = "WHEN")]
+    since: Option<Since>,
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Journals that cannot be read and are named; more are counted.
+const MAX_NAMED: usize = 20;
+
+pub async fn stats(config: &Configuration, args: &StatsArgs) -> Result<Exit> {
+    let store = host::store(config).await?;
+    if let Some(since) = args.since {
+        return since_then(&store, since, args.json).await;
+    }
+    let source = store.find(args.run.as_deref().unwrap_or("last")).await?;
+    let (stats, changed) = of_run(&store, &source).await?;
+    let run = stats.run.to_string();
+    if args.json {
+        println!("{}", json::run(&run, &stats));
+    } else {
+        print!("{}", text::run(&run, &stats));
+    }
+    match changed {
+        None => Ok(Exit::Ok),
+        Some(line) => {
+            let what = source.to_string();
+            let error = RecordError::Changed { what, line };
+            eprintln!(
+                "{} {}",
+                style::warn("not genuine:"),
+                style::plain(&error.to_string())
+            );
+            Ok(Exit::Failed)
+        }
+    }
+}
+
+/// What one run took, and the first line of its record that is not genuine.
+async fn of_run(store: &Store, source: &Source) -> Result<(RunStats, Option<usize>), RecordError> {
+    let mut stats = RunStats::default();
+    let changed = store.scan(source, |event| stats.take(&event)).await?;
+    Ok((stats, changed))
+}
+
+/// What all runs took together that began since then, and the records that are damaged.
+pub async fn gather(store: &Store, since: Since) -> Result<(Totals, Vec<String>)> {
+    let mut totals = Totals::default();
+    let mut damaged = Vec::new();
+    for run in store.runs_since(since.at_ms()).await? {
+        let source = Source::Run(run.id);
+        match of_run(store, &source).await {
+            Ok((run, None)) => totals.add(&run),
+            Ok((_, Some(line))) => {
+                let what = source.to_string();
+                damaged.push(RecordError::Changed { what, line }.to_string());
+            }
+            Err(error) => damaged.push(error.to_string()),
+        }
+    }
+    Ok((totals, damaged))
+}
+
+async fn since_then(store: &Store, since: Since, is_json: bool) -> Result<Exit> {
+    let (totals, damaged) = gather(store, since).await?;
+    if is_json {
+        println!("{}", json::totals(&totals, &damaged));
+    } else {
+        if totals.runs == 0 && damaged.is_empty() {
+            bail!("no run began since then; `toolhold runs` lists them");
+        }
+        print!("{}", text::totals(&totals));
+    }
+    for reason in damaged.iter().take(MAX_NAMED) {
+        eprintln!("{} {}", style::warn("left out:"), style::plain(reason));
+    }
+    if damaged.len() > MAX_NAMED {
+        let more = damaged.len() - MAX_NAMED;
+        eprintln!("{} {more} more", style::warn("left out:"));
+    }
+    Ok(if damaged.is_empty() {
+        Exit::Ok
+    } else {
+        Exit::Failed
+    })
+}

@@ -1,0 +1,136 @@
+//! Which keys there are: those of the default file, and those of tables that the user names.
+
+use toolhold_runtime::config::{AGENT_KEYS, CLASS_KEYS, OVERRIDES, POOL_KEYS, SHARES};
+
+/// What `[module.NAME]` holds besides `limits`. Tables among them are values, replaced as a whole.
+const MODULE: [&str; 11] = [
+    "source",
+    "directories",
+    "http",
+    "secrets",
+    "scratch",
+    "environment",
+    "key_value",
+    "tools",
+    "clocks",
+    "randomness",
+    "log_level",
+];
+/// What `[mcp.NAME]` holds.
+const MCP: [&str; 9] = [
+    "command",
+    "env",
+    "secret_env",
+    "url",
+    "token_env",
+    "timeout_ms",
+    "max_result_bytes",
+    "tools",
+    "offer",
+];
+/// What `[shields.NAME]` holds.
+const SHIELD: [&str; 16] = [
+    "kind",
+    "order",
+    "places",
+    "tools",
+    "timeout_ms",
+    "on_failure",
+    "hide",
+    "reveal",
+    "reveal_secrets",
+    "block",
+    "allow",
+    "module",
+    "settings",
+    "endpoint",
+    "categories",
+    "max_chars",
+];
+
+/// Whether a table at this key is one value, whose members the user names freely or a type checks.
+pub fn is_value(key: &str) -> bool {
+    match parts(key).as_slice() {
+        ["module", _, leaf] => MODULE.contains(leaf),
+        ["mcp", _, "env"]
+        | ["endpoints", _, "extra" | "price_per_million"]
+        | ["shields", _, "settings"]
+        | ["agents", _, "shields", _, "settings"]
+        // An empty one leaves nothing, which is not the same as none.
+        | ["agents", _, SHARES, _] => true,
+        _ => false,
+    }
+}
+
+/// Whether a table at this key says by being there that something is there, with nothing but defaults or with
+/// everything missing.
+pub fn is_entry(key: &str) -> bool {
+    matches!(
+        parts(key).as_slice(),
+        ["agents" | "endpoints" | "mcp" | "pools" | "shields", _, ..] | ["router", "classes", _]
+    )
+}
+
+/// Whether `key` can be set. `listed`: the keys of the default file.
+pub fn is_key(listed: &[String], key: &str) -> bool {
+    let is_listed = |key: String| listed.contains(&key);
+    if is_listed(key.to_owned()) {
+        return true;
+    }
+    match parts(key).as_slice() {
+        ["endpoints", _, leaf] => is_listed(format!("endpoints.default.{leaf}")),
+        ["pools", _, leaf] => POOL_KEYS.contains(leaf),
+        ["router", "classes", _, leaf] => CLASS_KEYS.contains(leaf),
+        ["module", _, leaf] => MODULE.contains(leaf),
+        ["mcp", _, leaf] => MCP.contains(leaf),
+        ["shields", _, leaf] | ["agents", _, "shields", _, leaf] => SHIELD.contains(leaf),
+        ["agents", _, leaf] => AGENT_KEYS.contains(leaf),
+        // What a share holds is checked where it is read.
+        ["agents", _, SHARES, _] => true,
+        ["agents", _, table, rest @ ..] => {
+            OVERRIDES.contains(table) && is_listed(format!("{table}.{}", rest.join(".")))
+        }
+        ["module", _, "limits", leaf] => is_listed(format!("limits.{leaf}")),
+        _ => false,
+    }
+}
+
+/// Whether `key` is that of a table below which there are keys.
+pub fn is_table(listed: &[String], key: &str) -> bool {
+    let leads = |key: &str| {
+        let below = |known: &String| {
+            let rest = known.strip_prefix(key);
+            rest.is_some_and(|rest| rest.starts_with('.'))
+        };
+        listed.iter().any(below)
+    };
+    match parts(key).as_slice() {
+        ["agents" | "endpoints" | "mcp" | "module" | "pools" | "shields"]
+        | [
+            "agents" | "endpoints" | "mcp" | "module" | "pools" | "shields",
+            _,
+        ]
+        | ["router", "classes"]
+        | ["router", "classes", _]
+        | ["module", _, "limits"]
+        | ["agents", _, "shields" | SHARES]
+        | ["agents", _, "shields", _] => true,
+        ["agents", _, rest @ ..] => {
+            rest.first().is_some_and(|table| OVERRIDES.contains(table)) && leads(&rest.join("."))
+        }
+        _ => leads(key),
+    }
+}
+
+/// The listed key that somebody may have meant.
+pub fn nearest<'k>(listed: &'k [String], key: &str) -> Option<&'k str> {
+    let scored = listed
+        .iter()
+        .map(|known| (strsim::jaro_winkler(known, key), known));
+    let (score, known) = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (score > 0.85).then_some(known)
+}
+
+fn parts(key: &str) -> Vec<&str> {
+    key.split('.').collect()
+}

@@ -1,0 +1,292 @@
+use super::*;
+use std::io::Write as _;
+use toolhold_runtime::config::Configuration;
+
+fn merge_with(
+    text: &str,
+    variables: &[(&str, &str)],
+    flags: &Flags,
+) -> Result<Merged, ConfigError> {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    merge(
+        &Files::read(Some(file.path()))?,
+        flags,
+        variables
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned())),
+    )?
+    .known()
+}
+
+fn checked(merged: &Merged) -> Result<Configuration, ConfigError> {
+    crate::config::configuration(merged, merged.table(), "")
+}
+
+#[test]
+fn a_variable_that_a_setting_names_may_be_called_anything() {
+    for text in [
+        "[endpoints.spare]\nbase_url = \"http://s/v1\"\napi_key_env = \"TOOLHOLD_SPARE_KEY\"",
+        "[mcp.s]\ncommand = [\"s\"]\nsecret_env = [\"OTHER\", \"TOOLHOLD_SPARE_KEY\"]",
+        "[mcp.s]\nurl = \"http://s/\"\ntoken_env = \"TOOLHOLD_SPARE_KEY\"",
+        "[storage]\nurl_env = \"TOOLHOLD_SPARE_KEY\"",
+        "[module.m]\nsecrets = [{ name = \"k\", env = \"TOOLHOLD_SPARE_KEY\" }]",
+    ] {
+        let variables = [("TOOLHOLD_SPARE_KEY", "s3cret")];
+        let merged = merge_with(text, &variables, &Flags::default());
+        let merged = merged.unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert!(!merged.leaves.contains_key("spare_key"));
+        let others = [("TOOLHOLD_SPARE_KEYS", "s3cret")];
+        let unknown = merge_with(text, &others, &Flags::default()).unwrap_err();
+        assert!(
+            matches!(&unknown, ConfigError::UnknownKey { key, .. } if key == "spare_keys"),
+            "{text}: {unknown}"
+        );
+    }
+    // A flag may name it, and so may another variable.
+    let mut flags = Flags::default();
+    flags.set(
+        "--key",
+        "endpoints.default.api_key_env",
+        Some("TOOLHOLD_SPARE_KEY"),
+    );
+    merge_with("", &[("TOOLHOLD_SPARE_KEY", "s3cret")], &flags).unwrap();
+    let named = ("TOOLHOLD_STORAGE__URL_ENV", "TOOLHOLD_SPARE_KEY");
+    let variables = [("TOOLHOLD_SPARE_KEY", "s3cret"), named];
+    merge_with("", &variables, &Flags::default()).unwrap();
+}
+
+#[test]
+fn flags_beat_variables_beat_files_beat_defaults() {
+    let mut flags = Flags::default();
+    flags.set("--model", "endpoints.{endpoint}.model", Some("from-flag"));
+    let merged = merge_with(
+        "endpoint = \"big\"\n[endpoints.big]\nbase_url = \"http://f/v1\"\nmodel = \"from-file\"\n[run]\nmax_steps = 3",
+        &[("TOOLHOLD_BASE_URL", "http://v/v1"), ("TOOLHOLD_RUN__MAX_STEPS", "5")],
+        &flags,
+    )
+    .unwrap();
+    assert_eq!(
+        merged.leaves["endpoints.big.model"].0.as_str(),
+        Some("from-flag")
+    );
+    assert_eq!(
+        merged.leaves["endpoints.big.base_url"].0.as_str(),
+        Some("http://v/v1")
+    );
+    assert_eq!(merged.leaves["run.max_steps"].0.as_integer(), Some(5));
+    assert_eq!(
+        merged.origin("run.max_steps"),
+        "variable TOOLHOLD_RUN__MAX_STEPS"
+    );
+    assert_eq!(merged.origin("run.max_tokens"), "default");
+}
+
+/// Short settings mean the endpoint that the run has in the end, whatever their order; those of the
+/// environment are left out where there is none such.
+#[test]
+fn short_settings_are_those_of_the_runs_own_endpoint() {
+    let text = "[endpoints.big]\nbase_url = \"http://f/v1\"\nmodel = \"f\"\n[pools.both]\nmembers = [\"big\"]";
+    let of = |name: Option<&str>, variable: &str| {
+        let mut flags = Flags::default();
+        flags.set("--endpoint", "endpoint", name.map(str::to_owned));
+        let variables = [
+            ("TOOLHOLD_BASE_URL", "http://v/v1"),
+            ("TOOLHOLD_ENDPOINT", variable),
+            ("TOOLHOLD_MODEL", "v"),
+        ];
+        let merged = merge_with(text, &variables, &flags).unwrap();
+        let leaf = |key: &str| {
+            let (value, _) = merged.leaves.get(key)?;
+            value.as_str().map(str::to_owned)
+        };
+        assert_eq!(leaf("endpoints.nope.model"), None);
+        (leaf("endpoints.big.base_url"), leaf("endpoints.big.model"))
+    };
+    let pair = |a: &str, b: &str| (Some(a.to_owned()), Some(b.to_owned()));
+    for (name, variable, expected) in [
+        (None, "big", pair("http://v/v1", "v")),
+        (Some("big"), "default", pair("http://v/v1", "v")),
+        (Some("default"), "big", pair("http://f/v1", "f")),
+        (None, "both", pair("http://f/v1", "f")),
+        (None, "nope", pair("http://f/v1", "f")),
+    ] {
+        assert_eq!(of(name, variable), expected, "{name:?} {variable}");
+    }
+    let mut flags = Flags::default();
+    flags.set("--endpoint", "endpoint", Some("nope"));
+    flags.set("--model", "endpoints.{endpoint}.model", Some("m"));
+    let error = merge_with(text, &[], &flags).unwrap_err().to_string();
+    assert!(error.contains("nope is no endpoint"), "{error}");
+}
+
+#[test]
+fn a_wrong_key_is_named_with_its_place_and_a_suggestion() {
+    let error = merge_with("[run]\nmax_step = 3", &[], &Flags::default())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("run.max_step") && error.contains("did you mean \"run.max_steps\"?"),
+        "{error}"
+    );
+    assert!(error.starts_with("file "), "{error}");
+    let error = merge_with("", &[("TOOLHOLD_RUN__NONSENSE", "1")], &Flags::default())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("variable TOOLHOLD_RUN__NONSENSE"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_a_file_says_that_nobody_named_is_known_as_that() {
+    let found = Merged {
+        leaves: BTreeMap::from([
+            (
+                "mcp.a.command".into(),
+                (Value::from("x"), "file toolhold.toml".into()),
+            ),
+            (
+                "mcp.a.env".into(),
+                (Value::from("x"), "file /home/me/config.toml".into()),
+            ),
+            (
+                "mcp.ab.url".into(),
+                (Value::from("x"), "file /home/me/config.toml".into()),
+            ),
+        ]),
+        order: Vec::new(),
+        is_named: false,
+        unknown: Vec::new(),
+    };
+    assert!(found.is_found("mcp.a") && found.is_found("mcp.a.command"));
+    assert!(!found.is_found("mcp.ab") && !found.is_found("mcp.a.env"));
+    let named = Merged {
+        is_named: true,
+        ..found
+    };
+    assert!(!named.is_found("mcp.a"));
+}
+
+#[test]
+fn servers_take_their_keys_and_nothing_else() {
+    let merged = merge_with(
+        "[mcp.weather]\ncommand = [\"a\"]\nenv = { A = \"b\", C = \"d\" }\ntools = []",
+        &[],
+        &Flags::default(),
+    )
+    .unwrap();
+    assert!(merged.leaves["mcp.weather.env"].0.is_table());
+    assert!(merge_with("[mcp.weather]\ncomand = [\"a\"]", &[], &Flags::default()).is_err());
+}
+
+#[test]
+fn modules_take_grants_and_limits_and_nothing_else() {
+    merge_with(
+        "[module.files]\ndirectories = [{ host = \"a\", guest = \"/a\" }]\nenvironment = { A = \"b\" }\nlimits = { fuel = 1 }",
+        &[],
+        &Flags::default(),
+    )
+    .unwrap();
+    assert!(merge_with("[module.files]\ndirectory = []", &[], &Flags::default()).is_err());
+    assert!(merge_with("[module.files.limits]\nfule = 1", &[], &Flags::default()).is_err());
+}
+
+/// An unknown key is refused, though it holds nothing: it was meant to hold something.
+#[test]
+fn an_unknown_key_is_an_error_though_it_is_empty() {
+    for (text, key) in [
+        ("[nonsense]", "nonsense"),
+        ("nonsense = []", "nonsense"),
+        ("[[nonsense]]", "nonsense"),
+        ("[nonsense.deeper]", "nonsense.deeper"),
+        ("[run.nonsense]", "run.nonsense"),
+        ("[module.files]\nkey_values = {}", "module.files.key_values"),
+        ("[module.files.limit]", "module.files.limit"),
+        ("[module.files.limits.fuels]", "module.files.limits.fuels"),
+        ("[mcp.weather.envs]", "mcp.weather.envs"),
+        ("[shields.mails.setting]", "shields.mails.setting"),
+        ("[endpoints.big.extras]", "endpoints.big.extras"),
+        ("[pools.both.members.deeper]", "pools.both.members.deeper"),
+        ("[router.class]", "router.class"),
+        ("[router.classes.hard.words]", "router.classes.hard.words"),
+        ("[agents.one.runs]", "agents.one.runs"),
+        ("[agents.one.run.nonsense]", "agents.one.run.nonsense"),
+        (
+            "[agents.one.shields.mails.blocks]",
+            "agents.one.shields.mails.blocks",
+        ),
+    ] {
+        let merged = merge_with(text, &[], &Flags::default());
+        match merged.unwrap_err() {
+            ConfigError::UnknownKey { key: found, .. } => assert_eq!(found, key, "{text}"),
+            error => panic!("{text}: {error}"),
+        }
+    }
+    let variables = [("TOOLHOLD_NONSENSE", "{}")];
+    assert!(merge_with("", &variables, &Flags::default()).is_err());
+}
+
+/// What somebody chose holds, even if it is what nobody chose.
+#[test]
+fn a_limit_of_tokens_that_nobody_chose_is_known() {
+    for (text, assumed) in [("", Some(1_024)), ("[run]\nmax_tokens = 1024", None)] {
+        let merged = merge_with(text, &[], &Flags::default()).unwrap();
+        let settings = checked(&merged).unwrap().settings();
+        assert_eq!(
+            (settings.max_tokens, settings.assumed_max_tokens),
+            (1_024, assumed),
+            "{text}"
+        );
+    }
+}
+
+/// A table in which everything is commented out is none, unless its name alone says something.
+#[test]
+fn an_empty_table_of_a_known_name_says_no_more_than_its_name() {
+    let read =
+        |text: &str| merge_with(text, &[], &Flags::default()).and_then(|merged| checked(&merged));
+    for text in [
+        "[run]",
+        "[module]",
+        "[module.files]",
+        "[module.files.limits]",
+        "[endpoints.default]",
+        "[endpoints.default.extra]",
+        "[pools]",
+        "[router.classes]",
+        "[shields]",
+    ] {
+        let settings = merge_with(text, &[], &Flags::default()).unwrap().settings();
+        let nothing = merge_with("", &[], &Flags::default()).unwrap().settings();
+        assert_eq!(settings.len(), nothing.len(), "{text}");
+        read(text).unwrap();
+    }
+    for text in [
+        "[agents.one]",
+        "[agents.one.run]",
+        "[agents.one.grants]",
+        "[agents.one.grants.files]",
+        "[agents.one.shields]",
+    ] {
+        let config = read(text).unwrap();
+        assert!(config.agent_tables().contains_key("one"), "{text}");
+    }
+    for (text, says) in [
+        ("[shields.mails]", "kind"),
+        ("[agents.one.shields.mails]", "kind"),
+        ("[mcp.weather]", "give either `command` or `url`"),
+        ("[pools.both]", "members"),
+        ("[endpoints.big]", "base_url"),
+        ("[run.max_steps]", "run.max_steps"),
+    ] {
+        let error = read(text).unwrap_err().to_string();
+        assert!(error.contains(says), "{text}: {error}");
+    }
+    // What another layer fills in is not shown as empty besides.
+    let mut flags = Flags::default();
+    flags.set("--block", "shields.mails.kind", Some("pii"));
+    let merged = merge_with("[shields.mails]", &[], &flags).unwrap();
+    assert!(!merged.leaves.contains_key("shields.mails"));
+}

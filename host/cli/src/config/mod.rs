@@ -1,0 +1,257 @@
+//! Where the configuration comes from: read once, merged from its layers, checked, then passed down as
+//! values. Nothing else in Toolhold reads configuration files, variables or flags.
+//!
+//! Unknown keys are errors: in a host for hostile code a misspelt limit must not silently be no limit.
+
+mod known;
+mod layers;
+#[cfg(test)]
+mod routes_tests;
+
+pub use layers::{ConfigError, Flags, Setting};
+
+use etcetera::BaseStrategy as _;
+use layers::{Files, Merged};
+use serde::de::DeserializeOwned;
+use std::path::{Path, PathBuf};
+use toml::{Table, Value};
+use toolhold_runtime::config::{
+    AgentConfiguration, AgentTable, Configuration, Fault, InvalidAgent, Surroundings, Tables,
+};
+use toolhold_sandbox::CompilerProcess;
+use toolhold_server::mcp_server;
+use toolhold_server::settings as serve;
+
+/// The command that makes this binary the compiler's process.
+pub const COMPILER_COMMAND: &str = "compile-component";
+
+/// A configuration that was loaded, and what it takes to load it again.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    pub configuration: Configuration,
+    pub serve: serve::Settings,
+    pub mcp_server: mcp_server::Settings,
+    /// Every effective value, with its origin.
+    pub settings: Vec<Setting>,
+    file: Option<PathBuf>,
+    flags: Flags,
+}
+
+/// Merges the layers and checks the result. `file` is read in place of the user's and the folder's file.
+///
+/// # Errors
+/// A file that cannot be read or parsed, a key that does not exist, a value of the wrong type.
+pub fn load(file: Option<&Path>, flags: &Flags) -> Result<Loaded, ConfigError> {
+    load_granting(file, flags, None)
+}
+
+/// As [`load`], with another file of grants than the one in the state folder.
+fn load_granting(
+    file: Option<&Path>,
+    flags: &Flags,
+    grants: Option<&Path>,
+) -> Result<Loaded, ConfigError> {
+    let mut files = Files::read(file)?;
+    // Where the granted capabilities lie is itself a setting.
+    let merged = layers::merge(&files, flags, variables())?;
+    match grants {
+        Some(grants) => files.read_grants(grants)?,
+        None => files.read_grants(&grants_file(&state_folder(&merged)))?,
+    }
+    let merged = layers::merge(&files, flags, variables())?.known()?;
+    let table = merged.table();
+    let serve: serve::Settings = section(&merged, &table, "serve")?;
+    if let Some((leaf, reason)) = serve.fault() {
+        return Err(merged.wrong(&format!("serve.{leaf}"), reason));
+    }
+    let mcp_server: mcp_server::Table = section(&merged, &table, "mcp_server")?;
+    let token_env = mcp_server.token_env();
+    let mut configuration = configuration(&merged, table.clone(), token_env)?;
+    let mcp_server = mcp_server
+        .settings(variable(token_env).map(Into::into))
+        .map_err(|(leaf, reason)| merged.wrong(&format!("mcp_server.{leaf}"), reason))?;
+    for (name, agent) in configuration.agent_tables() {
+        let resolved = resolve_agent(&files, flags, &name, &agent, table.get("agents"));
+        configuration.add_agent(name, resolved);
+    }
+    Ok(Loaded {
+        configuration,
+        serve,
+        mcp_server,
+        settings: merged.settings(),
+        file: file.map(Path::to_owned),
+        flags: flags.clone(),
+    })
+}
+
+impl Loaded {
+    /// The configuration as files and variables have it now, with the same flags.
+    ///
+    /// # Errors
+    /// As [`load`].
+    pub fn again(&self) -> Result<Self, ConfigError> {
+        load(self.file.as_deref(), &self.flags)
+    }
+
+    /// The configuration as it would be if this were the file of grants.
+    ///
+    /// # Errors
+    /// As [`load`].
+    pub fn granting(&self, grants: &Path) -> Result<Self, ConfigError> {
+        load_granting(self.file.as_deref(), &self.flags, Some(grants))
+    }
+
+    /// The file that `toolhold modules grant` writes.
+    pub fn grants_file(&self) -> PathBuf {
+        grants_file(self.configuration.state_folder())
+    }
+
+    /// The files that it is read from, whether they exist or not.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let files = match &self.file {
+            Some(file) => vec![file.clone()],
+            None => layers::usual_files(),
+        };
+        files.into_iter().chain([self.grants_file()]).collect()
+    }
+}
+
+fn grants_file(state_folder: &Path) -> PathBuf {
+    state_folder.join("grants.toml")
+}
+
+/// The tables for one merge of the layers, checked.
+fn configuration(
+    merged: &Merged,
+    mut table: Table,
+    mcp_token_env: &str,
+) -> Result<Configuration, ConfigError> {
+    // They are the server's: see `Loaded`.
+    table.remove("serve");
+    table.remove("mcp_server");
+    let tables: Tables = read(merged, "", Value::Table(table))?;
+    let compiler = std::env::current_exe().ok().map(|program| CompilerProcess {
+        program,
+        arguments: vec![COMPILER_COMMAND.into()],
+    });
+    let surroundings = Surroundings {
+        variable: &variable,
+        secret_file: &|path| std::fs::read_to_string(path),
+        state_folder: users_state_folder(),
+        cache_folder: users_cache_folder(),
+        compiler,
+        one_off_grants: merged.granted_by_flags(),
+        is_max_tokens_default: merged.origin("run.max_tokens") == "default",
+        is_untrusted: &|key| merged.is_found(key),
+        secret_variables: vec![mcp_token_env.to_owned()],
+    };
+    Configuration::new(tables, &surroundings)
+        .map_err(|Fault { key, reason }| merged.wrong(&key, reason))
+}
+
+/// What an agent runs under: the same layers, with the agent's own values as the last.
+fn resolve_agent(
+    files: &Files,
+    flags: &Flags,
+    name: &str,
+    agent: &AgentTable,
+    tables: Option<&Value>,
+) -> Result<AgentConfiguration, InvalidAgent> {
+    let origin = format!("[agents.{name}]");
+    let mut all = flags.clone();
+    all.set(&origin, "endpoint", agent.endpoint.clone());
+    let own = tables.and_then(|agents| agents.get(name)?.as_table());
+    let own = own.into_iter().flatten();
+    for (section, value) in
+        own.filter(|(key, _)| toolhold_runtime::config::OVERRIDES.contains(&key.as_str()))
+    {
+        all.set_table(&origin, section, value);
+    }
+    let resolved = || {
+        let merged = layers::merge(files, &all, variables())?.known()?;
+        let table = merged.table();
+        let token_env = table.get("mcp_server").and_then(|it| it.get("token_env"));
+        let token_env = token_env.and_then(Value::as_str).unwrap_or_default();
+        configuration(&merged, table.clone(), token_env)
+    };
+    let invalid = |error: ConfigError| InvalidAgent(error.to_string());
+    let configuration = resolved().map_err(invalid)?;
+    let schema = agent.output_schema.as_deref().map(schema).transpose();
+    let schema = schema.map_err(InvalidAgent)?;
+    let resolved = configuration.of_agent(name, agent, schema);
+    resolved.map_err(|Fault { key, reason }| {
+        invalid(ConfigError::Value {
+            key,
+            origin,
+            reason,
+        })
+    })
+}
+
+/// A file with a JSON Schema.
+fn schema(path: &Path) -> Result<serde_json::Value, String> {
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|error| format!("{}: {error}", path.display()))?;
+    serde_json::from_str(&text).map_err(|error| format!("{} is not JSON: {error}", path.display()))
+}
+
+/// One table of the configuration.
+fn section<T: DeserializeOwned>(
+    merged: &Merged,
+    table: &Table,
+    name: &str,
+) -> Result<T, ConfigError> {
+    let section = table.get(name).cloned();
+    read(
+        merged,
+        name,
+        section.unwrap_or_else(|| Value::Table(Table::new())),
+    )
+}
+
+/// Reads a value that stands at the key `at`, or at the root if that is empty. Errors name the key.
+fn read<T: DeserializeOwned>(merged: &Merged, at: &str, value: Value) -> Result<T, ConfigError> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        let key = match (at, path.as_str()) {
+            ("", path) => path.to_owned(),
+            (at, "." | "") => at.to_owned(),
+            (at, path) => format!("{at}.{path}"),
+        };
+        merged.wrong(&key, error.inner().message().to_owned())
+    })
+}
+
+/// The environment, as far as it is text.
+fn variables() -> impl Iterator<Item = (String, String)> {
+    let all = std::env::vars_os();
+    all.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// The folder that the merged settings name, or the user's.
+fn state_folder(merged: &Merged) -> PathBuf {
+    let own = merged.text("paths.state").filter(|own| !own.is_empty());
+    own.map_or_else(users_state_folder, PathBuf::from)
+}
+
+fn users_state_folder() -> PathBuf {
+    let base = etcetera::choose_base_strategy().ok();
+    own_folder(base.map(|base| base.state_dir().unwrap_or_else(|| base.data_dir())))
+}
+
+fn users_cache_folder() -> PathBuf {
+    let base = etcetera::choose_base_strategy().ok();
+    own_folder(base.map(|base| base.cache_dir()))
+}
+
+/// `toolhold` in a folder of the user; a hidden folder here for a user without a home.
+fn own_folder(users: Option<PathBuf>) -> PathBuf {
+    users.map_or_else(
+        || PathBuf::from(".toolhold"),
+        |folder| folder.join("toolhold"),
+    )
+}

@@ -1,0 +1,150 @@
+//! From the command line to the command: log, runtime, configuration, exit code.
+
+use crate::args::{Cli, Command, RequestCommand};
+use crate::commands::{
+    approvals, audit, build, chat, demo, doctor, eval, generate, keys, mcp, modules, plan,
+    plan_capacity, policy, probe, record, run, runs, selftest, serve, show_config, stats,
+};
+use crate::config::{self, Flags};
+use crate::exit::Exit;
+use crate::terminal::style;
+use clap::CommandFactory as _;
+use rustix::process::Signal;
+use std::process::ExitCode;
+use tokio::signal::unix::{SignalKind, signal};
+use toolhold_devkit::scaffold::{self, Offers};
+use toolhold_runtime::config::LogFormat;
+
+/// Runs the command in a runtime of its own, and says on stderr what went wrong.
+pub fn command(cli: Cli) -> ExitCode {
+    let level = std::env::var("TOOLHOLD_LOG").unwrap_or_else(|_| cli.command.log_level().into());
+    let log = tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_env_filter(tracing_subscriber::EnvFilter::new(level));
+    match cli.log_format() {
+        LogFormat::Json => log.json().flatten_event(true).init(),
+        LogFormat::Text => log
+            .with_ansi(style::has_colours())
+            .without_time()
+            .with_target(false)
+            .init(),
+    }
+    if let Command::CompileComponent = cli.command {
+        return match toolhold_sandbox::compiler_process() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(reason) => {
+                eprintln!("{reason}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let outcome = tokio::runtime::Builder::new_multi_thread()
+        // Look for events after every other task: a spinning guest holds its thread for a tick of
+        // the epoch each time, and at the default of 61 a benign call waited for 61 of them
+        // (`cargo bench -p toolhold-sandbox --bench capacity`).
+        .event_interval(2)
+        .enable_all()
+        .build()
+        .map_err(anyhow::Error::from)
+        .and_then(|runtime| {
+            let outcome = runtime.block_on(dispatch(cli));
+            // A build or a compilation in a blocking thread must not keep a cancelled command.
+            runtime.shutdown_background();
+            outcome
+        });
+    match outcome {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            let code = exit_of(&error);
+            eprintln!("{} {}", style::bad("error:"), style::chain(&error));
+            code.into()
+        }
+    }
+}
+
+fn exit_of(error: &anyhow::Error) -> Exit {
+    match error.downcast_ref::<toolhold_agent::model::ModelError>() {
+        Some(_) => Exit::Endpoint,
+        None => Exit::Failed,
+    }
+}
+
+async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
+    // A file that may not grow (ulimit -f) is a disk that is full, and no reason to be killed.
+    let _too_large = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
+    let mut flags = Flags::default();
+    cli.modules.put(&mut flags)?;
+    cli.command.put(&mut flags);
+    let file = cli.file();
+    let load = |flags: &Flags| config::load(file.as_deref(), flags);
+    match cli.command {
+        Command::Run(args) => run::run(&load(&flags)?.configuration, *args).await,
+        Command::Request(RequestCommand::Run(args)) => {
+            run::request(&load(&flags)?.configuration, *args).await
+        }
+        Command::Request(RequestCommand::List) => Ok(run::requests(&load(&flags)?.configuration)),
+        Command::Resume(args) => Box::pin(run::resume(&load(&flags)?.configuration, *args)).await,
+        Command::Runs { command: None } => {
+            runs::list(&load(&flags)?.configuration, None, false).await
+        }
+        Command::Runs {
+            command: Some(command),
+        } => Box::pin(runs::runs(&load(&flags)?.configuration, command)).await,
+        Command::Show { run, json } => record::show(&load(&flags)?.configuration, &run, json).await,
+        Command::Stats(args) => stats::stats(&load(&flags)?.configuration, &args).await,
+        Command::Replay { run } => record::replayed(&load(&flags)?.configuration, &run).await,
+        Command::Diff { left, right } => {
+            record::diff(&load(&flags)?.configuration, [&left, &right]).await
+        }
+        Command::Approvals(command) => {
+            approvals::approvals(&load(&flags)?.configuration, command).await
+        }
+        Command::Audit(command) => audit::audit(&load(&flags)?.configuration, command).await,
+        Command::Chat(args) => Box::pin(chat::chat(&load(&flags)?.configuration, *args)).await,
+        Command::Generate(command) => generate::generate(&command, Cli::command()),
+        Command::Serve(_) => serve::serve(&load(&flags)?).await,
+        Command::Keys(command) => keys::keys(&load(&flags)?.configuration, command).await,
+        Command::Modules(command) => modules::modules(&load(&flags)?, command).await,
+        Command::Mcp(args) => Box::pin(mcp::mcp(&load(&flags)?, args)).await,
+        Command::Plan(command) => plan::plan(&load(&flags)?.configuration, command).await,
+        Command::Build { folders } => build::build(&load(&flags)?.configuration, &folders).await,
+        Command::NewModule {
+            name,
+            lang,
+            shield,
+            build,
+        } => {
+            let config = load(&flags)?.configuration;
+            let offers = if shield {
+                Offers::Shield
+            } else {
+                Offers::Tools
+            };
+            let folder = scaffold::create(config.modules_folder(), &name, lang, offers)?;
+            println!("made {}; its README.md says how it works", folder.display());
+            if build {
+                return build::build(&config, &[folder]).await;
+            }
+            println!("build it with: toolhold build {}", folder.display());
+            Ok(Exit::Ok)
+        }
+        Command::Demo(args) => demo::demo(&load(&flags)?.configuration, args).await,
+        Command::PlanCapacity(args) => {
+            plan_capacity::plan_capacity(&load(&flags)?.configuration, *args).await
+        }
+        // Handled before there is a runtime: it needs none.
+        Command::CompileComponent => Ok(Exit::Ok),
+        Command::Eval(args) => eval::eval(file.as_deref(), &flags, *args).await,
+        Command::Doctor(args) => {
+            args.put(&mut flags);
+            if args.probe {
+                probe::probe(&load(&flags)?.configuration, args.json).await
+            } else {
+                doctor::doctor(file.as_deref(), &flags).await
+            }
+        }
+        Command::Policy(args) => policy::policy(&load(&flags)?.configuration, &args).await,
+        Command::Selftest(args) => selftest::selftest(&load(&flags)?.configuration, args).await,
+        Command::Config { json } => show_config::show(&load(&flags)?.settings, json),
+    }
+}

@@ -1,0 +1,26 @@
+//! The binary `toolhold`: commands, configuration files and environment, and the person at the terminal.
+//!
+//! Nothing else in the workspace prints to a terminal, or reads flags, variables and files of the
+//! configuration. Read it in this order: [`args`] (the command line), [`config`] (defaults, files, variables
+//! and flags become one configuration), [`dispatch`] (from the command line to the command), [`commands`]
+//! (one file a command), [`terminal`] (colours, tables, progress, the run as it is shown, questions), [`exit`]
+//! (exit codes).
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "this is where Toolhold talks to a terminal"
+)]
+
+mod args;
+mod commands;
+mod config;
+mod dispatch;
+mod exit;
+mod terminal;
+mod usage;
+
+fn main() -> std::process::ExitCode {
+    let cli = usage::parse();
+    terminal::pipe::quietly(|| dispatch::command(cli))
+}

@@ -1,0 +1,254 @@
+//! Asks the person at the terminal about calls that wait for approval. A decision that is recorded in the
+//! database first (`toolhold approvals`, the HTTP API) counts as well.
+
+use crate::terminal::style::{bold, dim, line, warn};
+use crate::terminal::view::bound_call;
+use futures_util::future::BoxFuture;
+use std::io::IsTerminal as _;
+use std::time::Duration;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{Mutex, mpsc};
+use toolhold_agent::run::approval::{Approver, Decision, Pending, Verdict};
+use toolhold_runtime::stored_approver::stored_decision;
+use toolhold_storage::Store;
+use uuid::Uuid;
+
+/// Asks at the terminal if there is one, and waits for recorded decisions.
+#[derive(Debug)]
+pub struct TerminalApprover {
+    store: Store,
+    /// Absent if the terminal is not asked.
+    terminal: Option<Terminal>,
+}
+
+/// The terminal, for one question at a time.
+#[derive(Debug, Default)]
+pub struct Terminal {
+    /// The typed lines, from the first question on.
+    lines: Mutex<Option<mpsc::Receiver<String>>>,
+}
+
+/// The input of the terminal has ended: nothing more can be decided there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InputEnded {
+    /// Whether it ended with this question, and not before.
+    pub is_news: bool,
+}
+
+/// How long to wait before a question for lines that were typed earlier, so that they can be discarded.
+const STALE_INPUT_WAIT: Duration = Duration::from_millis(50);
+
+/// Lines that were typed and not read yet.
+const INPUT_QUEUE_LINES: usize = 16;
+
+/// Characters shown of an answer that was not understood.
+const SHOWN_ANSWER_CHARS: usize = 40;
+
+const ANSWERS: &str =
+    "y: yes   n REASON: no   e JSON: with these arguments   r JSON: not, take this as its result";
+
+impl TerminalApprover {
+    /// `asks`: whether the terminal is free for questions.
+    pub fn new(store: Store, asks: bool) -> Self {
+        Self {
+            store,
+            terminal: Terminal::open().filter(|_| asks),
+        }
+    }
+
+    async fn asked(&self, terminal: &Terminal, pending: &Pending) -> Decision {
+        match terminal.ask(pending).await {
+            Ok(decision) => decision,
+            Err(InputEnded { is_news }) => {
+                if is_news {
+                    gone(&pending.call.id);
+                }
+                std::future::pending().await
+            }
+        }
+    }
+}
+
+impl Terminal {
+    /// If there is a person at it.
+    pub fn open() -> Option<Self> {
+        let is_there = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+        is_there.then(Self::default)
+    }
+
+    /// Asks until there is an answer.
+    ///
+    /// # Errors
+    /// There will be none.
+    pub async fn ask(&self, pending: &Pending) -> Result<Decision, InputEnded> {
+        let mut lines = self.lines.lock().await;
+        let lines = lines.get_or_insert_with(typed);
+        // What was typed before the question is no answer to it.
+        tokio::time::sleep(STALE_INPUT_WAIT).await;
+        while lines.try_recv().is_ok() {}
+        if lines.is_closed() {
+            return Err(InputEnded { is_news: false });
+        }
+        question(pending);
+        loop {
+            let Some(answer) = lines.recv().await else {
+                return Err(InputEnded { is_news: true });
+            };
+            match verdict(answer.trim()) {
+                Ok(verdict) => {
+                    return Ok(Decision {
+                        digest: pending.digest.clone(),
+                        verdict,
+                        by: Some("terminal".into()),
+                    });
+                }
+                Err(Unclear::Nothing) => question(pending),
+                Err(Unclear::Because(reason)) => unclear(&reason),
+            }
+        }
+    }
+}
+
+impl Approver for TerminalApprover {
+    fn decide<'a>(&'a self, run: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
+        Box::pin(async move {
+            let Some(terminal) = &self.terminal else {
+                return stored_decision(&self.store, run, pending).await;
+            };
+            tokio::select! {
+                decision = self.asked(terminal, pending) => decision,
+                decision = stored_decision(&self.store, run, pending) => decision,
+            }
+        })
+    }
+}
+
+/// The lines of standard input, read by a thread of its own from now on: a question that was answered
+/// elsewhere must not take the answer to the next, and the process ends while the thread still reads.
+fn typed() -> mpsc::Receiver<String> {
+    let (sender, lines) = mpsc::channel(INPUT_QUEUE_LINES);
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            // Lines beyond the queue were typed while no question was open.
+            if let Err(TrySendError::Closed(_)) = sender.try_send(line) {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+/// Why a line is no answer.
+#[derive(Debug, PartialEq)]
+pub enum Unclear {
+    /// Somebody wants to see the question again.
+    Nothing,
+    Because(String),
+}
+
+/// What an answer means.
+pub fn verdict(answer: &str) -> Result<Verdict, Unclear> {
+    let (word, rest) = answer.split_once(' ').unwrap_or((answer, ""));
+    let rest = rest.trim();
+    let json = |what: &str| {
+        serde_json::from_str(rest).map_err(|error| {
+            Unclear::Because(format!("what follows {word} is not JSON, {what}: {error}"))
+        })
+    };
+    match word.to_ascii_lowercase().as_str() {
+        "" => Err(Unclear::Nothing),
+        "y" | "yes" => Ok(Verdict::Approve),
+        "n" | "no" => Ok(Verdict::Refuse {
+            reason: if rest.is_empty() {
+                "no reason given".into()
+            } else {
+                rest.to_owned()
+            },
+        }),
+        "e" => Ok(Verdict::Edit {
+            arguments: json("the new arguments")?,
+        }),
+        "r" => Ok(Verdict::Replace {
+            result: json("the result")?,
+        }),
+        _ => {
+            let word: String = word.chars().take(SHOWN_ANSWER_CHARS).collect();
+            Err(Unclear::Because(format!("{word:?} is no answer")))
+        }
+    }
+}
+
+pub fn question(pending: &Pending) {
+    say(&format!(
+        "{} {}\n  {}",
+        warn("approve?"),
+        bold(&bound_call(pending)),
+        dim(ANSWERS)
+    ));
+}
+
+pub fn unclear(reason: &str) {
+    say(&format!(
+        "  {} {}\n  {}",
+        warn("?"),
+        line(reason),
+        dim(ANSWERS)
+    ));
+}
+
+fn gone(call: &str) {
+    say(&format!(
+        "  {} nothing more can be typed here: decide elsewhere with `toolhold approvals approve {call}` (or edit, \
+         replace, refuse), or end the run with Ctrl-C",
+        warn("!"),
+    ));
+}
+
+#[expect(
+    clippy::print_stderr,
+    reason = "a question to the person at the terminal"
+)]
+fn say(text: &str) {
+    eprintln!("{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn answers_at_the_terminal() {
+        for (typed, meant) in [
+            ("y", Verdict::Approve),
+            ("Yes", Verdict::Approve),
+            (
+                "n too much",
+                Verdict::Refuse {
+                    reason: "too much".into(),
+                },
+            ),
+            (
+                "e {\"a\": 1}",
+                Verdict::Edit {
+                    arguments: json!({"a": 1}),
+                },
+            ),
+            ("r 7", Verdict::Replace { result: json!(7) }),
+        ] {
+            assert_eq!(verdict(typed), Ok(meant), "{typed}");
+        }
+        assert_eq!(verdict(""), Err(Unclear::Nothing));
+        for (typed, expect) in [
+            ("yess", "\"yess\" is no answer"),
+            ("maybe \u{1b}[2J", "\"maybe\" is no answer"),
+            ("e {", "the new arguments: EOF"),
+            ("r", "the result: EOF"),
+        ] {
+            let Err(Unclear::Because(reason)) = verdict(typed) else {
+                panic!("{typed}");
+            };
+            assert!(reason.contains(expect), "{reason}");
+        }
+    }
+}

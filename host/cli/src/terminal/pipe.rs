@@ -1,0 +1,34 @@
+//! A reader that goes away, as `head` does when it has enough.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::process::ExitCode;
+
+/// What a shell reports of a process whose reader went away: 128 and the number of SIGPIPE.
+const BROKEN_PIPE_EXIT: u8 = 141;
+/// What `println!` panics with, on every system that has the error.
+const PANIC: &str = "failed printing to stdout: Broken pipe";
+
+/// Runs `command`, which prints with `println!`. If its reader goes away, everything that it holds is
+/// dropped, servers and guests among it, and nothing is said: there is nothing wrong.
+pub fn quietly(command: impl FnOnce() -> ExitCode) -> ExitCode {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !panic.payload_as_str().is_some_and(is_of_reader) {
+            report(panic);
+        }
+    }));
+    match catch_unwind(AssertUnwindSafe(command)) {
+        Ok(code) => code,
+        Err(payload) => {
+            let text = payload.downcast_ref::<String>().map(String::as_str);
+            if text.is_some_and(is_of_reader) {
+                return ExitCode::from(BROKEN_PIPE_EXIT);
+            }
+            resume_unwind(payload)
+        }
+    }
+}
+
+fn is_of_reader(panic: &str) -> bool {
+    panic.starts_with(PANIC)
+}

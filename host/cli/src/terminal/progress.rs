@@ -1,0 +1,70 @@
+//! Progress of slow things: a spinner at a terminal, a line in a log.
+
+use crate::terminal::style;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::IsTerminal as _;
+use std::sync::Mutex;
+use std::time::Duration;
+use toolhold_sandbox::LoadEvent;
+
+/// A line that spins until it is dropped.
+#[derive(Debug)]
+pub struct Spinner(Option<ProgressBar>);
+
+impl Spinner {
+    pub fn start(text: String) -> Self {
+        if !std::io::stderr().is_terminal() {
+            eprintln!("{text}");
+            return Self(None);
+        }
+        let bar = ProgressBar::new_spinner();
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
+            bar.set_style(style);
+        }
+        bar.set_message(text);
+        bar.enable_steady_tick(Duration::from_millis(100));
+        Self(Some(bar))
+    }
+
+    pub fn say(&self, text: String) {
+        match &self.0 {
+            Some(bar) => bar.set_message(text),
+            None => eprintln!("{text}"),
+        }
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Shows what loading does, if it takes long enough to be wondered at.
+#[derive(Debug, Default)]
+pub struct Loading(Mutex<Option<Spinner>>);
+
+impl Loading {
+    /// Smaller components compile before anybody has read the line.
+    const WORTH_SAYING: u64 = 1 << 20;
+
+    pub fn on_event(&self, event: LoadEvent) {
+        let mut spinner = self
+            .0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        match event {
+            LoadEvent::Compiling { module, bytes } if bytes > Self::WORTH_SAYING => {
+                let text = format!("compiling {module} ({}), once", style::bytes(bytes));
+                *spinner = Some(Spinner::start(text));
+            }
+            LoadEvent::Compiling { .. } => {}
+            LoadEvent::Loaded { .. }
+            | LoadEvent::Reloaded { .. }
+            | LoadEvent::Removed { .. }
+            | LoadEvent::Failed { .. } => *spinner = None,
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Single things of a run in words: an answer, what a call took, why a run ended.
+
+use crate::terminal::style::{bytes, count, dim, duration, line, plain};
+use serde_json::Value;
+use std::fmt::Write as _;
+use toolhold_agent::context::{Part, Parts};
+use toolhold_agent::model::{SideRequest, SideRole};
+use toolhold_agent::{StopReason, ToolUsage};
+
+/// Longer results are cut on the screen; the journal has them whole.
+const MAX_SHOWN: usize = 600;
+
+/// A plain string as it is, anything else as JSON.
+pub fn answer(output: &Value) -> String {
+    match output {
+        Value::String(text) => text.clone(),
+        other => serde_json::to_string_pretty(other).unwrap_or_default(),
+    }
+}
+
+/// JSON that a terminal shows as it is and a program reads: what the one could take for a command is
+/// escaped as the other knows it.
+pub(super) fn plain_json(value: &Value) -> String {
+    let text = serde_json::to_string_pretty(value).unwrap_or_default();
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if plain(c.encode_utf8(&mut [0; 4])).chars().eq([c]) {
+            out.push(c);
+        } else {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                let _ = write!(out, "\\u{unit:04x}");
+            }
+        }
+    }
+    out
+}
+
+/// 1.2 ms · fuel 35.1 k · 1.1 MiB.
+pub fn cost(usage: &ToolUsage) -> String {
+    format!(
+        "{} · fuel {} · memory {}",
+        duration(usage.duration_us),
+        count(usage.fuel),
+        bytes(usage.memory_bytes)
+    )
+}
+
+pub fn name(reason: StopReason) -> &'static str {
+    match reason {
+        StopReason::Output => "output",
+        StopReason::Planned => "planned",
+        StopReason::Incomplete => "not all of the plan",
+        StopReason::ToolCalls => "calls are the client's",
+        StopReason::MaxSteps => "step limit",
+        StopReason::TokenBudget => "token budget",
+        StopReason::MaxCost => "cost limit",
+        StopReason::MaxToolCalls => "tool call limit",
+        StopReason::Timeout => "timeout",
+        StopReason::Cancelled => "cancelled",
+        StopReason::Model => "endpoint failure",
+        StopReason::Unusable => "unusable replies",
+        StopReason::Blocked => "blocked by a shield",
+    }
+}
+
+pub(super) fn shown(value: &Value) -> String {
+    cut(&line(&value.to_string()))
+}
+
+/// Of a text that may be printed, what fits.
+pub(super) fn cut(text: &str) -> String {
+    let kept: String = text.chars().take(MAX_SHOWN).collect();
+    match text.chars().count().saturating_sub(MAX_SHOWN) {
+        0 => kept,
+        missing => format!("{kept}{}", dim(&format!(" … {missing} more characters"))),
+    }
+}
+
+pub(super) fn tokens(
+    prompt: Option<u64>,
+    completion: Option<u64>,
+    first_token_ms: Option<u64>,
+    duration_ms: u64,
+) -> String {
+    let counted = match (prompt, completion) {
+        (Some(prompt), Some(completion)) => {
+            format!("{} → {} tokens", count(prompt), count(completion))
+        }
+        _ => "tokens not counted by the endpoint".into(),
+    };
+    let first = first_token_ms.map_or(String::new(), |ms| {
+        format!(", first after {}", duration(ms.saturating_mul(1_000)))
+    });
+    format!(
+        "{counted}, {}{first}",
+        duration(duration_ms.saturating_mul(1_000))
+    )
+}
+
+/// Who was asked beside the run, and what for.
+pub(super) fn side(request: &SideRequest) -> String {
+    let SideRequest {
+        role,
+        endpoint,
+        model,
+        usage,
+        duration_ms,
+        ..
+    } = request;
+    let who = if endpoint == model {
+        model.clone()
+    } else {
+        format!("{model} at {endpoint}")
+    };
+    let took = match usage {
+        Some(usage) => tokens(
+            Some(usage.prompt_tokens),
+            Some(usage.completion_tokens),
+            None,
+            *duration_ms,
+        ),
+        None if role.is_complete() => tokens(None, None, None, *duration_ms),
+        None => duration(duration_ms.saturating_mul(1_000)),
+    };
+    let what = match role {
+        SideRole::Shield => "screened by",
+        SideRole::Router => "routed by",
+        SideRole::Hedge => "overtaken:",
+    };
+    format!("{what} {who}: {took}")
+}
+
+/// What a request takes. What the endpoint did not count itself is an estimate, and marked as one.
+pub(super) fn budget(window: Option<u64>, reply: u64, parts: &Parts, exact: &[Part]) -> String {
+    let of = window.map_or_else(
+        || "a window of unknown size".to_owned(),
+        |window| format!("a window of {}", count(window)),
+    );
+    let marked = |is_exact: bool| if is_exact { "" } else { "≈ " };
+    let each: Vec<String> = parts
+        .iter()
+        .map(|(part, tokens)| {
+            let mark = marked(exact.contains(&part));
+            format!("{} {mark}{}", part.name(), count(tokens))
+        })
+        .collect();
+    let all = parts.iter().all(|(part, _)| exact.contains(&part));
+    let legend = if all {
+        "counted by the endpoint"
+    } else if exact.is_empty() {
+        "all estimated"
+    } else {
+        "≈ is an estimate, the rest counted by the endpoint"
+    };
+    format!(
+        "  {}{} tokens, and {} for the reply, of {of}: {} ({legend})",
+        marked(all),
+        count(parts.total()),
+        count(reply),
+        each.join(" · ")
+    )
+}

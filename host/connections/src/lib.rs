@@ -1,0 +1,40 @@
+//! HTTP connections of both servers, the API and the MCP endpoint.
+//!
+//! The crate promises that a client cannot hold a server's resources by being slow or silent. Open
+//! connections are counted and bounded. The head of a request, its body, and every write have timeouts. A
+//! response that comes before its request was read closes the connection in a way that the client can still
+//! read it. A web page of another site cannot reach a local server through its user's browser.
+//!
+//! Read `server` first: [`serve`] accepts connections and applies everything else to them. `settings`
+//! holds the bounds. `body_timeout`, `write_timeout`, `lingering` and `unread` enforce one each.
+//! `guard` is the check of `Host` and `Origin`, which a server calls itself, and `websocket` sends
+//! events over a WebSocket that counts as its connection.
+//!
+//! ```no_run
+//! use axum::{Router, routing};
+//! use tokio_util::sync::CancellationToken;
+//! use toolhold_connections::{Settings, serve};
+//!
+//! # async fn run() -> std::io::Result<()> {
+//! let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
+//! let router = Router::new().route("/", routing::get(async || "hello"));
+//! let stop = CancellationToken::new();
+//! serve(listener, router, Settings::new(512), stop).await;
+//! # Ok(())
+//! # }
+//! ```
+#![forbid(unsafe_code)]
+
+mod body_timeout;
+mod guard;
+mod lingering;
+mod server;
+mod settings;
+mod unread;
+pub mod websocket;
+mod write_timeout;
+
+pub use body_timeout::{TooSlow, is_too_slow};
+pub use guard::{ForeignHeader, Guard, bearer};
+pub use server::{Connection, serve};
+pub use settings::{BodyPace, Settings};

@@ -1,0 +1,255 @@
+//! Accepts connections and serves them within the bounds of [`Settings`].
+
+use crate::lingering::Lingering;
+use crate::settings::Settings;
+use crate::write_timeout::WriteTimeout;
+use crate::{body_timeout, unread};
+use axum::{Router, middleware};
+use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+/// Bytes of a request's head, as most servers allow.
+const HEAD_BYTES: usize = 64 << 10;
+/// Wait before the next `accept` after one failed, for example because the process has no file
+/// descriptor left.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
+
+/// The connection that a request came on; each request has it among its extensions.
+///
+/// The connection counts as open until every clone of this is dropped. A handler that goes on using the
+/// connection after its response, as a WebSocket does, keeps a clone.
+#[derive(Debug, Clone)]
+pub struct Connection {
+    /// Address of the client, or of the proxy in front of us.
+    pub peer: IpAddr,
+    /// Cancelled when [`serve`] ends.
+    closed: CancellationToken,
+    _held: Arc<(OwnedSemaphorePermit, TaskTrackerToken)>,
+}
+
+impl Connection {
+    /// Waits until the server closes every connection.
+    pub async fn closed(&self) {
+        self.closed.cancelled().await;
+    }
+}
+
+/// Accepts and serves connections until `stop` is cancelled, then finishes the requests that have begun.
+/// Dropping the future closes every connection.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    settings: Settings,
+    stop: CancellationToken,
+) {
+    let router = router
+        .layer(middleware::from_fn_with_state(
+            settings.body_pace,
+            body_timeout::hold,
+        ))
+        .layer(middleware::from_fn(unread::close));
+    let places = Arc::new(Semaphore::new(settings.connections));
+    let open = TaskTracker::new();
+    let closed = CancellationToken::new();
+    let _close = closed.clone().drop_guard();
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        let next = async {
+            let place = places.clone().acquire_owned().await;
+            (place, listener.accept().await)
+        };
+        let (place, accepted) = tokio::select! {
+            next = next => next,
+            () = stop.cancelled() => break,
+        };
+        // The semaphore is never closed.
+        let Ok(place) = place else { break };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
+                continue;
+            }
+        };
+        let own = Connection {
+            peer: peer.ip(),
+            closed: closed.clone(),
+            _held: Arc::new((place, open.token())),
+        };
+        let (router, stop) = (router.clone(), stop.clone());
+        connections.spawn(async move {
+            if let Err(error) = connection(stream, router, own, stop, settings).await {
+                tracing::debug!(%error, "a connection ended");
+            }
+        });
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+    open.close();
+    open.wait().await;
+}
+
+async fn connection(
+    stream: TcpStream,
+    router: Router,
+    own: Connection,
+    stop: CancellationToken,
+    settings: Settings,
+) -> Result<(), hyper::Error> {
+    // A response is one write; Nagle's algorithm would delay it.
+    let _ = stream.set_nodelay(true);
+    let stream = WriteTimeout::new(Lingering::new(stream), settings.write_timeout);
+    let router = TowerToHyperService::new(router);
+    let answer = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+        request.extensions_mut().insert(own.clone());
+        router.call(request)
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(settings.head_timeout)
+        .max_buf_size(HEAD_BYTES)
+        .serve_connection(TokioIo::new(stream), answer)
+        .with_upgrades();
+    tokio::pin!(connection);
+    tokio::select! {
+        result = connection.as_mut() => result,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::body_timeout::is_too_slow;
+    use crate::settings::BodyPace;
+    use axum::body::{Body, Bytes, to_bytes};
+    use axum::extract::DefaultBodyLimit;
+    use axum::http::StatusCode;
+    use axum::routing;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    const LIMIT: usize = 1_000;
+
+    /// The responses to a request with a body of `bytes`, and to a second one on the same connection.
+    async fn answers(bytes: usize) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new()
+            .route("/", routing::post(async |_: Bytes| "read"))
+            .route("/refused", routing::post(async || "refused"))
+            .layer(DefaultBodyLimit::max(LIMIT));
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(serve(listener, router, Settings::new(10), stop.clone()));
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let head = |path: &str, bytes| {
+            format!("POST {path} HTTP/1.1\r\nhost: h\r\ncontent-length: {bytes}\r\n\r\n")
+        };
+        client.write_all(head("/", bytes).as_bytes()).await.unwrap();
+        client.write_all(&vec![b'x'; bytes]).await.unwrap();
+        // Whether this write succeeds on a closing connection depends on the system.
+        let _ = client.write_all(head("/refused", 3).as_bytes()).await;
+        let _ = client.shutdown().await;
+        let mut answers = String::new();
+        client.read_to_string(&mut answers).await.unwrap();
+        stop.cancel();
+        serving.await.unwrap();
+        answers
+    }
+
+    #[tokio::test]
+    async fn a_response_to_an_unread_request_says_that_the_connection_closes() {
+        let small = answers(LIMIT).await;
+        let (read, refused) = small.split_once("read").unwrap();
+        assert!(!read.contains("connection: close"), "{small}");
+        assert!(refused.contains("connection: close"), "{small}");
+
+        let large = answers(LIMIT * 1_000).await;
+        assert!(large.contains("413"), "{large}");
+        assert!(large.contains("connection: close"), "{large}");
+        assert!(!large.contains("refused"), "{large}");
+    }
+
+    /// The response to a request that waits until `rude` frees the server's only place.
+    async fn next_answer(settings: Settings, rude: impl AsyncFnOnce(&mut TcpStream)) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new()
+            .route("/", routing::get(async || "page"))
+            .route("/large", routing::get(async || vec![b'x'; 4 << 20]))
+            .route(
+                "/read",
+                routing::post(async |body: Body| match to_bytes(body, usize::MAX).await {
+                    Ok(_) => StatusCode::OK,
+                    Err(error) if is_too_slow(&error) => StatusCode::REQUEST_TIMEOUT,
+                    Err(_) => StatusCode::BAD_REQUEST,
+                }),
+            );
+        let stop = CancellationToken::new();
+        let serving = serve(listener, router, settings, stop.clone());
+        let _serving = tokio::spawn(serving);
+        let mut first = TcpStream::connect(address).await.unwrap();
+        rude(&mut first).await;
+        let mut second = TcpStream::connect(address).await.unwrap();
+        let head = "GET / HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n";
+        second.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        let answered = second.read_to_string(&mut answer);
+        let answered = tokio::time::timeout(Duration::from_secs(20), answered).await;
+        answered.expect("a place").unwrap();
+        drop(first);
+        answer
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_read_loses_its_place() {
+        let settings = Settings {
+            write_timeout: Duration::from_millis(300),
+            ..Settings::new(1)
+        };
+        let answer = next_answer(settings, async |client| {
+            let request = "GET /large HTTP/1.1\r\nhost: h\r\n\r\n";
+            client
+                .write_all(request.repeat(20).as_bytes())
+                .await
+                .unwrap();
+        });
+        assert!(answer.await.ends_with("page"));
+    }
+
+    #[tokio::test]
+    async fn a_client_that_sends_a_body_too_slowly_gets_408() {
+        let body_pace = BodyPace {
+            grace: Duration::from_millis(300),
+            bytes_per_second: 1_000,
+        };
+        let settings = Settings {
+            body_pace,
+            ..Settings::new(1)
+        };
+        let answer = next_answer(settings, async |client| {
+            let head = "POST /read HTTP/1.1\r\nhost: h\r\ncontent-length: 10\r\n\r\nfive.";
+            client.write_all(head.as_bytes()).await.unwrap();
+            let mut told = String::new();
+            client.read_to_string(&mut told).await.unwrap();
+            assert!(told.starts_with("HTTP/1.1 408"), "{told}");
+            assert!(told.contains("connection: close"), "{told}");
+        });
+        assert!(answer.await.ends_with("page"));
+    }
+}

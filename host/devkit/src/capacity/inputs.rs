@@ -1,0 +1,287 @@
+//! What the formulas need, each number with where it came from.
+
+use crate::capacity::Point;
+use std::str::FromStr;
+use thiserror::Error;
+
+/// A number on average, as it is in half of all cases, and as it is at its worst but for one in twenty.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Spread {
+    pub mean: f64,
+    pub p50: f64,
+    pub p95: f64,
+}
+
+/// Why a text is no [`Spread`].
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SpreadError {
+    #[error("{0:?} is no number; write one, or two as P50,P95")]
+    Number(String),
+    #[error("{0} is below zero")]
+    Negative(String),
+    #[error("the p95, {p95}, is below the p50, {p50}")]
+    Order { p50: String, p95: String },
+}
+
+/// A spread, and in words where it came from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sourced {
+    pub spread: Spread,
+    pub source: String,
+}
+
+/// Every input of a [`Point`]; what is not known is absent.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Inputs {
+    pub first_token: Option<Sourced>,
+    pub between_tokens: Option<Sourced>,
+    pub prompt_tokens: Option<Sourced>,
+    pub cached_tokens: Option<Sourced>,
+    pub completion_tokens: Option<Sourced>,
+    pub requests: Option<Sourced>,
+    pub in_tools: Option<Sourced>,
+    pub in_flight: Option<Sourced>,
+    pub utilisation: Option<Sourced>,
+}
+
+impl Spread {
+    pub fn of(number: f64) -> Self {
+        Self {
+            mean: number,
+            p50: number,
+            p95: number,
+        }
+    }
+
+    #[must_use]
+    pub fn times(self, factor: f64) -> Self {
+        Self {
+            mean: self.mean * factor,
+            p50: self.p50 * factor,
+            p95: self.p95 * factor,
+        }
+    }
+}
+
+/// `120`, or `120,300` for p50 and p95; the mean is taken to be the p50 then.
+impl FromStr for Spread {
+    type Err = SpreadError;
+
+    fn from_str(text: &str) -> Result<Self, SpreadError> {
+        let number = |part: &str| match part.trim().parse::<f64>() {
+            Ok(number) if number < 0.0 => Err(SpreadError::Negative(part.trim().to_owned())),
+            Ok(number) if number.is_finite() => Ok(number),
+            _ => Err(SpreadError::Number(part.trim().to_owned())),
+        };
+        let Some((p50, p95)) = text.split_once(',') else {
+            return number(text).map(Self::of);
+        };
+        let spread = Self {
+            mean: number(p50)?,
+            p50: number(p50)?,
+            p95: number(p95)?,
+        };
+        if spread.p95 < spread.p50 {
+            return Err(SpreadError::Order {
+                p50: p50.trim().to_owned(),
+                p95: p95.trim().to_owned(),
+            });
+        }
+        Ok(spread)
+    }
+}
+
+impl Sourced {
+    pub fn new(spread: Spread, source: impl Into<String>) -> Self {
+        Self {
+            spread,
+            source: source.into(),
+        }
+    }
+}
+
+impl Inputs {
+    /// These, and from `others` what is not known here.
+    #[must_use]
+    pub fn or(self, others: Self) -> Self {
+        Self {
+            first_token: self.first_token.or(others.first_token),
+            between_tokens: self.between_tokens.or(others.between_tokens),
+            prompt_tokens: self.prompt_tokens.or(others.prompt_tokens),
+            cached_tokens: self.cached_tokens.or(others.cached_tokens),
+            completion_tokens: self.completion_tokens.or(others.completion_tokens),
+            requests: self.requests.or(others.requests),
+            in_tools: self.in_tools.or(others.in_tools),
+            in_flight: self.in_flight.or(others.in_flight),
+            utilisation: self.utilisation.or(others.utilisation),
+        }
+    }
+
+    /// The points at the means, at p50 and at p95, or the flags of what is missing or cannot be.
+    pub fn points(&self) -> Result<[Point; 3], String> {
+        let all = [
+            ("--ttft-ms", &self.first_token),
+            ("--itl-ms", &self.between_tokens),
+            ("--prompt-tokens", &self.prompt_tokens),
+            ("--cached-tokens", &self.cached_tokens),
+            ("--completion-tokens", &self.completion_tokens),
+            ("--requests", &self.requests),
+            ("--tools-ms", &self.in_tools),
+            ("--in-flight", &self.in_flight),
+            ("--utilization", &self.utilisation),
+        ];
+        let missing: Vec<&str> = all
+            .iter()
+            .filter(|(_, input)| input.is_none())
+            .map(|(flag, _)| *flag)
+            .collect();
+        if !missing.is_empty() {
+            return Err(format!(
+                "nothing says {}: give them, or --measure the endpoint, or take them --from-runs",
+                missing.join(", ")
+            ));
+        }
+        let [
+            first_token,
+            between_tokens,
+            prompt_tokens,
+            cached_tokens,
+            completion_tokens,
+            requests,
+            in_tools,
+            in_flight,
+            utilisation,
+        ] = all.map(|(_, input)| input.as_ref().map_or(Spread::of(0.0), |input| input.spread));
+        let at = |which: fn(Spread) -> f64| Point {
+            first_token: which(first_token),
+            between_tokens: which(between_tokens),
+            prompt_tokens: which(prompt_tokens),
+            cached_tokens: which(cached_tokens),
+            completion_tokens: which(completion_tokens),
+            requests: which(requests),
+            in_tools: which(in_tools),
+            in_flight: which(in_flight),
+            utilisation: which(utilisation),
+        };
+        let points = [
+            at(|spread| spread.mean),
+            at(|spread| spread.p50),
+            at(|spread| spread.p95),
+        ];
+        for point in &points {
+            point.check()?;
+        }
+        Ok(points)
+    }
+}
+
+impl Point {
+    fn check(&self) -> Result<(), String> {
+        for (flag, number, least) in [
+            ("--completion-tokens", self.completion_tokens, 1.0),
+            ("--requests", self.requests, 1.0),
+            ("--in-flight", self.in_flight, 1.0),
+        ] {
+            if number < least {
+                return Err(format!("{flag} is {number}, and must be at least {least}"));
+            }
+        }
+        if self.first_token <= 0.0 {
+            return Err("--ttft-ms is 0, and no reply comes at once".into());
+        }
+        if self.utilisation <= 0.0 || self.utilisation > 1.0 {
+            return Err(format!(
+                "--utilization is {}, and must be above 0 and at most 1",
+                self.utilisation
+            ));
+        }
+        if self.cached_tokens > self.prompt_tokens {
+            return Err(format!(
+                "--cached-tokens is {}, more than the {} tokens of the prompt",
+                self.cached_tokens, self.prompt_tokens
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(number: f64) -> Sourced {
+        Sourced::new(Spread::of(number), "a test")
+    }
+
+    type Change = fn(&mut Inputs);
+
+    fn inputs() -> Inputs {
+        Inputs {
+            first_token: Some(known(0.1)),
+            between_tokens: Some(known(0.01)),
+            prompt_tokens: Some(known(100.0)),
+            cached_tokens: Some(known(0.0)),
+            completion_tokens: Some(known(10.0)),
+            requests: Some(known(1.0)),
+            in_tools: Some(known(0.0)),
+            in_flight: Some(known(1.0)),
+            utilisation: Some(known(0.7)),
+        }
+    }
+
+    #[test]
+    fn spreads_are_read() {
+        for (text, p50, p95) in [("120", 120.0, 120.0), ("1.5, 3", 1.5, 3.0), ("0", 0.0, 0.0)] {
+            let mean = p50;
+            assert_eq!(text.parse(), Ok(Spread { mean, p50, p95 }), "{text}");
+        }
+        for (text, part) in [
+            ("", "no number"),
+            ("x", "no number"),
+            ("NaN", "no number"),
+            ("inf", "no number"),
+            ("1,", "no number"),
+            ("-1", "below zero"),
+            ("3,1", "below the p50"),
+        ] {
+            let error = text.parse::<Spread>().unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_or_cannot_be_is_named() {
+        assert!(inputs().points().is_ok());
+        let cases: [(Change, &str); 6] = [
+            (|i| i.first_token = None, "nothing says --ttft-ms:"),
+            (|i| i.first_token = Some(known(0.0)), "--ttft-ms is 0"),
+            (
+                |i| i.completion_tokens = Some(known(0.5)),
+                "--completion-tokens is 0.5",
+            ),
+            (|i| i.utilisation = Some(known(1.1)), "--utilization is 1.1"),
+            (|i| i.utilisation = Some(known(0.0)), "--utilization is 0"),
+            (
+                |i| i.cached_tokens = Some(known(101.0)),
+                "more than the 100 tokens",
+            ),
+        ];
+        for (change, part) in cases {
+            let mut inputs = inputs();
+            change(&mut inputs);
+            let error = inputs.points().unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_known_first_counts() {
+        let flags = Inputs {
+            requests: Some(Sourced::new(Spread::of(3.0), "a flag")),
+            ..Inputs::default()
+        };
+        let merged = flags.or(inputs());
+        assert_eq!(merged.requests.unwrap().source, "a flag");
+        assert_eq!(merged.in_flight.unwrap().source, "a test");
+    }
+}

@@ -1,0 +1,54 @@
+//! A recorded exchange of a real model, replayed against the live sandbox.
+//!
+//! Only the model's bytes are recorded. The tools run for real, and if one of them answered
+//! differently, the next request would not be the recorded one and the replay would say so: nothing
+//! canned is ever shown as a result. `cargo xtask record-demo` makes the recording anew.
+
+use anyhow::{Context as _, Result};
+use std::time::Duration;
+use toolhold_agent::Settings;
+use toolhold_runtime::config::Configuration;
+use toolhold_runtime::host;
+use toolhold_runtime::tools::SandboxTools;
+use uuid::Uuid;
+
+pub const TASK: &str = "How many r are in 'refrigerator'? What is 123456789 * 987654321?";
+pub const RUN: Uuid = Uuid::from_u128(0x0198_0000_0000_7000_8000_0000_0000_0001);
+pub const RECORDING: &str = include_str!("recording.jsonl");
+/// Three times as fast as it was: a CPU wrote it.
+pub const PACE: f64 = 1.0 / 3.0;
+
+const CALCULATOR: &[u8] = include_bytes!("../../../../modules/calculator/calculator.wasm");
+const TEXT: &[u8] = include_bytes!("../../../../modules/text/text.wasm");
+
+/// Two of the shipped modules, from inside the binary: the demo works in any folder.
+pub async fn toolbox(config: &Configuration) -> Result<SandboxTools> {
+    let registry = host::trusting_registry(config)?;
+    for (name, component) in [("calculator", CALCULATOR), ("text", TEXT)] {
+        registry
+            .load_bytes(name, component.to_vec())
+            .await
+            .with_context(|| format!("module {name}"))?;
+    }
+    Ok(SandboxTools::new(registry))
+}
+
+/// Fixed, because the requests must be the recorded ones whatever the user's configuration says.
+pub fn settings() -> Settings {
+    Settings {
+        reasons: false,
+        max_tokens: 400,
+        timeout: Duration::from_mins(5),
+        ..Settings::default()
+    }
+}
+
+/// The model that the recording is of.
+pub fn recorded_model() -> Result<String> {
+    let first = RECORDING.lines().next().context("the recording is empty")?;
+    let exchange: serde_json::Value = serde_json::from_str(first)?;
+    let model = exchange
+        .pointer("/request/model")
+        .and_then(|model| model.as_str());
+    Ok(model.context("the recording names no model")?.to_owned())
+}

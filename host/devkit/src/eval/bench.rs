@@ -1,0 +1,279 @@
+//! One attempt at a task, with modules, folder and state of its own: nothing that an attempt leaves
+//! behind is there for the next.
+
+use crate::eval::arm::Arm;
+use crate::eval::seen::Seen;
+use crate::eval::set::Task;
+use anyhow::{Context as _, Result, anyhow, bail};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+use toolhold_agent::protocol::Message;
+use toolhold_agent::{Driver, RunRequest};
+use toolhold_runtime::config::Configuration;
+use toolhold_runtime::host;
+use toolhold_runtime::shields::shields;
+use toolhold_runtime::tools::SandboxTools;
+use toolhold_sandbox::cache::Cache;
+use toolhold_sandbox::{
+    Access, DirectoryGrant, Engine, Invocation, ModulePolicy, Output, Registry, Storage,
+};
+use toolhold_storage::{Label, Store};
+
+/// Where modules see a task's folder.
+const GUEST: &str = "/data";
+
+/// What all attempts share: an engine and compiled code, neither of which remembers a call; and where they
+/// are recorded.
+#[derive(Debug)]
+pub struct Bench {
+    engine: Engine,
+    cache: Option<Cache>,
+    store: Store,
+}
+
+/// How an attempt went.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Attempt {
+    pub configuration: String,
+    pub task: String,
+    /// 1, 2, 3…
+    pub number: u32,
+    pub passed: bool,
+    /// What was expected and did not happen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<String>,
+    pub seen: Seen,
+}
+
+impl Bench {
+    /// # Errors
+    /// There is no engine to be had.
+    pub async fn new(config: &Configuration) -> Result<Self> {
+        let engine =
+            Engine::new(config.engine()).context("the WebAssembly engine could not be started")?;
+        Ok(Self {
+            engine,
+            cache: host::cache(config),
+            store: host::store(config).await?,
+        })
+    }
+
+    /// Makes sure that every tool of `task` is there and may run.
+    ///
+    /// # Errors
+    /// Which is not, and what to do.
+    pub async fn check(&self, config: &Configuration, task: &Task) -> Result<()> {
+        let folder = Folder::new(task)?;
+        let registry = self
+            .registry(config, task, &folder, &task.may_write)
+            .await?;
+        let tools = SandboxTools::new(registry.clone()).allowing(&task.tools);
+        if let Some(name) = tools.unknown().first() {
+            bail!(
+                "task {} needs {name}, and there is no such tool or module; see `toolhold modules list`",
+                task.id
+            );
+        }
+        let disabled = |module: &Arc<toolhold_sandbox::Module>| !module.standing().may_run();
+        if let Some(module) = registry.modules().into_iter().find(disabled) {
+            bail!(
+                "task {} needs {}, which is disabled: {}; toolhold modules approve {}",
+                task.id,
+                module.slot,
+                module.standing().reason(),
+                module.slot
+            );
+        }
+        Ok(())
+    }
+
+    /// Makes the attempt `number` of `arm` at `task`. Nothing, if it was cancelled before its end.
+    ///
+    /// # Errors
+    /// It could not be begun or recorded: that is no failure of a model.
+    pub async fn attempt(
+        &self,
+        arm: &Arm,
+        task: &Task,
+        number: u32,
+        cancel: &CancellationToken,
+    ) -> Result<Option<Attempt>> {
+        let folder = Folder::new(task)?;
+        self.set_up(&arm.config, task, &folder).await?;
+        let registry = self
+            .registry(&arm.config, task, &folder, &task.may_write)
+            .await?;
+        let toolbox = SandboxTools::new(registry).allowing(&task.tools);
+        let (components, tools) = (toolbox.components(), Some(task.tools.as_slice()));
+        let shields = shields(&arm.config, components, tools, &arm.guards).await?;
+        let driver = Driver {
+            shields,
+            candidates: arm.candidates.clone(),
+            ..Driver::new(arm.model.clone(), Arc::new(toolbox))
+        };
+        let request = request(arm, task, number)?;
+        let journal = self.store.journal(request.id, Label::default());
+        let mut seen = Seen {
+            run: request.id,
+            ..Seen::default()
+        };
+        let mut run = driver
+            .start(request, Box::new(journal))
+            .await
+            .with_context(|| format!("task {} cannot be begun", task.id))?;
+        let mut was_cancelled = false;
+        loop {
+            tokio::select! {
+                event = run.events.recv() => match event {
+                    Some(event) => seen.take(&event.kind),
+                    None => break,
+                },
+                () = cancel.cancelled(), if !was_cancelled => {
+                    was_cancelled = true;
+                    run.cancel.cancel();
+                }
+            }
+        }
+        run.finished().await?;
+        if was_cancelled {
+            return Ok(None);
+        }
+        let faults = task.expect.faults(&seen, folder.data());
+        Ok(Some(Attempt {
+            configuration: arm.name.clone(),
+            task: task.id.clone(),
+            number,
+            passed: faults.is_empty(),
+            faults,
+            seen,
+        }))
+    }
+
+    /// The modules of `task`, some of which may write to its folder.
+    async fn registry(
+        &self,
+        config: &Configuration,
+        task: &Task,
+        folder: &Folder,
+        may_write: &[String],
+    ) -> Result<Registry> {
+        let mut policy = config.policy();
+        policy.storage = folder.storage();
+        // What the operator's own modules see of this machine is no part of a task.
+        for own in policy.modules.values_mut() {
+            own.one_off |= !own.grant.directories.is_empty();
+            own.grant.directories.clear();
+        }
+        for name in task.may_read.iter().chain(may_write) {
+            let access = if may_write.contains(name) {
+                Access::ReadWrite
+            } else {
+                Access::Read
+            };
+            let own: &mut ModulePolicy = policy.modules.entry(name.clone()).or_default();
+            own.one_off = true;
+            own.grant.directories = vec![DirectoryGrant {
+                host: folder.data().to_owned(),
+                guest: GUEST.into(),
+                access,
+                quota_bytes: None,
+            }];
+        }
+        let registry = Registry::new(self.engine.clone(), self.cache.clone(), policy);
+        host::load(&registry, config, Some(&task.modules()), &|_| ()).await?;
+        Ok(registry)
+    }
+
+    /// Makes the calls that come before the run.
+    async fn set_up(&self, config: &Configuration, task: &Task, folder: &Folder) -> Result<()> {
+        if task.setup.is_empty() {
+            return Ok(());
+        }
+        let all: Vec<String> = task
+            .may_read
+            .iter()
+            .chain(&task.may_write)
+            .cloned()
+            .collect();
+        let registry = self.registry(config, task, folder, &all).await?;
+        for (index, setup) in task.setup.iter().enumerate() {
+            let id = format!("setup_{index}");
+            let invocation = Invocation::new(&id, &setup.tool, &setup.arguments);
+            match registry.call(&invocation).await.result {
+                Ok(Output::Value(_) | Output::Message(_)) => {}
+                Err(error) => bail!(
+                    "task {}: its setup failed: {}: {error}",
+                    task.id,
+                    setup.tool
+                ),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The run of an attempt.
+fn request(arm: &Arm, task: &Task, number: u32) -> Result<RunRequest> {
+    let mut request = RunRequest::new("");
+    request.context = task
+        .messages()
+        .map_err(|reason| anyhow!("task {}: {reason}", task.id))?;
+    request.context.push(Message::user(task.text.as_str()));
+    if let Some(instructions) = &task.instructions {
+        request.instructions.clone_from(instructions);
+    }
+    request.output_schema.clone_from(&task.output_schema);
+    request.settings = arm.settings.clone();
+    let settings = &mut request.settings;
+    let most = task.max_steps.unwrap_or(settings.max_steps);
+    settings.max_steps = settings.max_steps.min(most);
+    if let Some(seconds) = task.timeout_s {
+        settings.timeout = settings.timeout.min(Duration::from_secs_f64(seconds));
+    }
+    // The same for all configurations, another one for each time.
+    settings.seed = settings
+        .seed
+        .map(|seed| seed.saturating_add(u64::from(number - 1)));
+    Ok(request)
+}
+
+/// What an attempt may use of the disk; gone when it is over.
+#[derive(Debug)]
+struct Folder {
+    root: TempDir,
+    data: std::path::PathBuf,
+}
+
+impl Folder {
+    fn new(task: &Task) -> Result<Self> {
+        let root = tempfile::Builder::new()
+            .prefix("toolhold-eval-")
+            .tempdir()
+            .context("there is no place for a task's files")?;
+        let data = root.path().join("data");
+        std::fs::create_dir(&data)?;
+        for (path, text) in &task.files {
+            let path = data.join(path);
+            if let Some(parent) = path.parent() {
+                std::fs::create_dir_all(parent)?;
+            }
+            std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+        }
+        Ok(Self { root, data })
+    }
+
+    fn data(&self) -> &Path {
+        &self.data
+    }
+
+    fn storage(&self) -> Storage {
+        Storage {
+            scratch: Some(self.root.path().join("scratch")),
+            key_value: Some(self.root.path().join("key-value")),
+        }
+    }
+}

@@ -1,0 +1,430 @@
+//! `toolhold new-module`: a small, complete module that builds and can be called at once.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::build;
+use crate::build::{DECLARATIONS, Language, WIT};
+use toolhold_sandbox::is_name;
+
+/// What a module is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offers {
+    Tools,
+    /// A verdict on what runs and tools say.
+    Shield,
+}
+
+/// Creates the folder `parent/name` with a module in `language` and returns its path.
+///
+/// The folder must not exist yet; if something fails half-way it is removed again.
+pub fn create(
+    parent: &Path,
+    name: &str,
+    language: Language,
+    offers: Offers,
+) -> Result<PathBuf, ScaffoldError> {
+    let template = match (offers, language) {
+        (Offers::Tools, Language::Rust) => &RUST,
+        (Offers::Tools, Language::C) => &C,
+        (Offers::Tools, Language::Go) => &GO,
+        (Offers::Tools, Language::Python) => &PYTHON,
+        (Offers::Tools, Language::JavaScript) => &JAVASCRIPT,
+        (Offers::Tools, Language::TypeScript) => &TYPESCRIPT,
+        (Offers::Shield, Language::Rust) => &RUST_SHIELD,
+        (Offers::Shield, _) => return Err(ScaffoldError::NoShield { language }),
+    };
+    if !is_name(name) {
+        return Err(ScaffoldError::Name {
+            name: name.to_owned(),
+        });
+    }
+    let folder = parent.join(name);
+    fs::create_dir_all(parent).map_err(ScaffoldError::io(parent))?;
+    fs::create_dir(&folder).map_err(|source| match source.kind() {
+        io::ErrorKind::AlreadyExists => ScaffoldError::Exists {
+            path: folder.clone(),
+        },
+        _ => ScaffoldError::Io {
+            path: folder.clone(),
+            source,
+        },
+    })?;
+    let written = write(&folder, name, language, template);
+    if written.is_err() {
+        // The first error is the one to report.
+        let _ = fs::remove_dir_all(&folder);
+    }
+    written.map(|()| folder)
+}
+
+/// Why there is no new module.
+#[derive(Debug, thiserror::Error)]
+pub enum ScaffoldError {
+    #[error(
+        "`{name}` cannot be a module's name: use up to 48 lower-case letters, digits \
+         and `_`, beginning with a letter"
+    )]
+    Name { name: String },
+
+    #[error(
+        "there is no template for a shield in {language}: use --lang rust; a shield in another language \
+         exports toolhold:module/shields of wit/shield.wit"
+    )]
+    NoShield { language: Language },
+
+    #[error("{path} exists already: choose another name or remove it", path = path.display())]
+    Exists { path: PathBuf },
+
+    #[error("cannot write {path}: {source}", path = path.display())]
+    Io { path: PathBuf, source: io::Error },
+}
+
+impl ScaffoldError {
+    fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { path, source }
+    }
+}
+
+/// What a language's module has besides what all have.
+struct Template {
+    title: &'static str,
+    /// The file an author edits.
+    source: &'static str,
+    /// The last words of the README.
+    notes: &'static str,
+    /// What modules in every language have.
+    common: &'static [(&'static str, &'static str)],
+    files: &'static [(&'static str, &'static str)],
+    support: Support,
+}
+
+/// What a module's source stands on, and below which folder it lies.
+struct Support {
+    folder: &'static str,
+    files: &'static [(&'static str, &'static str)],
+}
+
+const NO_SUPPORT: Support = Support {
+    folder: "",
+    files: &[],
+};
+
+/// A file whose name cargo or git would act on carries `.in` in our tree and loses it here.
+const COMMON: &[(&str, &str)] = &[
+    ("module.toml", include_str!("../templates/module.toml.in")),
+    ("README.md", include_str!("../templates/README.md.in")),
+    ("wit/toolhold.wit", WIT),
+];
+
+/// The same of a shield.
+const COMMON_OF_SHIELDS: &[(&str, &str)] = &[
+    (
+        "module.toml",
+        include_str!("../templates/shield/module.toml.in"),
+    ),
+    (
+        "README.md",
+        include_str!("../templates/shield/README.md.in"),
+    ),
+    ("wit/toolhold.wit", WIT),
+];
+
+const RUST: Template = Template {
+    title: "Rust",
+    source: "src/lib.rs",
+    notes: "`cargo test` runs the examples natively. `vendor/toolhold-guest` is the helper crate that \
+            derives\nschemas and exports the world: an ordinary crate, yours to change.",
+    common: COMMON,
+    files: &[
+        (
+            "Cargo.toml",
+            include_str!("../templates/rust/Cargo.toml.in"),
+        ),
+        ("src/lib.rs", include_str!("../templates/rust/lib.rs.in")),
+        (".gitignore", "/target/\n"),
+    ],
+    support: Support {
+        folder: "",
+        files: RUST_SUPPORT,
+    },
+};
+
+const RUST_SHIELD: Template = Template {
+    notes: "`cargo test` holds it against what it should block and pass. `vendor/toolhold-guest` is the helper\n\
+            crate that exports the world: an ordinary crate, yours to change.",
+    common: COMMON_OF_SHIELDS,
+    files: &[
+        (
+            "Cargo.toml",
+            include_str!("../templates/shield/Cargo.toml.in"),
+        ),
+        ("src/lib.rs", include_str!("../templates/shield/lib.rs.in")),
+        (".gitignore", "/target/\n"),
+    ],
+    ..RUST
+};
+
+/// The helper crate, and the world that it finds beside `toolhold.wit`.
+const RUST_SUPPORT: &[(&str, &str)] = &[
+    ("wit/shield.wit", include_str!("../../../wit/shield.wit")),
+    (
+        "vendor/toolhold-guest/Cargo.toml",
+        include_str!("../../../modules/sdk/Cargo.toml"),
+    ),
+    (
+        "vendor/toolhold-guest/src/lib.rs",
+        include_str!("../../../modules/sdk/src/lib.rs"),
+    ),
+    (
+        "vendor/toolhold-guest/src/check.rs",
+        include_str!("../../../modules/sdk/src/check.rs"),
+    ),
+    (
+        "vendor/toolhold-guest/src/current_call.rs",
+        include_str!("../../../modules/sdk/src/current_call.rs"),
+    ),
+    (
+        "vendor/toolhold-guest/src/schema.rs",
+        include_str!("../../../modules/sdk/src/schema.rs"),
+    ),
+    (
+        "vendor/toolhold-guest/src/shield.rs",
+        include_str!("../../../modules/sdk/src/shield.rs"),
+    ),
+    (
+        "vendor/toolhold-guest/src/tool.rs",
+        include_str!("../../../modules/sdk/src/tool.rs"),
+    ),
+];
+
+const C: Template = Template {
+    title: "C",
+    source: "module.c",
+    notes: "Every `.c` file of the folder is compiled, with the flags of `compile_flags.txt`. `toolhold/` reads \
+            and\nwrites JSON and exports the world; it is yours to change.",
+    common: COMMON,
+    files: &[
+        ("module.c", include_str!("../templates/c/module.c")),
+        (
+            "compile_flags.txt",
+            include_str!("../templates/c/compile_flags.txt"),
+        ),
+    ],
+    support: Support {
+        folder: "toolhold",
+        files: build::C_SUPPORT,
+    },
+};
+
+const GO: Template = Template {
+    title: "Go",
+    source: "main.go",
+    notes: "The build has the standard library and what `go mod vendor` put into `vendor/`. `toolhold/` exports \
+            the\nworld; `toolhold/abi_wasip1.go` is delicate and says why.",
+    common: COMMON,
+    files: &[
+        ("main.go", include_str!("../templates/go/main.go")),
+        ("go.mod", include_str!("../templates/go/go.mod.in")),
+    ],
+    support: Support {
+        folder: "toolhold",
+        files: build::GO_SUPPORT,
+    },
+};
+
+const PYTHON: Template = Template {
+    title: "Python",
+    source: "app.py",
+    notes: "Whatever `app.py` imports must be importable during the build: the standard library, or \
+            pure Python\npackages copied into this folder.",
+    common: COMMON,
+    files: &[
+        ("app.py", include_str!("../templates/python/app.py")),
+        (".gitignore", "__pycache__/\n"),
+    ],
+    support: NO_SUPPORT,
+};
+
+const JAVASCRIPT: Template = Template {
+    title: "JavaScript",
+    source: "module.js",
+    notes: "`module.js` may import other files of this folder. With a `package.json` beside it, npm packages are\ninstalled and bundled by the build.",
+    common: COMMON,
+    files: &[
+        (
+            "module.js",
+            include_str!("../templates/javascript/module.js"),
+        ),
+        (".gitignore", "/node_modules/\n"),
+    ],
+    support: NO_SUPPORT,
+};
+
+const TYPESCRIPT: Template = Template {
+    title: "TypeScript",
+    source: "module.ts",
+    notes: "The build checks types as `tsconfig.json` says; `toolhold.d.ts` is the contract as types. With a\n\
+            `package.json` beside them, npm packages are installed and bundled by the build.",
+    common: COMMON,
+    files: &[
+        (
+            "module.ts",
+            include_str!("../templates/typescript/module.ts"),
+        ),
+        (
+            "tsconfig.json",
+            include_str!("../templates/typescript/tsconfig.json"),
+        ),
+        ("toolhold.d.ts", DECLARATIONS),
+        (".gitignore", "/node_modules/\n"),
+    ],
+    support: NO_SUPPORT,
+};
+
+fn write(
+    folder: &Path,
+    name: &str,
+    language: Language,
+    template: &Template,
+) -> Result<(), ScaffoldError> {
+    let own = template.common.iter().chain(template.files);
+    let own = own.map(|(file, text)| (Path::new(file).to_owned(), *text));
+    let support = template.support.files.iter();
+    let support =
+        support.map(|(file, text)| (Path::new(template.support.folder).join(file), *text));
+    for (file, text) in own.chain(support) {
+        let text = text
+            .replace("{{name}}", name)
+            .replace("{{language}}", language.name())
+            .replace("{{title}}", template.title)
+            .replace("{{source}}", template.source)
+            .replace("{{notes}}", template.notes);
+        let path = folder.join(file);
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory).map_err(ScaffoldError::io(directory))?;
+        }
+        fs::write(&path, text).map_err(ScaffoldError::io(&path))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LANGUAGES: [Language; 6] = [
+        Language::Rust,
+        Language::C,
+        Language::Go,
+        Language::Python,
+        Language::JavaScript,
+        Language::TypeScript,
+    ];
+
+    #[test]
+    fn every_language_is_complete_and_has_no_placeholder_left() {
+        let shield = (Language::Rust, Offers::Shield);
+        for (language, offers) in LANGUAGES
+            .map(|language| (language, Offers::Tools))
+            .into_iter()
+            .chain([shield])
+        {
+            let parent = tempfile::tempdir().unwrap();
+            let modules = parent.path().join("modules");
+            let folder = create(&modules, "my_tool", language, offers).unwrap();
+            let manifest = fs::read_to_string(folder.join("module.toml")).unwrap();
+            assert!(manifest.contains("name = \"my_tool\""), "{manifest}");
+            assert!(
+                manifest.contains(&format!("language = \"{language}\"")),
+                "{manifest}"
+            );
+            assert_eq!(
+                fs::read_to_string(folder.join("wit/toolhold.wit")).unwrap(),
+                WIT
+            );
+            for path in files(&folder) {
+                let text = fs::read_to_string(&path).unwrap();
+                // In C two braces are also what begins a table of records.
+                let mut after = text.split("{{").skip(1);
+                let left = after.find(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()));
+                assert_eq!(left, None, "{}", path.display());
+            }
+        }
+    }
+
+    #[test]
+    fn the_helper_crate_is_copied_whole() {
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../modules/sdk/src");
+        for source in files(&sources) {
+            let name = format!(
+                "vendor/toolhold-guest/src/{}",
+                source.file_name().unwrap().display()
+            );
+            assert!(
+                RUST_SUPPORT.iter().any(|(file, _)| *file == name),
+                "{name} is not in RUST_SUPPORT"
+            );
+        }
+    }
+
+    #[test]
+    fn names_that_no_tool_could_have_are_refused() {
+        let parent = tempfile::tempdir().unwrap();
+        let long = "a".repeat(49);
+        for name in [
+            "",
+            "1st",
+            "Upper",
+            "kebab-case",
+            "../up",
+            "a/b",
+            "ümlaut",
+            "_a",
+            &long,
+        ] {
+            let error = create(parent.path(), name, Language::Rust, Offers::Tools).unwrap_err();
+            assert!(
+                matches!(error, ScaffoldError::Name { .. }),
+                "{name}: {error}"
+            );
+        }
+        assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_shield_without_a_template_is_refused_before_anything_is_written() {
+        for language in LANGUAGES.into_iter().skip(1) {
+            let parent = tempfile::tempdir().unwrap();
+            let error = create(parent.path(), "words", language, Offers::Shield).unwrap_err();
+            assert!(error.to_string().contains("use --lang rust"), "{error}");
+            assert_eq!(files(parent.path()), [] as [PathBuf; 0]);
+        }
+    }
+
+    #[test]
+    fn an_existing_folder_is_left_alone() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("taken");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("precious"), "work").unwrap();
+        let error = create(parent.path(), "taken", Language::Python, Offers::Tools).unwrap_err();
+        assert!(matches!(error, ScaffoldError::Exists { .. }));
+        assert_eq!(files(&folder), [folder.join("precious")]);
+    }
+
+    fn files(folder: &Path) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                files.extend(self::files(&path));
+            } else {
+                files.push(path);
+            }
+        }
+        files
+    }
+}

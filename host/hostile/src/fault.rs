@@ -1,0 +1,34 @@
+//! Why an attack did not end as it must.
+
+use thiserror::Error;
+use toolhold_sandbox::{ApproveError, CallError, LoadError};
+
+/// Why an attack did not end as it must.
+#[derive(Debug, Error)]
+pub enum Fault {
+    /// The sandbox did not hold.
+    #[error("{0}")]
+    Broke(String),
+    /// This machine lacks what the attack needs, so nothing is known.
+    #[error("{0}")]
+    Unable(String),
+    #[error("a component that must load was refused: {0}")]
+    Load(#[from] LoadError),
+    #[error("a call that must work failed: {0}")]
+    Call(#[from] CallError),
+    #[error("the attack could not be prepared: {0}")]
+    Io(#[from] std::io::Error),
+    #[error("a module that must be approved was not: {0}")]
+    Approve(#[from] ApproveError),
+    #[error("the hostile component is not valid: {0}")]
+    Wat(#[from] wat::Error),
+}
+
+/// `Err(Fault::Broke(…))` unless `holds`.
+pub(crate) fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), Fault> {
+    if holds {
+        Ok(())
+    } else {
+        Err(Fault::Broke(otherwise()))
+    }
+}

@@ -1,0 +1,323 @@
+//! Reads and cleans what a server says about its tools: names, texts and schemas are untrusted.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use toolhold_json::validate::Validator;
+use toolhold_policy::{tool_name, visible, visible_json};
+use toolhold_protocol::tool::{Annotations, Execution, Tool};
+
+// The limits of modules (`sandbox/src/world.rs`).
+const MAX_DESCRIPTION: usize = 4_000;
+const MAX_TITLE: usize = 100;
+const MAX_SCHEMA_BYTES: usize = 64 << 10;
+/// Depth of a schema, because code that reads schemas is recursive.
+const MAX_SCHEMA_DEPTH: usize = 32;
+const MAX_NAME: usize = 128;
+
+/// One tool of a server, as it is pinned and as models see it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Offered {
+    /// The server's own name for the tool.
+    pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    pub description: String,
+    pub input_schema: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
+    pub annotations: Annotations,
+}
+
+/// All tools of a server, by whether they may be called.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Offer {
+    /// Tools that may be called, sorted by name.
+    pub tools: Vec<Offered>,
+    /// Tools that the operator named and that cannot be used, with the reason.
+    pub refused: Vec<(String, String)>,
+    /// Names of tools that the operator did not name.
+    pub others: Vec<(String, String)>,
+}
+
+/// The compiled schemas of a tool.
+#[derive(Debug)]
+pub struct Checks {
+    pub arguments: Validator,
+    pub output: Option<Validator>,
+}
+
+impl Offer {
+    /// Reads the elements of `tools/list`; `allowed` are the names that the operator gave.
+    pub fn read(listed: Vec<Value>, allowed: &[String]) -> Self {
+        let mut offer = Self::default();
+        let mut tools: BTreeMap<String, Offered> = BTreeMap::new();
+        for tool in listed {
+            let name = tool.get("name").and_then(Value::as_str).unwrap_or_default();
+            let name = name.to_owned();
+            let text = description(&tool);
+            if !allowed.contains(&name) {
+                offer.others.push((visible(&name, MAX_NAME), text));
+                continue;
+            }
+            if tools.contains_key(&name) {
+                offer.refused.push((name, "it is listed twice".into()));
+                continue;
+            }
+            match Offered::read(name.clone(), text, tool) {
+                Ok(tool) => drop(tools.insert(name, tool)),
+                Err(reason) => offer.refused.push((name, reason)),
+            }
+        }
+        offer.tools = tools.into_values().collect();
+        offer
+    }
+
+    /// What stands between a call and each tool.
+    pub fn checks(&self) -> BTreeMap<String, Checks> {
+        self.tools
+            .iter()
+            .filter_map(|tool| Some((tool.name.clone(), tool.checks().ok()?)))
+            .collect()
+    }
+}
+
+impl Offered {
+    fn read(name: String, description: String, mut tool: Value) -> Result<Self, String> {
+        let title = ["/title", "/annotations/title"]
+            .iter()
+            .find_map(|place| tool.pointer(place)?.as_str())
+            .map(|title| visible(title, MAX_TITLE));
+        let input_schema = schema(&mut tool, "inputSchema")?.ok_or("it has no input schema")?;
+        let tool = Self {
+            name,
+            title,
+            description,
+            output_schema: schema(&mut tool, "outputSchema")?,
+            input_schema,
+            annotations: annotations(&tool),
+        };
+        tool.checks()?;
+        Ok(tool)
+    }
+
+    /// As a tool among those of a run, `SERVER.tool`.
+    ///
+    /// # Errors
+    /// Why it can be none.
+    pub fn tool(&self, server: &str) -> Result<Tool, String> {
+        let name = tool_name(server, &self.name).map_err(|reason| {
+            format!(
+                "{reason}, or define a tool with \"_activity\": \"mcp:{server}/{}\"",
+                self.name
+            )
+        })?;
+        let properties = self.input_schema.get("properties");
+        let properties = properties.and_then(Value::as_object);
+        let reserved = properties.and_then(|own| own.keys().find(|key| key.starts_with('_')));
+        if let Some(reserved) = reserved {
+            return Err(format!(
+                "its parameter {reserved:?} begins with _, which is the host's to use"
+            ));
+        }
+        Ok(Tool {
+            description: self.description.clone(),
+            parameters: self.input_schema.clone(),
+            output: self.output_schema.clone(),
+            execution: Execution::Module(name.clone()),
+            annotations: self.annotations,
+            ..Tool::new(name)
+        })
+    }
+
+    /// What stands between a call and it.
+    ///
+    /// # Errors
+    /// A schema that is none.
+    pub fn checks(&self) -> Result<Checks, String> {
+        let compiled = |what, schema| {
+            Validator::new(schema).map_err(|error| {
+                format!("its {what} schema cannot be used: {}", visible(&error, 300))
+            })
+        };
+        Ok(Checks {
+            arguments: compiled("input", &self.input_schema)?,
+            output: self
+                .output_schema
+                .as_ref()
+                .map(|schema| compiled("output", schema))
+                .transpose()?,
+        })
+    }
+}
+
+fn description(tool: &Value) -> String {
+    let text = tool.get("description").and_then(Value::as_str);
+    visible(text.unwrap_or_default().trim(), MAX_DESCRIPTION)
+}
+
+fn schema(tool: &mut Value, key: &str) -> Result<Option<Value>, String> {
+    let Some(schema) = tool
+        .get_mut(key)
+        .map(Value::take)
+        .filter(|schema| !schema.is_null())
+    else {
+        return Ok(None);
+    };
+    if schema.to_string().len() > MAX_SCHEMA_BYTES {
+        return Err(format!("its {key} has more than {MAX_SCHEMA_BYTES} bytes"));
+    }
+    if !is_at_most(&schema, MAX_SCHEMA_DEPTH) {
+        return Err(format!(
+            "its {key} is more than {MAX_SCHEMA_DEPTH} levels deep"
+        ));
+    }
+    let schema = visible_json(schema);
+    if schema.get("type").and_then(Value::as_str) != Some("object") {
+        return Err(format!("its {key} must be of \"type\": \"object\""));
+    }
+    Ok(Some(schema))
+}
+
+/// Whether `value` has at most `depth` arrays and objects inside each other.
+pub fn is_at_most(value: &Value, depth: usize) -> bool {
+    let Some(inner) = depth.checked_sub(1) else {
+        return !value.is_array() && !value.is_object();
+    };
+    match value {
+        Value::Array(items) => items.iter().all(|item| is_at_most(item, inner)),
+        Value::Object(fields) => fields.values().all(|field| is_at_most(field, inner)),
+        _ => true,
+    }
+}
+
+/// The hints with MCP's defaults, which assume the worst.
+fn annotations(tool: &Value) -> Annotations {
+    let hint = |name: &str, default| {
+        let hint = tool.get("annotations").and_then(|hints| hints.get(name));
+        hint.and_then(Value::as_bool).unwrap_or(default)
+    };
+    let read_only = hint("readOnlyHint", false);
+    Annotations {
+        read_only,
+        destructive: !read_only && hint("destructiveHint", true),
+        idempotent: read_only || hint("idempotentHint", false),
+        open_world: hint("openWorldHint", true),
+        fire_and_forget: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(tools: Value) -> Offer {
+        let Value::Array(tools) = tools else {
+            panic!("a list");
+        };
+        Offer::read(tools, &["a".into(), "b-c".into()])
+    }
+
+    #[test]
+    fn only_what_was_named_is_offered_and_it_is_cleaned() {
+        let offer = read(json!([
+            {"name": "b-c", "title": "t\u{200b}", "description": "does\u{202e} it",
+             "inputSchema": {"type": "object", "properties": {"x\u{200b}": {"description": "y\u{e0041}"}}},
+             "annotations": {"readOnlyHint": true}},
+            {"name": "a", "inputSchema": {"type": "object"}},
+            {"name": "other\u{1b}[2J", "description": "d", "inputSchema": {"type": "object"}},
+        ]));
+        let names: Vec<_> = offer.tools.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(names, ["a", "b-c"]);
+        let tool = &offer.tools[1];
+        assert_eq!(
+            (tool.title.as_deref(), tool.description.as_str()),
+            (Some("t"), "does it")
+        );
+        assert_eq!(
+            tool.input_schema["properties"],
+            json!({"x": {"description": "y"}})
+        );
+        assert!(tool.annotations.read_only && tool.annotations.idempotent);
+        assert!(!tool.annotations.destructive && tool.annotations.open_world);
+        let worst = offer.tools[0].annotations;
+        assert!(worst.destructive && worst.open_world && !worst.read_only && !worst.idempotent);
+        assert_eq!(offer.others, [("other[2J".to_owned(), "d".to_owned())]);
+    }
+
+    #[test]
+    fn a_tool_that_cannot_be_used_is_refused_with_the_reason() {
+        let mut deep = json!({});
+        for _ in 0..40 {
+            deep = json!({"properties": {"x": deep}});
+        }
+        deep["type"] = "object".into();
+        for (tool, expect) in [
+            (json!({"name": "a"}), "no input schema"),
+            (
+                json!({"name": "a", "inputSchema": {"type": "string"}}),
+                "\"type\": \"object\"",
+            ),
+            (
+                json!({"name": "a", "inputSchema": {"type": "object", "required": 7}}),
+                "cannot be used",
+            ),
+            (
+                json!({"name": "a", "inputSchema": {"type": "object", "$ref": "http://127.0.0.1:9/s"}}),
+                "cannot be used",
+            ),
+            (
+                json!({"name": "a", "inputSchema": {"type": "object", "title": "x".repeat(70_000)}}),
+                "65536 bytes",
+            ),
+            (json!({"name": "a", "inputSchema": deep}), "32 levels"),
+            (
+                json!({"name": "a", "inputSchema": {"type": "object"}, "outputSchema": {"type": 7}}),
+                "\"type\": \"object\"",
+            ),
+        ] {
+            let offer = read(json!([tool]));
+            assert!(
+                offer.tools.is_empty() && offer.refused[0].1.contains(expect),
+                "{offer:?}"
+            );
+        }
+        let twice = json!({"name": "a", "inputSchema": {"type": "object"}});
+        let offer = read(json!([twice, twice]));
+        assert_eq!(
+            (offer.tools.len(), offer.refused[0].1.as_str()),
+            (1, "it is listed twice")
+        );
+    }
+
+    #[test]
+    fn a_schema_that_contains_itself_hurts_nobody() {
+        let own = json!({"type": "object", "properties": {"next": {"$ref": "#"}}});
+        let offer = read(json!([{"name": "a", "inputSchema": own}]));
+        let checks = offer.checks();
+        assert!(
+            checks["a"]
+                .arguments
+                .check(&json!({"next": {"next": {}}}))
+                .is_ok()
+        );
+        assert!(
+            checks["a"]
+                .arguments
+                .check(&json!({"next": {"next": 7}}))
+                .is_err()
+        );
+        // What is only itself accepts what its other keywords do, and ends.
+        for round in [
+            json!({"type": "object", "$ref": "#"}),
+            json!({"type": "object", "allOf": [{"$ref": "#"}]}),
+            json!({"type": "object", "$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}),
+        ] {
+            let offer = read(json!([{"name": "a", "inputSchema": round}]));
+            if let Some(checks) = offer.checks().get("a") {
+                let _ = checks.arguments.check(&json!({}));
+            }
+        }
+    }
+}

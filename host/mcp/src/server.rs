@@ -1,0 +1,300 @@
+//! One server: started when it is first used, restarted when it died, and held to its pin.
+
+use crate::content;
+use crate::error::Failure;
+use crate::offer::{Checks, Offer, Offered};
+use crate::pin::{Pins, refused};
+use crate::settings::{Secrets, Settings, redactor};
+use crate::wire::session::Session;
+use crate::wire::stderr::Stderr;
+use secrecy::SecretString;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep_until, timeout};
+use toolhold_admission::Backoff;
+use toolhold_policy::{Redactor, Standing};
+use toolhold_protocol::failure::ToolFailure;
+
+/// Waits between starts, after starts in a row without a call that worked.
+const RESTART: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(30));
+/// Bytes of a call's arguments: the same limit as for modules.
+const MAX_ARGUMENT_BYTES: usize = 4 << 20;
+
+/// A server, with at most one session.
+#[derive(Debug)]
+pub struct Server {
+    /// What the operator decided.
+    pub settings: Settings,
+    pins: Pins,
+    secrets: Secrets,
+    redactor: Redactor,
+    stderr: Arc<Stderr>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    ready: Option<Arc<Ready>>,
+    /// Starts in a row without a call that worked.
+    futile_starts: u32,
+    /// When the next start may happen.
+    not_before: Option<Instant>,
+}
+
+/// A session whose tools were read and compared with the pin.
+#[derive(Debug)]
+pub struct Ready {
+    session: Arc<Session>,
+    /// What the server offers.
+    pub offer: Offer,
+    /// Whether it may run.
+    pub standing: Standing,
+    checks: BTreeMap<String, Checks>,
+    has_worked: AtomicBool,
+}
+
+impl Server {
+    /// A server that is not started yet.
+    pub fn new(settings: Settings, pins: Pins) -> Self {
+        let secrets = settings.secrets.clone();
+        let redactor = secrets.as_deref().map_err(Clone::clone).and_then(redactor);
+        let (secrets, redactor) = match redactor {
+            Ok(redactor) => (secrets, redactor),
+            Err(reason) => (Err(reason), Redactor::default()),
+        };
+        Self {
+            settings,
+            pins,
+            secrets,
+            redactor,
+            stderr: Arc::default(),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Calls a tool, and starts the server if needed. `most` bounds both, and so does the operator's timeout.
+    ///
+    /// # Errors
+    /// The call failed, by a fault of the server, the arguments or this host.
+    pub async fn call(
+        &self,
+        tool: &str,
+        arguments: &Value,
+        most: Duration,
+    ) -> Result<Value, Failure> {
+        let most = most.min(self.settings.timeout);
+        let call = timeout(most, self.perform(tool, arguments));
+        call.await.unwrap_or(Err(Failure::Deadline(most)))
+    }
+
+    /// The failure as the model reads it, without secrets.
+    pub fn told(&self, failure: &Failure) -> ToolFailure {
+        let told = failure.told(&self.settings.name);
+        match self.redactor.clean(told.message.as_bytes()) {
+            None => told,
+            Some(cleaned) => ToolFailure {
+                message: String::from_utf8_lossy(&cleaned.bytes).into_owned(),
+                ..told
+            },
+        }
+    }
+
+    async fn perform(&self, tool: &str, arguments: &Value) -> Result<Value, Failure> {
+        if arguments.to_string().len() > MAX_ARGUMENT_BYTES {
+            return Err(Failure::Arguments(format!(
+                "they have more than {MAX_ARGUMENT_BYTES} bytes"
+            )));
+        }
+        let ready = self.ready(true).await?;
+        if !ready.standing.may_run() {
+            return Err(refused(&self.settings, &ready.standing));
+        }
+        let checks = ready.checks.get(tool).ok_or_else(|| ready.unknown(tool))?;
+        checks
+            .arguments
+            .check(arguments)
+            .map_err(Failure::Arguments)?;
+        let result = ready.session.call(tool, arguments).await?;
+        ready.has_worked.store(true, Ordering::Relaxed);
+        content::read(self.clean(result)?, checks, self.settings.max_result_bytes)
+    }
+
+    /// The tools that models may be told of: as they were pinned, without starting anything, or as
+    /// they are seen for the first time.
+    ///
+    /// # Errors
+    /// The server may not be started or is no use.
+    pub async fn tools(&self) -> Result<Vec<Offered>, Failure> {
+        self.usable()?;
+        if let Some(tools) = self.pins.known(&self.settings).await {
+            return Ok(tools);
+        }
+        self.live_tools().await
+    }
+
+    /// Starts the server, if it may be, and reads its tools; whether they are what was approved is in
+    /// [`Ready::standing`].
+    ///
+    /// # Errors
+    /// It may not be started, cannot be, or does not answer as it should.
+    pub async fn reach(&self) -> Result<Arc<Ready>, Failure> {
+        self.started(true).await
+    }
+
+    /// The tools as they are offered now, if they are what was approved.
+    ///
+    /// # Errors
+    /// As [`Server::reach`], and if something changed.
+    pub async fn live_tools(&self) -> Result<Vec<Offered>, Failure> {
+        let ready = self.reach().await?;
+        if ready.standing.may_run() {
+            Ok(ready.offer.tools.clone())
+        } else {
+            Err(refused(&self.settings, &ready.standing))
+        }
+    }
+
+    /// Starts the server as a person asked for it, whether it is approved or not, and reads its tools.
+    ///
+    /// # Errors
+    /// It cannot be started, or does not answer as it should.
+    pub async fn look(&self) -> Result<Arc<Ready>, Failure> {
+        self.started(false).await
+    }
+
+    pub fn pins(&self) -> &Pins {
+        &self.pins
+    }
+
+    /// What it wrote to its stderr since this was last asked, for people.
+    pub fn printed(&self) -> Vec<String> {
+        self.stderr.take(&self.redactor)
+    }
+
+    /// Ends the session: in order, or at once if a call is still waited for.
+    pub async fn close(&self) {
+        let Some(ready) = self.state.lock().await.ready.take() else {
+            return;
+        };
+        let mut session = ready.session.clone();
+        drop(ready);
+        match Arc::get_mut(&mut session) {
+            Some(session) => session.close().await,
+            None => session.kill(),
+        }
+    }
+
+    async fn started(&self, is_asked: bool) -> Result<Arc<Ready>, Failure> {
+        let most = self.settings.timeout;
+        let started = timeout(most, self.ready(is_asked)).await;
+        started.unwrap_or(Err(Failure::Deadline(most)))
+    }
+
+    fn usable(&self) -> Result<&[(String, SecretString)], Failure> {
+        if let Some(fault) = &self.settings.fault {
+            return Err(Failure::Settings(fault.clone()));
+        }
+        match &self.secrets {
+            Ok(secrets) => Ok(secrets),
+            Err(reason) => Err(Failure::Settings(reason.clone())),
+        }
+    }
+
+    /// The open session; started, or compared with the pin again, if needed. `is_judged`: only if the server is approved.
+    async fn ready(&self, is_judged: bool) -> Result<Arc<Ready>, Failure> {
+        let secrets = self.usable()?;
+        let mut state = self.state.lock().await;
+        if let Some(ready) = state.ready.take() {
+            if ready.session.is_open() {
+                // The tools may have changed, or a person may have approved them meanwhile.
+                let ready = if ready.session.tools_changed() || !ready.standing.may_run() {
+                    self.judged(ready.session.clone()).await?
+                } else {
+                    ready
+                };
+                state.ready = Some(ready.clone());
+                return Ok(ready);
+            }
+            if ready.has_worked.load(Ordering::Relaxed) {
+                state.futile_starts = 0;
+            }
+        }
+        if is_judged {
+            self.pins.may_start(&self.settings).await?;
+        }
+        if let Some(moment) = state.not_before {
+            sleep_until(moment).await;
+        }
+        // Noted before the start, so that a start that fails, hangs or is cancelled counts, too.
+        state.futile_starts = state.futile_starts.saturating_add(1);
+        state.not_before = Some(Instant::now() + RESTART.after(state.futile_starts));
+        let session = Session::open(&self.settings, secrets, self.stderr.clone()).await?;
+        tracing::debug!(
+            server = self.settings.name,
+            says = session.server,
+            "started"
+        );
+        let ready = self.judged(Arc::new(session)).await?;
+        state.ready = Some(ready.clone());
+        Ok(ready)
+    }
+
+    async fn judged(&self, session: Arc<Session>) -> Result<Arc<Ready>, Failure> {
+        let listed = session.tools().await?.into_iter();
+        let listed = listed
+            .map(|tool| self.clean(tool))
+            .collect::<Result<_, _>>()?;
+        let offer = Offer::read(listed, &self.settings.tools);
+        Ok(Arc::new(Ready {
+            standing: self.pins.judge(&self.settings, &offer).await,
+            checks: offer.checks(),
+            session,
+            offer,
+            has_worked: AtomicBool::new(false),
+        }))
+    }
+
+    /// `result` without the secrets that the server was given.
+    fn clean(&self, result: Value) -> Result<Value, Failure> {
+        if self.redactor.is_empty() {
+            return Ok(result);
+        }
+        match self.redactor.clean(result.to_string().as_bytes()) {
+            None => Ok(result),
+            Some(cleaned) => {
+                tracing::warn!(
+                    server = self.settings.name,
+                    times = cleaned.redactions,
+                    "a secret was taken out of a result"
+                );
+                serde_json::from_slice(&cleaned.bytes).map_err(|_| {
+                    Failure::Output("it holds a secret that cannot be taken out".into())
+                })
+            }
+        }
+    }
+}
+
+impl Ready {
+    /// The server's own name and version.
+    pub fn server(&self) -> &str {
+        &self.session.server
+    }
+
+    fn unknown(&self, tool: &str) -> Failure {
+        let refused = self.offer.refused.iter().find(|(name, _)| name == tool);
+        let known: Vec<_> = self.checks.keys().map(String::as_str).collect();
+        Failure::UnknownTool {
+            tool: tool.to_owned(),
+            known: match (refused, known.as_slice()) {
+                (Some((_, reason)), _) => format!(": {reason}"),
+                (None, []) => "; it has none".into(),
+                (None, known) => format!("; there are {}", known.join(", ")),
+            },
+        }
+    }
+}

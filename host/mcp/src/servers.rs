@@ -1,0 +1,148 @@
+//! All servers of a run.
+
+use crate::pin::Pins;
+use crate::server::Server;
+use crate::settings::Settings;
+use crate::tool::McpTool;
+use crate::toolbox::WithServers;
+use futures_util::future::join_all;
+use std::sync::Arc;
+use toolhold_agent::{Activities, Toolbox};
+use toolhold_policy::Permit;
+
+/// The servers that a run may use. A server is started by its first use, and killed when the last handle is dropped.
+#[derive(Debug)]
+pub struct Servers {
+    all: Vec<Arc<Server>>,
+    /// As for modules: `SERVER.tool`, or a server's name for all of its tools. Absent: everything.
+    allowed: Option<Vec<String>>,
+    /// The part of the grants that a key may use. Absent: everything.
+    permits: Option<Vec<Permit>>,
+}
+
+impl Servers {
+    /// All configured servers. `allowed`: the tools or servers that may be used; absent: all.
+    pub fn new(settings: Vec<Settings>, pins: &Pins, allowed: Option<&[String]>) -> Self {
+        let servers = settings
+            .into_iter()
+            .map(|settings| Arc::new(Server::new(settings, pins.clone())));
+        Self {
+            all: servers.collect(),
+            allowed: allowed.map(<[String]>::to_vec),
+            permits: None,
+        }
+    }
+
+    /// The same servers, restricted to the tools `allowed` and to the `permits` of a key. A call that the key does not
+    /// permit fails with a message that says so.
+    #[must_use]
+    pub fn allowing(&self, allowed: Option<Vec<String>>, permits: Option<Vec<Permit>>) -> Self {
+        Self {
+            all: self.all.clone(),
+            allowed,
+            permits,
+        }
+    }
+
+    /// The server of this name.
+    pub fn named(&self, name: &str) -> Option<&Arc<Server>> {
+        self.all.iter().find(|server| server.settings.name == name)
+    }
+
+    /// All servers.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Server>> {
+        self.all.iter()
+    }
+
+    /// `mcp:SERVER/tool` for every tool that may be called.
+    pub fn activities(&self, activities: Activities) -> Activities {
+        self.runners().fold(activities, |activities, runner| {
+            let name = format!("mcp:{}/{}", runner.server.settings.name, runner.name);
+            activities.with(name, runner)
+        })
+    }
+
+    /// `toolbox` with the tools of the servers that offer theirs to runs, and notes about tools that were left out.
+    pub async fn offered<T: Toolbox>(&self, toolbox: T) -> (WithServers<T>, Vec<String>) {
+        let taken: Vec<String> = toolbox.tools().into_iter().map(|tool| tool.name).collect();
+        let is_taken = |name: &str| taken.iter().any(|tool| module_of(tool) == name);
+        let mut toolbox = WithServers::new(toolbox);
+        let mut notes = Vec::new();
+        let note = |name: &str, reason: &str| format!("MCP server {name}: {reason}");
+        let mut offering = Vec::new();
+        for server in self.all.iter().filter(|server| server.settings.offer) {
+            let name = server.settings.name.as_str();
+            if is_taken(name) {
+                notes.push(note(
+                    name,
+                    "a module has this name; rename the one or the other",
+                ));
+                continue;
+            }
+            for runner in self.runners_of(server) {
+                toolbox.route(runner);
+            }
+            if self.permits(server) && self.runners_of(server).next().is_some() {
+                offering.push(server);
+            }
+        }
+        let read = join_all(offering.iter().map(|server| server.tools())).await;
+        for (server, tools) in offering.into_iter().zip(read) {
+            let name = server.settings.name.as_str();
+            let mut left_out = |reason: String| notes.push(note(name, &reason));
+            let tools = match tools {
+                Ok(tools) => tools,
+                Err(failure) => {
+                    left_out(failure.to_string());
+                    server.printed().into_iter().for_each(left_out);
+                    continue;
+                }
+            };
+            for runner in self.runners_of(server) {
+                let offer = match tools.iter().find(|tool| tool.name == runner.name) {
+                    Some(tool) => toolbox.offer(name, tool),
+                    None => Err("the server does not offer it, or not in a usable way".into()),
+                };
+                if let Err(reason) = offer {
+                    left_out(format!("the tool {:?} is left out: {reason}", runner.name));
+                }
+            }
+        }
+        (toolbox, notes)
+    }
+
+    /// Ends all sessions, in an orderly way.
+    pub async fn close(&self) {
+        join_all(self.all.iter().map(|server| server.close())).await;
+    }
+
+    fn runners(&self) -> impl Iterator<Item = McpTool> {
+        self.all.iter().flat_map(|server| self.runners_of(server))
+    }
+
+    fn runners_of(&self, server: &Arc<Server>) -> impl Iterator<Item = McpTool> {
+        let own = server.settings.name.as_str();
+        let tools = server.settings.tools.iter().filter(move |tool| {
+            self.allowed.as_ref().is_none_or(|allowed| {
+                let is_meant = |name: &String| name == own || *name == format!("{own}.{tool}");
+                allowed.iter().any(is_meant)
+            })
+        });
+        let is_withheld = !self.permits(server);
+        tools.map(move |tool| McpTool {
+            server: server.clone(),
+            name: tool.clone(),
+            is_withheld,
+        })
+    }
+
+    fn permits(&self, server: &Server) -> bool {
+        let name = server.settings.name.as_str();
+        let permits = self.permits.as_ref();
+        permits.is_none_or(|permits| permits.iter().any(|permit| permit.covers_server(name)))
+    }
+}
+
+fn module_of(tool: &str) -> &str {
+    tool.split('.').next().unwrap_or_default()
+}

@@ -1,0 +1,165 @@
+//! When a server is started, started again and ended.
+
+use super::*;
+
+#[tokio::test]
+async fn a_server_is_started_when_it_is_used_and_serves_many_calls() {
+    let bench = Bench::new(&["--garbage"]);
+    let server = bench.server(Trust::FirstSight);
+    assert_eq!(bench.starts(), 0);
+    let (one, two) = tokio::join!(
+        call(&server, "echo", json!({"text": "a\u{1f600}"})),
+        call(&server, "add", json!({"a": 1, "b": 2})),
+    );
+    assert_eq!((one, two), (Ok(json!("a\u{1f600}")), Ok(json!({"sum": 3}))));
+    assert_eq!(
+        call(&server, "several", json!({})).await,
+        Ok(json!(["a", "b"]))
+    );
+    assert_eq!(
+        call(&server, "flood", json!({"lines": 500})).await,
+        Ok(json!("done"))
+    );
+    assert_eq!(bench.starts(), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_dies_is_started_again_after_a_pause() {
+    let bench = Bench::new(&[]);
+    let server = bench.server(Trust::FirstSight);
+    let failure = call(&server, "die", json!({})).await.unwrap_err();
+    assert_eq!(
+        (failure.kind.as_str(), failure.class),
+        ("server", ErrorClass::Retryable)
+    );
+    assert!(
+        failure.message.contains("it ended (exit status: 3)"),
+        "{}",
+        failure.message
+    );
+    assert!(
+        !failure.message.contains("fire"),
+        "its stderr is for people: {}",
+        failure.message
+    );
+    assert_eq!(
+        call(&server, "echo", json!({"text": "b"})).await,
+        Ok(json!("b"))
+    );
+    assert_eq!(bench.starts(), 2);
+}
+
+#[tokio::test]
+async fn what_a_server_prints_is_shown_to_people() {
+    let bench = Bench::new(&[]);
+    let server = bench.server(Trust::FirstSight);
+    let _ = call_for(
+        &server,
+        "echo",
+        json!({"text": ""}),
+        Duration::from_secs(20),
+    )
+    .await;
+    let _ = server
+        .call("die", &json!({}), Duration::from_secs(20))
+        .await;
+    let mut lines = Vec::new();
+    eventually(|| {
+        lines.extend(server.printed());
+        !lines.is_empty()
+    })
+    .await;
+    assert_eq!(lines, ["stderr: fatal: the disk is on fire"]);
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_used_says_so() {
+    for (flags, kind, part) in [
+        (vec!["--stillborn"], "server", "exit status: 1"),
+        (
+            vec!["--version", "1999-01-01"],
+            "protocol",
+            "\"1999-01-01\"",
+        ),
+        (vec!["--circle"], "protocol", "circles"),
+        (vec!["--silent"], "deadline", "1500 ms"),
+    ] {
+        // Only one of them is waited for: a busy machine takes its time to start the others.
+        let most = if kind == "deadline" { 1_500 } else { 30_000 };
+        let bench = Bench::new(&flags).with(|s| s.timeout = Duration::from_millis(most));
+        let server = bench.server(Trust::FirstSight);
+        let failure = call(&server, "echo", json!({"text": ""}))
+            .await
+            .unwrap_err();
+        assert_eq!(failure.kind, kind, "{failure:?}");
+        assert!(failure.message.contains(part), "{}", failure.message);
+    }
+    let missing = Bench::new(&[]).with(|settings| {
+        settings.launch = Launch::Command {
+            command: vec!["toolhold-no-such-program".into()],
+            env: BTreeMap::new(),
+            secret_env: Vec::new(),
+        };
+    });
+    let failure = call(&missing.server(Trust::FirstSight), "echo", json!({}))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (failure.kind.as_str(), failure.class),
+        ("host", ErrorClass::Fatal)
+    );
+}
+
+#[tokio::test]
+async fn starts_that_lead_to_nothing_come_less_and_less_often() {
+    let bench = Bench::new(&["--stillborn"]);
+    let server = bench.server(Trust::FirstSight);
+    let until = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < until {
+        let _ = call_for(&server, "echo", json!({"text": ""}), until - Instant::now()).await;
+    }
+    // At 0, 0.25, 0.75, 1.75, 3.75, 7.75 s, and the next at 15.75; what a start takes comes on top.
+    assert!((2..=6).contains(&bench.starts()), "{}", bench.log());
+}
+
+#[tokio::test]
+async fn everything_that_a_server_started_dies_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let child = folder.path().join("child");
+    let script = format!(
+        "sleep 1000 & echo $! > {0}.part; mv {0}.part {0}; exec python3 {SCRIPT}",
+        child.display()
+    );
+    let bench = Bench::new(&[]).with(|settings| {
+        settings.launch = Launch::Command {
+            command: vec!["sh".into(), "-c".into(), script],
+            env: BTreeMap::new(),
+            secret_env: Vec::new(),
+        };
+    });
+    let server = bench.server(Trust::FirstSight);
+    call(&server, "echo", json!({"text": "a"})).await.unwrap();
+    let pid = std::fs::read_to_string(&child).unwrap().trim().to_owned();
+    let status = PathBuf::from(format!("/proc/{pid}/stat"));
+    if !PathBuf::from("/proc/self/stat").exists() {
+        return;
+    }
+    assert!(status.exists());
+    drop(server);
+    // A zombie counts as dead, although its parent has not waited for it.
+    eventually(|| std::fs::read_to_string(&status).map_or(true, |stat| stat.contains(") Z ")))
+        .await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_in_order_may_end_by_itself() {
+    let bench = Bench::new(&[]);
+    let server = bench.server(Trust::FirstSight);
+    call(&server, "echo", json!({"text": "a"})).await.unwrap();
+    server.close().await;
+    assert!(
+        bench.log().lines().any(|line| line == "end"),
+        "{}",
+        bench.log()
+    );
+}

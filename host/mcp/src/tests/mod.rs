@@ -1,0 +1,156 @@
+//! Servers that misbehave, called as the loop calls them.
+
+mod calls;
+mod http;
+mod life;
+mod trust;
+
+use crate::pin::{Pins, Trust};
+use crate::server::Server;
+use crate::settings::{Launch, Settings};
+use crate::tool::McpTool;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use toolhold_agent::{Activity as _, ToolCall};
+use toolhold_policy::{Approval, ApprovalStore, Standing};
+use toolhold_protocol::failure::{ErrorClass, ToolFailure};
+
+const SCRIPT: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../tests/fixtures/mcp_server.py"
+);
+const TOOLS: [&str; 15] = [
+    "echo", "add", "liar", "fail", "refuse", "hang", "huge", "die", "endless", "env", "flood",
+    "paint", "several", "ask", "change",
+];
+
+/// A variable that cargo sets, and as secret as any.
+const SECRET: &str = "CARGO_MANIFEST_DIR";
+
+/// Approvals in memory.
+#[derive(Debug, Default)]
+struct Memory(Mutex<BTreeMap<String, Approval>>);
+
+impl ApprovalStore for Memory {
+    fn get(&self, slot: &str) -> Option<Approval> {
+        self.0.lock().unwrap().get(slot).cloned()
+    }
+
+    fn put(&self, approval: &Approval) -> io::Result<()> {
+        let (slot, approval) = (approval.slot.clone(), approval.clone());
+        self.0.lock().unwrap().insert(slot, approval);
+        Ok(())
+    }
+
+    fn knows(&self, module: &str) -> bool {
+        self.get(module).is_some()
+    }
+}
+
+/// A server's log and pins.
+struct Bench {
+    folder: TempDir,
+    approvals: Arc<Memory>,
+    settings: Settings,
+}
+
+impl Bench {
+    fn new(flags: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log").display().to_string();
+        let command = ["python3", SCRIPT, "--log", &log];
+        let settings = Settings {
+            name: "s".into(),
+            launch: Launch::Command {
+                command: command
+                    .iter()
+                    .chain(flags)
+                    .map(ToString::to_string)
+                    .collect(),
+                env: BTreeMap::from([("GIVEN".to_owned(), "yes".to_owned())]),
+                secret_env: Vec::new(),
+            },
+            secrets: Ok(Vec::new()),
+            timeout: Duration::from_secs(20),
+            max_result_bytes: 100_000,
+            tools: TOOLS.map(str::to_owned).to_vec(),
+            offer: true,
+            found: false,
+            fault: None,
+        };
+        Self {
+            folder,
+            approvals: Arc::default(),
+            settings,
+        }
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(&mut self.settings);
+        self
+    }
+
+    fn server(&self, trust: Trust) -> Arc<Server> {
+        let pins = Pins::new(self.approvals.clone(), trust);
+        let mut settings = self.settings.clone();
+        settings.secrets = settings.launch.secrets(|name| std::env::var(name).ok());
+        Arc::new(Server::new(settings, pins))
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    fn starts(&self) -> usize {
+        self.log()
+            .lines()
+            .filter(|line| line.starts_with("start"))
+            .count()
+    }
+
+    /// Waits until the server wrote `line`.
+    async fn logged(&self, line: &str) {
+        eventually(|| self.log().lines().any(|own| own.starts_with(line))).await;
+    }
+}
+
+async fn eventually(mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < Duration::from_secs(10), "it never came");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+async fn call_for(
+    server: &Arc<Server>,
+    tool: &str,
+    arguments: Value,
+    timeout: Duration,
+) -> Result<Value, ToolFailure> {
+    let runner = McpTool {
+        server: server.clone(),
+        name: tool.into(),
+        is_withheld: false,
+    };
+    let call = ToolCall {
+        id: "c".into(),
+        tool: format!("s.{tool}"),
+        arguments,
+        instance: None,
+        context: Vec::new(),
+        reserved: serde_json::Map::new(),
+        schema: Arc::default(),
+        timeout,
+    };
+    runner.call(&call).await.outcome.map(|output| output.value)
+}
+
+async fn call(server: &Arc<Server>, tool: &str, arguments: Value) -> Result<Value, ToolFailure> {
+    call_for(server, tool, arguments, Duration::from_secs(20)).await
+}

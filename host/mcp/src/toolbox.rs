@@ -1,0 +1,74 @@
+//! A run's toolbox that adds the tools of servers to those of modules.
+
+use crate::offer::Offered;
+use crate::tool::McpTool;
+use futures_util::future::BoxFuture;
+use std::collections::BTreeMap;
+use toolhold_agent::{Activity as _, Module, ToolCall, Toolbox};
+use toolhold_policy::tool_name;
+use toolhold_protocol::result::ToolResult;
+use toolhold_protocol::tool::Tool;
+
+/// The tools of `inner`, and tools of servers as `SERVER.tool`.
+#[derive(Debug)]
+pub struct WithServers<T> {
+    inner: T,
+    offered: Vec<Tool>,
+    /// All tools of the offering servers, also those that are not offered now: a resumed run may call one, and the call
+    /// says why it fails.
+    runners: BTreeMap<String, McpTool>,
+}
+
+impl<T: Toolbox> WithServers<T> {
+    /// `inner` without tools of servers.
+    pub fn new(inner: T) -> Self {
+        Self {
+            inner,
+            offered: Vec::new(),
+            runners: BTreeMap::new(),
+        }
+    }
+
+    /// Calls of `NAME.tool` go to `runner`.
+    pub(super) fn route(&mut self, runner: McpTool) {
+        if let Ok(name) = tool_name(&runner.server.settings.name, &runner.name) {
+            self.runners.insert(name, runner);
+        }
+    }
+
+    /// Offers a tool of `server`.
+    ///
+    /// # Errors
+    /// Why it can be no tool of the run.
+    pub(super) fn offer(&mut self, server: &str, tool: &Offered) -> Result<(), String> {
+        self.offered.push(tool.tool(server)?);
+        Ok(())
+    }
+}
+
+impl<T: Toolbox> Toolbox for WithServers<T> {
+    fn tools(&self) -> Vec<Tool> {
+        let mut tools = self.inner.tools();
+        tools.extend(self.offered.iter().cloned());
+        tools
+    }
+
+    fn tool(&self, name: &str) -> Option<Tool> {
+        let own = self.offered.iter().find(|tool| tool.name == name);
+        own.cloned().or_else(|| self.inner.tool(name))
+    }
+
+    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Module, String>> {
+        match self.offered.iter().find(|tool| tool.name == name) {
+            Some(tool) => Box::pin(std::future::ready(Ok(Module::Tool(Box::new(tool.clone()))))),
+            None => self.inner.module(name),
+        }
+    }
+
+    fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
+        match self.runners.get(&call.tool) {
+            Some(runner) => runner.call(call),
+            None => self.inner.call(call),
+        }
+    }
+}

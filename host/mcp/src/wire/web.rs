@@ -1,0 +1,364 @@
+//! A server over streamable HTTP: each message is a POST, answered with JSON or a stream of events.
+
+use crate::error::{Failure, words};
+use crate::settings::Settings;
+use crate::wire::rpc::{self, Incoming};
+use futures_util::{Stream, StreamExt as _};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Response, StatusCode, Url, redirect};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::Value;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use toolhold_model::sse::SseDecoder;
+
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// As long as the ids that servers make.
+const MAX_SESSION: usize = 1_024;
+/// Timeout of requests without a waiting caller: cancelling a request, ending a session.
+const ASIDE: Duration = Duration::from_secs(2);
+
+/// A session with a server somewhere.
+#[derive(Debug)]
+pub struct Web {
+    line: Arc<Line>,
+    next: AtomicU64,
+    tools_changed: AtomicBool,
+    message_bytes: usize,
+    result_bytes: usize,
+}
+
+/// How messages get there.
+#[derive(Debug)]
+struct Line {
+    client: Client,
+    url: Url,
+    /// Session and version, once they are agreed.
+    agreed: Mutex<HeaderMap>,
+    is_open: AtomicBool,
+}
+
+impl Web {
+    pub fn new(
+        settings: &Settings,
+        url: &str,
+        secrets: &[(String, SecretString)],
+    ) -> Result<Self, Failure> {
+        let mut headers = HeaderMap::new();
+        for (name, token) in secrets {
+            let value = format!("Bearer {}", token.expose_secret());
+            let mut value = HeaderValue::from_str(&value).map_err(|_| {
+                Failure::Settings(format!(
+                    "the variable {name} holds characters that no header may carry"
+                ))
+            })?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        let client = Client::builder()
+            .default_headers(headers)
+            .user_agent(concat!("toolhold/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(settings.timeout)
+            // The token would go wherever the answer says.
+            .redirect(redirect::Policy::none())
+            .no_proxy()
+            .build()
+            .map_err(|error| Failure::Settings(error.to_string()))?;
+        Ok(Self {
+            line: Arc::new(Line {
+                client,
+                url: address(url).map_err(Failure::Settings)?,
+                agreed: Mutex::default(),
+                is_open: AtomicBool::new(true),
+            }),
+            next: AtomicU64::new(1),
+            tools_changed: AtomicBool::new(false),
+            message_bytes: settings.message_bytes(),
+            result_bytes: settings.max_result_bytes,
+        })
+    }
+
+    /// Sends a request and waits for the answer. Dropping the future cancels the request at the server.
+    pub async fn request(&self, method: &str, params: Value) -> Result<Value, Failure> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let guard = Asked {
+            // The protocol forbids to cancel the first.
+            line: (method != "initialize").then(|| self.line.clone()),
+            id,
+        };
+        let response = self
+            .line
+            .post(rpc::message(Some(id), method, Some(params)))
+            .await;
+        let answer = match response {
+            Ok(response) => {
+                self.line.keep_session(&response)?;
+                self.answer(id, response).await
+            }
+            Err(failure) => Err(failure),
+        };
+        guard.done();
+        answer
+    }
+
+    pub async fn notify(&self, method: &str) -> Result<(), Failure> {
+        self.line
+            .post(rpc::message(None, method, None))
+            .await
+            .map(drop)
+    }
+
+    /// The version that every message from now on names.
+    pub fn agree(&self, version: &str) {
+        if let Ok(value) = HeaderValue::from_str(version) {
+            self.line.headers().insert(VERSION, value);
+        }
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.line.is_open.load(Ordering::Relaxed)
+    }
+
+    /// Whether it said so since it was last asked.
+    pub fn tools_changed(&self) -> bool {
+        self.tools_changed.swap(false, Ordering::Relaxed)
+    }
+
+    /// Ends the session; a server that does not care is not waited for.
+    pub async fn close(&self) {
+        let headers = self.line.headers().clone();
+        if headers.contains_key(SESSION) {
+            let request = self.line.client.delete(self.line.url.clone());
+            let _ = tokio::time::timeout(ASIDE, request.headers(headers).send()).await;
+        }
+    }
+
+    async fn answer(&self, id: u64, response: Response) -> Result<Value, Failure> {
+        let kind = response.headers().get(CONTENT_TYPE);
+        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let kind = kind
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_ascii_lowercase();
+        let limit = self.message_bytes;
+        match kind.as_str() {
+            "application/json" => {
+                let mut body = Vec::new();
+                let mut chunks = response.bytes_stream();
+                while let Some(chunk) = self.chunk(&mut chunks).await? {
+                    if body.len() + chunk.len() > limit {
+                        return Err(Failure::TooLarge(self.result_bytes));
+                    }
+                    body.extend_from_slice(&chunk);
+                }
+                match self.take(id, &body).await? {
+                    Some(outcome) => outcome,
+                    None => Err(Failure::Protocol(
+                        "it answered another request than ours".into(),
+                    )),
+                }
+            }
+            "text/event-stream" => {
+                let mut decoder = SseDecoder::new(limit);
+                let mut read = 0;
+                let mut chunks = response.bytes_stream();
+                while let Some(chunk) = self.chunk(&mut chunks).await? {
+                    read += chunk.len();
+                    let events = decoder.push(&chunk).ok().filter(|_| read <= limit);
+                    for event in events.ok_or(Failure::TooLarge(self.result_bytes))? {
+                        if let Some(outcome) = self.take(id, event.data.as_bytes()).await? {
+                            return outcome;
+                        }
+                    }
+                }
+                Err(Failure::Unreachable(
+                    "its stream ended without an answer".into(),
+                ))
+            }
+            other => Err(Failure::Protocol(format!(
+                "it answered with the content type {:?}",
+                words(other)
+            ))),
+        }
+    }
+
+    /// The outcome of the request `id`, if that is what the message holds.
+    async fn take(
+        &self,
+        id: u64,
+        message: &[u8],
+    ) -> Result<Option<Result<Value, Failure>>, Failure> {
+        if message.is_empty() {
+            return Ok(None);
+        }
+        match rpc::parse(message).map_err(Failure::Protocol)? {
+            Incoming::Answer { id: other, outcome } if other == id => return Ok(Some(outcome)),
+            Incoming::Asked(reply) => {
+                let posted = self.line.post(reply.to_string().into_bytes());
+                let _ = tokio::time::timeout(ASIDE, posted).await;
+            }
+            Incoming::ToolsChanged => self.tools_changed.store(true, Ordering::Relaxed),
+            Incoming::Answer { .. } | Incoming::Notice => {}
+        }
+        Ok(None)
+    }
+
+    async fn chunk<B>(
+        &self,
+        chunks: &mut (impl Stream<Item = reqwest::Result<B>> + Unpin),
+    ) -> Result<Option<B>, Failure> {
+        chunks.next().await.transpose().map_err(unreachable)
+    }
+}
+
+impl Line {
+    async fn post(&self, message: Vec<u8>) -> Result<Response, Failure> {
+        let headers = self.headers().clone();
+        let in_session = headers.contains_key(SESSION);
+        let response = self
+            .client
+            .post(self.url.clone())
+            .headers(headers)
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, "application/json, text/event-stream")
+            .body(message)
+            .send()
+            .await
+            .map_err(unreachable)?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        Err(match status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Failure::Forbidden(status.as_u16()),
+            StatusCode::NOT_FOUND if in_session => {
+                self.is_open.store(false, Ordering::Relaxed);
+                Failure::Ended(": it does not know our session any more".into())
+            }
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => {
+                Failure::Unreachable(format!("it answered with status {status}"))
+            }
+            _ if status.is_server_error() => {
+                Failure::Unreachable(format!("it answered with status {status}"))
+            }
+            _ if status.is_redirection() => Failure::Settings(format!(
+                "it redirects us (status {status}); write the address where it is"
+            )),
+            _ => Failure::Protocol(format!("it answered with status {status}")),
+        })
+    }
+
+    fn keep_session(&self, response: &Response) -> Result<(), Failure> {
+        let Some(session) = response.headers().get(SESSION) else {
+            return Ok(());
+        };
+        if session.len() > MAX_SESSION {
+            return Err(Failure::Protocol(
+                "the id of its session is too long".into(),
+            ));
+        }
+        self.headers().entry(SESSION).or_insert(session.clone());
+        Ok(())
+    }
+
+    fn headers(&self) -> std::sync::MutexGuard<'_, HeaderMap> {
+        self.agreed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request with a waiting caller.
+struct Asked {
+    line: Option<Arc<Line>>,
+    id: u64,
+}
+
+impl Asked {
+    fn done(mut self) {
+        self.line = None;
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        // A connection that breaks off cancels nothing: the server has to be told.
+        if let (Some(line), Ok(runtime)) = (self.line.take(), tokio::runtime::Handle::try_current())
+        {
+            let message = rpc::cancelled(self.id);
+            runtime.spawn(async move {
+                let _ = tokio::time::timeout(ASIDE, line.post(message)).await;
+            });
+        }
+    }
+}
+
+/// Reads a server's address. Plain HTTP is for this machine: elsewhere everybody on the way reads the
+/// token and writes the results.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn address(text: &str) -> Result<Url, String> {
+    let url =
+        Url::parse(text.trim()).map_err(|error| format!("its url cannot be read: {error}"))?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("its url holds a user name or password; use token_env".into());
+    }
+    let is_local = url.host_str().is_some_and(|host| {
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let loopback = host
+            .parse()
+            .is_ok_and(|address: IpAddr| address.is_loopback());
+        host == "localhost" || loopback
+    });
+    match url.scheme() {
+        "https" => Ok(url),
+        "http" if is_local => Ok(url),
+        "http" => Err("its url must begin with https://; http:// is for this machine alone".into()),
+        other => Err(format!("its url has the scheme {other:?}; write https://")),
+    }
+}
+
+/// What the system said at the bottom of the chain.
+fn unreachable(error: reqwest::Error) -> Failure {
+    let error = error.without_url();
+    let mut cause: &dyn std::error::Error = &error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    Failure::Unreachable(words(&cause.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_http_is_for_this_machine() {
+        for (text, expect) in [
+            ("https://tools.example.com/mcp", ""),
+            ("http://localhost:8080/mcp", ""),
+            ("http://127.0.0.1/mcp", ""),
+            ("http://[::1]:1/mcp", ""),
+            ("http://tools.example.com/mcp", "https://"),
+            ("http://localhost.example.com/", "https://"),
+            ("ftp://localhost/", "scheme"),
+            ("https://me:secret@host/", "token_env"),
+            ("tools.example.com", "cannot be read"),
+        ] {
+            match address(text) {
+                Ok(_) => assert_eq!(expect, "", "{text}"),
+                Err(reason) => {
+                    assert!(
+                        !expect.is_empty() && reason.contains(expect),
+                        "{text}: {reason}"
+                    );
+                    assert!(!reason.contains("secret"), "{reason}");
+                }
+            }
+        }
+    }
+}

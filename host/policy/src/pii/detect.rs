@@ -1,0 +1,384 @@
+//! Where personal data and secrets are in a text.
+
+use super::Kind;
+use super::checks;
+use regex::Regex;
+use std::ops::Range;
+use std::sync::LazyLock;
+
+/// One piece of data, at these bytes of the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    pub start: usize,
+    pub end: usize,
+    pub kind: Kind,
+}
+
+/// Narrows what a pattern matched to what it really is, if it is.
+type Judge = fn(&str, Range<usize>) -> Option<Range<usize>>;
+
+/// No number is as long as this.
+const LONG: usize = 400;
+
+struct Detector {
+    kind: Kind,
+    pattern: Regex,
+    judge: Judge,
+}
+
+/// Finds data of the kinds that are `wanted`, in the order of the text. Pieces do not overlap: of two
+/// the one that begins first counts, and of those the longer.
+pub fn find(text: &str, wanted: impl Fn(Kind) -> bool) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for detector in DETECTORS.iter().filter(|detector| wanted(detector.kind)) {
+        detector.find(text, &mut found);
+    }
+    found.sort_by_key(|finding| (finding.start, usize::MAX - finding.end, finding.kind));
+    let mut end = 0;
+    found.retain(|finding| {
+        let is_free = finding.start >= end;
+        if is_free {
+            end = finding.end;
+        }
+        is_free
+    });
+    found
+}
+
+impl Detector {
+    fn find(&self, text: &str, found: &mut Vec<Finding>) {
+        let mut from = 0;
+        while let Some(captures) = self.pattern.captures_at(text, from) {
+            let Some(whole) = captures.get(0) else {
+                return;
+            };
+            let part = captures.name("it").unwrap_or(whole);
+            let judged = (self.judge)(text, part.range());
+            from = match judged {
+                Some(range) if !range.is_empty() => {
+                    found.push(Finding {
+                        start: range.start,
+                        end: range.end,
+                        kind: self.kind,
+                    });
+                    range.end
+                }
+                // Something may begin inside of what was none; of what is long it is not looked for, so
+                // that this stays linear.
+                _ if whole.len() > LONG => whole.end(),
+                _ => after(text, whole.start()),
+            };
+        }
+    }
+}
+
+/// The place after the character at `at`.
+fn after(text: &str, at: usize) -> usize {
+    let rest = text.get(at..).unwrap_or_default();
+    at + rest.chars().next().map_or(1, char::len_utf8)
+}
+
+static DETECTORS: LazyLock<Vec<Detector>> = LazyLock::new(|| {
+    let table: [(Kind, &str, Judge); 22] = [
+        (
+            Kind::PrivateKey,
+            r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----(?s:.+?)-----END (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----",
+            whole,
+        ),
+        (
+            Kind::Authorization,
+            r#"(?i)\bauthorization\\?["']?\s{0,8}[:=]\s{0,8}\\?["']?(?:bearer|basic|token|apikey)\s{1,8}(?P<it>[A-Za-z0-9._~+/=-]{6,})"#,
+            whole,
+        ),
+        (
+            Kind::Authorization,
+            r"(?i)\bbearer\s{1,8}(?P<it>[A-Za-z0-9._~+/=-]{16,})",
+            opaque,
+        ),
+        (
+            Kind::Jwt,
+            r"eyJ[A-Za-z0-9_-]{6,}\.eyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*",
+            alone,
+        ),
+        (
+            Kind::ApiKey,
+            r"(?:AKIA|ASIA|AROA|AIDA|AGPA|ANPA)[A-Z0-9]{16}",
+            alone,
+        ),
+        (
+            Kind::ApiKey,
+            r#"(?i)aws_?(?:secret)?_?(?:access)?_?key["'\\]{0,2}\s{0,8}[:=]\s{0,8}["'\\]{0,2}(?P<it>[A-Za-z0-9/+]{40})"#,
+            alone,
+        ),
+        (
+            Kind::ApiKey,
+            r"(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{22,}|glpat-[A-Za-z0-9_-]{20,})",
+            alone,
+        ),
+        (
+            Kind::ApiKey,
+            r"(?:xox[abeoprs]-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{10,})",
+            alone,
+        ),
+        (Kind::ApiKey, r"sk-[A-Za-z0-9_-]{20,}", opaque),
+        (
+            Kind::ApiKey,
+            r"(?:AIza[A-Za-z0-9_-]{35}|hf_[A-Za-z0-9]{30,}|npm_[A-Za-z0-9]{36}|[rs]k_(?:live|test)_[A-Za-z0-9]{16,})",
+            alone,
+        ),
+        (
+            Kind::Iban,
+            r"(?i)[a-z]{2}[0-9]{2}(?:[ -]?[a-z0-9]){11,28}",
+            iban,
+        ),
+        (Kind::Card, r"[2-6](?:[ -]?[0-9]){12,18}", card),
+        (
+            Kind::NationalId,
+            r"[0-9]{3}-[0-9]{2}-[0-9]{4}",
+            |text, range| number(text, range, checks::ssn),
+        ),
+        (
+            Kind::NationalId,
+            r"[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] ?[0-9]{2} ?[0-9]{2} ?[0-9]{2} ?[A-D]",
+            nino,
+        ),
+        (Kind::NationalId, r"(?i)[0-9xyz][0-9]{7}-?[a-z]", dni),
+        (
+            Kind::NationalId,
+            r"(?i)[a-z]{6}[0-9lmnpqrstuv]{2}[abcdehlmprst][0-9lmnpqrstuv]{2}[a-z][0-9lmnpqrstuv]{3}[a-z]",
+            |text, range| proven(text, range, checks::codice_fiscale),
+        ),
+        (
+            Kind::NationalId,
+            r"(?i)[12378] ?[0-9]{2} ?[0-9]{2} ?[0-9][0-9ab] ?[0-9]{3} ?[0-9]{3} ?[0-9]{2}",
+            |text, range| proven(text, range, checks::nir),
+        ),
+        (
+            Kind::NationalId,
+            r"[0-9]{3}\.[0-9]{3}\.[0-9]{3}-[0-9]{2}",
+            |text, range| number(text, range, checks::cpf),
+        ),
+        (
+            Kind::NationalId,
+            r"[2-9][0-9]{3}([ -])[0-9]{4}[ -][0-9]{4}",
+            |text, range| number(text, range, checks::verhoeff),
+        ),
+        (
+            Kind::NationalId,
+            r"(?i)[1-9][0-9]{16}[0-9x]",
+            |text, range| proven(text, range, checks::resident_identity),
+        ),
+        (
+            Kind::Email,
+            r"[\p{L}\p{N}._%+'-]+@(?:[\p{L}\p{N}-]+\.)+\p{L}{2,}",
+            email,
+        ),
+        (
+            Kind::Phone,
+            r"(?:\+|\b00)[1-9](?:[ ().\u{a0}/-]{0,3}[0-9]){6,14}|(?:1[ .-])?(?:\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}[ .-])[2-9][0-9]{2}[ .-][0-9]{4}|\(?0[1-9][0-9]{0,4}\)?(?:[ ./-]{1,2}[0-9]{2,8}){1,5}",
+            phone,
+        ),
+    ];
+    table
+        .into_iter()
+        .map(|(kind, pattern, judge)| Detector {
+            kind,
+            pattern: constant(pattern),
+            judge,
+        })
+        .collect()
+});
+
+#[expect(
+    clippy::expect_used,
+    reason = "patterns are constants, and every test of this module compiles them all"
+)]
+fn constant(pattern: &str) -> Regex {
+    Regex::new(pattern).expect("a pattern")
+}
+
+fn slice(text: &str, range: Range<usize>) -> &str {
+    text.get(range).unwrap_or_default()
+}
+
+/// The character before `at`, unless it is the letter of an escape such as `\n` in JSON text, and the
+/// one before that.
+fn before(text: &str, at: usize) -> (Option<char>, Option<char>) {
+    let mut all = slice(text, 0..at).chars();
+    let (last, rest) = (all.next_back(), all.as_str());
+    if last.is_some_and(|c| "nrtbf".contains(c)) && is_escape(rest) {
+        return (None, None);
+    }
+    (last, rest.chars().next_back())
+}
+
+/// Whether what comes after `text` is escaped by a backslash at its end.
+fn is_escape(text: &str) -> bool {
+    let backslashes = text.bytes().rev().take_while(|byte| *byte == b'\\').count();
+    backslashes % 2 == 1
+}
+
+/// Whether no character of a word stands directly before or after.
+fn is_alone(text: &str, range: &Range<usize>) -> bool {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let next = slice(text, range.end..text.len()).chars().next();
+    !before(text, range.start).0.is_some_and(is_word) && !next.is_some_and(is_word)
+}
+
+/// What joins the groups of one number.
+fn joins(c: char) -> bool {
+    ".-/".contains(c)
+}
+
+/// Whether `start` is not in the middle of a number.
+fn begins_number(text: &str, start: usize) -> bool {
+    let (last, other) = before(text, start);
+    let goes_before = last.is_some_and(joins) && other.is_some_and(|c| c.is_ascii_digit());
+    !goes_before && !last.is_some_and(|c| c.is_alphanumeric() || c == '_')
+}
+
+/// The same as [`is_alone`], and it is no part of a longer number with separators.
+fn is_whole_number(text: &str, range: &Range<usize>) -> bool {
+    let mut next = slice(text, range.end..text.len()).chars();
+    let (first, second) = (next.next(), next.next());
+    let goes_on = first.is_some_and(joins) && second.is_some_and(|c| c.is_ascii_digit());
+    begins_number(text, range.start) && is_alone(text, range) && !goes_on
+}
+
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "a judge that lets everything pass"
+)]
+fn whole(_: &str, range: Range<usize>) -> Option<Range<usize>> {
+    Some(range)
+}
+
+fn alone(text: &str, range: Range<usize>) -> Option<Range<usize>> {
+    is_alone(text, &range).then_some(range)
+}
+
+/// Whether it cannot be words: it has digits.
+fn opaque(text: &str, range: Range<usize>) -> Option<Range<usize>> {
+    let has_digits = slice(text, range.clone()).contains(|c: char| c.is_ascii_digit());
+    (has_digits && is_alone(text, &range)).then_some(range)
+}
+
+fn number(
+    text: &str,
+    range: Range<usize>,
+    is_right: impl Fn(&[u32]) -> bool,
+) -> Option<Range<usize>> {
+    let digits = checks::digits(slice(text, range.clone()));
+    (is_right(&digits) && is_whole_number(text, &range)).then_some(range)
+}
+
+fn proven(
+    text: &str,
+    range: Range<usize>,
+    is_right: impl Fn(&str) -> bool,
+) -> Option<Range<usize>> {
+    (is_right(slice(text, range.clone())) && is_alone(text, &range)).then_some(range)
+}
+
+fn nino(text: &str, range: Range<usize>) -> Option<Range<usize>> {
+    let prefix = slice(text, range.start..range.start + 2);
+    let is_given = !["BG", "GB", "KN", "NK", "NT", "TN", "ZZ"].contains(&prefix);
+    (is_given && is_alone(text, &range)).then_some(range)
+}
+
+fn dni(text: &str, range: Range<usize>) -> Option<Range<usize>> {
+    proven(text, range, |dni| checks::dni(&dni.replace('-', "")))
+}
+
+fn email(text: &str, range: Range<usize>) -> Option<Range<usize>> {
+    let found = slice(text, range.clone());
+    // `\njoe@…` in JSON text is a line break before `joe`.
+    let is_escaped =
+        found.starts_with(['n', 'r', 't', 'b', 'f']) && is_escape(slice(text, 0..range.start));
+    let start = range.start + usize::from(is_escaped);
+    let (local, domain) = slice(text, start..range.end).split_once('@')?;
+    let is_rest = before(text, start).0.is_some_and(char::is_alphanumeric);
+    let next = slice(text, range.end..text.len()).chars().next();
+    // The address of a repository, and `module@1.2.tool`.
+    let is_remote = local == "git" && next == Some(':');
+    let mut labels = domain.rsplit('.').skip(1);
+    let is_version = labels.all(|label| label.bytes().all(|byte| byte.is_ascii_digit()));
+    (!local.is_empty() && !is_rest && !is_remote && !is_version).then_some(start..range.end)
+}
+
+fn iban(text: &str, range: Range<usize>) -> Option<Range<usize>> {
+    let length = checks::iban_length(slice(text, range.start..range.start + 2))?;
+    let found = slice(text, range.clone());
+    let is_part = |(_, c): &(usize, char)| c.is_ascii_alphanumeric();
+    let (last, _) = found.char_indices().filter(is_part).nth(length - 1)?;
+    let range = range.start..range.start + last + 1;
+    let compact: String = slice(text, range.clone())
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .collect();
+    (checks::iban(&compact) && is_alone(text, &range)).then_some(range)
+}
+
+/// The longest part of a row of digits that is a card's number, written in one piece or in the groups
+/// that are printed on cards.
+fn card(text: &str, range: Range<usize>) -> Option<Range<usize>> {
+    if !begins_number(text, range.start) {
+        return None;
+    }
+    let found = slice(text, range.clone());
+    let ends = found
+        .char_indices()
+        .filter(|(_, c)| c.is_ascii_digit())
+        .map(|(at, _)| at + 1);
+    let ends: Vec<usize> = ends.collect();
+    ends.iter().skip(12).rev().find_map(|end| {
+        let range = range.start..range.start + end;
+        let written = slice(text, range.clone());
+        let digits = checks::digits(written);
+        let groups: Vec<usize> = written.split([' ', '-']).map(str::len).collect();
+        let is_written = match groups.as_slice() {
+            [_] | [4, 6, 4 | 5] => true,
+            [first @ .., last] => first.iter().all(|length| *length == 4) && (1..=4).contains(last),
+            [] => false,
+        };
+        let is_card = is_written && checks::is_issued(&digits) && checks::luhn(&digits);
+        (is_card && is_whole_number(text, &range)).then_some(range)
+    })
+}
+
+/// A phone number: with a country's code, or in the form of a country.
+fn phone(text: &str, range: Range<usize>) -> Option<Range<usize>> {
+    let found = slice(text, range.clone());
+    let range = if found.starts_with("+1") || found.starts_with("001") {
+        // North American numbers have ten digits; what follows is another number.
+        let skipped = if found.starts_with('+') { 11 } else { 13 };
+        let is_digit = |(_, c): &(usize, char)| c.is_ascii_digit();
+        let (last, _) = found.char_indices().filter(is_digit).nth(skipped - 1)?;
+        range.start..range.start + last + 1
+    } else {
+        range
+    };
+    let found = slice(text, range.clone());
+    let digits = checks::digits(found).len();
+    let groups: Vec<&str> = found
+        .split(|c: char| !c.is_ascii_digit())
+        .filter(|group| !group.is_empty())
+        .collect();
+    let lengths: Vec<usize> = groups.iter().map(|group| group.len()).collect();
+    let is_dotted = found.contains('.') && !found.contains([' ', '-', '/', '(']);
+    let is_phone = if found.starts_with('+') {
+        // Two groups with a point between them are a number with decimals.
+        (8..=15).contains(&digits) && !(is_dotted && groups.len() < 3)
+    } else if found.starts_with("00") {
+        (10..=17).contains(&digits) && groups.len() > 1 && !is_dotted
+    } else if found.trim_start_matches('(').starts_with('0') {
+        let is_date = matches!(lengths.as_slice(), [2, 2, 4, ..] | [2, 4, ..]);
+        let is_pairs = lengths.len() > 3 && lengths.iter().all(|length| *length == 2);
+        let is_dotted_other = is_dotted && !is_pairs;
+        let is_row = lengths.len() > 1 && lengths.iter().all(|length| *length == 4);
+        (9..=12).contains(&digits) && !is_date && !is_dotted_other && !is_row
+    } else {
+        true
+    };
+    (is_phone && is_whole_number(text, &range)).then_some(range)
+}

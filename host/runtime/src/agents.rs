@@ -1,0 +1,458 @@
+//! Agents as the server offers them: a name, and everything that a run of it is put together with.
+
+use crate::config::{AgentConfiguration, Configuration};
+use crate::dialect::Known;
+use crate::host;
+use crate::models::{Models, Spared};
+use crate::names;
+use crate::requests::{Requests, RequestsFolder};
+use crate::shields::shields;
+use crate::stored_approver::StoredApprover;
+use crate::tools::{LiveBounds, Narrowing, SandboxTools};
+use anyhow::{Context as _, Result, anyhow};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use toolhold_agent::guard::shield::{Place, Shields};
+use toolhold_agent::model::{Model, ModelError};
+use toolhold_agent::run::DEFAULT_INSTRUCTIONS;
+use toolhold_agent::{Activities, Driver, ErrorClass, RunRequest, Toolbox};
+use toolhold_sandbox::{Bounds, Permit, Registry, Within, same_directory};
+use toolhold_mcp::{Servers, WithServers};
+use toolhold_storage::Store;
+
+/// One agent, ready to run.
+#[derive(Debug)]
+pub struct Agent {
+    pub name: String,
+    pub description: String,
+    pub config: Arc<Configuration>,
+    instructions: String,
+    tools: Option<Vec<String>>,
+    output_schema: Option<Value>,
+    model: Arc<dyn Model>,
+    candidates: BTreeMap<String, Arc<dyn Model>>,
+    known: Known,
+    shields: Shields,
+    servers: Servers,
+    requests: RequestsFolder,
+    registry: Registry,
+    /// What it leaves of the grants of modules, for calls of its runs that begin now, whenever the run did.
+    live: LiveBounds,
+}
+
+/// For whom a run is made, and what that one may use of the agent's tools.
+#[derive(Debug, Clone, Default)]
+pub struct OnBehalf {
+    pub owner: String,
+    pub session: String,
+    /// Tools, or modules for all of theirs. Absent: all that the agent has.
+    pub tools: Option<Vec<String>>,
+    /// What of the grants of modules may be used for that one, and which MCP servers. Absent: all that the
+    /// agent has.
+    pub grants: Option<Vec<Permit>>,
+    /// Tools that the client calls itself: the run ends with their calls.
+    pub elsewhere: BTreeSet<String>,
+    /// The client's trace, which the run's goes on with.
+    pub trace: opentelemetry::Context,
+}
+
+impl OnBehalf {
+    /// Nothing but these of what there was.
+    pub fn narrow(&mut self, tools: Option<Vec<String>>) {
+        self.tools = both(self.tools.as_deref(), tools.as_deref());
+    }
+}
+
+impl Agent {
+    async fn new(
+        agent: &AgentConfiguration,
+        registry: &Registry,
+        kept: &Kept,
+        name: &str,
+    ) -> Result<Self> {
+        let config = agent.configuration.clone();
+        warn_of_vain_shares(&config, name);
+        let timeout = config.settings().timeout;
+        let mut models = Models::new(&config, timeout, None)?.sparing(&kept.spared);
+        let guards = Box::pin(models.guards()).await?;
+        let toolbox = SandboxTools::new(registry.clone()).with_sources(host::sources(&config));
+        let tools = agent.tools.as_deref();
+        let shields = shields(&config, toolbox.components(), tools, &guards).await?;
+        let selected = Box::pin(models.selected()).await?;
+        Ok(Self {
+            name: name.to_owned(),
+            description: agent.description.clone(),
+            instructions: agent
+                .instructions
+                .clone()
+                .unwrap_or_else(|| DEFAULT_INSTRUCTIONS.to_owned()),
+            tools: agent.tools.clone(),
+            output_schema: agent.output_schema.clone(),
+            model: selected.model,
+            candidates: selected.candidates,
+            known: selected.known,
+            shields,
+            servers: Servers::new(config.servers(), &config.pins(), tools),
+            requests: kept.requests(config.requests_folder()),
+            registry: registry.clone(),
+            live: kept.live(name),
+            config,
+        })
+    }
+
+    /// A request as the agent makes it, before anything that a client says.
+    pub fn request(&self) -> RunRequest {
+        let mut request = RunRequest::new("");
+        request.context.clear();
+        request.instructions.clone_from(&self.instructions);
+        request.output_schema.clone_from(&self.output_schema);
+        request.settings = self.config.settings();
+        self.known.adapt(&mut request.settings, &self.config);
+        request
+    }
+
+    pub fn model(&self) -> &str {
+        self.model.name()
+    }
+
+    /// What a run is driven by. Notes say which MCP servers' tools are left out.
+    pub async fn driver(&self, store: &Store, behalf: &OnBehalf) -> (Driver, Vec<String>) {
+        let (toolbox, notes) = self.toolbox(behalf).await;
+        let servers = self.servers(behalf);
+        let activities = servers.activities(Activities::default());
+        let activities = behalf
+            .elsewhere
+            .iter()
+            .fold(activities, Activities::with_clients);
+        let mut shields = self.shields.clone();
+        if let Some(grants) = &behalf.grants {
+            // Part of the policy of the run, and so of the hash in its record.
+            shields.grants["key"] = json!(grants);
+        }
+        let driver = Driver {
+            approver: Arc::new(StoredApprover::new(store.clone())),
+            activities,
+            shields,
+            candidates: self.candidates.clone(),
+            ..Driver::new(self.model.clone(), Arc::new(toolbox))
+        };
+        (driver, notes)
+    }
+
+    /// Whether an answer may be shown while it is written: nothing has to see it before, and nothing in it
+    /// stands for something else.
+    pub fn speaks(&self) -> bool {
+        let screened = self.shields.posts.iter();
+        let mut screened = screened.filter(|post| post.places.contains(&Place::Output));
+        screened.next().is_none() && self.config.privacy().is_off()
+    }
+
+    /// The saved Requests as they are now.
+    pub async fn requests(&self) -> Requests {
+        self.requests.now().await
+    }
+
+    /// The tools that `behalf` may call.
+    pub async fn tools(&self, behalf: &OnBehalf) -> Vec<toolhold_agent::protocol::Tool> {
+        self.toolbox(behalf).await.0.tools()
+    }
+
+    async fn toolbox(&self, behalf: &OnBehalf) -> (WithServers<SandboxTools>, Vec<String>) {
+        let mut toolbox = SandboxTools::new(self.registry.clone())
+            // What a client names is not fetched: it would be there for all others.
+            .with_sources(host::sources(&self.config).without_fetching())
+            .with_requests(self.requests().await)
+            .on_behalf_of(&behalf.owner, &behalf.session)
+            .narrowed(Narrowing {
+                live: self.live.clone(),
+                permits: behalf.grants.clone(),
+            });
+        if let Some(allowed) = both(self.tools.as_deref(), behalf.tools.as_deref()) {
+            toolbox = toolbox.allowing(allowed);
+        }
+        self.servers(behalf).offered(toolbox).await
+    }
+
+    fn servers(&self, behalf: &OnBehalf) -> Servers {
+        let allowed = self.allowed(behalf);
+        self.servers.allowing(allowed, behalf.grants.clone())
+    }
+
+    /// What the agent leaves of the grants of modules.
+    fn bounds(&self) -> Bounds {
+        let shares = self.config.shares();
+        if shares.is_empty() {
+            return Bounds::default();
+        }
+        Bounds::default().with("this agent", Within::Shares(shares.clone()))
+    }
+
+    /// What a run of `behalf` is held to, for its record.
+    pub fn allowed(&self, behalf: &OnBehalf) -> Option<Vec<String>> {
+        both(self.tools.as_deref(), behalf.tools.as_deref())
+    }
+}
+
+/// Warns when an agent's share names a capability that the module does not have.
+fn warn_of_vain_shares(config: &Configuration, agent: &str) {
+    let policy = config.policy();
+    for (module, share) in config.shares() {
+        let granted = policy.modules.get(module).map(|own| own.grant.clone());
+        for kind in share.in_vain(&granted.unwrap_or_default(), &same_directory) {
+            let kind = kind.name();
+            tracing::warn!(
+                agent,
+                module,
+                kind,
+                "the agent's grants name what the module was not granted, so it has none of it"
+            );
+        }
+    }
+}
+
+/// The names that both lists allow, each the narrower of two: `text` and `text.count` is `text.count`.
+pub fn both(one: Option<&[String]>, other: Option<&[String]>) -> Option<Vec<String>> {
+    let (one, other) = match (one, other) {
+        (None, None) => return None,
+        (Some(only), None) | (None, Some(only)) => return Some(only.to_vec()),
+        (Some(one), Some(other)) => (one, other),
+    };
+    let within = |name: &String, list: &[String]| names::allows(Some(list), name);
+    let mut names: Vec<String> = one
+        .iter()
+        .filter(|name| within(name, other))
+        .chain(other.iter().filter(|name| within(name, one)))
+        .cloned()
+        .collect();
+    names.sort();
+    names.dedup();
+    Some(names)
+}
+
+/// All agents, as the configuration had them when it was last read.
+#[derive(Debug)]
+pub struct Agents {
+    registry: Registry,
+    kept: Kept,
+    absent: Absent,
+    current: RwLock<Arc<Offered>>,
+}
+
+/// What becomes of an agent whose endpoint is away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Absent {
+    Fails,
+    Waits,
+}
+
+#[derive(Debug, Default)]
+pub struct Offered {
+    pub ready: BTreeMap<String, Arc<Agent>>,
+    /// Those whose endpoint did not answer when it was asked which model it has.
+    pub waiting: BTreeMap<String, Waiting>,
+    /// What they are made from.
+    config: Option<Configuration>,
+}
+
+/// An agent that cannot run yet.
+#[derive(Debug, Clone)]
+pub struct Waiting {
+    pub description: String,
+    /// What is wrong with its endpoint.
+    pub reason: String,
+}
+
+/// What is the same for agents however often they are read again.
+#[derive(Debug, Default)]
+struct Kept {
+    /// Endpoints that several agents ask have their limits together.
+    spared: Spared,
+    /// By path: agents that have the same folder read it together.
+    requests: Mutex<BTreeMap<PathBuf, RequestsFolder>>,
+    /// By agent.
+    live: Mutex<BTreeMap<String, LiveBounds>>,
+}
+
+impl Kept {
+    fn requests(&self, folder: &Path) -> RequestsFolder {
+        let mut all = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = all.entry(folder.to_owned());
+        known.or_insert_with(|| RequestsFolder::new(folder)).clone()
+    }
+
+    fn live(&self, agent: &str) -> LiveBounds {
+        let mut all = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(agent.to_owned()).or_default().clone()
+    }
+}
+
+impl Agents {
+    /// # Errors
+    /// An agent that cannot be made.
+    pub async fn new(config: &Configuration, registry: Registry) -> Result<Self> {
+        Self::all_of(config, registry, Absent::Fails).await
+    }
+
+    /// Agents whose endpoint is away wait for it: see [`Agents::look_again`].
+    ///
+    /// # Errors
+    /// An agent that cannot be made for another reason: a server that starts without one that it was told
+    /// to offer would be noticed by its clients first.
+    pub async fn eventually(config: &Configuration, registry: Registry) -> Result<Self> {
+        Self::all_of(config, registry, Absent::Waits).await
+    }
+
+    async fn all_of(config: &Configuration, registry: Registry, absent: Absent) -> Result<Self> {
+        let this = Self {
+            registry,
+            kept: Kept::default(),
+            absent,
+            current: RwLock::default(),
+        };
+        let offered = this.made(config).await?;
+        if offered.ready.is_empty() && offered.waiting.is_empty() {
+            return Err(anyhow!("there are no agents"));
+        }
+        this.put(offered);
+        Ok(this)
+    }
+
+    /// The agents as `config` has them, which nobody is offered yet.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub async fn made(&self, config: &Configuration) -> Result<Offered> {
+        self.offered(config, |_| true).await
+    }
+
+    /// Offers these from now on. Runs that began go on as they are, within what their agents leave now.
+    pub fn put(&self, offered: Offered) {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        put_over(&mut current, offered);
+    }
+
+    /// Asks the endpoints again that agents wait for. Returns the names of those that can run now.
+    ///
+    /// # Errors
+    /// An agent cannot be made for another reason; all stay as they were.
+    pub async fn look_again(&self) -> Result<Vec<String>> {
+        let before = self.all();
+        let Some(config) = before
+            .config
+            .as_ref()
+            .filter(|_| !before.waiting.is_empty())
+        else {
+            return Ok(Vec::new());
+        };
+        let found = self
+            .offered(config, |name| before.waiting.contains_key(name))
+            .await?;
+        let come: Vec<String> = found.ready.keys().cloned().collect();
+        let mut ready = before.ready.clone();
+        ready.extend(found.ready);
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        if !Arc::ptr_eq(&current, &before) {
+            // The configuration was read again meanwhile, and what it says counts.
+            return Ok(Vec::new());
+        }
+        let found = Offered { ready, ..found };
+        put_over(&mut current, found);
+        Ok(come)
+    }
+
+    async fn offered(
+        &self,
+        config: &Configuration,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<Offered> {
+        let mut offered = Offered {
+            config: Some(config.clone()),
+            ..Offered::default()
+        };
+        for (name, agent) in config.agents().iter().filter(|(name, _)| wanted(name)) {
+            let cannot = || format!("the agent {name:?} cannot be offered");
+            let agent = agent.as_ref().map_err(Clone::clone).with_context(cannot)?;
+            match Box::pin(Agent::new(agent, &self.registry, &self.kept, name)).await {
+                Ok(agent) => {
+                    offered.ready.insert(name.to_owned(), Arc::new(agent));
+                }
+                Err(error) if self.absent == Absent::Waits && may_pass(&error) => {
+                    let waiting = Waiting {
+                        description: agent.description.clone(),
+                        reason: format!("{error:#}"),
+                    };
+                    offered.waiting.insert(name.to_owned(), waiting);
+                }
+                Err(error) => {
+                    return Err(error.context(cannot()));
+                }
+            }
+        }
+        Ok(offered)
+    }
+
+    pub fn all(&self) -> Arc<Offered> {
+        self.current
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// The agent of that name, if it can run.
+    pub fn named(&self, name: &str) -> Option<Arc<Agent>> {
+        self.all().ready.get(name).cloned()
+    }
+
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+}
+
+fn put_over(current: &mut Arc<Offered>, offered: Offered) {
+    for agent in offered.ready.values() {
+        agent.live.set(agent.bounds());
+    }
+    *current = Arc::new(offered);
+}
+
+/// Whether an endpoint that is started or becomes reachable answers otherwise.
+fn may_pass(error: &anyhow::Error) -> bool {
+    let causes = error.chain();
+    let mut causes = causes.filter_map(|cause| cause.downcast_ref::<ModelError>());
+    causes.any(|error| error.class() == ErrorClass::Retryable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_never_widens_what_an_agent_may_use() {
+        let list = |names: &[&str]| Some(names.iter().map(|&it| it.to_owned()).collect::<Vec<_>>());
+        for (agent, key, expected) in [
+            (None, None, None),
+            (list(&["text"]), None, list(&["text"])),
+            (None, list(&["text"]), list(&["text"])),
+            (
+                list(&["text"]),
+                list(&["text.count"]),
+                list(&["text.count"]),
+            ),
+            (
+                list(&["text.count"]),
+                list(&["text"]),
+                list(&["text.count"]),
+            ),
+            (list(&["text"]), list(&["files"]), list(&[])),
+            (
+                list(&["text", "files.read"]),
+                list(&["files", "text.count", "shell"]),
+                list(&["files.read", "text.count"]),
+            ),
+        ] {
+            assert_eq!(both(agent.as_deref(), key.as_deref()), expected);
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Cancellation of a run by another process (`toolhold runs cancel`, the HTTP API), which leaves its wish in
+//! the database.
+
+use std::time::Duration;
+use toolhold_storage::Store;
+use uuid::Uuid;
+
+/// How often the database is asked whether the run is to be cancelled.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Returns when another process asked for the cancellation of `run`.
+pub async fn requested(store: &Store, run: Uuid) {
+    loop {
+        tokio::time::sleep(POLL_INTERVAL).await;
+        // A database that is away is reported by the run's journal.
+        if let Ok(runs) = store.requested_cancellations().await
+            && runs.contains(&run)
+        {
+            return;
+        }
+    }
+}

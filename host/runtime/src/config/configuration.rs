@@ -1,0 +1,639 @@
+//! The merged settings as types. Units leave the wire here: milliseconds become durations.
+
+use crate::config::agents::{AgentConfiguration, AgentTable, InvalidAgent};
+use crate::config::endpoint::Endpoint;
+use crate::config::fallback;
+use crate::config::fallback::{FallbackTable, Named};
+use crate::config::mcp::McpTable;
+use crate::config::modules::{Approval, CompilerTable, ModuleTable, ModulesTable, OciTable};
+use crate::config::pool::PoolTable;
+use crate::config::price::Money;
+use crate::config::router::RouterTable;
+use crate::config::routes::{Routes, Target};
+use crate::config::shields::{ShieldSettings, ShieldTable, ShieldWhat};
+use crate::config::surroundings::{Fault, Surroundings, Variables};
+use crate::config::telemetry::{LogFormat, TelemetryTable};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use toolhold_agent::context::Window;
+use toolhold_agent::contract::MAX_EXAMPLES;
+use toolhold_agent::cost::Amount;
+use toolhold_agent::guard::pii::Privacy;
+use toolhold_agent::run::Wiring;
+use toolhold_agent::run::approval::{Approvals as CallApprovals, When};
+use toolhold_agent::{Settings, Shape};
+use toolhold_mcp as mcp;
+use toolhold_sandbox::{Approvals, CompilerProcess, Grant, LimitsRequest, Share};
+use toolhold_storage::Location;
+
+/// The tables of the configuration as they are written, merged from all their sources and not checked yet.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Tables {
+    endpoint: String,
+    endpoints: BTreeMap<String, Endpoint>,
+    #[serde(default)]
+    pools: BTreeMap<String, PoolTable>,
+    router: RouterTable,
+    run: RunTable,
+    approval: ApprovalTable,
+    fallback: FallbackTable,
+    requests: RequestsTable,
+    pub(super) modules: ModulesTable,
+    pub(super) limits: LimitsRequest,
+    pub(super) ceiling: LimitsRequest,
+    #[serde(default)]
+    pub(super) module: BTreeMap<String, ModuleTable>,
+    #[serde(default)]
+    mcp: BTreeMap<String, McpTable>,
+    #[serde(default)]
+    shields: BTreeMap<String, ShieldTable>,
+    pub(super) compiler: CompilerTable,
+    pub(super) oci: OciTable,
+    storage: StorageTable,
+    telemetry: TelemetryTable,
+    #[serde(default)]
+    pub(super) agents: BTreeMap<String, AgentTable>,
+    paths: PathsTable,
+}
+
+/// Everything that runs depend on, checked.
+#[derive(Debug, Clone)]
+pub struct Configuration {
+    /// What runs use: an endpoint, a pool, or the router.
+    pub endpoint: String,
+    telemetry: toolhold_telemetry::Settings,
+    pub(super) tables: Tables,
+    /// By module: what it is given, or why that cannot be given.
+    pub(super) grants: BTreeMap<String, Result<Grant, String>>,
+    /// Modules that are given something for this process alone.
+    pub(super) one_off: BTreeSet<String>,
+    pub(super) compiler: Option<CompilerProcess>,
+    pub(super) agents: BTreeMap<String, Result<AgentConfiguration, InvalidAgent>>,
+    is_max_tokens_default: bool,
+    servers: Vec<mcp::Settings>,
+    /// In the order in which they screen.
+    screening: Vec<ShieldSettings>,
+    /// What is left of the grants of modules, where this is an agent's.
+    shares: BTreeMap<String, Share>,
+    variables: Variables,
+    secrets: Secrets,
+    state_folder: PathBuf,
+    cache_folder: PathBuf,
+}
+
+/// Names and values of secrets.
+#[derive(Clone)]
+struct Secrets(Vec<(String, String)>);
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secrets(…)")
+    }
+}
+
+/// As whom components are fetched from registries.
+const OCI_VARIABLES: [&str; 4] = [
+    "TOOLHOLD_OCI_HOST",
+    "TOOLHOLD_OCI_USERNAME",
+    OCI_PASSWORD,
+    "TOOLHOLD_OCI_TOKEN_HOST",
+];
+const OCI_PASSWORD: &str = "TOOLHOLD_OCI_PASSWORD";
+
+#[derive(Debug, Clone, Deserialize)]
+struct RunTable {
+    max_steps: u32,
+    max_tokens: u32,
+    token_budget: u64,
+    currency: String,
+    max_cost: Money,
+    max_tool_calls: u32,
+    timeout_ms: u64,
+    call_timeout_ms: u64,
+    parallel_calls: usize,
+    max_calls: usize,
+    shape: Shape,
+    examples: usize,
+    reasons: bool,
+    temperature: f32,
+    seed: u64,
+    repair: bool,
+    result_chars: usize,
+    wiring: Wiring,
+    max_depth: u32,
+    max_tools: usize,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct ApprovalTable {
+    default: When,
+    always: Vec<String>,
+    on_write: Vec<String>,
+    never: Vec<String>,
+    plans: bool,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct RequestsTable {
+    folder: PathBuf,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct StorageTable {
+    url_env: String,
+    keep_days: u32,
+    patience_ms: u64,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct PathsTable {
+    cache: PathBuf,
+    state: PathBuf,
+}
+
+impl Configuration {
+    /// Checks the tables and completes them. No agent is among them yet: see [`Self::add_agent`].
+    ///
+    /// # Errors
+    /// The first key whose value cannot be used.
+    pub fn new(tables: Tables, surroundings: &Surroundings<'_>) -> Result<Self, Fault> {
+        let mut servers = Vec::new();
+        for (name, table) in &tables.mcp {
+            let key = format!("mcp.{name}");
+            let is_untrusted = surroundings.is_untrusted;
+            let settings = table.settings(
+                name,
+                is_untrusted(&key),
+                is_untrusted("paths.state"),
+                surroundings.variable,
+            );
+            let settings =
+                settings.map_err(|(leaf, reason)| Fault::new(format!("{key}.{leaf}"), reason))?;
+            servers.push(settings);
+        }
+        let mut screening = Vec::new();
+        for (name, table) in &tables.shields {
+            let settings = table
+                .settings(name)
+                .map_err(|(leaf, reason)| Fault::new(format!("shields.{name}.{leaf}"), reason))?;
+            screening.push(settings);
+        }
+        screening.sort_by_key(|shield| shield.order);
+        let folder = |own: &PathBuf, usual: &PathBuf| {
+            let is_set = !own.as_os_str().is_empty();
+            if is_set { own.clone() } else { usual.clone() }
+        };
+        let configuration = Self {
+            endpoint: tables.endpoint.clone(),
+            telemetry: tables.telemetry.settings(surroundings.variable),
+            grants: tables
+                .module
+                .iter()
+                .map(|(name, table)| (name.clone(), table.grant(surroundings)))
+                .collect(),
+            one_off: surroundings.one_off_grants.clone(),
+            compiler: surroundings.compiler.clone(),
+            agents: BTreeMap::new(),
+            is_max_tokens_default: surroundings.is_max_tokens_default,
+            servers,
+            screening,
+            shares: BTreeMap::new(),
+            variables: tables.variables(surroundings),
+            secrets: tables.secrets(surroundings),
+            state_folder: folder(&tables.paths.state, &surroundings.state_folder),
+            cache_folder: folder(&tables.paths.cache, &surroundings.cache_folder),
+            tables,
+        };
+        match configuration.fault() {
+            Some((key, reason)) => Err(Fault { key, reason }),
+            None => Ok(configuration),
+        }
+    }
+
+    /// The first key that is wrong, and why.
+    fn fault(&self) -> Option<(String, String)> {
+        let tables = &self.tables;
+        let below = |table: &'static str| {
+            move |(leaf, reason): (&'static str, String)| (format!("{table}.{leaf}"), reason)
+        };
+        let routes = self.routes();
+        if let Err(fault) = routes.check() {
+            return Some(fault);
+        }
+        if routes.target(&self.endpoint).is_none() {
+            return Some(("endpoint".into(), routes.unknown(&self.endpoint)));
+        }
+        let is_many = |name: &str| !matches!(routes.target(name), None | Some(Target::Endpoint(_)));
+        let fallback = || {
+            let endpoints = &tables.endpoints;
+            tables.fallback.fault(endpoints, &self.endpoint, is_many)
+        };
+        let missing_endpoint = |shield: &ShieldSettings| {
+            let reason = self.missing_endpoint(shield)?;
+            Some((format!("shields.{}.endpoint", shield.name), reason))
+        };
+        self.price_fault()
+            .or_else(|| fallback().map(below("fallback")))
+            .or_else(|| tables.telemetry.fault().map(below("telemetry")))
+            .or_else(|| self.agents_fault())
+            .or_else(|| self.screening.iter().find_map(missing_endpoint))
+            .or_else(|| self.time_fault())
+            .or_else(|| self.run_fault())
+    }
+
+    fn run_fault(&self) -> Option<(String, String)> {
+        let run = &self.tables.run;
+        if run.examples > MAX_EXAMPLES {
+            let reason = format!("there are 0 to {MAX_EXAMPLES} worked examples");
+            return Some(("run.examples".into(), reason));
+        }
+        let concurrent_calls = self.tables.modules.concurrent_calls;
+        let zero = [
+            ("run.max_steps", run.max_steps == 0),
+            ("run.max_tokens", run.max_tokens == 0),
+            ("run.parallel_calls", run.parallel_calls == 0),
+            ("run.max_calls", run.max_calls == 0),
+            ("modules.concurrent_calls", concurrent_calls == 0),
+        ];
+        let (key, _) = zero.into_iter().find(|(_, is_zero)| *is_zero)?;
+        Some((key.into(), "must be at least 1".into()))
+    }
+
+    /// All that requests can be sent to.
+    pub fn routes(&self) -> Routes<'_> {
+        Routes {
+            endpoints: &self.tables.endpoints,
+            pools: &self.tables.pools,
+            router: &self.tables.router,
+        }
+    }
+
+    /// The endpoint that runs use, if it is one.
+    pub fn selected(&self) -> Option<&Endpoint> {
+        self.tables.endpoints.get(&self.endpoint)
+    }
+
+    /// Where runs ask: the URL of an endpoint, the name of a pool.
+    pub fn place(&self) -> &str {
+        self.selected()
+            .map_or(&self.endpoint, |endpoint| &endpoint.base_url)
+    }
+
+    /// The models that `[fallback]` lists.
+    pub fn candidates(&self) -> impl Iterator<Item = &str> {
+        self.tables.fallback.names().iter().map(String::as_str)
+    }
+
+    /// What a candidate of `[fallback]` is.
+    pub fn candidate(&self, name: &str) -> Option<Named<'_>> {
+        fallback::named(name, &self.tables.endpoints, &self.endpoint)
+    }
+
+    pub fn settings(&self) -> Settings {
+        let run = &self.tables.run;
+        Settings {
+            contract: self.routes().contract(&self.endpoint),
+            shape: run.shape,
+            max_steps: run.max_steps,
+            max_tokens: run.max_tokens,
+            assumed_max_tokens: self.is_max_tokens_default.then_some(run.max_tokens),
+            token_budget: Some(run.token_budget).filter(|budget| *budget > 0),
+            price: self.routes().price(&self.endpoint),
+            currency: run.currency.clone(),
+            max_cost: self.max_cost(),
+            max_tool_calls: Some(run.max_tool_calls).filter(|most| *most > 0),
+            timeout: Duration::from_millis(run.timeout_ms),
+            call_timeout: Duration::from_millis(run.call_timeout_ms),
+            parallel_calls: run.parallel_calls,
+            max_calls: run.max_calls,
+            examples: run.examples,
+            reasons: run.reasons,
+            temperature: Some(run.temperature),
+            seed: Some(run.seed).filter(|seed| *seed > 0),
+            repair: run.repair,
+            result_chars: run.result_chars,
+            wiring: run.wiring,
+            max_depth: run.max_depth,
+            approval: self.tables.approval.rules(),
+            fallback: self.tables.fallback.settings(
+                &self.tables.endpoints,
+                &self.endpoint,
+                self.max_cost().is_some(),
+                &|variable| self.variable(variable).is_some(),
+            ),
+            window: Window {
+                tokens: self.routes().window(&self.endpoint),
+                max_tools: self.tables.run.max_tools,
+                ..Window::default()
+            },
+            privacy: self.privacy(),
+            ..Settings::default()
+        }
+    }
+
+    pub fn endpoint_named(&self, name: &str) -> Option<&Endpoint> {
+        self.tables.endpoints.get(name)
+    }
+
+    /// What screens, in its order.
+    pub fn shields(&self) -> &[ShieldSettings] {
+        &self.screening
+    }
+
+    /// What is left of the grants of these modules, for the agent whose configuration this is.
+    pub fn shares(&self) -> &BTreeMap<String, Share> {
+        &self.shares
+    }
+
+    /// An agent's own: less of the grants, and more shields.
+    ///
+    /// # Errors
+    /// The key below the agent's and what is wrong with it.
+    pub(super) fn narrow(
+        &mut self,
+        shares: BTreeMap<String, Share>,
+        shields: Vec<ShieldSettings>,
+    ) -> Result<(), (String, String)> {
+        self.shares = shares;
+        self.screening.extend(shields);
+        self.screening
+            .sort_by(|a, b| (a.order, &a.name).cmp(&(b.order, &b.name)));
+        // A guard model of its own may have no price.
+        let fault = self.price_fault();
+        fault.map_or(Ok(()), |(_, reason)| Err(("shields".into(), reason)))
+    }
+
+    /// What is wrong with the endpoint that a shield asks.
+    pub(super) fn missing_endpoint(&self, shield: &ShieldSettings) -> Option<String> {
+        match &shield.what {
+            ShieldWhat::Model { endpoint, .. } if !self.tables.endpoints.contains_key(endpoint) => {
+                Some(format!("there is no [endpoints.{endpoint}]"))
+            }
+            _ => None,
+        }
+    }
+
+    /// What the model is not shown: all that any shield hides, revealed to whom all of them reveal it.
+    pub fn privacy(&self) -> Privacy {
+        let mut all = self
+            .screening
+            .iter()
+            .filter_map(|shield| match &shield.what {
+                ShieldWhat::Pii { privacy, .. } if !privacy.is_off() => Some(privacy),
+                _ => None,
+            });
+        let first = all.next().cloned().unwrap_or_default();
+        all.fold(first, |one, other| Privacy {
+            hide: &one.hide | &other.hide,
+            reveal: &one.reveal & &other.reveal,
+            reveal_secrets: &one.reveal_secrets & &other.reveal_secrets,
+        })
+    }
+
+    /// What modules and servers are given, without the values of secrets.
+    pub fn granted(&self) -> Value {
+        let modules = self.grants.iter().map(|(name, grant)| {
+            let grant = grant.as_ref().ok();
+            (name.clone(), json!(grant))
+        });
+        let servers = self.servers.iter().map(|server| {
+            let given = json!({"launch": server.launch, "tools": server.tools});
+            (server.name.clone(), given)
+        });
+        let mut granted = json!({
+            "modules": modules.collect::<serde_json::Map<_, _>>(),
+            "mcp": servers.collect::<serde_json::Map<_, _>>(),
+        });
+        if !self.shares.is_empty() {
+            granted["shares"] = json!(self.shares);
+        }
+        granted
+    }
+
+    /// In which prices are; empty if there are none.
+    pub fn currency(&self) -> &str {
+        &self.tables.run.currency
+    }
+
+    fn max_cost(&self) -> Option<Amount> {
+        Some(self.tables.run.max_cost.0).filter(|most| !most.is_zero())
+    }
+
+    /// A time that is over before anything can happen in it: the key, and the remedy.
+    fn time_fault(&self) -> Option<(String, String)> {
+        let endpoints = self.tables.endpoints.iter().flat_map(|(name, endpoint)| {
+            [
+                ("connect_timeout_ms", endpoint.connect_timeout_ms),
+                ("first_token_timeout_ms", endpoint.first_token_timeout_ms),
+                ("idle_timeout_ms", endpoint.idle_timeout_ms),
+            ]
+            .map(|(leaf, time)| (format!("endpoints.{name}.{leaf}"), Some(time)))
+        });
+        let modules = self.tables.module.iter();
+        let limits = modules
+            .map(|(name, table)| (format!("module.{name}.limits"), &table.limits))
+            .chain([
+                ("limits".to_owned(), &self.tables.limits),
+                ("ceiling".to_owned(), &self.tables.ceiling),
+            ]);
+        let limits = limits.flat_map(|(table, limits)| {
+            [
+                ("timeout_ms", limits.timeout_ms),
+                ("http_timeout_ms", limits.http_timeout_ms),
+                ("compile_ms", limits.compile_ms),
+            ]
+            .map(|(leaf, time)| (format!("{table}.{leaf}"), time))
+        });
+        let others = [
+            ("run.timeout_ms", self.tables.run.timeout_ms),
+            ("run.call_timeout_ms", self.tables.run.call_timeout_ms),
+            ("router.timeout_ms", self.tables.router.timeout_ms),
+            ("oci.timeout_ms", self.tables.oci.timeout_ms),
+            ("oci.idle_timeout_ms", self.tables.oci.idle_timeout_ms),
+        ]
+        .map(|(key, time)| (key.to_owned(), Some(time)));
+        let mut all = endpoints.chain(limits).chain(others);
+        let (key, _) = all.find(|(_, time)| *time == Some(0))?;
+        let reason = "must be at least 1: 0 is no time at all, and not time without limit; leave it out for the default, or write \
+                      a large number";
+        Some((key, reason.into()))
+    }
+
+    /// What is wrong with prices, or with what depends on them: the key, and the reason.
+    fn price_fault(&self) -> Option<(String, String)> {
+        let faults = self.tables.endpoints.iter().find_map(|(name, endpoint)| {
+            let (leaf, reason) = endpoint.price_fault()?;
+            Some((format!("endpoints.{name}.{leaf}"), reason))
+        });
+        if faults.is_some() {
+            return faults;
+        }
+        let is_priced = |endpoint: &Endpoint| endpoint.price().is_some();
+        if self.tables.run.currency.trim().is_empty()
+            && self.tables.endpoints.values().any(is_priced)
+        {
+            let reason = "endpoints have prices, so say in which currency, such as \"EUR\"";
+            return Some(("run.currency".into(), reason.into()));
+        }
+        self.max_cost()?;
+        let mut asked = self.asked().into_iter();
+        let reason = asked.find_map(|name| self.routes().unpriced(name))?;
+        Some(("run.max_cost".into(), reason))
+    }
+
+    /// The endpoints and pools whose replies every run pays for, with those that decide and screen.
+    fn asked(&self) -> Vec<&str> {
+        let mut asked = vec![self.endpoint.as_str()];
+        asked.extend(self.routes().picker(&self.endpoint));
+        asked.extend(self.guards().map(|(_, endpoint)| endpoint));
+        asked
+    }
+
+    /// The shields that ask a model, and its endpoint.
+    pub fn guards(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.screening
+            .iter()
+            .filter_map(|shield| match &shield.what {
+                ShieldWhat::Model { endpoint, .. } => {
+                    Some((shield.name.as_str(), endpoint.as_str()))
+                }
+                _ => None,
+            })
+    }
+
+    /// Where saved Requests are.
+    pub fn requests_folder(&self) -> &Path {
+        &self.tables.requests.folder
+    }
+
+    /// The MCP servers, by name.
+    pub fn servers(&self) -> Vec<mcp::Settings> {
+        self.servers.clone()
+    }
+
+    /// What is known of MCP servers, and when they need a person.
+    pub fn pins(&self) -> mcp::Pins {
+        let trust = match self.tables.modules.approval {
+            Approval::FirstSight => mcp::Trust::FirstSight,
+            Approval::Always => mcp::Trust::Always,
+            Approval::Never => mcp::Trust::Never,
+        };
+        let approvals = Approvals::new(self.state_folder().join("mcp"));
+        mcp::Pins::new(Arc::new(approvals), trust)
+    }
+
+    /// Where compiled modules, fetched components and toolchains are kept.
+    pub fn cache_folder(&self) -> &Path {
+        &self.cache_folder
+    }
+
+    /// Where approvals, grants, the database and the cache's key lie: what is not to be lost.
+    pub fn state_folder(&self) -> &Path {
+        &self.state_folder
+    }
+
+    /// Where runs are recorded: the database that the variable `storage.url_env` names, or a file.
+    pub fn storage(&self) -> Location {
+        match self.variable(&self.tables.storage.url_env) {
+            Some(url) => Location::Postgres(url.into()),
+            None => Location::File(self.state_folder.join("toolhold.db")),
+        }
+    }
+
+    /// The value of a variable that the configuration names, if it is set and not blank.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        self.variables.get(name)
+    }
+
+    /// The key of an endpoint, if its variable is set.
+    pub fn api_key(&self, endpoint: &Endpoint) -> Option<String> {
+        self.variable(&endpoint.api_key_env).map(str::to_owned)
+    }
+
+    /// The secrets that the configuration names, with their values: what no record may hold.
+    pub fn secrets(&self) -> Vec<(String, String)> {
+        self.secrets.0.clone()
+    }
+
+    /// Where traces and metrics go. `is_scraped`: this process offers its metrics itself, too.
+    pub fn telemetry(&self, is_scraped: bool) -> toolhold_telemetry::Settings {
+        toolhold_telemetry::Settings {
+            is_scraped,
+            ..self.telemetry.clone()
+        }
+    }
+
+    /// How logs are written.
+    pub fn log_format(&self) -> LogFormat {
+        self.tables.telemetry.log_format
+    }
+
+    /// For how long runs and sessions are kept that are over. Absent: for ever.
+    pub fn keep_days(&self) -> Option<NonZeroU32> {
+        NonZeroU32::new(self.tables.storage.keep_days)
+    }
+
+    /// For how long a database that cannot be used is tried.
+    pub fn storage_patience(&self) -> Duration {
+        Duration::from_millis(self.tables.storage.patience_ms)
+    }
+}
+
+impl Tables {
+    /// The variables that are named here, other than those of modules' secrets and of MCP servers, which are
+    /// read where they are given out.
+    fn variables(&self, surroundings: &Surroundings<'_>) -> Variables {
+        let endpoints = self.endpoints.values().map(|it| it.api_key_env.as_str());
+        let names = endpoints
+            .chain([self.storage.url_env.as_str()])
+            .chain(OCI_VARIABLES);
+        Variables::read(names, surroundings.variable)
+    }
+
+    fn secrets(&self, surroundings: &Surroundings<'_>) -> Secrets {
+        let endpoints = self.endpoints.values().map(|it| it.api_key_env.as_str());
+        let servers = self.mcp.values().flat_map(McpTable::secrets);
+        let own = [
+            self.storage.url_env.as_str(),
+            self.telemetry.headers_env.as_str(),
+            OCI_PASSWORD,
+        ];
+        let others = surroundings.secret_variables.iter().map(String::as_str);
+        let names = endpoints.chain(servers).chain(own).chain(others);
+        let mut secrets: Vec<(String, String)> = names
+            .filter(|name| !name.is_empty())
+            .filter_map(|name| Some((name.to_owned(), (surroundings.variable)(name)?)))
+            .collect();
+        let granted = self.module.values().flat_map(|module| &module.secrets);
+        secrets.extend(granted.filter_map(|secret| {
+            let value = secret.value(surroundings).ok()?;
+            Some((secret.name.clone(), value))
+        }));
+        secrets.retain(|(_, value)| !value.trim().is_empty());
+        secrets.sort();
+        secrets.dedup();
+        Secrets(secrets)
+    }
+}
+
+impl ApprovalTable {
+    fn rules(&self) -> CallApprovals {
+        let of = |names: &[String], when| -> Vec<(String, When)> {
+            names.iter().map(|name| (name.clone(), when)).collect()
+        };
+        let mut tools = of(&self.never, When::Never);
+        // What is named twice waits.
+        tools.extend(of(&self.on_write, When::OnWrite));
+        tools.extend(of(&self.always, When::Always));
+        CallApprovals {
+            default: self.default,
+            tools: tools.into_iter().collect(),
+            plans: self.plans,
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! `[mcp.NAME]`: the servers whose tools may be called.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use toolhold_mcp::{Launch, Settings, address};
+use toolhold_sandbox::is_name;
+
+/// Slow servers look something up; those that compute longer say so in their table.
+const TIMEOUT_MS: u64 = 30_000;
+/// Far more than a model can read, and enough to pass data on by reference.
+const MAX_RESULT_BYTES: usize = 1 << 20;
+const MAX_TOOL_NAME: usize = 128;
+const MAX_TOOLS: usize = 256;
+
+/// As it is written. A wrong one is the configuration's fault: what should be a limit must not be none.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct McpTable {
+    command: Option<Vec<String>>,
+    env: BTreeMap<String, String>,
+    secret_env: Vec<String>,
+    url: Option<String>,
+    token_env: Option<String>,
+    timeout_ms: Option<u64>,
+    max_result_bytes: Option<usize>,
+    tools: Vec<String>,
+    offer: bool,
+}
+
+type Wrong = (&'static str, String);
+
+impl McpTable {
+    /// The variables that hold secrets.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        let token = self.token_env.as_deref();
+        self.secret_env.iter().map(String::as_str).chain(token)
+    }
+
+    /// What the table says. `is_found` and `is_state_found`: whether it, or where approvals are kept,
+    /// is said by a file that was found and not named. `variable` reads the environment.
+    ///
+    /// # Errors
+    /// The key and what is wrong with it.
+    pub fn settings(
+        &self,
+        name: &str,
+        is_found: bool,
+        is_state_found: bool,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Settings, Wrong> {
+        if !is_name(name) {
+            let reason = "a server's name is lower case letters, digits and _, at most 48, starting with a letter";
+            return Err(("command", reason.into()));
+        }
+        for (key, is_zero) in [
+            ("timeout_ms", self.timeout_ms == Some(0)),
+            ("max_result_bytes", self.max_result_bytes == Some(0)),
+        ] {
+            if is_zero {
+                return Err((key, "must be at least 1".into()));
+            }
+        }
+        if self.tools.len() > MAX_TOOLS {
+            return Err(("tools", format!("has more than {MAX_TOOLS} names")));
+        }
+        if let Some(wrong) = self.tools.iter().find(|tool| !is_tool(tool)) {
+            let form = "1 to 128 letters, digits, _, -, . and /";
+            return Err(("tools", format!("{wrong:?} is no tool's name: {form}")));
+        }
+        let launch = self.launch()?;
+        Ok(Settings {
+            name: name.to_owned(),
+            secrets: launch.secrets(variable),
+            launch,
+            timeout: Duration::from_millis(self.timeout_ms.unwrap_or(TIMEOUT_MS)),
+            max_result_bytes: self.max_result_bytes.unwrap_or(MAX_RESULT_BYTES),
+            tools: self.tools.clone(),
+            offer: self.offer,
+            found: is_found,
+            fault: (is_found && is_state_found).then(|| {
+                "./toolhold.toml names both the server and, as paths.state, the folder with its approval; \
+                 say that you trust the file by naming it with --config"
+                    .into()
+            }),
+        })
+    }
+
+    fn launch(&self) -> Result<Launch, Wrong> {
+        match (&self.command, &self.url) {
+            (Some(command), None) => {
+                if command.first().is_none_or(String::is_empty) {
+                    return Err((
+                        "command",
+                        "needs a program, such as [\"uvx\", \"server\"]".into(),
+                    ));
+                }
+                if self.token_env.is_some() {
+                    return Err((
+                        "token_env",
+                        "is for a url; give a command secret_env".into(),
+                    ));
+                }
+                Ok(Launch::Command {
+                    command: command.clone(),
+                    env: self.env.clone(),
+                    secret_env: self.secret_env.clone(),
+                })
+            }
+            (None, Some(url)) => {
+                address(url).map_err(|reason| ("url", reason))?;
+                if !self.env.is_empty() || !self.secret_env.is_empty() {
+                    return Err(("env", "is for a command; give a url token_env".into()));
+                }
+                Ok(Launch::Url {
+                    url: url.clone(),
+                    token_env: self.token_env.clone(),
+                })
+            }
+            _ => Err(("command", "give either `command` or `url`".into())),
+        }
+    }
+}
+
+fn is_tool(name: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
+    !name.is_empty() && name.len() <= MAX_TOOL_NAME && name.chars().all(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Settings, Wrong> {
+        let table: McpTable = toml::from_str(text).unwrap();
+        table.settings("weather", false, false, &|_| None)
+    }
+
+    #[test]
+    fn nothing_may_be_called_that_is_not_named() {
+        let settings = read("command = [\"server\"]").unwrap();
+        assert!(settings.tools.is_empty() && !settings.offer && settings.fault.is_none());
+    }
+
+    #[test]
+    fn a_wrong_table_names_the_key() {
+        for (text, key) in [
+            ("", "command"),
+            ("command = []", "command"),
+            ("command = [\"\"]", "command"),
+            ("command = [\"a\"]\nurl = \"https://a\"", "command"),
+            ("command = [\"a\"]\ntoken_env = \"T\"", "token_env"),
+            ("url = \"http://example.com\"", "url"),
+            ("url = \"https://example.com\"\nenv = { A = \"b\" }", "env"),
+            ("command = [\"a\"]\ntimeout_ms = 0", "timeout_ms"),
+            (
+                "command = [\"a\"]\nmax_result_bytes = 0",
+                "max_result_bytes",
+            ),
+            ("command = [\"a\"]\ntools = [\"a b\"]", "tools"),
+        ] {
+            assert_eq!(read(text).unwrap_err().0, key, "{text}");
+        }
+        let table: McpTable = toml::from_str("command = [\"a\"]").unwrap();
+        assert!(table.settings("Weather", false, false, &|_| None).is_err());
+    }
+
+    #[test]
+    fn a_file_that_was_found_cannot_bring_its_own_approval() {
+        let table: McpTable = toml::from_str("command = [\"a\"]").unwrap();
+        assert!(
+            table
+                .settings("weather", true, true, &|_| None)
+                .unwrap()
+                .fault
+                .is_some()
+        );
+        let found = table.settings("weather", true, false, &|_| None).unwrap();
+        assert!(found.found && found.fault.is_none());
+    }
+}

@@ -1,0 +1,38 @@
+//! The configuration as types: what `serde` reads (the tables), and the settings that they make.
+//!
+//! [`Configuration`] is the composition of all settings that runs depend on. [`Configuration::new`] makes it
+//! from [`Tables`] and [`Surroundings`]: nothing here reads a file or an environment variable by itself, so
+//! that a program that embeds the runtime decides where settings come from. The command line merges them from
+//! the default file, configuration files, variables and flags.
+//!
+//! [`DEFAULTS`] is the documentation of every key.
+
+mod agents;
+mod configuration;
+mod endpoint;
+mod fallback;
+mod mcp;
+mod modules;
+mod pool;
+mod price;
+mod router;
+mod routes;
+mod shields;
+mod surroundings;
+mod telemetry;
+
+pub use agents::{
+    AGENT_KEYS, AgentConfiguration, AgentTable, DEFAULT_AGENT, InvalidAgent, OVERRIDES, SHARES,
+};
+pub use configuration::{Configuration, Tables};
+pub use endpoint::Endpoint;
+pub use fallback::Named;
+pub use pool::POOL_KEYS;
+pub use router::CLASS_KEYS;
+pub use routes::{ROUTER, Routes, Target};
+pub use shields::{ShieldSettings, ShieldWhat};
+pub use surroundings::{Fault, Surroundings};
+pub use telemetry::LogFormat;
+
+/// The default file: every key with its default and its meaning.
+pub const DEFAULTS: &str = include_str!("default.toml");

@@ -1,0 +1,256 @@
+//! `[modules]`, `[module.NAME]`, `[limits]`, `[ceiling]`, `[compiler]` and `[oci]`: where modules are and what each
+//! is given.
+
+use crate::config::configuration::Configuration;
+use crate::config::surroundings::Surroundings;
+use secrecy::SecretString;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use toolhold_sandbox::{
+    Access, Approvals, Clocks, Compiler, DirectoryGrant, EngineConfig, Grant, HttpGrant,
+    KeyValueGrant, Limits, LimitsRequest, LogLevel, ModulePolicy, Origin, Place, Policy,
+    Randomness, ScratchGrant, SecretGrant, SecretSlot, Storage, Trust,
+};
+
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct ModulesTable {
+    folder: PathBuf,
+    roots: Vec<PathBuf>,
+    pub(super) concurrent_calls: u32,
+    waiting_calls: u32,
+    calls_per_minute: u32,
+    pub(super) approval: Approval,
+}
+
+/// When a module needs a person's approval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Approval {
+    FirstSight,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct CompilerTable {
+    own_process: bool,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ModuleTable {
+    /// An `oci://` reference; a wrong one is the module's fault, not the configuration's.
+    source: Option<String>,
+    directories: Vec<DirectoryTable>,
+    scratch: Option<ScratchGrant>,
+    environment: BTreeMap<String, String>,
+    http: Vec<HttpGrant>,
+    pub(super) secrets: Vec<SecretTable>,
+    key_value: Option<KeyValueGrant>,
+    tools: Vec<String>,
+    clocks: Clocks,
+    randomness: Randomness,
+    log_level: LogLevel,
+    pub(super) limits: LimitsRequest,
+}
+
+/// A secret: where it goes, and where its value is. The value itself is never in a file of ours.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SecretTable {
+    pub(super) name: String,
+    origin: Origin,
+    place: Place,
+    /// The environment variable that holds it.
+    env: Option<String>,
+    /// Or the file.
+    file: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DirectoryTable {
+    host: PathBuf,
+    guest: String,
+    #[serde(default)]
+    access: Access,
+    quota_bytes: Option<u64>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct OciTable {
+    offline: bool,
+    insecure: Vec<String>,
+    pub(super) timeout_ms: u64,
+    pub(super) idle_timeout_ms: u64,
+}
+
+impl Configuration {
+    pub fn modules_folder(&self) -> &Path {
+        &self.tables.modules.folder
+    }
+
+    /// Where components may be named by their path.
+    pub fn module_roots(&self) -> &[PathBuf] {
+        match self.tables.modules.roots.as_slice() {
+            [] => std::slice::from_ref(&self.tables.modules.folder),
+            roots => roots,
+        }
+    }
+
+    pub fn engine(&self) -> EngineConfig {
+        let largest = [
+            self.tables.limits.memory_bytes,
+            self.tables.ceiling.memory_bytes,
+        ]
+        .into_iter()
+        .chain(self.tables.module.values().map(|m| m.limits.memory_bytes))
+        .flatten()
+        .max()
+        .unwrap_or(512 << 20);
+        EngineConfig {
+            concurrent_calls: self.tables.modules.concurrent_calls,
+            waiting_calls: self.tables.modules.waiting_calls,
+            calls_per_minute: self.tables.modules.calls_per_minute,
+            max_memory_bytes: usize::try_from(largest).unwrap_or(usize::MAX),
+            compiler: self.compiler(),
+        }
+    }
+
+    fn compiler(&self) -> Compiler {
+        match &self.compiler {
+            Some(process) if self.tables.compiler.own_process => Compiler::Process(process.clone()),
+            _ => Compiler::InProcess,
+        }
+    }
+
+    pub fn policy(&self) -> Policy {
+        let decided = self.tables.module.iter().map(|(name, table)| {
+            let (grant, fault) = match self.grants.get(name) {
+                Some(Ok(grant)) => (grant.clone(), None),
+                Some(Err(reason)) => (Grant::default(), Some(reason.clone())),
+                None => (Grant::default(), None),
+            };
+            let policy = ModulePolicy {
+                limits: table.limits.clone(),
+                grant,
+                one_off: self.one_off.contains(name),
+                fault,
+            };
+            (name.clone(), policy)
+        });
+        let kept = self.state_folder().join("modules");
+        Policy {
+            limits: self.limits(),
+            ceiling: Limits::default_ceiling().overridden(&self.tables.ceiling),
+            trust: match self.tables.modules.approval {
+                Approval::Never => Trust::All,
+                asked => Trust::Approved {
+                    approvals: Arc::new(self.approvals()),
+                    first_sight: asked == Approval::FirstSight,
+                },
+            },
+            storage: Storage {
+                scratch: Some(kept.join("scratch")),
+                key_value: Some(kept.join("key-value")),
+            },
+            modules: decided.collect(),
+            ..Policy::default()
+        }
+    }
+
+    /// What a module gets that asks for nothing.
+    fn limits(&self) -> Limits {
+        Limits::default().overridden(&self.tables.limits)
+    }
+
+    /// Where approvals are kept: those of one modules folder say nothing of another's modules.
+    pub fn approvals(&self) -> Approvals {
+        let folder = &self.tables.modules.folder;
+        let absolute = folder
+            .canonicalize()
+            .or_else(|_| std::path::absolute(folder))
+            .unwrap_or_else(|_| folder.clone());
+        let bytes = absolute.as_os_str().as_encoded_bytes();
+        let name = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_URL, bytes);
+        let approvals = self.state_folder().join("approvals");
+        Approvals::new(approvals.join(name.simple().to_string()))
+    }
+
+    /// The modules that come from a registry: name and reference, as written.
+    pub fn sources(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.tables
+            .module
+            .iter()
+            .filter_map(|(name, table)| Some((name.as_str(), table.source.as_deref()?)))
+    }
+
+    /// How components are fetched, and as whom.
+    pub fn fetch(&self, credentials: Option<toolhold_oci::Credentials>) -> toolhold_oci::Settings {
+        toolhold_oci::Settings {
+            offline: self.tables.oci.offline,
+            timeout: Duration::from_millis(self.tables.oci.timeout_ms),
+            network: toolhold_oci::Network {
+                insecure: self.tables.oci.insecure.clone(),
+                idle_timeout: Duration::from_millis(self.tables.oci.idle_timeout_ms),
+                credentials,
+            },
+            folder: self.cache_folder().join("oci"),
+        }
+    }
+}
+
+impl ModuleTable {
+    /// What the table grants, or why that cannot be given.
+    pub(super) fn grant(&self, surroundings: &Surroundings<'_>) -> Result<Grant, String> {
+        let secrets = self.secrets.iter().map(|secret| secret.read(surroundings));
+        let secrets = secrets.collect::<Result<_, _>>()?;
+        let directories = self.directories.iter().map(|d| DirectoryGrant {
+            host: d.host.clone(),
+            guest: d.guest.clone(),
+            access: d.access,
+            quota_bytes: d.quota_bytes,
+        });
+        Ok(Grant {
+            directories: directories.collect(),
+            http: self.http.clone(),
+            secrets,
+            scratch: self.scratch.clone(),
+            environment: self.environment.clone(),
+            key_value: self.key_value.clone(),
+            tools: self.tools.clone(),
+            clocks: self.clocks,
+            randomness: self.randomness,
+            log_level: self.log_level,
+        })
+    }
+}
+
+impl SecretTable {
+    fn read(&self, surroundings: &Surroundings<'_>) -> Result<SecretGrant, String> {
+        let value = self.value(surroundings)?;
+        let slot = SecretSlot {
+            name: self.name.clone(),
+            origin: self.origin.clone(),
+            place: self.place.clone(),
+        };
+        SecretGrant::new(slot, SecretString::from(value)).map_err(|error| error.to_string())
+    }
+
+    pub(super) fn value(&self, surroundings: &Surroundings<'_>) -> Result<String, String> {
+        match (&self.env, &self.file) {
+            (Some(name), None) => (surroundings.variable)(name)
+                .ok_or_else(|| format!("{}: the variable {name} is not set", self.name)),
+            (None, Some(path)) => {
+                let text = (surroundings.secret_file)(path)
+                    .map_err(|error| format!("{}: {}: {error}", self.name, path.display()))?;
+                // Editors end a file with a line break, which is no part of the secret.
+                Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+            }
+            _ => Err(format!("{}: give either `env` or `file`", self.name)),
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! Where requests go: `[endpoints.NAME]`, `[pools.NAME]` and `[router]` together.
+//!
+//! What is wrong is found here, before anything is asked: the rules for names, members and contracts hold
+//! for all of it, whether a run uses it or not.
+
+use crate::config::endpoint::{ContractChoice, Endpoint};
+use crate::config::pool::PoolTable;
+use crate::config::router::RouterTable;
+use std::collections::{BTreeMap, BTreeSet};
+use toolhold_agent::Contract;
+use toolhold_agent::cost::Price;
+
+/// What the router is called where an endpoint is named.
+pub const ROUTER: &str = "router";
+
+/// What a name stands for.
+#[derive(Debug, Clone, Copy)]
+pub enum Target<'a> {
+    Endpoint(&'a Endpoint),
+    Pool(&'a PoolTable),
+    Router,
+}
+
+/// All that requests can be sent to.
+#[derive(Debug, Clone, Copy)]
+pub struct Routes<'a> {
+    pub endpoints: &'a BTreeMap<String, Endpoint>,
+    pub pools: &'a BTreeMap<String, PoolTable>,
+    pub router: &'a RouterTable,
+}
+
+type Wrong = (String, String);
+
+impl<'a> Routes<'a> {
+    /// What is called so.
+    pub fn target(self, name: &str) -> Option<Target<'a>> {
+        if name == ROUTER && !self.router.classes.is_empty() {
+            return Some(Target::Router);
+        }
+        let endpoint = self.endpoints.get(name).map(Target::Endpoint);
+        endpoint.or_else(|| self.pools.get(name).map(Target::Pool))
+    }
+
+    /// The contract of those that may answer, if somebody chose one for any of them.
+    pub fn chosen_contract(self, name: &str) -> Option<Contract> {
+        let mut endpoints = self.endpoints_of(name).into_iter();
+        endpoints.find_map(|(_, endpoint)| endpoint.contract.fixed())
+    }
+
+    /// The same, and the schema where nothing is known.
+    pub fn contract(self, name: &str) -> Contract {
+        self.chosen_contract(name).unwrap_or_default()
+    }
+
+    /// What a reply costs, if all that may answer cost the same.
+    pub fn price(self, name: &str) -> Option<Price> {
+        let mut prices = self
+            .endpoints_of(name)
+            .into_iter()
+            .map(|(_, endpoint)| endpoint.price());
+        let first = prices.next()??;
+        prices.all(|other| other == Some(first)).then_some(first)
+    }
+
+    /// Why the cost of a reply of `name` is not known, and what to do about it.
+    pub fn unpriced(self, name: &str) -> Option<String> {
+        if self.price(name).is_some() {
+            return None;
+        }
+        let endpoints = self.endpoints_of(name);
+        let own = |is_priced: bool| -> Vec<&str> {
+            let endpoints = endpoints.iter();
+            endpoints
+                .filter(|(_, endpoint)| endpoint.price().is_some() == is_priced)
+                .map(|(name, _)| *name)
+                .collect()
+        };
+        let keys = own(false).into_iter().map(|member| {
+            format!("endpoints.{member}.price_per_million or endpoints.{member}.gpu_hour")
+        });
+        let keys = keys.collect::<Vec<_>>().join(", ");
+        Some(if keys.is_empty() {
+            format!(
+                "what a reply of {name} costs depends on who gives it: {} have different prices, and a run is \
+                 counted by one",
+                own(true).join(", ")
+            )
+        } else {
+            format!(
+                "the cost of a reply of {name} is not known: set {keys}; prices of 0 if it costs nothing"
+            )
+        })
+    }
+
+    /// The model that the router asks, for runs with `name`.
+    pub fn picker(self, name: &str) -> Option<&'a str> {
+        let is_router = matches!(self.target(name), Some(Target::Router));
+        Some(self.router.model.as_str()).filter(|model| is_router && !model.is_empty())
+    }
+
+    /// The largest window of those that may answer; nothing if one of them is not known.
+    pub fn window(self, name: &str) -> Option<u64> {
+        let windows = self.endpoints_of(name).into_iter();
+        let windows: Option<Vec<u64>> = windows
+            .map(|(_, endpoint)| Some(endpoint.window).filter(|tokens| *tokens > 0))
+            .collect();
+        windows?.into_iter().max()
+    }
+
+    /// The endpoints that requests to `name` may come to, for answering and not for deciding where to;
+    /// those of a pool in its order, its smaller model last. Each once.
+    pub fn endpoints_of(self, name: &str) -> Vec<(&'a str, &'a Endpoint)> {
+        let mut found: Vec<(&str, &Endpoint)> = Vec::new();
+        let mut seen = BTreeSet::new();
+        // A stack: what comes first is pushed last.
+        let mut rest = vec![name.to_owned()];
+        while let Some(name) = rest.pop() {
+            if !seen.insert(name.clone()) {
+                continue;
+            }
+            match self.target(&name) {
+                Some(Target::Endpoint(_)) => found.extend(
+                    self.endpoints
+                        .get_key_value(&name)
+                        .map(|(name, endpoint)| (name.as_str(), endpoint)),
+                ),
+                Some(Target::Pool(pool)) => {
+                    rest.extend(pool.smaller.iter().cloned());
+                    rest.extend(pool.members.iter().rev().cloned());
+                }
+                Some(Target::Router) => {
+                    let classes = self.router.classes.values().rev();
+                    rest.extend(classes.map(|class| class.to.clone()));
+                }
+                None => {}
+            }
+        }
+        found
+    }
+
+    /// All endpoints that a run with `name` may ask anything, the router's own model too.
+    pub fn reached(self, name: &str) -> Vec<(&'a str, &'a Endpoint)> {
+        let mut found = self.endpoints_of(name);
+        for (name, endpoint) in self
+            .picker(name)
+            .map_or(Vec::new(), |own| self.endpoints_of(own))
+        {
+            if found.iter().all(|(known, _)| *known != name) {
+                found.push((name, endpoint));
+            }
+        }
+        found
+    }
+
+    /// The members of a pool, where a pool among them stands for its own.
+    pub fn members(self, pool: &str) -> Vec<(&'a str, &'a Endpoint)> {
+        self.flat(pool).0
+    }
+
+    /// As [`Self::members`], with the first name that is met twice. Each pool is gone through once.
+    fn flat(self, pool: &str) -> (Vec<(&'a str, &'a Endpoint)>, Option<String>) {
+        let (mut found, mut twice) = (Vec::new(), None);
+        let mut seen = BTreeSet::new();
+        let mut rest = vec![pool.to_owned()];
+        while let Some(name) = rest.pop() {
+            if !seen.insert(name.clone()) {
+                twice.get_or_insert(name);
+                continue;
+            }
+            match self.pools.get(&name) {
+                Some(pool) => rest.extend(pool.members.iter().rev().cloned()),
+                None => {
+                    let own = self.endpoints.get_key_value(&name);
+                    found.extend(own.map(|(name, endpoint)| (name.as_str(), endpoint)));
+                }
+            }
+        }
+        (found, twice)
+    }
+
+    /// # Errors
+    /// The key and what is wrong with it.
+    pub fn check(self) -> Result<(), Wrong> {
+        // The default first: what is wrong with it is wrong with those that took it over.
+        let default = self.endpoints.get_key_value("default");
+        for (name, endpoint) in default.into_iter().chain(self.endpoints) {
+            endpoint.check().map_err(at(&format!("endpoints.{name}")))?;
+        }
+        for name in self.endpoints.keys().chain(self.pools.keys()) {
+            if name == ROUTER && !self.router.classes.is_empty() {
+                let reason = "\"router\" is the router's own name; call this something else";
+                return Err((format!("{}.{name}", self.kind(name)), reason.into()));
+            }
+        }
+        for (name, pool) in self.pools {
+            let key = format!("pools.{name}");
+            if self.endpoints.contains_key(name) {
+                let reason = "is the name of an endpoint too; a pool needs another";
+                return Err((key, reason.into()));
+            }
+            pool.check().map_err(at(&key))?;
+            self.check_members(name, pool)?;
+        }
+        self.check_router()
+    }
+
+    fn check_members(self, name: &str, pool: &PoolTable) -> Result<(), Wrong> {
+        let key = |leaf: &str| format!("pools.{name}.{leaf}");
+        if pool.members.is_empty() {
+            return Err((key("members"), "a pool needs at least one member".into()));
+        }
+        for member in &pool.members {
+            self.known(&key("members"), member)?;
+        }
+        if let Some(smaller) = &pool.smaller {
+            self.known(&key("smaller"), smaller)?;
+        }
+        if let Some(way) = self.cycle(name) {
+            let reason = format!("is a member of itself: {}", way.join(" → "));
+            return Err((key("members"), reason));
+        }
+        let (members, twice) = self.flat(name);
+        if let Some(twice) = twice {
+            let reason = format!("has {twice:?} twice; weights say how much a member gets");
+            return Err((key("members"), reason));
+        }
+        for (member, endpoint) in members {
+            // It is not asked for its models: another member may answer while this one is down.
+            if endpoint.model.is_empty() {
+                return Err((
+                    format!("endpoints.{member}.model"),
+                    format!("must be named, because {member} is a member of the pool {name}"),
+                ));
+            }
+        }
+        self.one_contract(&key("members"), name)
+    }
+
+    /// What is asked of a model is written in its contract before it is known which one answers.
+    fn one_contract(self, key: &str, name: &str) -> Result<(), Wrong> {
+        let endpoints = self.endpoints_of(name);
+        let Some(((first, one), rest)) = endpoints.split_first() else {
+            return Ok(());
+        };
+        let is_other = |own: &Endpoint| match (own.contract.fixed(), one.contract.fixed()) {
+            (Some(own), Some(one)) => own != one,
+            _ => false,
+        };
+        match rest.iter().find(|(_, own)| is_other(own)) {
+            Some((other, own)) => Err((
+                key.to_owned(),
+                format!(
+                    "{first} has the contract {:?} and {other} {:?}; all that may answer one run need the same",
+                    contract(one.contract),
+                    contract(own.contract)
+                ),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn check_router(self) -> Result<(), Wrong> {
+        let router = self.router;
+        if router.classes.is_empty() {
+            for (leaf, value) in [("model", &router.model), ("default", &router.default)] {
+                if !value.is_empty() {
+                    let reason = "the router has no classes; add [router.classes.NAME]";
+                    return Err((format!("router.{leaf}"), reason.into()));
+                }
+            }
+            return Ok(());
+        }
+        if !router.classes.contains_key(&router.default) {
+            let names: Vec<_> = router.classes.keys().map(String::as_str).collect();
+            let reason = format!("must be one of the classes: {}", names.join(", "));
+            return Err(("router.default".into(), reason));
+        }
+        if router.timeout_ms == 0 {
+            return Err(("router.timeout_ms".into(), "must be at least 1".into()));
+        }
+        if !router.model.is_empty() {
+            self.known("router.model", &router.model)?;
+        }
+        for (name, class) in &router.classes {
+            let key = format!("router.classes.{name}");
+            self.known(&format!("{key}.to"), &class.to)?;
+            class.check(!router.model.is_empty()).map_err(at(&key))?;
+        }
+        self.one_contract("router.classes", ROUTER)
+    }
+
+    fn known(self, key: &str, name: &str) -> Result<(), Wrong> {
+        if self.endpoints.contains_key(name) || self.pools.contains_key(name) {
+            return Ok(());
+        }
+        Err((key.to_owned(), self.unknown(name)))
+    }
+
+    /// What to say of a name that nothing has.
+    pub fn unknown(self, name: &str) -> String {
+        let names: Vec<&str> = self
+            .endpoints
+            .keys()
+            .chain(self.pools.keys())
+            .map(String::as_str)
+            .collect();
+        format!(
+            "there is no [endpoints.{name}] or [pools.{name}]; there are {}",
+            names.join(", ")
+        )
+    }
+
+    /// A way from the pool back to itself.
+    fn cycle(self, pool: &str) -> Option<Vec<String>> {
+        // Each pool is gone through once, so this ends whatever names what.
+        let mut seen = BTreeSet::new();
+        let mut rest = vec![vec![pool.to_owned()]];
+        while let Some(way) = rest.pop() {
+            let Some(table) = way.last().and_then(|last| self.pools.get(last)) else {
+                continue;
+            };
+            for next in table.members.iter().chain(&table.smaller) {
+                let mut longer = way.clone();
+                longer.push(next.clone());
+                if next == pool {
+                    return Some(longer);
+                }
+                if seen.insert(next.clone()) {
+                    rest.push(longer);
+                }
+            }
+        }
+        None
+    }
+
+    fn kind(self, name: &str) -> &'static str {
+        if self.pools.contains_key(name) {
+            "pools"
+        } else {
+            "endpoints"
+        }
+    }
+}
+
+fn at(table: &str) -> impl Fn((&'static str, String)) -> Wrong {
+    let table = table.to_owned();
+    move |(leaf, reason)| (format!("{table}.{leaf}"), reason)
+}
+
+fn contract(choice: ContractChoice) -> &'static str {
+    choice.fixed().map_or("auto", Contract::name)
+}

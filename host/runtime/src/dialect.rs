@@ -1,0 +1,293 @@
+//! What `toolhold doctor --probe` found out about endpoints, where runs use it.
+
+use crate::config::{Configuration, Endpoint};
+use crate::probed::Dialects;
+use std::collections::BTreeMap;
+use toolhold_agent::model::{Delivery, Dialect, Model as _, OpenAiModel, Verdict};
+use toolhold_agent::protocol::compose::Forcing;
+use toolhold_agent::{Contract, Settings};
+use toolhold_storage::Dialects;
+
+/// What is known of the endpoints of a run that were probed, by their names.
+#[derive(Debug, Default)]
+pub struct Known {
+    endpoints: BTreeMap<String, Dialect>,
+    /// How candidates of the fallback are asked, by their names there.
+    candidates: BTreeMap<String, (Contract, Forcing)>,
+}
+
+impl Known {
+    pub fn add(&mut self, endpoint: &str, dialect: Dialect) {
+        self.endpoints.insert(endpoint.to_owned(), dialect);
+    }
+
+    pub fn add_candidate(&mut self, name: &str, dialect: &Dialect) {
+        let how = (dialect.contract(), dialect.forcing());
+        self.candidates.insert(name.to_owned(), how);
+    }
+
+    /// The candidate is this endpoint.
+    pub fn is_candidate(&mut self, name: &str, endpoint: &str) {
+        if let Some(dialect) = self.endpoints.get(endpoint).cloned() {
+            self.add_candidate(name, &dialect);
+        }
+    }
+
+    /// Decides what the configuration leaves open: the contract that all that may answer can do, and the window. A reply
+    /// may take half of it. What a person should know of that is said on stderr.
+    pub fn adapt(&self, settings: &mut Settings, config: &Configuration) {
+        self.adapt_candidates(settings, config);
+        let endpoints = config.routes().endpoints_of(&config.endpoint);
+        let known: Vec<(&str, Option<&Dialect>)> = endpoints
+            .iter()
+            .map(|(name, _)| (*name, self.endpoints.get(*name)))
+            .collect();
+        let answering = known.iter().filter_map(|(_, dialect)| *dialect);
+        if let Some(most) = answering.filter_map(Dialect::max_reply_tokens).min() {
+            settings.max_tokens = settings.max_tokens.min(most);
+        }
+        if config.routes().chosen_contract(&config.endpoint).is_none() {
+            let agreed = Agreed::of(&known);
+            settings.contract = agreed.contract;
+            if let Some(difference) = agreed.difference(&config.endpoint) {
+                tracing::warn!("{difference}. {ONE_KIND}");
+            }
+        }
+        let windows: Option<Vec<u64>> = known
+            .iter()
+            .map(|(_, dialect)| dialect.as_ref()?.server.context_length)
+            .collect();
+        let largest = windows.and_then(|windows| windows.into_iter().max());
+        settings.window.tokens = settings.window.tokens.or(largest);
+    }
+
+    /// Of those that may answer, the one that was found to do worst under a contract, and what it does:
+    /// rather one that refuses it than one that ignores it.
+    pub fn doubt<'a>(
+        &'a self,
+        contract: Contract,
+        config: &'a Configuration,
+    ) -> Option<(&'a str, &'a Verdict)> {
+        let endpoints = config.routes().endpoints_of(&config.endpoint).into_iter();
+        let mut found: Vec<_> = endpoints
+            .filter_map(|(name, _)| Some((name, self.endpoints.get(name)?.verdict(contract)?)))
+            .filter(|(_, verdict)| {
+                matches!(verdict, Verdict::Refused { .. } | Verdict::Ignored { .. })
+            })
+            .collect();
+        found.sort_by_key(|(_, verdict)| matches!(verdict, Verdict::Ignored { .. }));
+        found.into_iter().next()
+    }
+
+    fn adapt_candidates(&self, settings: &mut Settings, config: &Configuration) {
+        for candidate in &mut settings.fallback.candidates {
+            let named = config.candidate(&candidate.name);
+            let is_chosen = named.is_some_and(|named| named.endpoint.contract.fixed().is_some());
+            if let Some((contract, forcing)) = self.candidates.get(&candidate.name) {
+                candidate.forcing = *forcing;
+                if !is_chosen {
+                    candidate.contract = *contract;
+                }
+            }
+        }
+    }
+}
+
+/// What to do about endpoints of different contracts.
+pub const ONE_KIND: &str = "let endpoints of one kind answer for each other, or choose the contract yourself: \
+                            contract = \"…\" of one of them";
+
+/// One contract for all that may answer a run: what is asked is written in it before it is known who
+/// answers.
+#[derive(Debug)]
+pub struct Agreed {
+    pub contract: Contract,
+    /// The endpoints with what each was found to keep best, if that is not the same of all.
+    different: Vec<(String, Option<Contract>)>,
+}
+
+impl Agreed {
+    /// By what was probed of each; the schema is assumed of those that were not.
+    pub fn of(endpoints: &[(&str, Option<&Dialect>)]) -> Self {
+        let best = |dialect: Option<&Dialect>| dialect.map(Dialect::contract);
+        let mut each = endpoints
+            .iter()
+            .map(|(_, dialect)| best(*dialect).unwrap_or_default());
+        let first = each.next().unwrap_or_default();
+        if each.all(|other| other == first) {
+            return Self {
+                contract: first,
+                different: Vec::new(),
+            };
+        }
+        let dialects = || endpoints.iter().map(|(_, dialect)| *dialect);
+        let all_do = |contract| dialects().all(|own| own.is_some_and(|own| own.does(contract)));
+        // A schema that a server ignores is still held against every reply on our side; one that it refuses
+        // gets no reply at all. Plain text is understood everywhere.
+        let all_accept = || dialects().all(|own| own.is_none_or(Dialect::accepts_schema));
+        let contract = if all_do(Contract::Tools) {
+            Contract::Tools
+        } else if all_accept() {
+            Contract::Schema
+        } else {
+            Contract::Simple
+        };
+        let different = endpoints
+            .iter()
+            .map(|(name, dialect)| ((*name).to_owned(), best(*dialect)));
+        Self {
+            contract,
+            different: different.collect(),
+        }
+    }
+
+    /// What to say of those that may answer for `name`, if they are not of one kind.
+    pub fn difference(&self, name: &str) -> Option<String> {
+        if self.different.is_empty() {
+            return None;
+        }
+        let each = self.different.iter().map(|(name, best)| match best {
+            Some(contract) => format!("{name} as {}", contract.name()),
+            None => format!("{name} not at all"),
+        });
+        Some(format!(
+            "those that may answer for {name} were probed as different contracts: {}; runs ask all of them in the {} \
+             contract",
+            each.collect::<Vec<_>>().join(", "),
+            self.contract.name()
+        ))
+    }
+}
+
+/// The model, asked as its endpoint likes to be; and what is known of it, if it was probed.
+///
+/// A server of another version than the one that was probed is another endpoint, so nothing is known of
+/// it. How long a conversation may be is what it says today.
+pub async fn known(
+    dialects: &Dialects,
+    endpoint: &Endpoint,
+    model: OpenAiModel,
+) -> (OpenAiModel, Option<Dialect>) {
+    let Some(probed) = dialects.find(model.target(), model.name()) else {
+        return (model, None);
+    };
+    let mut dialect = probed.dialect;
+    // Whoever does not answer this will not answer the run either, which then says so.
+    if let Ok(server) = model.server().await {
+        if server.version != dialect.server.version {
+            let (now, then) = (server.version, dialect.server.version);
+            tracing::warn!(
+                now = now.as_deref().unwrap_or("unknown"),
+                probed = then.as_deref().unwrap_or("unknown"),
+                "the endpoint's version is not the one that was probed; what was found is not used: \
+                 toolhold doctor --probe"
+            );
+            return (model, None);
+        }
+        dialect.server = server;
+    }
+    let delivery = if endpoint.stream {
+        dialect.delivery
+    } else {
+        Delivery::Whole
+    };
+    let model = model
+        .with_delivery(delivery)
+        .with_tokenizer(dialect.tokenizer);
+    (model, Some(dialect))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolhold_agent::model::Server;
+    use toolhold_agent::model::dialect::ToolCalling;
+
+    fn dialect(schema: &Verdict, tools: &Verdict) -> Dialect {
+        Dialect {
+            server: Server::default(),
+            delivery: Delivery::Stream,
+            usage: true,
+            reasoning: false,
+            schema: schema.clone(),
+            tools: ToolCalling {
+                auto: tools.clone(),
+                required: Verdict::Works,
+                named: Verdict::Works,
+                parallel: Verdict::Works,
+            },
+            tokenizer: None,
+        }
+    }
+
+    #[test]
+    fn members_of_different_kinds_are_asked_as_all_of_them_can_be() {
+        use Contract::{Schema, Simple, Tools};
+        let works = Verdict::Works;
+        let ignored = Verdict::Ignored {
+            answer: "hello".into(),
+        };
+        let refused = Verdict::Refused {
+            reason: "no".into(),
+        };
+        let (all, schema) = (dialect(&works, &works), dialect(&works, &ignored));
+        let (tools, strict) = (dialect(&ignored, &works), dialect(&refused, &works));
+        let (simple, mute) = (dialect(&ignored, &ignored), dialect(&refused, &refused));
+        for (a, b, contract, said) in [
+            (Some(&all), Some(&schema), Schema, None),
+            (Some(&tools), Some(&strict), Tools, None),
+            (None, Some(&all), Schema, None),
+            (None, None, Schema, None),
+            (
+                Some(&all),
+                Some(&tools),
+                Tools,
+                Some("a as schema, b as tools"),
+            ),
+            (
+                Some(&all),
+                Some(&strict),
+                Tools,
+                Some("a as schema, b as tools"),
+            ),
+            (
+                Some(&schema),
+                Some(&tools),
+                Schema,
+                Some("a as schema, b as tools"),
+            ),
+            (
+                Some(&schema),
+                Some(&strict),
+                Simple,
+                Some("a as schema, b as tools"),
+            ),
+            (
+                Some(&tools),
+                Some(&simple),
+                Schema,
+                Some("a as tools, b as simple"),
+            ),
+            (
+                Some(&tools),
+                Some(&mute),
+                Simple,
+                Some("a as tools, b as simple"),
+            ),
+            (None, Some(&tools), Schema, Some("a not at all, b as tools")),
+            (None, Some(&mute), Simple, Some("a not at all, b as simple")),
+        ] {
+            let agreed = Agreed::of(&[("a", a), ("b", b)]);
+            let difference = agreed.difference("all");
+            assert_eq!(agreed.contract, contract, "{difference:?}");
+            assert_eq!(difference.is_some(), said.is_some(), "{difference:?}");
+            if let (Some(difference), Some(said)) = (difference, said) {
+                let runs = format!("in the {} contract", contract.name());
+                assert!(
+                    difference.contains(said) && difference.contains(&runs),
+                    "{difference}"
+                );
+            }
+        }
+    }
+}

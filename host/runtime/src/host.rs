@@ -1,0 +1,300 @@
+//! Builds what a command needs from the configuration.
+
+use crate::components::{Sources, fetch};
+use crate::config::{Configuration, Endpoint};
+use crate::recorded::{AuditMode, Recorder};
+use anyhow::{Context as _, Result};
+use futures_util::stream::{self, StreamExt as _};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use toolhold_agent::model::{
+    Delivery, HttpTransport, ModelError, OpenAiModel, Routing, Timeouts, Transport,
+};
+use toolhold_oci::{Credentials, FetchError, Fetcher};
+use toolhold_policy::redaction::Redaction;
+use toolhold_sandbox::cache::Cache;
+use toolhold_sandbox::{Engine, LoadError, LoadEvent, Policy, Registry, Trust};
+use toolhold_storage::{Durability, Store};
+use toolhold_telemetry::Telemetry;
+
+/// An engine with an empty registry: modules are loaded into it.
+pub fn registry(config: &Configuration) -> Result<Registry> {
+    let engine =
+        Engine::new(config.engine()).context("the WebAssembly engine could not be started")?;
+    let policy = config.policy();
+    let storage = policy.storage.clone();
+    tokio::task::spawn_blocking(move || storage.sweep());
+    Ok(Registry::new(engine, cache(config), policy))
+}
+
+/// As [`registry`], for components that come with this binary and need nobody's approval.
+pub fn trusting_registry(config: &Configuration) -> Result<Registry> {
+    let engine =
+        Engine::new(config.engine()).context("the WebAssembly engine could not be started")?;
+    let policy = Policy {
+        trust: Trust::All,
+        ..config.policy()
+    };
+    Ok(Registry::new(engine, cache(config), policy))
+}
+
+/// References that are fetched at the same time: each may take memory for a whole component.
+const PARALLEL_FETCHES: usize = 4;
+
+/// Loads what the configuration fetches from registries, and then the modules folder: a file that
+/// somebody dropped there does not take the name of what the operator chose. Called again, it takes away what the
+/// configuration fetches no more.
+pub async fn load(
+    registry: &Registry,
+    config: &Configuration,
+    only: Option<&[String]>,
+    on_event: &(dyn Fn(LoadEvent) + Sync),
+) -> Result<()> {
+    if only.is_none() {
+        forget_other_sources(registry, config, on_event).await;
+    }
+    let has_sources = load_sources(registry, config, only, on_event).await;
+    let has_others = has_sources || !config.servers().is_empty();
+    if has_others && !config.modules_folder().exists() {
+        return Ok(());
+    }
+    registry
+        .load_folder(config.modules_folder(), only, on_event)
+        .await
+        .with_context(|| {
+            format!(
+                "the modules folder {} cannot be used; name another with --modules",
+                config.modules_folder().display()
+            )
+        })
+}
+
+/// Loads the modules whose tools loaded modules may call, and those whose tools these may.
+pub async fn load_callees(
+    registry: &Registry,
+    config: &Configuration,
+    on_event: &(dyn Fn(LoadEvent) + Sync),
+) -> Result<()> {
+    let mut looked_for = BTreeSet::new();
+    loop {
+        let mut callees = Vec::new();
+        for module in registry.modules() {
+            for tool in &module.grant().tools {
+                let name = tool.split(['.', '@']).next().unwrap_or_default();
+                if registry.module(name).is_none() && looked_for.insert(name.to_owned()) {
+                    callees.push(name.to_owned());
+                }
+            }
+        }
+        if callees.is_empty() {
+            return Ok(());
+        }
+        load(registry, config, Some(&callees), on_event).await?;
+    }
+}
+
+/// Takes away what was fetched for a `source` that the configuration does not have.
+pub async fn forget_other_sources(
+    registry: &Registry,
+    config: &Configuration,
+    on_event: &(dyn Fn(LoadEvent) + Sync),
+) {
+    let named: Vec<&str> = config.sources().map(|(name, _)| name).collect();
+    registry.retain_fetched(&named, on_event).await;
+}
+
+/// Fetches and loads every `[module.NAME]` with a `source`. One that cannot be had is among the
+/// registry's failures and keeps nobody else. Returns whether there was any.
+async fn load_sources(
+    registry: &Registry,
+    config: &Configuration,
+    only: Option<&[String]>,
+    on_event: &(dyn Fn(LoadEvent) + Sync),
+) -> bool {
+    let wanted: Vec<_> = config
+        .sources()
+        .filter(|(name, _)| only.is_none_or(|names| names.iter().any(|n| n == name)))
+        .map(|(name, text)| (name.to_owned(), text.to_owned()))
+        .collect();
+    let is_any = !wanted.is_empty();
+    let fetcher = fetcher(config);
+    let fetcher = &fetcher;
+    let mut fetches = stream::iter(wanted)
+        .map(async |(name, text): (String, String)| {
+            let most = registry.policy().component_bytes(&name);
+            let outcome = fetch(fetcher, &text, most).await;
+            (name, text, outcome)
+        })
+        .buffered(PARALLEL_FETCHES);
+    while let Some((name, text, outcome)) = fetches.next().await {
+        let (origin, bytes) = match outcome {
+            Ok(fetched) => (fetched.pinned.to_string(), Ok(fetched.bytes)),
+            Err(reason) => (text, Err(LoadError::Fetch { reason })),
+        };
+        registry.load_fetched(&name, &origin, bytes, on_event).await;
+    }
+    is_any
+}
+
+/// What fetches components, as whom the configuration's variables say.
+pub fn fetcher(config: &Configuration) -> Result<Fetcher, FetchError> {
+    let credentials = Credentials::read(|name| config.variable(name).map(str::to_owned))?;
+    Ok(Fetcher::new(config.fetch(credentials)))
+}
+
+/// Where tools may name modules, as far as the configuration lets them.
+pub fn sources(config: &Configuration) -> Sources {
+    let chosen = config.sources();
+    Sources {
+        roots: config.module_roots().to_vec(),
+        fetcher: Some(Arc::new(fetcher(config))),
+        chosen: chosen
+            .map(|(name, reference)| (name.to_owned(), reference.to_owned()))
+            .collect(),
+    }
+}
+
+/// Where runs are kept.
+pub async fn store(config: &Configuration) -> Result<Store> {
+    let store = Store::open(&config.storage(), config.storage_patience()).await?;
+    Ok(store.redacting(redaction(config)))
+}
+
+/// Where telemetry goes. `is_scraped`: this process offers its metrics itself, too.
+pub fn telemetry(config: &Configuration, is_scraped: bool) -> Result<Telemetry> {
+    let settings = config.telemetry(is_scraped);
+    Ok(Telemetry::start(&settings, redaction(config))?)
+}
+
+/// Where calls leave their records that belong to no run.
+pub async fn recorder(config: &Configuration, audit: AuditMode) -> Result<Recorder> {
+    let until = match audit {
+        AuditMode::Off => None,
+        AuditMode::Behind => Some(Durability::Queued),
+        AuditMode::Written => Some(Durability::Written),
+        AuditMode::Durable => Some(Durability::OnDisk),
+    };
+    let log = match until {
+        Some(until) => Some((store(config).await?, until)),
+        None => None,
+    };
+    Ok(Recorder::new(log, telemetry(config, false)?))
+}
+
+/// Takes out what is to leave no record.
+pub fn redaction(config: &Configuration) -> Redaction {
+    Redaction::new(config.secrets())
+}
+
+/// The compiled cache; a host that has none still runs, only slower.
+pub fn cache(config: &Configuration) -> Option<Cache> {
+    let folder = config.cache_folder().join("compiled");
+    Cache::open(&folder, &config.state_folder().join("cache.key"))
+        .inspect_err(|error| tracing::warn!(%error, "compiled modules will not be cached"))
+        .ok()
+}
+
+/// The time limits of an endpoint.
+pub fn timeouts(endpoint: &Endpoint, total: Duration) -> Timeouts {
+    Timeouts {
+        connect: Duration::from_millis(endpoint.connect_timeout_ms),
+        first_token: Duration::from_millis(endpoint.first_token_timeout_ms),
+        idle: Duration::from_millis(endpoint.idle_timeout_ms),
+        total,
+    }
+}
+
+/// The way to an endpoint, with its key if it has one.
+pub fn transport(endpoint: &Endpoint, key: Option<String>) -> Result<Arc<dyn Transport>> {
+    let connect = Duration::from_millis(endpoint.connect_timeout_ms);
+    let transport =
+        HttpTransport::new(&endpoint.base_url, key, connect).map_err(ModelError::from)?;
+    Ok(Arc::new(transport))
+}
+
+/// The model that runs use: the configured one, or the first that the endpoint lists.
+pub async fn model(
+    endpoint: &Endpoint,
+    transport: Arc<dyn Transport>,
+    total: Duration,
+) -> Result<OpenAiModel> {
+    let model = named(endpoint, &transport, total, &endpoint.model);
+    if !endpoint.model.is_empty() {
+        return Ok(model);
+    }
+    let models = model.list_models().await?;
+    Ok(named(endpoint, &transport, total, first(&models)?))
+}
+
+/// As [`model`], but retries while the server is still loading its model, as it would for an answer. `name` is what the endpoint is called.
+pub async fn awaited_model(
+    name: &str,
+    endpoint: &Endpoint,
+    transport: Arc<dyn Transport>,
+    total: Duration,
+) -> Result<OpenAiModel> {
+    let model = named(endpoint, &transport, total, &endpoint.model);
+    if !endpoint.model.is_empty() {
+        return Ok(model);
+    }
+    let models = awaited_list(name, endpoint, &model).await?;
+    Ok(named(endpoint, &transport, total, first(&models)?))
+}
+
+fn named(
+    endpoint: &Endpoint,
+    transport: &Arc<dyn Transport>,
+    total: Duration,
+    model: &str,
+) -> OpenAiModel {
+    OpenAiModel::new(transport.clone(), model, timeouts(endpoint, total))
+        .with_key_variable(&endpoint.api_key_env)
+        .with_extra(endpoint.extra.clone())
+        .with_delivery(if endpoint.stream {
+            Delivery::Stream
+        } else {
+            Delivery::Whole
+        })
+}
+
+fn first(models: &[String]) -> Result<&str> {
+    let first = models.first().map(String::as_str);
+    first.context("the endpoint lists no models; name one with --model")
+}
+
+async fn awaited_list(
+    name: &str,
+    endpoint: &Endpoint,
+    model: &OpenAiModel,
+) -> Result<Vec<String>, ModelError> {
+    let policy = endpoint.retry();
+    let (mut attempts, mut waited) = (0_u32, Duration::ZERO);
+    loop {
+        let error = match model.list_models().await {
+            Ok(models) => return Ok(models),
+            Err(error) => error,
+        };
+        attempts = attempts.saturating_add(1);
+        let Some(wait) = policy.wait_after(&error, attempts, waited) else {
+            // One attempt says all that there is to say.
+            return Err(match attempts {
+                1 => error,
+                _ => ModelError::GaveUp {
+                    attempts,
+                    waited,
+                    source: Box::new(error),
+                },
+            });
+        };
+        let again = Routing::Retry {
+            endpoint: name.to_owned(),
+            attempt: attempts,
+            wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+            reason: error.to_string(),
+        };
+        tracing::warn!("asking which models there are: {again}");
+        tokio::time::sleep(wait).await;
+        waited = waited.saturating_add(wait);
+    }
+}

@@ -1,0 +1,412 @@
+//! Builds what answers a run's requests: an endpoint, a pool, or the router, as the configuration says; and
+//! the models that are asked beside it, by shields and in fallbacks.
+
+use crate::config::{Configuration, Endpoint as EndpointTable, Named, ROUTER, Routes, Target};
+use crate::dialect;
+use crate::dialect::Known;
+use crate::host;
+use crate::probed::Dialects;
+use anyhow::{Context as _, Result, anyhow};
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::OnceCell;
+use toolhold_agent::model::route::{
+    Class, Endpoint, EndpointPolicy, Member, Pool, PoolPolicy, Protection, Retry, Router,
+    RouterPolicy,
+};
+use toolhold_agent::model::{
+    ChatRequest, Completion, Counter, Model, ModelError, OpenAiModel, RecordingTransport,
+    SideModel, SideRole, Transport, Watch,
+};
+use toolhold_storage::Dialects;
+
+/// What answers a run's requests.
+#[derive(Debug)]
+pub struct Selected {
+    pub model: Arc<dyn Model>,
+    /// The models that `[fallback]` lists, by their names there.
+    pub candidates: BTreeMap<String, Arc<dyn Model>>,
+    /// What was probed of the endpoints.
+    pub known: Known,
+}
+
+/// The models that shields ask, by their endpoints.
+pub type Guards = BTreeMap<String, Arc<dyn Model>>;
+
+/// What servers are spared, for all configurations that name the same one: the arms of an evaluation ask
+/// it at the same time.
+#[derive(Debug, Clone, Default)]
+pub struct Spared(Arc<Mutex<Vec<Server>>>);
+
+#[derive(Debug)]
+struct Server {
+    name: String,
+    base_url: String,
+    api_key_env: String,
+    policy: EndpointPolicy,
+    protection: Arc<Protection>,
+}
+
+impl Spared {
+    /// Those who would spare a server differently spare it each for themselves.
+    fn of(&self, name: &str, table: &EndpointTable) -> Arc<Protection> {
+        let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let policy = table.policy();
+        let is_it = |known: &&Server| {
+            known.name == name
+                && known.base_url == table.base_url
+                && known.api_key_env == table.api_key_env
+                && known.policy.limits == policy.limits
+                && known.policy.breaker == policy.breaker
+        };
+        if let Some(known) = servers.iter().find(is_it) {
+            return known.protection.clone();
+        }
+        let protection = Arc::new(Protection::new(name, &policy));
+        servers.push(Server {
+            name: name.to_owned(),
+            base_url: table.base_url.clone(),
+            api_key_env: table.api_key_env.clone(),
+            policy,
+            protection: protection.clone(),
+        });
+        protection
+    }
+}
+
+/// The models that runs use. Each endpoint is built once, whatever names it, so that its limits hold for
+/// all runs, sub-agents, shields and candidates together.
+#[derive(Debug)]
+pub struct Models<'a> {
+    config: &'a Configuration,
+    routes: Routes<'a>,
+    total: Duration,
+    recording: Option<Recording>,
+    spared: Spared,
+    is_patient: bool,
+    endpoints: BTreeMap<String, Arc<Endpoint>>,
+    pools: BTreeMap<String, Arc<Pool>>,
+    known: Known,
+}
+
+impl<'a> Models<'a> {
+    /// `total` is the most time of a request. All exchanges are appended to the file `record`.
+    pub fn new(config: &'a Configuration, total: Duration, record: Option<&Path>) -> Result<Self> {
+        Ok(Self {
+            config,
+            routes: config.routes(),
+            total,
+            recording: record.map(Recording::create).transpose()?,
+            spared: Spared::default(),
+            is_patient: false,
+            endpoints: BTreeMap::new(),
+            pools: BTreeMap::new(),
+            known: Known::default(),
+        })
+    }
+
+    /// With the limits and breakers of others.
+    #[must_use]
+    pub fn sparing(mut self, spared: &Spared) -> Self {
+        self.spared = spared.clone();
+        self
+    }
+
+    /// Waits for endpoints that still load the model that they are to name, where nobody asks them again.
+    #[must_use]
+    pub fn patient(mut self) -> Self {
+        self.is_patient = true;
+        self
+    }
+
+    /// What answers the requests of a run.
+    pub async fn selected(mut self) -> Result<Selected> {
+        let model = match self.routes.target(&self.config.endpoint) {
+            Some(Target::Router) => Arc::new(self.router().await?),
+            _ => self.model(&self.config.endpoint).await?,
+        };
+        Ok(Selected {
+            model,
+            candidates: self.candidates()?,
+            known: self.known,
+        })
+    }
+
+    /// What the shields ask. A shield whose model cannot be had is an error, as [`crate::shields`] says.
+    pub async fn guards(&mut self) -> Result<Guards> {
+        let mut guards = Guards::new();
+        for (shield, name) in self.config.guards() {
+            if guards.contains_key(name) {
+                continue;
+            }
+            let built = self.model(name).await;
+            let model = built.with_context(|| format!("the shield {shield:?} cannot be used"))?;
+            guards.insert(name.to_owned(), self.beside(SideRole::Shield, name, model));
+        }
+        Ok(guards)
+    }
+
+    /// A model whose answers are none of the run's, and whose costs are.
+    fn beside(&self, role: SideRole, name: &str, model: Arc<dyn Model>) -> Arc<dyn Model> {
+        Arc::new(SideModel {
+            role,
+            endpoint: name.to_owned(),
+            model,
+            price: self.routes.price(name),
+        })
+    }
+
+    /// What a run uses that has nothing else.
+    async fn model(&mut self, name: &str) -> Result<Arc<dyn Model>> {
+        match self.routes.target(name) {
+            Some(Target::Endpoint(table)) => {
+                let endpoint = self.endpoint(name, table).await?;
+                let retry = Retry::new(endpoint, table.retry()).hedging(table.hedge_after());
+                Ok(Arc::new(retry))
+            }
+            _ => Ok(self.pool(name).await?),
+        }
+    }
+
+    /// What is asked while something else could be asked instead: an endpoint is not asked twice.
+    async fn once(&mut self, name: &str) -> Result<Arc<dyn Model>> {
+        match self.routes.target(name) {
+            Some(Target::Endpoint(table)) => Ok(self.endpoint(name, table).await?),
+            _ => Ok(self.pool(name).await?),
+        }
+    }
+
+    async fn endpoint(&mut self, name: &str, table: &EndpointTable) -> Result<Arc<Endpoint>> {
+        if let Some(known) = self.endpoints.get(name) {
+            return Ok(known.clone());
+        }
+        let transport = self.transport(table)?;
+        let model = if self.is_patient {
+            Box::pin(host::awaited_model(name, table, transport, self.total)).await
+        } else {
+            host::model(table, transport, self.total).await
+        };
+        let model = model.with_context(|| format!("the endpoint {name:?}"))?;
+        let dialects = Dialects::new(&self.config.state_folder());
+        let (model, dialect) = Box::pin(dialect::known(&dialects, table, model)).await;
+        if let Some(dialect) = dialect {
+            self.known.add(name, dialect);
+        }
+        let protection = self.spared.of(name, table);
+        let endpoint = Arc::new(Endpoint::behind(protection, model, &table.policy()));
+        self.endpoints.insert(name.to_owned(), endpoint.clone());
+        Ok(endpoint)
+    }
+
+    fn transport(&self, table: &EndpointTable) -> Result<Arc<dyn Transport>> {
+        let transport = host::transport(table, self.config.api_key(table))?;
+        Ok(match &self.recording {
+            Some(recording) => Arc::new(RecordingTransport::new(transport, recording.clone())),
+            None => transport,
+        })
+    }
+
+    fn candidates(&mut self) -> Result<BTreeMap<String, Arc<dyn Model>>> {
+        let mut candidates: BTreeMap<String, Arc<dyn Model>> = BTreeMap::new();
+        for name in self.config.candidates() {
+            let Some(named) = self.config.candidate(name) else {
+                continue;
+            };
+            let table = named.endpoint;
+            let endpoint = self.candidate(name, &named)?;
+            let retry = Retry::new(endpoint, table.retry()).hedging(table.hedge_after());
+            candidates.insert(name.to_owned(), Arc::new(retry));
+        }
+        Ok(candidates)
+    }
+
+    /// What is known of it is looked up now, because Requests are written in its contract before it is
+    /// asked; whether that still holds is asked with it.
+    fn candidate(&mut self, name: &str, named: &Named<'_>) -> Result<Arc<Endpoint>> {
+        let is_own = named.endpoint.model == named.model;
+        if let Some(built) = self.endpoints.get(named.key).filter(|_| is_own) {
+            self.known.is_candidate(name, named.key);
+            return Ok(built.clone());
+        }
+        let table = named.table();
+        let dialects = Dialects::new(&self.config.state_folder());
+        let transport = self.transport(&table)?;
+        if let Some(probed) = dialects.find(transport.target(), &named.model) {
+            self.known.add_candidate(name, &probed.dialect);
+        }
+        let policy = table.policy();
+        let protection = self.spared.of(named.key, named.endpoint);
+        let when_asked = WhenAsked {
+            table,
+            transport,
+            dialects,
+            total: self.total,
+            model: OnceCell::new(),
+        };
+        Ok(Arc::new(Endpoint::behind(protection, when_asked, &policy)))
+    }
+
+    /// Calls itself for smaller models, which the configuration knows to have no cycles.
+    fn pool<'b>(&'b mut self, name: &'b str) -> BoxFuture<'b, Result<Arc<Pool>>> {
+        async move {
+            if let Some(known) = self.pools.get(name) {
+                return Ok(known.clone());
+            }
+            let Some(Target::Pool(table)) = self.routes.target(name) else {
+                return Err(anyhow!(self.routes.unknown(name)));
+            };
+            let mut members = Vec::new();
+            for (member, table) in self.routes.members(name) {
+                members.push(Member {
+                    endpoint: self.endpoint(member, table).await?,
+                    weight: table.weight,
+                });
+            }
+            let smaller = match &table.smaller {
+                Some(smaller) => Some((smaller.clone(), self.once(smaller).await?)),
+                None => None,
+            };
+            let policy = PoolPolicy {
+                smaller,
+                ..table.policy()
+            };
+            let pool = Arc::new(Pool::new(name, members, policy));
+            self.pools.insert(name.to_owned(), pool.clone());
+            Ok(pool)
+        }
+        .boxed()
+    }
+
+    async fn router(&mut self) -> Result<Router> {
+        let table = self.routes.router;
+        let mut classes = Vec::new();
+        for (name, class) in &table.classes {
+            classes.push(Class {
+                name: name.clone(),
+                description: class.description.clone(),
+                to: class.to.clone(),
+                model: self.model(&class.to).await?,
+                rules: class.rules(),
+            });
+        }
+        let picker = match table.model.as_str() {
+            "" => None,
+            name => {
+                let model = self.once(name).await?;
+                Some((name.to_owned(), self.beside(SideRole::Router, name, model)))
+            }
+        };
+        let policy = RouterPolicy {
+            picker,
+            ..table.policy()
+        };
+        Ok(Router::new(ROUTER, classes, policy)?)
+    }
+}
+
+/// A model that is not looked for before it is asked: most runs ask no candidate.
+#[derive(Debug)]
+struct WhenAsked {
+    table: EndpointTable,
+    transport: Arc<dyn Transport>,
+    dialects: Dialects,
+    total: Duration,
+    model: OnceCell<OpenAiModel>,
+}
+
+impl Model for WhenAsked {
+    fn name(&self) -> &str {
+        &self.table.model
+    }
+
+    fn complete<'a>(
+        &'a self,
+        request: &'a ChatRequest,
+        watch: &'a mut dyn Watch,
+    ) -> BoxFuture<'a, Result<Completion, ModelError>> {
+        Box::pin(async move {
+            let find = || async {
+                let found = host::model(&self.table, self.transport.clone(), self.total).await;
+                let found = found.map_err(|error| {
+                    let message = format!("{error:#}");
+                    error
+                        .downcast::<ModelError>()
+                        .unwrap_or(ModelError::Config { message })
+                })?;
+                let (model, _) = dialect::known(&self.dialects, &self.table, found).await;
+                Ok::<_, ModelError>(model)
+            };
+            let model = self.model.get_or_try_init(find).await?;
+            model.complete(request, watch).await
+        })
+    }
+
+    /// Nothing before it was asked, for nothing is known of it.
+    fn counter(&self) -> Option<Arc<dyn Counter>> {
+        self.model.get()?.counter()
+    }
+}
+
+/// One file for the exchanges with all endpoints: a line is never written into another.
+#[derive(Debug, Clone)]
+struct Recording(Arc<Mutex<File>>);
+
+impl Recording {
+    fn create(path: &Path) -> Result<Self> {
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(path);
+        let file = file.with_context(|| format!("--record {}", path.display()))?;
+        Ok(Self(Arc::new(Mutex::new(file))))
+    }
+
+    fn file(&self) -> std::sync::MutexGuard<'_, File> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Write for Recording {
+    /// All of it or nothing: what comes in one piece is one line.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file().write_all(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file().flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_names_the_same_server_spares_it_together() {
+        let table = |text: &str| EndpointTable::of_test(text).unwrap();
+        let spared = Spared::default();
+        let first = spared.of("a", &table("model = \"m\""));
+        for (name, text, is_same) in [
+            ("a", "model = \"other\"", true),
+            ("a", "contract = \"tools\"\nextra = { min_p = 0.1 }", true),
+            ("b", "model = \"m\"", false),
+            ("a", "base_url = \"http://elsewhere/v1\"", false),
+            ("a", "concurrent_requests = 3", false),
+            ("a", "breaker_failures = 9", false),
+            ("a", "api_key_env = \"OTHER\"", false),
+        ] {
+            let other = spared.clone().of(name, &table(text));
+            assert_eq!(Arc::ptr_eq(&first, &other), is_same, "{name} {text}");
+            assert!(Arc::ptr_eq(&other, &spared.of(name, &table(text))));
+        }
+    }
+}

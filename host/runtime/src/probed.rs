@@ -1,0 +1,138 @@
+//! What probes found out about endpoints: one file for each model and base URL.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use toolhold_agent::model::Dialect;
+
+/// The probed dialect of a model at an endpoint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Probed {
+    /// Without credentials and query.
+    pub base_url: String,
+    /// The model's name.
+    pub model: String,
+    /// Seconds since 1970.
+    pub found_at_s: u64,
+    /// What the endpoint understands.
+    pub dialect: Dialect,
+}
+
+impl Probed {
+    /// A dialect that was found now.
+    pub fn now(base_url: &str, model: &str, dialect: Dialect) -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        Self {
+            base_url: base_url.to_owned(),
+            model: model.to_owned(),
+            found_at_s: now.unwrap_or_default().as_secs(),
+            dialect,
+        }
+    }
+
+    /// The time of the probe as text; empty for a time that no date can hold.
+    pub fn date(&self) -> String {
+        let date = UNIX_EPOCH.checked_add(Duration::from_secs(self.found_at_s.min(LAST_DATE_S)));
+        date.map_or_else(String::new, httpdate::fmt_http_date)
+    }
+}
+
+/// The end of the year 9999, which dates of HTTP do not exceed.
+const LAST_DATE_S: u64 = 253_402_300_799;
+
+/// The files `dialects/KEY.json` of the state folder.
+#[derive(Debug, Clone)]
+pub struct Dialects {
+    folder: PathBuf,
+}
+
+impl Dialects {
+    /// Does no I/O yet.
+    pub fn new(state: &Path) -> Self {
+        Self {
+            folder: state.join("dialects"),
+        }
+    }
+
+    /// Writes the result of a probe in place of an earlier one, and returns the file's path.
+    pub fn keep(&self, probed: &Probed) -> io::Result<PathBuf> {
+        std::fs::create_dir_all(&self.folder)?;
+        let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
+        serde_json::to_writer_pretty(&mut file, probed)?;
+        file.write_all(b"\n")?;
+        let path = self.file(&probed.base_url, &probed.model);
+        file.persist(&path).map_err(|error| error.error)?;
+        Ok(path)
+    }
+
+    /// The stored dialect of a model at an endpoint. A file that cannot be decoded counts as absent.
+    pub fn find(&self, base_url: &str, model: &str) -> Option<Probed> {
+        let text = std::fs::read(self.file(base_url, model)).ok()?;
+        let probed: Probed = serde_json::from_slice(&text).ok()?;
+        (probed.base_url == base_url && probed.model == model).then_some(probed)
+    }
+
+    fn file(&self, base_url: &str, model: &str) -> PathBuf {
+        let digest = Sha256::digest(format!("{base_url}\n{model}"));
+        // Half of the digest is enough to tell endpoints apart.
+        let key = digest
+            .iter()
+            .take(16)
+            .fold(0_u128, |key, byte| key << 8 | u128::from(*byte));
+        self.folder.join(format!("{key:032x}.json"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolhold_agent::model::dialect::ToolCalling;
+    use toolhold_agent::model::{Delivery, Server, Verdict};
+
+    fn dialect() -> Dialect {
+        Dialect {
+            server: Server::default(),
+            delivery: Delivery::Stream,
+            usage: true,
+            reasoning: false,
+            schema: Verdict::Works,
+            tools: ToolCalling {
+                auto: Verdict::Works,
+                required: Verdict::Works,
+                named: Verdict::Works,
+                parallel: Verdict::Works,
+            },
+            tokenizer: None,
+        }
+    }
+
+    #[test]
+    fn a_dialect_is_found_for_its_model_and_url_alone() {
+        let state = tempfile::tempdir().unwrap();
+        let dialects = Dialects::new(state.path());
+        assert_eq!(dialects.find("http://h/v1", "m"), None);
+        let probed = Probed::now("http://h/v1", "m", dialect());
+        let path = dialects.keep(&probed).unwrap();
+        assert_eq!(dialects.find("http://h/v1", "m"), Some(probed.clone()));
+        assert_eq!(dialects.find("http://h/v1", "other"), None);
+        assert_eq!(dialects.find("http://other/v1", "m"), None);
+        std::fs::write(path, "{\"dialect\": 7}").unwrap();
+        assert_eq!(dialects.find("http://h/v1", "m"), None);
+    }
+
+    #[test]
+    fn any_moment_can_be_shown() {
+        for (seconds, date) in [
+            (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            (u64::MAX, "Fri, 31 Dec 9999 23:59:59 GMT"),
+        ] {
+            let probed = Probed {
+                found_at_s: seconds,
+                ..Probed::now("", "", dialect())
+            };
+            assert_eq!(probed.date(), date);
+        }
+    }
+}

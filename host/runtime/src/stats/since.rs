@@ -1,0 +1,123 @@
+//! From when on runs are looked at: `90m`, `2026-11-20`, `2026-11-20T08:00:00+01:00`.
+
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use std::str::FromStr;
+use std::time::{SystemTime, UNIX_EPOCH};
+use thiserror::Error;
+
+/// A moment, as it was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Since {
+    /// So many seconds ago.
+    Ago(u64),
+    /// Milliseconds since 1970 (UTC).
+    At(u64),
+}
+
+/// A text that is no moment.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "{text:?} is neither a time ago, such as 90m, 2h or 7d, nor a date, such as 2026-11-20 or \
+     2026-11-20T08:00:00Z (UTC if nothing else is said)"
+)]
+pub struct SinceError {
+    text: String,
+}
+
+impl Since {
+    /// In milliseconds since 1970.
+    pub fn at_ms(self) -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
+        match self {
+            Self::Ago(seconds) => now.saturating_sub(seconds.saturating_mul(1_000)),
+            Self::At(at_ms) => at_ms,
+        }
+    }
+}
+
+impl FromStr for Since {
+    type Err = SinceError;
+
+    fn from_str(text: &str) -> Result<Self, SinceError> {
+        let text = text.trim();
+        let found = ago(text).map(Self::Ago);
+        found
+            .or_else(|| date(text).map(Self::At))
+            .ok_or_else(|| SinceError {
+                text: text.chars().take(60).collect(),
+            })
+    }
+}
+
+fn ago(text: &str) -> Option<u64> {
+    let unit = match text.chars().last()? {
+        's' => 1,
+        'm' => 60,
+        'h' => 3_600,
+        'd' => 86_400,
+        'w' => 604_800,
+        _ => return None,
+    };
+    let number = text.get(..text.len() - 1)?;
+    let is_digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    is_digits.then(|| number.parse::<u64>().ok()?.checked_mul(unit))?
+}
+
+/// A date, or a date and a time, in UTC unless it has an offset.
+fn date(text: &str) -> Option<u64> {
+    let at = text.parse::<Timestamp>().ok().or_else(|| {
+        let at: DateTime = text.parse().ok()?;
+        Some(at.to_zoned(TimeZone::UTC).ok()?.timestamp())
+    })?;
+    u64::try_from(at.as_millisecond()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_read() {
+        for (text, expected) in [
+            ("90s", Since::Ago(90)),
+            ("2h", Since::Ago(7_200)),
+            (" 7d ", Since::Ago(604_800)),
+            ("1970-01-01", Since::At(0)),
+            // As `date -u -d … +%s` says.
+            ("2000-02-29", Since::At(951_782_400_000)),
+            ("2026-11-20", Since::At(1_795_132_800_000)),
+            ("2026-11-20T08:30:00Z", Since::At(1_795_163_400_000)),
+            ("2026-11-20T08:30:00+01:00", Since::At(1_795_159_800_000)),
+            ("2026-11-20 08:30:00", Since::At(1_795_163_400_000)),
+        ] {
+            assert_eq!(text.parse(), Ok(expected), "{text}");
+        }
+        for text in [
+            "",
+            "h",
+            "2",
+            "-2h",
+            "2.5h",
+            "2026-13-01",
+            "2026-02-30",
+            "08:30:00",
+            "yesterday",
+            "1900-01-01",
+            "99999999999999999999h",
+            "é",
+        ] {
+            let error = text.parse::<Since>().unwrap_err().to_string();
+            assert!(error.contains("neither"), "{text}");
+        }
+    }
+
+    #[test]
+    fn ago_counts_from_now() {
+        let now = Since::Ago(0).at_ms();
+        assert!(now - Since::Ago(60).at_ms() >= 59_000);
+        assert_eq!(Since::Ago(u64::MAX).at_ms(), 0);
+    }
+}

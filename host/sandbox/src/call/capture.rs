@@ -1,0 +1,140 @@
+//! Bounded capture of what a guest prints and logs.
+//!
+//! wasmtime-wasi's own memory pipe traps the guest on the first byte too many. A chatty tool should
+//! survive, so these pipes keep what fits, count the rest and always accept.
+
+use super::meter::{Gauge, TooManyBytes};
+use bytes::Bytes;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use tokio::io::AsyncWrite;
+use toolhold_policy::Captured;
+use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
+use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
+
+/// One end of a bounded pipe; clones share the buffer.
+#[derive(Debug, Clone)]
+pub struct CapturePipe {
+    limit: usize,
+    gauge: Gauge,
+    buffer: Arc<Mutex<Buffer>>,
+}
+
+#[derive(Debug, Default)]
+struct Buffer {
+    kept: Vec<u8>,
+    dropped: u64,
+}
+
+impl CapturePipe {
+    pub fn new(limit: u64, gauge: Gauge) -> Self {
+        Self {
+            gauge,
+            limit: usize::try_from(limit).unwrap_or(usize::MAX),
+            buffer: Arc::default(),
+        }
+    }
+
+    pub fn captured(&self) -> Captured {
+        let buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        Captured {
+            text: String::from_utf8_lossy(&buffer.kept).into_owned(),
+            dropped_bytes: buffer.dropped,
+        }
+    }
+
+    /// Keeps what fits. Dropped bytes count as moved too: a flood ends at its limit.
+    fn accept(&self, bytes: &[u8]) -> Result<(), TooManyBytes> {
+        self.gauge.moved(bytes.len() as u64)?;
+        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = self
+            .limit
+            .saturating_sub(buffer.kept.len())
+            .min(bytes.len());
+        buffer.kept.extend_from_slice(&bytes[..room]);
+        buffer.dropped += (bytes.len() - room) as u64;
+        Ok(())
+    }
+}
+
+impl IsTerminal for CapturePipe {
+    fn is_terminal(&self) -> bool {
+        false
+    }
+}
+
+impl StdoutStream for CapturePipe {
+    fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
+        Box::new(self.clone())
+    }
+
+    fn p2_stream(&self) -> Box<dyn OutputStream> {
+        Box::new(self.clone())
+    }
+}
+
+impl OutputStream for CapturePipe {
+    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        self.accept(&bytes)
+            .map_err(|error| StreamError::Trap(error.into()))
+    }
+
+    fn flush(&mut self) -> StreamResult<()> {
+        Ok(())
+    }
+
+    fn check_write(&mut self) -> StreamResult<usize> {
+        // A page: what WASI's blocking writes use at most anyway.
+        Ok(64 << 10)
+    }
+}
+
+#[wasmtime_wasi::async_trait]
+impl Pollable for CapturePipe {
+    async fn ready(&mut self) {}
+}
+
+impl AsyncWrite for CapturePipe {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Poll::Ready(
+            self.accept(bytes)
+                .map(|()| bytes.len())
+                .map_err(io::Error::other),
+        )
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_what_fits_and_counts_the_rest() {
+        let pipe = CapturePipe::new(5, Gauge::new(9));
+        pipe.accept(b"abc").unwrap();
+        pipe.accept(b"defg").unwrap();
+        pipe.accept(b"h").unwrap();
+        pipe.accept(b"ij").unwrap_err();
+        assert_eq!(
+            pipe.captured(),
+            Captured {
+                text: "abcde".into(),
+                dropped_bytes: 3
+            }
+        );
+    }
+}

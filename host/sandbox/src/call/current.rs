@@ -1,0 +1,139 @@
+//! What a guest can ask about the call that it serves, besides its arguments (`docs/protocol.md`, 6).
+
+use serde_json::{Map, Value, json};
+use std::fmt::Debug;
+use std::sync::Arc;
+use toolhold_policy::{Invocation, ToolSpec};
+
+/// A module's descriptions of its own tools, by full name.
+pub(crate) trait DescribeTools: Debug + Send + Sync {
+    fn describe(&self, tool: &str) -> Option<&ToolSpec>;
+}
+
+/// The call of one store. It is turned into text when a guest asks, which few do. The default is no
+/// call: a guest that lists its tools.
+#[derive(Debug, Default)]
+pub(crate) struct CurrentCall(Option<Told>);
+
+#[derive(Debug)]
+struct Told {
+    /// As it was called.
+    name: String,
+    reserved: Map<String, Value>,
+    schema: Schema,
+}
+
+#[derive(Debug)]
+enum Schema {
+    /// What the caller said.
+    CallPolicy(Arc<Value>),
+    /// What the module says of its tool of this name.
+    Own(Arc<dyn DescribeTools>, String),
+}
+
+impl CurrentCall {
+    /// `tool` is the full name by which `module` knows the tool that is called.
+    pub fn new(module: Arc<dyn DescribeTools>, tool: String, invocation: &Invocation<'_>) -> Self {
+        Self(Some(Told {
+            name: invocation.tool.to_owned(),
+            reserved: invocation.reserved.cloned().unwrap_or_default(),
+            schema: match &invocation.tool_schema {
+                Some(schema) => Schema::CallPolicy(schema.clone()),
+                None => Schema::Own(module, tool),
+            },
+        }))
+    }
+
+    /// The reserved properties as JSON text.
+    pub fn reserved_properties(&self) -> String {
+        let Some(told) = &self.0 else {
+            return "{}".into();
+        };
+        let mut properties = told.reserved.clone();
+        let name = || told.name.as_str().into();
+        properties.entry("_tool").or_insert_with(name);
+        Value::from(properties).to_string()
+    }
+
+    /// The tool's schema as JSON text.
+    pub fn tool_schema(&self) -> String {
+        match self.0.as_ref().map(|told| &told.schema) {
+            Some(Schema::CallPolicy(schema)) => schema.to_string(),
+            Some(Schema::Own(module, name)) => {
+                let spec = module.describe(name);
+                spec.map_or_else(|| "{}".into(), |spec| schema(spec).to_string())
+            }
+            None => "{}".into(),
+        }
+    }
+}
+
+/// A tool as its module describes it, in the form of `docs/protocol.md`, 3.
+fn schema(spec: &ToolSpec) -> Value {
+    let mut schema = spec.input_schema.clone();
+    let Value::Object(keywords) = &mut schema else {
+        return schema;
+    };
+    if !spec.description.is_empty() {
+        keywords.insert("description".into(), spec.description.clone().into());
+    }
+    let own = keywords.get_mut("properties").map(Value::take);
+    let mut properties = Map::from_iter([("_tool".to_owned(), json!({"const": spec.name}))]);
+    if let Some(Value::Object(own)) = own {
+        properties.extend(own);
+    }
+    if let Some(output) = &spec.output_schema {
+        properties.insert("_output".into(), output.clone());
+    }
+    keywords.insert("properties".into(), properties.into());
+    schema
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolhold_policy::Annotations;
+    use toolhold_policy::DocsSource;
+
+    #[test]
+    fn a_tool_is_described_as_its_module_does() {
+        let spec = ToolSpec {
+            name: "m.add".into(),
+            title: None,
+            description: "Adds.".into(),
+            input_schema: json!({
+                "type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"],
+            }),
+            output_schema: Some(json!({"type": "integer"})),
+            annotations: Annotations::default(),
+            examples: Vec::new(),
+            docs_source: DocsSource::Module,
+        };
+        let expect = json!({
+            "type": "object",
+            "description": "Adds.",
+            "properties": {
+                "_tool": {"const": "m.add"},
+                "a": {"type": "integer"},
+                "_output": {"type": "integer"},
+            },
+            "required": ["a"],
+        });
+        assert_eq!(schema(&spec), expect);
+        let bare = ToolSpec {
+            input_schema: json!({"type": "object"}),
+            output_schema: None,
+            description: String::new(),
+            ..spec
+        };
+        let expect = json!({"type": "object", "properties": {"_tool": {"const": "m.add"}}});
+        assert_eq!(schema(&bare), expect);
+    }
+
+    #[test]
+    fn without_a_call_there_is_nothing_to_tell() {
+        let none = CurrentCall::default();
+        assert_eq!(none.reserved_properties(), "{}");
+        assert_eq!(none.tool_schema(), "{}");
+    }
+}

@@ -1,0 +1,235 @@
+//! One call: a fresh store, the invocation under its limits, the verdict. **This is where a tool
+//! call is executed.**
+//!
+//! Three clocks watch a call. Fuel counts what the guest computes; the epoch interrupts a guest that
+//! spins; one outer timeout covers everything else, above all a guest asleep inside a host call,
+//! where neither fuel nor epochs run. Whatever ends the call, its future is dropped, and with it the
+//! fiber, the store, the instance and the permit.
+
+mod capture;
+mod current;
+mod json;
+mod log_sink;
+pub(crate) mod meter;
+mod open_files;
+mod other_tools;
+mod state;
+mod verdict;
+
+pub(crate) use current::{CurrentCall, DescribeTools};
+pub(crate) use json::{Counter, shallow, shallow_members};
+pub(crate) use log_sink::GuestLogSink;
+pub(crate) use other_tools::OtherTools;
+pub use state::State;
+
+use crate::engine::Engine;
+use crate::grant::PreparedGrant;
+use meter::Refused;
+use std::time::{Duration, Instant};
+use tokio::time::timeout_at;
+use toolhold_admission::{Lane, Refusal};
+use toolhold_policy::CallError;
+use toolhold_policy::HttpLimit;
+use toolhold_policy::limits::Limits;
+use toolhold_policy::{CallReport, Caller, Output, Usage};
+use toolhold_policy::{Captured, LogLine};
+use verdict::classify;
+use wasmtime::{Store, UpdateDeadline};
+
+/// What a fresh instance is made for: one function of the guest, with its arguments.
+pub(crate) trait GuestCall: Send {
+    /// What the guest returned.
+    type Return: Send;
+
+    /// Instantiates the component in `store` and calls the function.
+    fn perform(
+        self,
+        store: &mut Store<State>,
+    ) -> impl Future<Output = wasmtime::Result<Self::Return>> + Send;
+}
+
+/// The outcome of a guest call with all that was measured.
+pub(crate) struct CallOutcome<T> {
+    pub result: Result<T, CallError>,
+    /// The last limit that refused something without ending the guest.
+    refused: Option<Refused>,
+    usage: Usage,
+    stdout: Captured,
+    stderr: Captured,
+    logs: Vec<LogLine>,
+    dropped_logs: u64,
+    redactions: u64,
+    /// The limit of HTTP that fired, which explains a failure of the tool.
+    http: Option<HttpLimit>,
+}
+
+impl<T> CallOutcome<T> {
+    fn without_store(error: CallError, usage: Usage) -> Self {
+        Self {
+            result: Err(error),
+            refused: None,
+            usage,
+            stdout: Captured::default(),
+            stderr: Captured::default(),
+            logs: Vec::new(),
+            dropped_logs: 0,
+            redactions: 0,
+            http: None,
+        }
+    }
+
+    pub fn and_then<U>(self, next: impl FnOnce(T) -> Result<U, CallError>) -> CallOutcome<U> {
+        CallOutcome {
+            result: self.result.and_then(next),
+            refused: self.refused,
+            usage: self.usage,
+            stdout: self.stdout,
+            stderr: self.stderr,
+            logs: self.logs,
+            dropped_logs: self.dropped_logs,
+            redactions: self.redactions,
+            http: self.http,
+        }
+    }
+}
+
+impl From<CallOutcome<Output>> for CallReport {
+    fn from(ran: CallOutcome<Output>) -> Self {
+        // A tool that gives up at a limit describes it in its own words; the host names the limit.
+        let result = match (ran.result, ran.refused, ran.http) {
+            (Err(CallError::Tool { message, .. }), Some(Refused::Quota), _) => {
+                Err(CallError::Quota { reason: message })
+            }
+            (Err(CallError::Tool { .. }), _, Some(limit)) => Err(CallError::HttpBody { limit }),
+            (result, ..) => result,
+        };
+        Self {
+            result,
+            module: None,
+            usage: ran.usage,
+            stdout: ran.stdout,
+            stderr: ran.stderr,
+            logs: ran.logs,
+            dropped_logs: ran.dropped_logs,
+            redactions: ran.redactions,
+        }
+    }
+}
+
+/// What one guest call runs with.
+pub(crate) struct CallContext<'a> {
+    pub engine: &'a Engine,
+    pub limits: &'a Limits,
+    pub granted: &'a PreparedGrant,
+    /// The module's number, for its lane in the queue.
+    pub module: u64,
+    pub caller: Caller<'a>,
+    pub other_tools: OtherTools,
+    pub current: CurrentCall,
+    pub log_sink: GuestLogSink,
+    pub timeout: Duration,
+}
+
+/// Runs `call` in a fresh instance and returns within the timeout.
+pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> CallOutcome<C::Return> {
+    let started = Instant::now();
+    let deadline = started + context.timeout;
+    let CallContext { engine, limits, .. } = context;
+
+    let lane = Lane {
+        group: context.module,
+        member: context.caller.tenant.to_owned(),
+    };
+    let most = usize::try_from(limits.concurrent_calls).unwrap_or(usize::MAX);
+    let permit = engine.admission().enter(lane, most, deadline.into()).await;
+    let queued = started.elapsed();
+    let waited = || Usage {
+        duration: started.elapsed(),
+        queued,
+        ..Usage::default()
+    };
+    let _permit = match permit {
+        Ok(permit) => permit,
+        Err(refusal) => {
+            let permits = match refusal {
+                Refusal::Deadline => engine.admission().permits().min(most),
+                Refusal::Full => engine.admission().permits(),
+            };
+            let busy = CallError::Busy {
+                permits,
+                waited: queued,
+            };
+            return CallOutcome::without_store(busy, waited());
+        }
+    };
+
+    let timeout = context.timeout;
+    let mut store = match fresh_store(context, deadline) {
+        Ok(store) => store,
+        Err(error) => return CallOutcome::without_store(error, waited()),
+    };
+    let _running = engine.running();
+    let outcome = timeout_at(deadline.into(), call.perform(&mut store)).await;
+
+    let stack = engine.which().stack_bytes;
+    let result = match outcome {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => Err(classify(&error, store.data(), limits, stack, timeout)),
+        Err(_) => Err(CallError::Deadline { limit: timeout }),
+    };
+    let fuel = if limits.metered() {
+        limits.fuel.saturating_sub(store.get_fuel().unwrap_or(0))
+    } else {
+        0
+    };
+    let state = store.into_data();
+    CallOutcome {
+        result,
+        refused: state.gauge.refused(),
+        usage: Usage {
+            duration: started.elapsed(),
+            queued,
+            fuel,
+            memory_bytes: state.meter.memory,
+            host_bytes: state.gauge.total(),
+        },
+        stdout: state.stdout.captured(),
+        stderr: state.stderr.captured(),
+        redactions: state.outbound.redactions(),
+        http: state.outbound.fired(),
+        logs: state.logs.lines,
+        dropped_logs: state.logs.dropped,
+    }
+}
+
+fn fresh_store(context: CallContext<'_>, deadline: Instant) -> Result<Store<State>, CallError> {
+    let limits = context.limits;
+    let engine = context.engine;
+    let state = State::new(context, deadline).map_err(|error| CallError::Grant {
+        reason: format!("{error:#}"),
+    })?;
+    let mut store = Store::new(engine.wasmtime(), state);
+    store.limiter(|state| &mut state.meter);
+    if limits.metered() {
+        store
+            .set_fuel(limits.fuel)
+            .map_err(|error| CallError::Host {
+                reason: format!("{error:#}"),
+            })?;
+    }
+    store.set_epoch_deadline(1);
+    store.epoch_deadline_callback(|store| {
+        Ok(if Instant::now() >= store.data().deadline {
+            UpdateDeadline::Interrupt
+        } else {
+            // Yield the worker thread, so that others run and the outer timeout is seen.
+            UpdateDeadline::Yield(1)
+        })
+    });
+    // Bytes lifted from the guest: for host calls and for the result alike. Dynamic values count at
+    // their size in host memory, up to 40 times their JSON, hence the room.
+    let lifted = limits.output_bytes.saturating_mul(4).max(16 << 20);
+    store.set_hostcall_fuel(usize::try_from(lifted).unwrap_or(usize::MAX));
+    store.set_max_component_handles(usize::try_from(limits.handles).unwrap_or(usize::MAX));
+    Ok(store)
+}

@@ -1,0 +1,146 @@
+//! The data of one call's store: what the guest was given, and the meters that watch it.
+
+use super::capture::CapturePipe;
+use super::meter::{Gauge, Meter};
+use super::open_files::OpenFiles;
+use super::{CallContext, CurrentCall, GuestLogSink, OtherTools};
+use crate::disk::Scratch;
+use crate::disk::key_value::Namespace;
+use crate::disk::quota::Quota;
+use crate::egress::Hooks;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+use toolhold_policy::{LogLevel, LogLine};
+use wasmtime::Result;
+use wasmtime::component::ResourceTable;
+use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
+use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
+
+/// Everything a store owns besides the instance. Dropped with it; nothing survives a call.
+pub struct State {
+    wasi: WasiCtx,
+    http: WasiHttpCtx,
+    pub outbound: Hooks,
+    pub table: ResourceTable,
+    pub files: OpenFiles,
+    /// By guest path.
+    pub quotas: HashMap<String, Arc<Quota>>,
+    /// Dropped with the store, and its files with it.
+    _scratch: Option<Scratch>,
+    pub key_value: Option<Namespace>,
+    pub other_tools: OtherTools,
+    pub current: CurrentCall,
+    pub meter: Meter,
+    pub gauge: Gauge,
+    pub stdout: CapturePipe,
+    pub stderr: CapturePipe,
+    pub logs: LogBook,
+    pub deadline: Instant,
+}
+
+impl State {
+    /// The state for a call that sees what it was granted and nothing else.
+    pub(super) fn new(context: CallContext<'_>, deadline: Instant) -> Result<Self> {
+        let CallContext {
+            limits,
+            granted,
+            caller,
+            other_tools,
+            current,
+            log_sink,
+            ..
+        } = context;
+        let gauge = Gauge::new(limits.host_bytes);
+        let stdout = CapturePipe::new(limits.capture_bytes, gauge.clone());
+        let stderr = CapturePipe::new(limits.capture_bytes, gauge.clone());
+        let mut wasi = WasiCtxBuilder::new();
+        wasi.stdout(stdout.clone())
+            .stderr(stderr.clone())
+            .max_random_size(1 << 20);
+        let (quotas, scratch) = granted.apply(caller, &mut wasi)?;
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(usize::try_from(limits.handles).unwrap_or(usize::MAX));
+        Ok(Self {
+            wasi: wasi.build(),
+            http: WasiHttpCtx::new(),
+            outbound: granted.egress.hooks(&limits.into()),
+            table,
+            files: OpenFiles::default(),
+            quotas,
+            _scratch: scratch,
+            key_value: granted.namespace(caller.tenant),
+            other_tools,
+            current,
+            meter: Meter::new(limits, gauge.clone()),
+            gauge,
+            stdout,
+            stderr,
+            logs: LogBook {
+                room: limits.capture_bytes,
+                least: granted.grant.log_level,
+                sink: log_sink,
+                ..LogBook::default()
+            },
+            deadline,
+        })
+    }
+}
+
+impl WasiView for State {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView {
+            ctx: &mut self.wasi,
+            table: &mut self.table,
+        }
+    }
+}
+
+impl WasiHttpView for State {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        WasiHttpCtxView {
+            hooks: &mut self.outbound,
+            table: &mut self.table,
+            ctx: &mut self.http,
+        }
+    }
+}
+
+/// The guest's log lines, as many bytes as its limit allows.
+#[derive(Debug, Default)]
+pub struct LogBook {
+    pub lines: Vec<LogLine>,
+    pub dropped: u64,
+    room: u64,
+    least: LogLevel,
+    pub sink: GuestLogSink,
+}
+
+impl LogBook {
+    /// What a line costs besides its text, so that a flood of empty lines ends too.
+    const LINE_OVERHEAD_BYTES: u64 = 32;
+
+    /// Keeps a line if there is room for it, and passes it on.
+    pub fn log(&mut self, line: LogLine) {
+        if self.push(line)
+            && let Some(kept) = self.lines.last()
+        {
+            self.sink.logged(kept);
+        }
+    }
+
+    /// Keeps a line, and says whether there was room for it.
+    pub fn push(&mut self, line: LogLine) -> bool {
+        if line.level < self.least {
+            return false;
+        }
+        let cost = line.message.len() as u64 + Self::LINE_OVERHEAD_BYTES;
+        if cost > self.room {
+            self.dropped += 1;
+            return false;
+        }
+        self.room -= cost;
+        self.lines.push(line);
+        true
+    }
+}

@@ -1,0 +1,263 @@
+//! Compiled components on disk. The only file with `unsafe`.
+//!
+//! A compiled artefact is native code: who can write one can run anything as us. So an entry is
+//! loaded only if a keyed BLAKE3 over its bytes, the component's digest and the engine's
+//! compatibility hash checks out. The key lies outside the cache folder. Anything else about an
+//! entry (its name, its size, a flipped bit, another engine's version) makes it worthless, and the
+//! component is compiled again. `docs/security.md`, promise 5.
+
+use super::process::Artefact;
+use crate::engine::Engine;
+use crate::error::LoadError;
+use std::fs::{self, OpenOptions};
+use std::hash::{Hash, Hasher};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use toolhold_policy::Digest;
+use wasmtime::component::Component;
+
+const MAC_BYTES: usize = 32;
+/// The context in which entries' names are derived from the key.
+const NAME_DERIVATION_CONTEXT: &str = "toolhold 2026 names of compiled cache entries";
+
+/// A folder of compiled components that this host made itself.
+#[derive(Debug, Clone)]
+pub struct Cache {
+    folder: PathBuf,
+    key: [u8; 32],
+    /// Of all clones together.
+    tally: Arc<Tally>,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+/// How often an entry was looked for, and there and sound, or not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lookups {
+    pub hits: u64,
+    pub misses: u64,
+}
+
+impl Cache {
+    /// Opens the cache in `folder` with the key in `key_file`, making both (0700, 0600) if they are
+    /// not there.
+    ///
+    /// # Errors
+    /// What the file system says, with the path at fault in the message.
+    pub fn open(folder: &Path, key_file: &Path) -> io::Result<Self> {
+        private_folder(folder).map_err(|e| at(folder, &e))?;
+        if let Some(parent) = key_file.parent() {
+            private_folder(parent).map_err(|e| at(parent, &e))?;
+        }
+        let key = read_or_make_key(key_file).map_err(|e| at(key_file, &e))?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            key,
+            tally: Arc::default(),
+        })
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// How often this host looked for an entry.
+    pub fn lookups(&self) -> Lookups {
+        Lookups {
+            hits: self.tally.hits.load(Ordering::Relaxed),
+            misses: self.tally.misses.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The compiled form of the component with this digest, if there is a sound entry for this
+    /// engine. A missing, foreign or damaged entry is `None`: compiling is always the way out.
+    pub fn load(&self, engine: &Engine, digest: &Digest) -> Option<Component> {
+        let found = self.sound(engine, digest);
+        let counted = if found.is_some() {
+            &self.tally.hits
+        } else {
+            &self.tally.misses
+        };
+        counted.fetch_add(1, Ordering::Relaxed);
+        found
+    }
+
+    fn sound(&self, engine: &Engine, digest: &Digest) -> Option<Component> {
+        let entry = fs::read(self.path(engine, digest)).ok()?;
+        let (mac, artefact) = entry.split_first_chunk::<MAC_BYTES>()?;
+        // `blake3::Hash` compares in constant time.
+        if self.mac(engine, digest, artefact) != blake3::Hash::from_bytes(*mac) {
+            tracing::warn!(%digest, "a compiled cache entry failed its check; compiling again");
+            return None;
+        }
+        // SAFETY: `deserialize` runs whatever code the bytes hold, so they must come from
+        // `Component::serialize` of a compatible engine. The keyed MAC just verified over these very
+        // bytes, in memory, proves that this host wrote them for this digest and this engine: without
+        // the key, which is not in the cache folder, such an entry cannot be made, and the bytes cannot
+        // change between check and use.
+        #[expect(
+            unsafe_code,
+            reason = "loading compiled code is unsafe by nature; see above"
+        )]
+        let component = unsafe { Component::deserialize(engine.wasmtime(), artefact) };
+        component
+            .inspect_err(
+                |error| tracing::warn!(%digest, %error, "a compiled cache entry did not load"),
+            )
+            .ok()
+    }
+
+    /// Keeps a compiled component. Readers see the whole entry or none.
+    ///
+    /// # Errors
+    /// What the file system says; a host that cannot write its cache still runs, only slower.
+    pub(crate) fn store(
+        &self,
+        engine: &Engine,
+        digest: &Digest,
+        artefact: &[u8],
+    ) -> io::Result<()> {
+        let path = self.path(engine, digest);
+        let temporary = unfinished(&path);
+        let mut file = options(true).open(&temporary)?;
+        file.write_all(self.mac(engine, digest, artefact).as_bytes())?;
+        file.write_all(artefact)?;
+        file.sync_all()?;
+        fs::rename(&temporary, &path)
+    }
+
+    /// Hosts with keys of their own that share the folder leave each other's entries alone.
+    fn path(&self, engine: &Engine, digest: &Digest) -> PathBuf {
+        let mut name = StableHasher(blake3::Hasher::new_derive_key(NAME_DERIVATION_CONTEXT));
+        name.write(&self.key);
+        name.write(&compatibility(engine).to_le_bytes());
+        self.folder
+            .join(format!("{digest}-{:016x}.cwasm", name.finish()))
+    }
+
+    fn mac(&self, engine: &Engine, digest: &Digest, artefact: &[u8]) -> blake3::Hash {
+        let mut hasher = blake3::Hasher::new_keyed(&self.key);
+        hasher
+            .update(digest.as_bytes())
+            .update(&compatibility(engine).to_le_bytes())
+            .update(artefact);
+        hasher.finalize()
+    }
+}
+
+/// Loads code that the compiler made a moment ago.
+pub(crate) fn adopt(engine: &Engine, artefact: &Artefact) -> Result<Component, LoadError> {
+    // SAFETY: `deserialize` runs whatever code the bytes hold, so they must come from
+    // `Component::serialize` of a compatible engine. An `Artefact` has no other constructor than
+    // `compile::compile`, which takes its bytes from this engine's compiler: in this process, or in a
+    // child running this host's own executable, over a private pipe.
+    #[expect(
+        unsafe_code,
+        reason = "loading compiled code is unsafe by nature; see above"
+    )]
+    let component = unsafe { Component::deserialize(engine.wasmtime(), artefact.bytes()) };
+    component.map_err(|error| LoadError::Compile {
+        reason: format!("{error:#}"),
+    })
+}
+
+/// wasmtime's version, features, settings and target CPU in one number.
+fn compatibility(engine: &Engine) -> u64 {
+    let mut hasher = StableHasher(blake3::Hasher::new());
+    engine
+        .wasmtime()
+        .precompile_compatibility_hash()
+        .hash(&mut hasher);
+    hasher.finish()
+}
+
+/// `DefaultHasher` promises nothing between Rust versions; file names and MACs should not change for
+/// no reason.
+struct StableHasher(blake3::Hasher);
+
+impl Hasher for StableHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        let mut first = [0; 8];
+        first.copy_from_slice(&self.0.finalize().as_bytes()[..8]);
+        u64::from_le_bytes(first)
+    }
+}
+
+fn read_or_make_key(path: &Path) -> io::Result<[u8; 32]> {
+    let mut key = [0; 32];
+    match fs::File::open(path) {
+        Ok(mut file) => {
+            file.read_exact(&mut key)?;
+            return Ok(key);
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    fs::File::open("/dev/urandom")?.read_exact(&mut key)?;
+    // Written aside and linked into place: of two hosts that start together, one key wins, whole.
+    let temporary = unfinished(path);
+    let mut file = options(true).open(&temporary)?;
+    file.write_all(&key)?;
+    file.sync_all()?;
+    let linked = fs::hard_link(&temporary, path);
+    fs::remove_file(&temporary)?;
+    match linked {
+        Ok(()) => Ok(key),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::File::open(path)?.read_exact(&mut key)?;
+            Ok(key)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// A name beside `path` that is unique to this process and call.
+fn unfinished(path: &Path) -> PathBuf {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    path.with_extension(format!("{}-{number}.tmp", std::process::id()))
+}
+
+fn private_folder(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+        builder.mode(0o700).create(path)?;
+        let mode = fs::metadata(path)?.permissions().mode();
+        if mode & 0o022 != 0 {
+            return Err(io::Error::other(
+                "others can write to this folder; make it 0700",
+            ));
+        }
+        Ok(())
+    }
+    #[cfg(not(unix))]
+    builder.create(path)
+}
+
+fn options(truncate: bool) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(truncate);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600);
+    }
+    options
+}
+
+fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,122 @@
+//! From a component's bytes to code that may be started: looked at, compiled or taken from the cache,
+//! and held against its limits.
+
+pub mod cache;
+mod process;
+
+pub use cache::{Cache, Lookups};
+pub use process::compiler_process;
+
+use crate::engine::Engine;
+use crate::error::LoadError;
+use std::sync::Arc;
+use toolhold_policy::Digest;
+use toolhold_policy::limits::Limits;
+use wasmtime::component::Component;
+
+/// Refuses a component that is larger than its module's may be, wherever it comes from.
+pub(crate) fn check_size(size: u64, limit: u64) -> Result<(), LoadError> {
+    if size > limit {
+        return Err(LoadError::TooLarge { size, limit });
+    }
+    Ok(())
+}
+
+/// Says what a file is before the compiler would say that it is not Wasm.
+pub(crate) fn check_header(bytes: &[u8]) -> Result<(), LoadError> {
+    let not = |reason: &str| {
+        Err(LoadError::NotAComponent {
+            reason: reason.into(),
+        })
+    };
+    if wasmtime::Engine::detect_precompiled(bytes).is_some() || bytes.starts_with(b"\x7fELF") {
+        return Err(LoadError::Precompiled);
+    }
+    match bytes.get(..8) {
+        Some(b"\0asm\x0d\0\x01\0") => Ok(()),
+        Some(b"\0asm\x01\0\0\0") => not(
+            "it is a core module; build for the target wasm32-wasip2, or wrap it with `wasm-tools component new`",
+        ),
+        Some([b'\0', b'a', b's', b'm', ..]) => not("it is of a version this host does not know"),
+        None if bytes.is_empty() => not("the file is empty"),
+        _ => not("it does not begin with the Wasm header"),
+    }
+}
+
+/// The component's code, from the cache or from the compiler. Both run off the async threads, and
+/// compilations one after the other: each takes several cores by itself.
+pub(crate) async fn compiled(
+    engine: &Engine,
+    cache: Option<&Cache>,
+    limits: &Limits,
+    bytes: Arc<Vec<u8>>,
+    compiling: &(dyn Fn() + Sync),
+) -> Result<(Component, Digest), LoadError> {
+    static COMPILER: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(1);
+    let lost = |error: tokio::task::JoinError| LoadError::Compile {
+        reason: error.to_string(),
+    };
+
+    let (cached, digest) = {
+        let (engine, cache, bytes) = (engine.clone(), cache.cloned(), bytes.clone());
+        tokio::task::spawn_blocking(move || {
+            let digest = Digest::of(&bytes);
+            (cache.and_then(|cache| cache.load(&engine, &digest)), digest)
+        })
+        .await
+        .map_err(lost)?
+    };
+    if let Some(component) = cached {
+        return Ok((component, digest));
+    }
+    let _turn = COMPILER.acquire().await;
+    compiling();
+    let artefact = process::compile(engine, limits, bytes).await?;
+    let (engine, cache) = (engine.clone(), cache.cloned());
+    let component = tokio::task::spawn_blocking(move || {
+        if let Some(cache) = cache
+            && let Err(error) = cache.store(&engine, &digest, artefact.bytes())
+        {
+            tracing::warn!(%digest, %error, "the compiled component could not be cached");
+        }
+        cache::adopt(&engine, &artefact)
+    })
+    .await
+    .map_err(lost)??;
+    Ok((component, digest))
+}
+
+/// Refuses a component that could never start, and says which limit would have to be raised.
+pub(crate) fn within_limits(component: &Component, limits: &Limits) -> Result<(), LoadError> {
+    let Some(needs) = component.resources_required() else {
+        return Ok(());
+    };
+    for (what, name, needed, limit) in [
+        (
+            "bytes in its first memory",
+            "memory_bytes",
+            needs.max_initial_memory_size.unwrap_or_default(),
+            limits.memory_bytes,
+        ),
+        (
+            "memories",
+            "memories",
+            needs.num_memories.into(),
+            limits.memories,
+        ),
+        ("tables", "tables", needs.num_tables.into(), limits.tables),
+        (
+            "elements in its first table",
+            "table_elements",
+            needs.max_initial_table_size.unwrap_or_default(),
+            limits.table_elements,
+        ),
+    ] {
+        if needed > limit {
+            return Err(LoadError::Limits {
+                reason: format!("{needed} {what}, and its limit {name} is {limit}"),
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,222 @@
+//! Bytes → native code, where it cannot hurt.
+//!
+//! A compiler that works on hostile input takes as long and as much as the input's author chooses. So
+//! it can run in a process of its own: bounded in time and memory by the module's limits, and in
+//! processors; killed when its caller stops waiting. The host's own executable is that process
+//! ([`compiler_process`] is its whole `main`); a library user without one compiles in process.
+
+use crate::engine::{Compiler, CompilerProcess, Engine, Variant, code_config};
+use crate::error::LoadError;
+use serde::{Deserialize, Serialize};
+use std::io::{Read as _, Write as _};
+use std::process::Stdio;
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+use toolhold_policy::limits::Limits;
+
+/// Native code that our own compiler made just now. There is no other way to get one, which is what
+/// makes it safe to load.
+#[derive(Debug)]
+pub(crate) struct Artefact(Vec<u8>);
+
+impl Artefact {
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// The first line of what the process is given; the component follows.
+#[derive(Debug, Serialize, Deserialize)]
+struct Job {
+    variant: Variant,
+    memory_bytes: u64,
+    cpu_seconds: u64,
+}
+
+/// Maximum bytes that are read of the process's stderr.
+const MAX_STDERR_BYTES: u64 = 16 << 10;
+/// Maximum bytes of compiled code: about twenty times its Wasm is normal.
+const MAX_ARTEFACT_BYTES: u64 = 2 << 30;
+
+/// Compiles `bytes` for `engine`, within `compile_ms` and `compile_memory_bytes` of `limits`.
+///
+/// # Errors
+/// [`LoadError::Compile`] with the compiler's reason, [`LoadError::CompileTime`] or
+/// [`LoadError::CompileMemory`] if it was stopped.
+pub(crate) async fn compile(
+    engine: &Engine,
+    limits: &Limits,
+    bytes: Arc<Vec<u8>>,
+) -> Result<Artefact, LoadError> {
+    match &engine.config().compiler {
+        Compiler::InProcess => {
+            let engine = engine.clone();
+            tokio::task::spawn_blocking(move || engine.wasmtime().precompile_component(&bytes))
+                .await
+                .map_err(|error| compile_error(&error.to_string()))?
+                .map(Artefact)
+                .map_err(|error| compile_error(&format!("{error:#}")))
+        }
+        Compiler::Process(process) => in_process(process, engine.which(), limits, &bytes).await,
+    }
+}
+
+async fn in_process(
+    process: &CompilerProcess,
+    variant: Variant,
+    limits: &Limits,
+    bytes: &[u8],
+) -> Result<Artefact, LoadError> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
+    let job = Job {
+        variant,
+        memory_bytes: limits.compile_memory_bytes,
+        // No less than the clock allows: it ends a process that lost its host.
+        cpu_seconds: limits
+            .compile_ms
+            .div_ceil(1_000)
+            .max(1)
+            .saturating_mul(cores),
+    };
+    // Dropped with this future, and killed then: a caller that left needs no code.
+    let mut child = Command::new(&process.program)
+        .args(&process.arguments)
+        .env_clear()
+        // Half of the cores are left to running calls.
+        .env("RAYON_NUM_THREADS", cores.div_ceil(2).to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| {
+            compile_error(&format!(
+                "the compiler {} cannot be started: {error}",
+                process.program.display()
+            ))
+        })?;
+    match timeout(limits.compile_time(), converse(&mut child, &job, bytes)).await {
+        Err(_) => Err(LoadError::CompileTime {
+            limit: limits.compile_ms,
+        }),
+        Ok(Err(error)) => Err(compile_error(&format!("the compiler broke off: {error}"))),
+        Ok(Ok((status, _, complaint))) if !status.success() => {
+            let complaint = complaint.trim();
+            // Killed by a signal, or by its own allocator: that is how an exceeded limit looks.
+            if status.code().is_none() || complaint.contains("memory allocation") {
+                return Err(LoadError::CompileMemory {
+                    limit: limits.compile_memory_bytes,
+                    ended: status.to_string(),
+                });
+            }
+            Err(compile_error(complaint))
+        }
+        Ok(Ok((_, artefact, _))) => Ok(Artefact(artefact)),
+    }
+}
+
+async fn converse(
+    child: &mut Child,
+    job: &Job,
+    bytes: &[u8],
+) -> std::io::Result<(std::process::ExitStatus, Vec<u8>, String)> {
+    let broken = || std::io::Error::other("a pipe to it is missing");
+    let mut stdin = child.stdin.take().ok_or_else(broken)?;
+    let stdout = child.stdout.take().ok_or_else(broken)?;
+    let stderr = child.stderr.take().ok_or_else(broken)?;
+    let mut line = serde_json::to_vec(job)?;
+    line.push(b'\n');
+    let give = async move {
+        // A process that fails early closes the pipe; its own words say why.
+        if stdin.write_all(&line).await.is_ok() && stdin.write_all(bytes).await.is_ok() {
+            drop(stdin.shutdown().await);
+        }
+    };
+    let (mut artefact, mut complaint) = (Vec::new(), Vec::new());
+    let take = async {
+        tokio::try_join!(
+            async {
+                stdout
+                    .take(MAX_ARTEFACT_BYTES)
+                    .read_to_end(&mut artefact)
+                    .await
+            },
+            async {
+                stderr
+                    .take(MAX_STDERR_BYTES)
+                    .read_to_end(&mut complaint)
+                    .await
+            },
+        )
+    };
+    let ((), taken) = tokio::join!(give, take);
+    taken?;
+    let status = child.wait().await?;
+    Ok((
+        status,
+        artefact,
+        String::from_utf8_lossy(&complaint).into_owned(),
+    ))
+}
+
+/// The compiler's reason, with what to do about it where authors run into it. A component with async
+/// functions fails as a whole, because the engine is built without them.
+fn compile_error(reason: &str) -> LoadError {
+    let reason = if reason.contains("component model async feature") {
+        format!(
+            "it has async functions of the component model, which this host does not run yet; export it without async ({reason})"
+        )
+    } else {
+        reason.to_owned()
+    };
+    LoadError::Compile { reason }
+}
+
+/// The compiler's process: reads a job and a component from stdin, bounds itself, writes the compiled
+/// component to stdout. It opens no file and no socket.
+///
+/// # Errors
+/// What the caller should print to stderr before it exits with a failure.
+pub fn compiler_process() -> Result<(), String> {
+    let text = |error: std::io::Error| error.to_string();
+    let mut input = Vec::new();
+    std::io::stdin()
+        .lock()
+        .read_to_end(&mut input)
+        .map_err(text)?;
+    let end = input
+        .iter()
+        .position(|byte| *byte == b'\n')
+        .ok_or("this command is the host's own compiler; it is not for people")?;
+    let (line, component) = input.split_at(end);
+    let job: Job = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    bound(&job).map_err(text)?;
+    let engine = wasmtime::Engine::new(&code_config(job.variant)).map_err(|e| format!("{e:#}"))?;
+    let artefact = engine
+        .precompile_component(&component[1..])
+        .map_err(|error| format!("{error:#}"))?;
+    std::io::stdout().lock().write_all(&artefact).map_err(text)
+}
+
+/// Limits for the rest of this process's life.
+#[cfg(unix)]
+fn bound(job: &Job) -> std::io::Result<()> {
+    use rlimit::{Resource, setrlimit};
+    let bounds = [
+        // Data and not address space: threads reserve address space that they never touch.
+        (Resource::DATA, job.memory_bytes),
+        (Resource::CPU, job.cpu_seconds),
+        (Resource::CORE, 0),
+        (Resource::FSIZE, 0),
+    ];
+    bounds
+        .into_iter()
+        .try_for_each(|(resource, most)| setrlimit(resource, most, most))
+}
+
+#[cfg(not(unix))]
+fn bound(_: &Job) -> std::io::Result<()> {
+    Ok(())
+}

@@ -1,0 +1,33 @@
+//! What calls keep on this host's disk: scratch directories, keys and values, and the quotas of both and of
+//! granted directories.
+
+pub(crate) mod key_value;
+pub(crate) mod quota;
+mod scratch;
+
+pub(crate) use scratch::{Scratch, SessionFiles};
+
+use std::path::{Path, PathBuf};
+
+/// Where the host keeps what modules may leave behind. Absent: such grants cannot be given.
+#[derive(Debug, Clone, Default)]
+pub struct Storage {
+    pub scratch: Option<PathBuf>,
+    pub key_value: Option<PathBuf>,
+}
+
+impl Storage {
+    /// Removes scratch files of calls and sessions that are over. Blocks on the file system; call it when a host
+    /// starts.
+    pub fn sweep(&self) {
+        if let Some(root) = &self.scratch {
+            scratch::sweep(root);
+        }
+    }
+}
+
+/// Whether two paths name the same directory of this host. Blocks on the file system.
+pub fn same_directory(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().ok();
+    real(one).is_some_and(|one| real(other) == Some(one))
+}

@@ -1,0 +1,272 @@
+//! Scratch directories: a place for a call's own files.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+use toolhold_policy::{Caller, Keep};
+
+/// A scratch directory on the host; removed with everything in it when dropped, if it is a call's.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    pub path: PathBuf,
+    temporary: bool,
+}
+
+impl Scratch {
+    /// Makes the directory below `root`. Names are hashes: no module's, tenant's or session's name
+    /// becomes a path.
+    pub fn make(root: &Path, module: &str, caller: Caller<'_>, keep: Keep) -> io::Result<Self> {
+        let temporary = keep == Keep::Call || caller.session.is_empty();
+        let name = if temporary {
+            temporary_folder()
+        } else {
+            session_folder(module, caller)
+        };
+        let path = root.join(name);
+        private(&path)?;
+        if !temporary {
+            touch(&path)?;
+        }
+        Ok(Self { path, temporary })
+    }
+}
+
+/// The scratch files of one module that are kept for a session. All methods block on the file system.
+#[derive(Debug)]
+pub(crate) struct SessionFiles {
+    root: PathBuf,
+    path: PathBuf,
+}
+
+impl SessionFiles {
+    pub fn of(root: &Path, module: &str, caller: Caller<'_>) -> Self {
+        Self {
+            root: root.to_owned(),
+            path: root.join(session_folder(module, caller)),
+        }
+    }
+
+    /// `other` begins with a copy of them, if there are some: with all of it, or with nothing.
+    pub fn copy(&self, other: &Self) -> io::Result<()> {
+        match touch(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            touched => touched?,
+        }
+        let mut copy = Scratch {
+            path: self.root.join(temporary_folder()),
+            temporary: true,
+        };
+        copy_all(&self.path, &copy.path)?;
+        std::fs::rename(&copy.path, &other.path)?;
+        copy.temporary = false;
+        Ok(())
+    }
+
+    pub fn remove(&self) -> io::Result<()> {
+        match std::fs::remove_dir_all(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        }
+    }
+}
+
+/// Copies a folder with everything in it. Links are made anew as they are: a guest chose where they point to.
+fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
+    private(to)?;
+    let mut pending = vec![(from.to_owned(), to.to_owned())];
+    while let Some((from, to)) = pending.pop() {
+        for entry in std::fs::read_dir(&from)? {
+            let entry = entry?;
+            let (source, target) = (entry.path(), to.join(entry.file_name()));
+            let kind = entry.file_type()?;
+            if kind.is_dir() {
+                private(&target)?;
+                pending.push((source, target));
+            } else if kind.is_file() {
+                std::fs::copy(source, target)?;
+            } else if kind.is_symlink() {
+                #[cfg(unix)]
+                std::os::unix::fs::symlink(std::fs::read_link(source)?, target)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Marks the folder as used now: [`sweep`] goes by this.
+fn touch(folder: &Path) -> io::Result<()> {
+    std::fs::File::open(folder)?.set_modified(SystemTime::now())
+}
+
+/// Removes unused folders: those of sessions that are over, and of calls whose host was killed. Blocks on the file system.
+pub(super) fn sweep(root: &Path) {
+    // No call runs for an hour; a session may rest over a holiday.
+    let (call, session) = (Duration::from_hours(1), Duration::from_hours(14 * 24));
+    let Ok(entries) = std::fs::read_dir(root) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let age = if name.as_encoded_bytes().starts_with(b"call-") {
+            call
+        } else if name.as_encoded_bytes().starts_with(b"session-") {
+            session
+        } else {
+            continue;
+        };
+        let used = entry.metadata().and_then(|metadata| metadata.modified());
+        let is_old = used.is_ok_and(|used| used.elapsed().is_ok_and(|rest| rest > age));
+        if is_old && let Err(error) = std::fs::remove_dir_all(entry.path()) {
+            tracing::warn!(path = %entry.path().display(), %error, "old scratch files stay behind");
+        }
+    }
+}
+
+/// A name for a folder of one call, or of a copy in progress.
+fn temporary_folder() -> String {
+    static MADE: AtomicU64 = AtomicU64::new(0);
+    let number = MADE.fetch_add(1, Ordering::Relaxed);
+    format!("call-{}-{number}", std::process::id())
+}
+
+/// The folder of a session's scratch files of one module.
+fn session_folder(module: &str, caller: Caller<'_>) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for part in [module, caller.tenant, caller.session] {
+        // Lengths between the parts: no two different triples look the same.
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part.as_bytes());
+    }
+    format!("session-{}", &hasher.finalize().to_hex()[..32])
+}
+
+fn private(path: &Path) -> io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if !self.temporary {
+            return;
+        }
+        let path = std::mem::take(&mut self.path);
+        let remove = move || {
+            if let Err(error) = std::fs::remove_dir_all(&path) {
+                tracing::warn!(path = %path.display(), %error, "a scratch directory stays behind");
+            }
+        };
+        // A guest may have left thousands of files: not on an async thread.
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(remove)),
+            Err(_) => remove(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_do_not_share() {
+        let folder = |module, tenant, session| session_folder(module, Caller { tenant, session });
+        assert_eq!(folder("m", "t", "s"), folder("m", "t", "s"));
+        assert_ne!(folder("m", "t", "s"), folder("m", "ts", ""));
+        assert_ne!(folder("m", "a", "s"), folder("m", "b", "s"));
+    }
+
+    #[test]
+    fn unused_folders_are_swept() {
+        let root = tempfile::tempdir().unwrap();
+        let old = SystemTime::now() - Duration::from_hours(15 * 24);
+        for (name, is_old) in [
+            ("call-1-1", true),
+            ("session-a", true),
+            ("session-b", false),
+            ("x", true),
+        ] {
+            let path = root.path().join(name);
+            std::fs::create_dir(&path).unwrap();
+            if is_old {
+                std::fs::File::open(path)
+                    .unwrap()
+                    .set_modified(old)
+                    .unwrap();
+            }
+        }
+        sweep(root.path());
+        let mut left: Vec<_> = std::fs::read_dir(root.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        left.sort();
+        assert_eq!(left, ["session-b", "x"]);
+    }
+
+    #[test]
+    fn a_copy_is_all_of_it_and_follows_no_link() {
+        let root = tempfile::tempdir().unwrap();
+        let of = |session| {
+            let caller = Caller {
+                tenant: "",
+                session,
+            };
+            SessionFiles::of(root.path(), "m", caller)
+        };
+        let (one, two) = (of("one"), of("two"));
+        one.copy(&two).unwrap();
+        assert!(!two.path.exists(), "there was nothing");
+
+        let outside = root.path().join("outside");
+        std::fs::write(&outside, "secret").unwrap();
+        std::fs::create_dir_all(one.path.join("a/b")).unwrap();
+        std::fs::write(one.path.join("a/b/x"), "x").unwrap();
+        #[cfg(unix)]
+        std::os::unix::fs::symlink("../outside", one.path.join("link")).unwrap();
+        one.copy(&two).unwrap();
+        std::fs::write(two.path.join("a/b/x"), "changed").unwrap();
+        assert_eq!(std::fs::read(one.path.join("a/b/x")).unwrap(), b"x");
+        #[cfg(unix)]
+        assert_eq!(
+            std::fs::read_link(two.path.join("link")).unwrap(),
+            PathBuf::from("../outside")
+        );
+
+        one.copy(&two).expect_err("there is something already");
+        assert_eq!(std::fs::read(two.path.join("a/b/x")).unwrap(), b"changed");
+        two.remove().unwrap();
+        two.remove().unwrap();
+        let mut left: Vec<_> = std::fs::read_dir(root.path()).unwrap().flatten().collect();
+        left.retain(|entry| entry.path() != one.path && entry.path() != outside);
+        assert_eq!(left.len(), 0, "{left:?}");
+    }
+
+    #[test]
+    fn a_calls_files_go_with_it() {
+        let root = tempfile::tempdir().unwrap();
+        let make = |keep, session| {
+            Scratch::make(
+                root.path(),
+                "m",
+                Caller {
+                    tenant: "",
+                    session,
+                },
+                keep,
+            )
+            .unwrap()
+        };
+        let scratch = make(Keep::Call, "s");
+        let path = scratch.path.clone();
+        std::fs::write(path.join("x"), "x").unwrap();
+        drop(scratch);
+        assert!(!path.exists());
+        let kept = make(Keep::Session, "s").path.clone();
+        assert!(kept.exists());
+    }
+}

@@ -1,0 +1,78 @@
+//! The settings of the engine, and what differs between sibling engines.
+
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use toolhold_policy::limits::Limits;
+
+/// What the process as a whole allows.
+#[derive(Debug, Clone)]
+pub struct EngineConfig {
+    /// Calls that may run at the same time. More wait, with their deadline running. Each one
+    /// reserves address space, not memory.
+    pub concurrent_calls: u32,
+    /// Calls that may wait for a permit. More are refused at once.
+    pub waiting_calls: u32,
+    /// Calls of all modules in a minute. 0: not limited.
+    pub calls_per_minute: u32,
+    /// The largest linear memory any module may be given, in bytes.
+    pub max_memory_bytes: usize,
+    /// Where components are compiled.
+    pub compiler: Compiler,
+}
+
+/// What differs between sibling engines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Variant {
+    /// Bytes of Wasm stack: a power of two within [`STACK_BYTES_RANGE`].
+    pub stack_bytes: usize,
+    /// Whether instructions are counted.
+    pub metered: bool,
+}
+
+impl Variant {
+    /// The variant that serves a module with these limits.
+    pub fn of(limits: &Limits) -> Self {
+        let bytes = limits
+            .stack_bytes
+            .clamp(STACK_BYTES_RANGE.0, STACK_BYTES_RANGE.1)
+            .next_power_of_two();
+        Self {
+            stack_bytes: usize::try_from(bytes).unwrap_or(1 << 20),
+            metered: limits.metered(),
+        }
+    }
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self {
+            concurrent_calls: 64,
+            // Each costs a few hundred bytes; a call behind so many will not meet its deadline.
+            waiting_calls: 4_096,
+            calls_per_minute: 0,
+            max_memory_bytes: 512 << 20,
+            compiler: Compiler::InProcess,
+        }
+    }
+}
+
+/// Where components are compiled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Compiler {
+    /// On a blocking thread of this process: nothing can stop it, so its input should be trusted or
+    /// small.
+    InProcess,
+    /// In a process of its own.
+    Process(CompilerProcess),
+}
+
+/// How to start the process. What it may use are limits of the module that it compiles.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompilerProcess {
+    /// A program whose `main` calls [`crate::compiler_process`].
+    pub program: PathBuf,
+    pub arguments: Vec<String>,
+}
+
+/// The smallest and the largest stack a call may have.
+const STACK_BYTES_RANGE: (u64, u64) = (64 << 10, 8 << 20);

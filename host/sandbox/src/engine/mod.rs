@@ -1,0 +1,200 @@
+//! The one wasmtime engine of the process: its configuration, its clock and its permits for calls.
+//!
+//! wasmtime fixes two things for an engine that differ between modules here: the size of the stack,
+//! and whether instructions are counted. So the engine has siblings that are like it but for these;
+//! they share the permits for calls, the compiler and the compiled cache.
+
+mod config;
+mod ticker;
+
+pub(crate) use config::Variant;
+pub use config::{Compiler, CompilerProcess, EngineConfig};
+pub use ticker::Running;
+
+use crate::error::LoadError;
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use ticker::Ticker;
+use toolhold_admission::{FairQueue, Rate};
+use toolhold_policy::limits::{Limits, MAX_INSTANCES, MAX_MEMORIES, MAX_TABLES};
+use wasmtime::{Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
+
+/// Compiles components and hands out permits to run them. Cheap to clone.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    wasmtime: wasmtime::Engine,
+    variant: Variant,
+    ticker: Ticker,
+    family: Arc<Family>,
+}
+
+/// The queue for calls: a lane for each module (by its number) and each tenant that calls it.
+pub(crate) type CallQueue = FairQueue<u64, String>;
+
+/// What siblings share.
+struct Family {
+    config: EngineConfig,
+    admission: Arc<CallQueue>,
+    rate: Rate,
+    /// There are few: stack sizes are powers of two. Each is kept by the modules that use it; this
+    /// must not, because they hold the family.
+    siblings: Mutex<HashMap<Variant, Weak<Inner>>>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine")
+            .field("variant", &self.inner.variant)
+            .field("config", &self.inner.family.config)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Builds the engine and starts its clock thread.
+    ///
+    /// # Errors
+    /// [`LoadError::Compile`] if this machine cannot reserve the address space or lacks a feature.
+    pub fn new(config: EngineConfig) -> Result<Self, LoadError> {
+        let admission = FairQueue::new(
+            config.concurrent_calls as usize,
+            config.waiting_calls as usize,
+        );
+        let family = Arc::new(Family {
+            admission,
+            rate: Rate::per_minute(config.calls_per_minute.into()),
+            config,
+            siblings: Mutex::default(),
+        });
+        Self::build(Variant::of(&Limits::default()), family)
+    }
+
+    fn build(variant: Variant, family: Arc<Family>) -> Result<Self, LoadError> {
+        let failed = |error: wasmtime::Error| LoadError::Compile {
+            reason: format!("{error:#}"),
+        };
+        let mut config = code_config(variant);
+        config.allocation_strategy(pool(&family.config));
+        let wasmtime = wasmtime::Engine::new(&config).map_err(failed)?;
+        let ticker = Ticker::start(wasmtime.weak()).map_err(|source| LoadError::Read { source })?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                wasmtime,
+                variant,
+                ticker,
+                family,
+            }),
+        })
+    }
+
+    /// This engine or its sibling of that variant.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub(crate) fn variant(&self, variant: Variant) -> Result<Self, LoadError> {
+        if variant == self.inner.variant {
+            return Ok(self.clone());
+        }
+        let family = &self.inner.family;
+        let mut siblings = family
+            .siblings
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(inner) = siblings.get(&variant).and_then(Weak::upgrade) {
+            return Ok(Self { inner });
+        }
+        let sibling = Self::build(variant, family.clone())?;
+        siblings.insert(variant, Arc::downgrade(&sibling.inner));
+        Ok(sibling)
+    }
+
+    pub fn config(&self) -> &EngineConfig {
+        &self.inner.family.config
+    }
+
+    pub(crate) fn which(&self) -> Variant {
+        self.inner.variant
+    }
+
+    /// Calls that could start at this moment without waiting.
+    pub fn free_places(&self) -> usize {
+        self.inner.family.admission.free()
+    }
+
+    /// Calls that wait for a permit at this moment.
+    pub fn waiting_calls(&self) -> usize {
+        self.inner.family.admission.waiting()
+    }
+
+    pub(crate) fn wasmtime(&self) -> &wasmtime::Engine {
+        &self.inner.wasmtime
+    }
+
+    pub(crate) fn admission(&self) -> &Arc<CallQueue> {
+        &self.inner.family.admission
+    }
+
+    /// The rate of calls over all modules.
+    pub(crate) fn rate(&self) -> &Rate {
+        &self.inner.family.rate
+    }
+
+    /// Keeps the clock running for as long as the guard lives.
+    pub(crate) fn running(&self) -> Running<'_> {
+        self.inner.ticker.enter()
+    }
+}
+
+/// The pool of instances. Each number was measured.
+fn pool(config: &EngineConfig) -> InstanceAllocationStrategy {
+    let n = config.concurrent_calls;
+    let most = |limit: u64| u32::try_from(limit).unwrap_or(u32::MAX);
+    let mut pool = PoolingAllocationConfig::new();
+    // CPython alone brings 14 core modules, hence the factors.
+    pool.total_component_instances(n)
+        .total_stacks(n)
+        .total_core_instances(20 * n)
+        .total_memories(2 * n)
+        .total_tables(4 * n)
+        .max_component_instance_size(4 << 20)
+        .max_core_instances_per_component(most(MAX_INSTANCES))
+        .max_memories_per_component(most(MAX_MEMORIES))
+        .max_tables_per_component(most(MAX_TABLES))
+        .max_memory_size(config.max_memory_bytes)
+        .table_elements(20_000)
+        // Pages kept resident and cleaned by PAGEMAP_SCAN: one system call and no page fault a call.
+        .linear_memory_keep_resident(2 << 20)
+        .table_keep_resident(64 << 10)
+        .async_stack_keep_resident(16 << 10)
+        .pagemap_scan(Enabled::Auto)
+        .max_unused_warm_slots((n / 4).max(4));
+    InstanceAllocationStrategy::Pooling(pool)
+}
+
+/// Everything that compiled code depends on, and nothing else: the compiler's process uses it too.
+pub(crate) fn code_config(variant: Variant) -> Config {
+    let mut c = Config::new();
+    c.wasm_component_model(true)
+        .concurrency_support(false)
+        .epoch_interruption(true)
+        .consume_fuel(variant.metered)
+        .memory_init_cow(true)
+        .memory_guaranteed_dense_image_size(64 << 20)
+        .wasm_memory64(false)
+        .wasm_relaxed_simd(false)
+        // The adapters between components inside a component (JavaScript's are made so) copy from one
+        // memory to another; without this wasmtime panics on them. The meter sums over all memories.
+        .wasm_multi_memory(true)
+        .wasm_backtrace_max_frames(NonZeroUsize::new(16))
+        .max_wasm_stack(variant.stack_bytes)
+        // The difference is what host functions may use on the guest's fiber.
+        .async_stack_size(variant.stack_bytes + (1536 << 10))
+        .async_stack_zeroing(true)
+        .cranelift_opt_level(OptLevel::Speed);
+    c
+}

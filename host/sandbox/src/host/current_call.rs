@@ -1,0 +1,21 @@
+//! The call that a guest serves, for a guest that asks.
+
+use crate::bindings::current_call;
+use crate::call::State;
+
+impl current_call::Host for State {
+    fn reserved_properties(&mut self) -> wasmtime::Result<String> {
+        self.told(self.current.reserved_properties())
+    }
+
+    fn tool_schema(&mut self) -> wasmtime::Result<String> {
+        self.told(self.current.tool_schema())
+    }
+}
+
+impl State {
+    fn told(&self, text: String) -> wasmtime::Result<String> {
+        self.gauge.moved(text.len() as u64)?;
+        Ok(text)
+    }
+}

@@ -1,0 +1,121 @@
+//! What a module may import of `toolhold:module`: log, progress, keys and values, secrets by
+//! reference, other modules' tools. Each answers "denied" to a module that was not granted it. What
+//! needs no grant, the call itself, is in `current`.
+
+use crate::bindings::{key_value, log, other_tools, progress, secrets, types};
+use crate::call::State;
+use crate::disk::key_value::{KeyValueError, Namespace};
+use key_value::KeyValueError as Denial;
+use toolhold_policy::{CallError, ErrorClass};
+use toolhold_policy::{LogLevel, LogLine};
+
+impl types::Host for State {}
+
+impl log::Host for State {
+    fn write(&mut self, level: log::Level, message: String) {
+        let level = match level {
+            log::Level::Trace => LogLevel::Trace,
+            log::Level::Debug => LogLevel::Debug,
+            log::Level::Info => LogLevel::Info,
+            log::Level::Warn => LogLevel::Warn,
+            log::Level::Error => LogLevel::Error,
+        };
+        self.logs.log(LogLine { level, message });
+    }
+}
+
+impl progress::Host for State {
+    fn report(&mut self, done: u64, total: u64, note: String) {
+        self.logs.sink.progressed(done, total, &note);
+        let of = if total == 0 {
+            String::new()
+        } else {
+            format!(" of {total}")
+        };
+        self.logs.push(LogLine {
+            level: LogLevel::Info,
+            message: format!("{done}{of} {note}"),
+        });
+    }
+}
+
+impl key_value::Host for State {
+    async fn get(&mut self, key: String) -> Result<Option<Vec<u8>>, Denial> {
+        let value = self.with_namespace(move |space| space.get(&key)).await?;
+        self.count(value.as_ref().map_or(0, Vec::len))?;
+        Ok(value)
+    }
+
+    async fn set(&mut self, key: String, value: Vec<u8>) -> Result<(), Denial> {
+        self.count(key.len() + value.len())?;
+        self.with_namespace(move |space| space.set(&key, &value))
+            .await
+    }
+
+    async fn delete(&mut self, key: String) -> Result<bool, Denial> {
+        self.with_namespace(move |space| space.delete(&key)).await
+    }
+
+    async fn keys(&mut self, prefix: String) -> Result<Vec<String>, Denial> {
+        let keys = self
+            .with_namespace(move |space| space.keys(&prefix))
+            .await?;
+        self.count(keys.iter().map(String::len).sum())?;
+        Ok(keys)
+    }
+}
+
+impl State {
+    /// Runs `work` on the module's namespace, off the async threads.
+    async fn with_namespace<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&Namespace) -> Result<T, KeyValueError> + Send + 'static,
+    ) -> Result<T, Denial> {
+        let space = self.key_value.clone().ok_or(Denial::Denied)?;
+        tokio::task::spawn_blocking(move || work(&space))
+            .await
+            .map_err(|error| Denial::Other(error.to_string()))?
+            .map_err(|error| match error {
+                KeyValueError::Key => Denial::InvalidKey,
+                KeyValueError::Quota { .. } => Denial::Quota,
+                // The host's own paths are none of the guest's business.
+                KeyValueError::Io(error) => Denial::Other(error.kind().to_string()),
+            })
+    }
+
+    fn count(&self, bytes: usize) -> Result<(), Denial> {
+        self.gauge
+            .moved(bytes as u64)
+            .map_err(|error| Denial::Other(error.to_string()))
+    }
+}
+
+impl secrets::Host for State {
+    fn available(&mut self) -> Vec<secrets::Secret> {
+        let granted = self.outbound.secrets();
+        let told = granted.iter().map(|secret| secrets::Secret {
+            name: secret.slot().name.clone(),
+            origin: secret.slot().origin.to_string(),
+        });
+        told.collect()
+    }
+}
+
+impl other_tools::Host for State {
+    async fn call(&mut self, tool: String, arguments: String) -> Result<String, types::ToolError> {
+        let (other_tools, deadline) = (self.other_tools.clone(), self.deadline);
+        let called = other_tools.call(&tool, &arguments, deadline).await;
+        called.map_err(|error| types::ToolError {
+            class: match error.class() {
+                ErrorClass::Correctable => types::ErrorClass::Correctable,
+                ErrorClass::Retryable => types::ErrorClass::Retryable,
+                ErrorClass::Fatal => types::ErrorClass::Fatal,
+            },
+            message: error.to_string(),
+            data: match error {
+                CallError::Tool { data, .. } => data.map(|data| data.to_string()),
+                _ => None,
+            },
+        })
+    }
+}

@@ -1,0 +1,23 @@
+//! What a guest is told when one of its streams fails (`wasi:io/error`).
+//!
+//! wasmtime answers with the error's debug form. With `RUST_BACKTRACE` set that is a backtrace of the
+//! host, and 100 MiB of the host's debug information are read to make it.
+
+use crate::call::State;
+use wasmtime::component::{Linker, Resource};
+use wasmtime::{Result, StoreContextMut};
+use wasmtime_wasi::p2::bindings::io::error::Error;
+
+/// Puts an answer that names the causes, and nothing of the host, over wasmtime's.
+pub fn add_to_linker(linker: &mut Linker<State>) -> Result<()> {
+    linker.allow_shadowing(true);
+    linker.instance("wasi:io/error@0.2.12")?.func_wrap(
+        "[method]error.to-debug-string",
+        |store: StoreContextMut<'_, State>, (error,): (Resource<Error>,)| {
+            let error = store.data().table.get(&error)?;
+            Ok((format!("{error:#}"),))
+        },
+    )?;
+    linker.allow_shadowing(false);
+    Ok(())
+}

@@ -1,0 +1,197 @@
+//! Calls of a module: checked, executed in a fresh instance, redacted, counted.
+
+use super::shield::{self, Screen, Screening, Verdict};
+use super::typed::{self, CallFunction};
+use super::world::{self, CallTool};
+use super::{Code, Module};
+use crate::bindings::types;
+use crate::call::{self, CallContext, Counter, CurrentCall, GuestLogSink, OtherTools};
+use crate::policy::{CallPolicy, EffectivePolicy};
+use crate::value;
+use std::sync::Arc;
+use toolhold_policy::{CallError, CallReport, Invocation};
+
+impl Module {
+    /// Runs one of this module's tools in a fresh instance. `tool` is its name in the module.
+    pub(crate) async fn call(
+        self: &Arc<Self>,
+        policy: CallPolicy<'_>,
+        tool: &str,
+        invocation: &Invocation<'_>,
+        other_tools: OtherTools,
+    ) -> CallReport {
+        let decided = policy.decided;
+        let mut report = match self.admit(decided, invocation) {
+            Ok(()) => self.perform(policy, tool, invocation, other_tools).await,
+            Err(error) => CallReport::refused(error),
+        };
+        if let Some(narrow) = policy.narrow {
+            narrow.explain(&mut report);
+        }
+        report.redact(decided.granted.egress.redactor());
+        self.tally.add(&report);
+        report
+    }
+
+    /// Everything that is checked before a call waits for a permit.
+    fn admit(
+        &self,
+        decided: &EffectivePolicy,
+        invocation: &Invocation<'_>,
+    ) -> Result<(), CallError> {
+        decided.check()?;
+        if !decided.may_run() {
+            return Err(CallError::NotApproved {
+                module: self.slot.clone(),
+                reason: decided.standing().reason(),
+            });
+        }
+        for (rate, limit) in [
+            (decided.rate.as_ref(), decided.limits.calls_per_minute),
+            (
+                self.engine.rate(),
+                self.engine.config().calls_per_minute.into(),
+            ),
+        ] {
+            rate.take()
+                .map_err(|retry_after| CallError::Rate { limit, retry_after })?;
+        }
+        let limit = decided.limits.argument_bytes;
+        let wrong = |reason| CallError::Arguments { reason };
+        let depth = decided.limits.json_depth;
+        // First: serialising recurses.
+        call::shallow(invocation.arguments, depth).map_err(wrong)?;
+        let mut size = Counter { bytes: 0, limit };
+        serde_json::to_writer(&mut size, invocation.arguments)
+            .map_err(|_| wrong(format!("they have more bytes than the limit of {limit}")))?;
+        let Some(reserved) = invocation.reserved else {
+            return Ok(());
+        };
+        let theirs = |reason| wrong(format!("of the call's reserved properties, {reason}"));
+        call::shallow_members(reserved, depth).map_err(theirs)?;
+        serde_json::to_writer(&mut size, reserved).map_err(|_| {
+            wrong(format!(
+                "with the call's reserved properties they have more bytes than the limit of {limit}"
+            ))
+        })
+    }
+
+    /// Has a shield screen something, in a fresh instance.
+    pub(crate) async fn screen(
+        self: &Arc<Self>,
+        screening: &Screening<'_>,
+    ) -> Result<Verdict, CallError> {
+        let Code::Shield(pre) = &self.code else {
+            return Err(CallError::UnknownTool {
+                tool: self.name.clone(),
+                available: "the module exports no shield".into(),
+            });
+        };
+        let invocation = Invocation {
+            context: screening.context,
+            timeout: screening.timeout,
+            ..Invocation::new("", "", screening.value)
+        };
+        let decided = self.policy();
+        let mut report: CallReport = match self.admit(&decided, &invocation) {
+            Ok(()) => {
+                let policy = CallPolicy {
+                    decided: &decided,
+                    narrow: None,
+                };
+                let context = self.context(policy, "", &invocation, OtherTools::default());
+                let screening = screening.for_guest();
+                let ran = call::run(context, Screen { pre, screening }).await;
+                ran.and_then(|returned| shield::output(returned, &decided.limits))
+                    .into()
+            }
+            Err(error) => CallReport::refused(error),
+        };
+        report.redact(decided.granted.egress.redactor());
+        self.tally.add(&report);
+        shield::verdict(report)
+    }
+
+    fn context<'a>(
+        self: &'a Arc<Self>,
+        policy: CallPolicy<'a>,
+        tool: &'a str,
+        invocation: &Invocation<'a>,
+        other_tools: OtherTools,
+    ) -> CallContext<'a> {
+        let decided = policy.decided;
+        let own = decided.limits.timeout();
+        CallContext {
+            engine: &self.engine,
+            limits: &decided.limits,
+            granted: policy.granted(),
+            module: self.number,
+            caller: invocation.caller,
+            other_tools,
+            current: CurrentCall::new(self.clone(), format!("{}.{tool}", self.name), invocation),
+            log_sink: GuestLogSink::new(
+                invocation.listener.clone(),
+                decided.granted.egress.redactor(),
+            ),
+            timeout: invocation.timeout.map_or(own, |timeout| timeout.min(own)),
+        }
+    }
+
+    async fn perform(
+        self: &Arc<Self>,
+        policy: CallPolicy<'_>,
+        tool: &str,
+        invocation: &Invocation<'_>,
+        other_tools: OtherTools,
+    ) -> CallReport {
+        let unknown = || {
+            let names: Vec<_> = self.tools.iter().map(|t| t.name.as_str()).collect();
+            let available = format!("module {} has {}", self.name, names.join(", "));
+            CallReport::refused(CallError::UnknownTool {
+                tool: invocation.tool.to_owned(),
+                available,
+            })
+        };
+        let context = self.context(policy, tool, invocation, other_tools);
+        let limits = &policy.decided.limits;
+        match &self.code {
+            Code::World(pre) => {
+                let guest = types::Invocation {
+                    id: invocation.id.to_owned(),
+                    tool: tool.to_owned(),
+                    arguments: invocation.arguments.to_string(),
+                    context: invocation
+                        .context
+                        .iter()
+                        .map(|(path, value)| types::ScopedValue {
+                            path: path.clone(),
+                            value: value.to_string(),
+                        })
+                        .collect(),
+                };
+                let invocation = guest;
+                let ran = call::run(context, CallTool { pre, invocation }).await;
+                ran.and_then(|returned| world::output(returned, limits))
+                    .into()
+            }
+            Code::Shield(_) => unknown(),
+            Code::Typed { pre, functions } => {
+                let Some(function) = functions.get(tool) else {
+                    return unknown();
+                };
+                let arguments = match value::arguments(invocation.arguments, &function.params) {
+                    Ok(arguments) => arguments,
+                    Err(reason) => return CallReport::refused(CallError::Arguments { reason }),
+                };
+                let call = CallFunction {
+                    pre,
+                    function,
+                    arguments,
+                };
+                let ran = call::run(context, call).await;
+                ran.and_then(|returned| typed::output(returned, function, limits))
+                    .into()
+            }
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Bytes → a verified, compiled, linked module and the tools it offers.
+
+pub mod counters;
+mod execute;
+pub mod shield;
+mod typed;
+mod world;
+
+use crate::bindings::ToolModulePre;
+use crate::bindings::shield::ShieldPre;
+use crate::call::{DescribeTools, State};
+use crate::compile::{self, Cache};
+use crate::disk::Storage;
+use crate::docs::wit;
+use crate::egress::Resolve;
+use crate::engine::{Engine, Variant};
+use crate::error::LoadError;
+use crate::grant::PreparedGrant;
+use crate::host;
+use crate::policy::{EffectivePolicy, Policy};
+use counters::{Counters, Tally};
+use semver::Version;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+pub use toolhold_policy::Digest;
+use toolhold_policy::{Approval, ApprovedBy, Grant, Limits, Manifest, Standing, ToolSpec};
+use typed::TypedFunction;
+use wasmtime::component::InstancePre;
+
+/// The export that makes a component a module of the tool world, up to its patch version.
+const TOOL_WORLD: &str = "toolhold:module/tools@0.1.";
+/// The same for a shield.
+const SHIELD_WORLD: &str = "toolhold:module/shields@0.1.";
+/// How a module offers its tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ModuleKind {
+    /// It exports `toolhold:module/tools` and says itself what it has.
+    ToolWorld,
+    /// Its exported functions are the tools; schemas come from their types.
+    TypedExports,
+    /// It exports `toolhold:module/shields`: it has no tools, and screens what passes.
+    Shield,
+}
+
+/// What a component is loaded from.
+pub(crate) struct Source {
+    pub name: String,
+    pub version: Option<Version>,
+    /// The file's or folder's name: what approvals are kept under.
+    pub slot: String,
+    pub origin: String,
+    pub bytes: Vec<u8>,
+    /// The `.wit` files beside it, and what was wrong with finding them.
+    pub wit: (Vec<wit::Package>, Vec<String>),
+    pub manifest: Manifest,
+    pub limits: Limits,
+    pub grant: Grant,
+    pub storage: Storage,
+    pub resolver: Arc<dyn Resolve>,
+}
+
+/// A loaded module: compiled, linked, ready for calls.
+pub struct Module {
+    pub name: String,
+    pub version: Option<Version>,
+    /// The file's or folder's name without its ending: what approvals are kept under.
+    pub slot: String,
+    /// The file it was loaded from.
+    pub origin: String,
+    pub digest: Digest,
+    /// Size of the component in bytes.
+    pub size: u64,
+    pub kind: ModuleKind,
+    pub manifest: Manifest,
+    pub tools: Vec<ToolSpec>,
+    /// Exported functions that cannot be tools, and why.
+    pub refused: Vec<(String, String)>,
+    /// What is odd about it, but no reason to refuse it, such as docs that cannot be read.
+    pub notes: Vec<String>,
+    /// Interfaces the component imports, in its order.
+    pub imports: Vec<String>,
+    policy: RwLock<Arc<EffectivePolicy>>,
+    engine: Engine,
+    code: Code,
+    /// Unique in the process.
+    pub(crate) number: u64,
+    tally: Tally,
+}
+
+enum Code {
+    World(ToolModulePre<State>),
+    Typed {
+        pre: InstancePre<State>,
+        functions: HashMap<String, TypedFunction>,
+    },
+    Shield(ShieldPre<State>),
+}
+
+impl fmt::Debug for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Module")
+            .field("name", &self.name)
+            .field("origin", &self.origin)
+            .field("digest", &self.digest)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Module {
+    /// Compiles (or takes from `cache`) and links `source`, and asks it for its tools.
+    /// `compiling` is told when a compilation begins; it is the only slow part.
+    pub(crate) async fn load(
+        engine: &Engine,
+        cache: Option<&Cache>,
+        source: Source,
+        compiling: &(dyn Fn() + Sync),
+    ) -> Result<Self, LoadError> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let Source {
+            name,
+            version,
+            slot,
+            origin,
+            bytes,
+            wit: (packages, mut notes),
+            manifest,
+            limits,
+            grant,
+            storage,
+            resolver,
+        } = source;
+        let engine = &engine.variant(Variant::of(&limits))?;
+        let granted = PreparedGrant::new(&name, grant, &storage, resolver)?;
+        let size = bytes.len() as u64;
+        compile::check_size(size, limits.component_bytes)?;
+        compile::check_header(&bytes)?;
+        let bytes = Arc::new(bytes);
+        let (component, digest) =
+            compile::compiled(engine, cache, &limits, bytes.clone(), compiling).await?;
+        compile::within_limits(&component, &limits)?;
+
+        let ty = component.component_type();
+        let imports = ty
+            .imports(engine.wasmtime())
+            .map(|(name, _)| name.to_owned())
+            .collect();
+        let exports = |world: &str| {
+            ty.exports(engine.wasmtime())
+                .any(|(name, _)| name.starts_with(world))
+        };
+        let (speaks_our_world, is_shield) = (exports(TOOL_WORLD), exports(SHIELD_WORLD));
+        let pre = host::linker(engine.wasmtime())
+            .and_then(|linker| linker.instantiate_pre(&component))
+            .map_err(|error| LoadError::Link {
+                reason: format!("{error:#}"),
+            })?;
+
+        let (kind, tools, refused, code) = if speaks_our_world {
+            let pre = ToolModulePre::new(pre).map_err(|error| LoadError::Link {
+                reason: format!("{error:#}"),
+            })?;
+            let tools = world::list_tools(engine, &name, &limits, &pre).await?;
+            (ModuleKind::ToolWorld, tools, Vec::new(), Code::World(pre))
+        } else if is_shield {
+            let pre = ShieldPre::new(pre).map_err(|error| LoadError::Link {
+                reason: format!("{error:#}"),
+            })?;
+            (
+                ModuleKind::Shield,
+                Vec::new(),
+                Vec::new(),
+                Code::Shield(pre),
+            )
+        } else {
+            let texts = manifest.tools.clone();
+            // Parsing what the author wrote takes its time, like compiling.
+            let sources =
+                tokio::task::spawn_blocking(move || typed::Sources::read(&bytes, &packages, texts))
+                    .await
+                    .map_err(|error| LoadError::Read {
+                        source: std::io::Error::other(error),
+                    })?;
+            let exports = typed::exports(engine, &name, &component, &sources)?;
+            notes.extend(sources.into_notes(exports.functions.keys()));
+            let code = Code::Typed {
+                pre,
+                functions: exports.functions,
+            };
+            (
+                ModuleKind::TypedExports,
+                exports.tools,
+                exports.refused,
+                code,
+            )
+        };
+        Ok(Self {
+            policy: RwLock::new(Arc::new(EffectivePolicy::new(limits, granted))),
+            name,
+            version,
+            slot,
+            origin,
+            digest,
+            size,
+            kind,
+            manifest,
+            tools,
+            refused,
+            notes,
+            imports,
+            engine: engine.clone(),
+            code,
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            tally: Tally::default(),
+        })
+    }
+
+    /// What the module is given.
+    pub fn grant(&self) -> Arc<Grant> {
+        self.policy().granted.grant.clone()
+    }
+
+    /// What its calls may use.
+    pub fn limits(&self) -> Limits {
+        self.policy().limits.clone()
+    }
+
+    /// Whether it may run now.
+    pub fn standing(&self) -> Standing {
+        self.policy().standing()
+    }
+
+    /// The [`Approval::etag`] of the module as it is now: its component, its tools' texts, its grant.
+    pub fn etag(&self) -> String {
+        let grant = self.grant();
+        Approval::of(
+            &self.slot,
+            self.digest,
+            &self.tools,
+            &grant,
+            ApprovedBy::Person,
+        )
+        .etag()
+    }
+
+    pub(crate) fn may_run(&self) -> bool {
+        self.policy().may_run()
+    }
+
+    /// What holds for a call that begins now.
+    pub(crate) fn policy(&self) -> Arc<EffectivePolicy> {
+        self.policy
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Holds for calls that begin from now on.
+    pub(crate) fn set_policy(&self, policy: Arc<EffectivePolicy>) {
+        *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
+    }
+
+    /// What `policy` means for the module, ready for calls; absent if nothing changes. Blocks on the file
+    /// system.
+    ///
+    /// # Errors
+    /// Why it cannot be given what `policy` gives it.
+    pub(crate) fn effective_policy(
+        &self,
+        policy: &Policy,
+    ) -> Result<Option<EffectivePolicy>, String> {
+        let now = self.policy();
+        let own = policy.modules.get(&self.name).cloned().unwrap_or_default();
+        if let Some(reason) = own.fault {
+            return Err(reason);
+        }
+        let mut limits = policy.limits_of(&self.name, &self.manifest.limits);
+        if !self.is_compiled_for(policy) {
+            // It is run as it was compiled, until it is loaded again.
+            (limits.stack_bytes, limits.fuel) = (now.limits.stack_bytes, now.limits.fuel);
+        }
+        if now.is_same(&limits, &own.grant) {
+            return Ok(None);
+        }
+        let storage = &policy.storage;
+        let granted = PreparedGrant::new(&self.name, own.grant, storage, policy.resolver.clone());
+        match granted {
+            Ok(granted) => Ok(Some(now.with(limits, granted))),
+            Err(LoadError::Grant { reason }) => Err(reason),
+            Err(other) => Err(other.to_string()),
+        }
+    }
+
+    /// Whether its code is of the engine that serves the limits that `policy` sets it.
+    pub(crate) fn is_compiled_for(&self, policy: &Policy) -> bool {
+        let limits = policy.limits_of(&self.name, &self.manifest.limits);
+        Variant::of(&limits) == self.engine.which()
+    }
+
+    /// Totals of its calls since it was loaded.
+    pub fn counters(&self) -> Counters {
+        self.tally.read()
+    }
+}
+
+impl DescribeTools for Module {
+    fn describe(&self, tool: &str) -> Option<&ToolSpec> {
+        self.tools.iter().find(|spec| spec.name == tool)
+    }
+}

@@ -1,0 +1,233 @@
+//! Modules of the tool world: what a module says of its own tools, checked and cleaned.
+
+use crate::bindings::{ToolModulePre, types};
+use crate::call::{
+    self, CallContext, CurrentCall, GuestCall, GuestLogSink, OtherTools, State, shallow,
+};
+use crate::engine::Engine;
+use crate::error::LoadError;
+use crate::grant::PreparedGrant;
+use serde_json::Value;
+use toolhold_policy::Caller;
+use toolhold_policy::DocsSource;
+use toolhold_policy::limits::Limits;
+use toolhold_policy::text;
+use toolhold_policy::tool::{Annotations, Example, MAX_TOOLS_PER_MODULE, ToolSpec};
+use toolhold_policy::{CallError, ErrorClass, Output};
+use wasmtime::Store;
+
+/// Maximum characters of a description, and of the message of an error.
+const MAX_DESCRIPTION_CHARS: usize = 4_000;
+/// Maximum bytes of one schema, and of one part of an example.
+const MAX_SCHEMA_BYTES: usize = 64 << 10;
+
+/// Asks a fresh instance, without grants, for its tools.
+pub(super) async fn list_tools(
+    engine: &Engine,
+    module: &str,
+    limits: &Limits,
+    pre: &ToolModulePre<State>,
+) -> Result<Vec<ToolSpec>, LoadError> {
+    let context = CallContext {
+        engine,
+        limits,
+        granted: &PreparedGrant::default(),
+        // The lane of all modules that are being loaded: at most a few at a time.
+        module: 0,
+        caller: Caller::default(),
+        other_tools: OtherTools::default(),
+        current: CurrentCall::default(),
+        log_sink: GuestLogSink::default(),
+        timeout: limits.timeout(),
+    };
+    let listed = call::run(context, ListTools(pre)).await;
+    let tools = listed
+        .result
+        .map_err(|source| LoadError::ListTools { source })?;
+    if tools.is_empty() || tools.len() > MAX_TOOLS_PER_MODULE {
+        return Err(LoadError::NoTools {
+            detail: format!(
+                ": list-tools returned {} tools; 1 to {MAX_TOOLS_PER_MODULE} are accepted",
+                tools.len()
+            ),
+        });
+    }
+    specs(module, tools)
+}
+
+/// `list-tools` of a module of the tool world.
+struct ListTools<'a>(&'a ToolModulePre<State>);
+
+impl GuestCall for ListTools<'_> {
+    type Return = Vec<types::Tool>;
+
+    async fn perform(self, store: &mut Store<State>) -> wasmtime::Result<Self::Return> {
+        let instance = self.0.instantiate_async(&mut *store).await?;
+        instance
+            .toolhold_module_tools()
+            .call_list_tools(store)
+            .await
+    }
+}
+
+/// `call` of a module of the tool world.
+pub(super) struct CallTool<'a> {
+    pub pre: &'a ToolModulePre<State>,
+    pub invocation: types::Invocation,
+}
+
+impl GuestCall for CallTool<'_> {
+    type Return = Result<types::Output, types::ToolError>;
+
+    async fn perform(self, store: &mut Store<State>) -> wasmtime::Result<Self::Return> {
+        let instance = self.pre.instantiate_async(&mut *store).await?;
+        instance
+            .toolhold_module_tools()
+            .call_call(store, &self.invocation)
+            .await
+    }
+}
+
+/// The result of a tool-world call, within its limits.
+pub(super) fn output(
+    returned: Result<types::Output, types::ToolError>,
+    limits: &Limits,
+) -> Result<Output, CallError> {
+    let parse = |json: String| {
+        if json.len() as u64 > limits.output_bytes {
+            return Err(CallError::Output {
+                limit: limits.output_bytes,
+            });
+        }
+        let value = serde_json::from_str(&json).map_err(|error| CallError::Encoding {
+            reason: error.to_string(),
+        })?;
+        shallow(&value, limits.json_depth).map_err(|reason| CallError::Encoding { reason })?;
+        Ok(value)
+    };
+    match returned {
+        Ok(types::Output::Value(json)) => parse(json).map(Output::Value),
+        Ok(types::Output::Message(json)) => parse(json).map(Output::Message),
+        Err(error) => Err(CallError::Tool {
+            class: match error.class {
+                types::ErrorClass::Correctable => ErrorClass::Correctable,
+                types::ErrorClass::Retryable => ErrorClass::Retryable,
+                types::ErrorClass::Fatal => ErrorClass::Fatal,
+            },
+            message: text::visible(&error.message, MAX_DESCRIPTION_CHARS),
+            data: error.data.map(parse).transpose()?,
+        }),
+    }
+}
+
+/// The tools as they are offered, or the first that cannot be.
+fn specs(module: &str, tools: Vec<types::Tool>) -> Result<Vec<ToolSpec>, LoadError> {
+    let mut specs: Vec<ToolSpec> = Vec::with_capacity(tools.len());
+    for tool in tools {
+        let name = tool.name.clone();
+        let spec = tool_spec(module, tool).map_err(|reason| LoadError::Tool {
+            tool: text::visible(&name, 64),
+            reason,
+        })?;
+        if specs.iter().any(|s| s.name == spec.name) {
+            return Err(LoadError::Tool {
+                tool: name,
+                reason: "the module lists it twice".into(),
+            });
+        }
+        specs.push(spec);
+    }
+    Ok(specs)
+}
+
+/// Checks and cleans what a module says of one of its tools.
+fn tool_spec(module: &str, tool: types::Tool) -> Result<ToolSpec, String> {
+    let name = text::tool_name(module, &tool.name)?;
+    let parse = |what: &str, json: &str| -> Result<Value, String> {
+        if json.len() > MAX_SCHEMA_BYTES {
+            return Err(format!("its {what} has more than {MAX_SCHEMA_BYTES} bytes"));
+        }
+        serde_json::from_str(json)
+            .map(text::visible_json)
+            .map_err(|error| format!("its {what} is not JSON: {error}"))
+    };
+    let input_schema = parse("input schema", &tool.input_schema)?;
+    if input_schema.get("type").and_then(Value::as_str) != Some("object") {
+        return Err("its input schema must be of \"type\": \"object\"".into());
+    }
+    let output_schema = tool
+        .output_schema
+        .map(|s| parse("output schema", &s))
+        .transpose()?;
+    let examples = tool
+        .examples
+        .iter()
+        .map(|e| {
+            Ok(Example {
+                task: text::visible(&e.task, 500),
+                arguments: parse("example's arguments", &e.arguments)?,
+                output: parse("example's output", &e.output)?,
+                answer: text::visible(&e.answer, 500),
+            })
+        })
+        .collect::<Result<_, String>>()?;
+    let has = |flag| tool.annotations.contains(flag);
+    Ok(ToolSpec {
+        name,
+        title: tool.title.map(|t| text::visible(&t, 100)),
+        description: text::visible(&tool.description, MAX_DESCRIPTION_CHARS),
+        input_schema,
+        output_schema,
+        annotations: Annotations {
+            read_only: has(types::Annotations::READ_ONLY),
+            idempotent: has(types::Annotations::IDEMPOTENT),
+            destructive: has(types::Annotations::DESTRUCTIVE),
+            open_world: has(types::Annotations::OPEN_WORLD),
+        },
+        examples,
+        docs_source: DocsSource::Module,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(name: &str, schema: &str) -> types::Tool {
+        types::Tool {
+            name: name.into(),
+            title: None,
+            description: "does\u{202E} it".into(),
+            input_schema: schema.into(),
+            output_schema: None,
+            annotations: types::Annotations::empty(),
+            examples: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn tools_are_cleaned_and_named_by_their_module() {
+        let specs = specs("m", vec![tool("a", r#"{"type":"object"}"#)]).unwrap();
+        assert_eq!(
+            (specs[0].name.as_str(), specs[0].description.as_str()),
+            ("m.a", "does it")
+        );
+    }
+
+    #[test]
+    fn a_tool_that_cannot_be_offered_is_named_with_the_reason() {
+        let object = r#"{"type":"object"}"#;
+        for (tools, expect) in [
+            (vec![tool("a", object), tool("a", object)], "lists it twice"),
+            (vec![tool("Bad-Name", object)], "lower case"),
+            (vec![tool("a", "{")], "not JSON"),
+            (
+                vec![tool("a", r#"{"type":"string"}"#)],
+                "must be of \"type\": \"object\"",
+            ),
+        ] {
+            let error = specs("m", tools).unwrap_err().to_string();
+            assert!(error.contains(expect), "{error}");
+        }
+    }
+}

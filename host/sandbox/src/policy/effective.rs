@@ -1,0 +1,187 @@
+//! What the operator's policy means for one module now: its limits, its grant, whether it may run.
+//!
+//! It is replaced as a whole when the policy changes. A call keeps the one it began with; a holder of the
+//! module, such as a shield's binding, gets the new one with its next call.
+
+use crate::disk::same_directory;
+use crate::grant::PreparedGrant;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use toolhold_admission::Rate;
+use toolhold_policy::CallError;
+use toolhold_policy::CallReport;
+use toolhold_policy::limits::Limits;
+use toolhold_policy::restrictions::{GrantRestrictions, NarrowedGrant};
+use toolhold_policy::{Grant, Standing};
+
+#[derive(Debug)]
+pub(crate) struct EffectivePolicy {
+    pub limits: Limits,
+    pub granted: PreparedGrant,
+    pub rate: Arc<Rate>,
+    /// Narrowed grants, by [`GrantRestrictions::key`].
+    narrowed: Mutex<HashMap<String, Arc<NarrowedPolicy>>>,
+    /// Why the module cannot be given its grant. It then does not run, neither with less nor with its old grant.
+    fault: Option<String>,
+    standing: Mutex<Standing>,
+    /// `standing.may_run()`, without the lock.
+    may_run: AtomicBool,
+}
+
+/// The part of a grant that restrictions leave to a call.
+#[derive(Debug)]
+pub(crate) struct NarrowedPolicy {
+    pub granted: PreparedGrant,
+    withheld: Vec<String>,
+}
+
+/// The policy of one call.
+#[derive(Clone, Copy)]
+pub(crate) struct CallPolicy<'a> {
+    pub decided: &'a EffectivePolicy,
+    pub narrow: Option<&'a NarrowedPolicy>,
+}
+
+impl<'a> CallPolicy<'a> {
+    pub fn granted(self) -> &'a PreparedGrant {
+        self.narrow
+            .map_or(&self.decided.granted, |narrow| &narrow.granted)
+    }
+}
+
+/// Maximum narrowed grants (agents times keys) that are kept ready for one module. Beyond it all are made again.
+const MAX_CACHED_NARROWED: usize = 256;
+
+impl NarrowedPolicy {
+    /// Adds to the error of a call what was withheld from it and by which restriction: the module itself cannot
+    /// know that.
+    pub fn explain(&self, report: &mut CallReport) {
+        if let Err(
+            CallError::Tool { message: said, .. }
+            | CallError::Denied { reason: said }
+            | CallError::Trap { reason: said },
+        ) = &mut report.result
+            && !self.withheld.is_empty()
+        {
+            said.push_str(" (of what the module may reach: ");
+            said.push_str(&self.withheld.join("; "));
+            said.push(')');
+        }
+    }
+}
+
+impl EffectivePolicy {
+    pub fn new(limits: Limits, granted: PreparedGrant) -> Self {
+        Self {
+            rate: Arc::new(Rate::per_minute(limits.calls_per_minute)),
+            limits,
+            granted,
+            narrowed: Mutex::default(),
+            fault: None,
+            // Until the approvals were read.
+            standing: Mutex::new(Standing::Pending {
+                changes: Vec::new(),
+            }),
+            may_run: AtomicBool::new(false),
+        }
+    }
+
+    /// A policy with another grant or other limits. Calls of this minute still count against the rate.
+    pub fn with(&self, limits: Limits, granted: PreparedGrant) -> Self {
+        let new = Self::new(limits, granted);
+        if new.limits.calls_per_minute == self.limits.calls_per_minute {
+            return Self {
+                rate: self.rate.clone(),
+                ..new
+            };
+        }
+        new
+    }
+
+    /// A policy that gives nothing and allows no call.
+    pub fn refused(&self, reason: String) -> Self {
+        Self {
+            fault: Some(reason),
+            ..self.with(self.limits.clone(), PreparedGrant::default())
+        }
+    }
+
+    /// What `restrictions` leave of the grant of `module`; absent if the module has no grant.
+    ///
+    /// # Errors
+    /// The narrowed grant cannot be prepared.
+    pub async fn narrowed(
+        self: &Arc<Self>,
+        module: &str,
+        restrictions: &Arc<GrantRestrictions>,
+    ) -> Result<Option<Arc<NarrowedPolicy>>, CallError> {
+        if self.granted.grant.is_empty() {
+            return Ok(None);
+        }
+        if let Some(known) = self.narrows().get(restrictions.key()) {
+            return Ok(Some(known.clone()));
+        }
+        let (this, restrictions, module) = (self.clone(), restrictions.clone(), module.to_owned());
+        // Compares and opens directories, which blocks.
+        let made = tokio::task::spawn_blocking(move || {
+            let NarrowedGrant { grant, withheld } =
+                restrictions.narrow(&module, &this.granted.grant, &same_directory);
+            let granted = this
+                .granted
+                .narrowed(grant)
+                .map_err(|error| CallError::Grant {
+                    reason: error.to_string(),
+                })?;
+            let narrow = Arc::new(NarrowedPolicy { granted, withheld });
+            let mut known = this.narrows();
+            if known.len() >= MAX_CACHED_NARROWED {
+                known.clear();
+            }
+            known.insert(restrictions.key().to_owned(), narrow.clone());
+            Ok(narrow)
+        });
+        let made = made.await.map_err(|error| CallError::Host {
+            reason: error.to_string(),
+        })?;
+        made.map(Some)
+    }
+
+    fn narrows(&self) -> MutexGuard<'_, HashMap<String, Arc<NarrowedPolicy>>> {
+        self.narrowed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the module has its grant.
+    ///
+    /// # Errors
+    /// Why it does not, for the caller.
+    pub fn check(&self) -> Result<(), CallError> {
+        match &self.fault {
+            None => Ok(()),
+            Some(reason) => Err(CallError::Grant {
+                reason: reason.clone(),
+            }),
+        }
+    }
+
+    /// Whether a policy of these limits and this grant would be the same.
+    pub fn is_same(&self, limits: &Limits, grant: &Grant) -> bool {
+        self.fault.is_none() && self.limits == *limits && self.granted.grant.is_same(grant)
+    }
+
+    pub fn standing(&self) -> Standing {
+        self.standing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub fn may_run(&self) -> bool {
+        self.may_run.load(Ordering::Acquire)
+    }
+
+    pub fn set_standing(&self, standing: Standing) {
+        self.may_run.store(standing.may_run(), Ordering::Release);
+        *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = standing;
+    }
+}

@@ -1,0 +1,111 @@
+//! What the operator decided: limits, trust, grants. [`Policy`] is the decision for all modules,
+//! `EffectivePolicy` what it means for one loaded module.
+
+mod approvals;
+mod effective;
+
+pub use approvals::ApprovalFolder;
+pub(crate) use effective::{CallPolicy, EffectivePolicy};
+
+use crate::disk::Storage;
+use crate::egress::{Resolve, SystemResolver};
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use thiserror::Error;
+use toolhold_policy::limits::{Limits, LimitsRequest};
+use toolhold_policy::{ApprovalStore, Grant};
+
+/// What the operator decided about modules.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    /// What a module gets that asks for nothing.
+    pub limits: Limits,
+    /// The most a module can get by asking.
+    pub ceiling: Limits,
+    /// Whether modules need approval.
+    pub trust: Trust,
+    pub storage: Storage,
+    /// Resolves the names of the hosts that modules send to.
+    pub resolver: Arc<dyn Resolve>,
+    /// Decisions for single modules, by name.
+    pub modules: HashMap<String, ModulePolicy>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            ceiling: Limits::default_ceiling(),
+            trust: Trust::All,
+            storage: Storage::default(),
+            resolver: Arc::new(SystemResolver),
+            modules: HashMap::new(),
+        }
+    }
+}
+
+impl Policy {
+    /// Whether anything was given to modules of this name, or should have been.
+    pub fn grants(&self, name: &str) -> bool {
+        let own = self.modules.get(name);
+        own.is_some_and(|own| own.fault.is_some() || !own.grant.is_empty())
+    }
+
+    /// The most bytes that a component may have which becomes the module `name` and asks for nothing.
+    pub fn component_bytes(&self, name: &str) -> u64 {
+        self.limits_of(name, &LimitsRequest::default())
+            .component_bytes
+    }
+
+    /// What the module of this name gets that asks for `request`.
+    pub(crate) fn limits_of(&self, name: &str, request: &LimitsRequest) -> Limits {
+        let granted = self.limits.granted(request, &self.ceiling);
+        match self.modules.get(name) {
+            Some(own) => granted.overridden(&own.limits),
+            None => granted,
+        }
+    }
+}
+
+/// What the operator decided about one module.
+#[derive(Debug, Clone, Default)]
+pub struct ModulePolicy {
+    /// Limits that replace the defaults and what the module asked for; not bound by the ceiling.
+    pub limits: LimitsRequest,
+    pub grant: Grant,
+    /// The grant was given for this process only, by the person who started it: it is not compared
+    /// with what was approved.
+    pub one_off: bool,
+    /// Why what was granted cannot be given, such as a secret that is not there. The module is then
+    /// refused with this reason; the others are not affected.
+    pub fault: Option<String>,
+}
+
+/// Whether modules need approval.
+#[derive(Debug, Clone, Default)]
+pub enum Trust {
+    /// Every module in the folder runs: for authors, and for embedders with checks of their own.
+    #[default]
+    All,
+    /// Only what was approved runs.
+    Approved {
+        /// Where approvals are kept.
+        approvals: Arc<dyn ApprovalStore>,
+        /// Whether a new module without grants is pinned as it is when it is first seen.
+        first_sight: bool,
+    },
+}
+
+/// Why a module was not approved.
+#[derive(Debug, Error)]
+pub enum ApproveError {
+    #[error(
+        "it is another than the one that was shown, or is given something else; look at it again"
+    )]
+    Changed,
+    #[error("every module is trusted here, so there is nothing to approve")]
+    Trusted,
+    #[error("the approval cannot be kept: {0}")]
+    Kept(#[source] io::Error),
+}

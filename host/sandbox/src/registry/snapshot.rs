@@ -1,0 +1,318 @@
+//! The modules that are loaded at one moment, and which of them a name means.
+
+use super::folder::Stamp;
+use crate::error::LoadError;
+use crate::module::Module;
+use semver::VersionReq;
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+use toolhold_policy::ToolSpec;
+
+/// A file or folder that is no module, and why.
+#[derive(Debug)]
+pub struct FailedModule {
+    /// What it would have been called.
+    pub name: String,
+    /// The file or folder.
+    pub origin: String,
+    pub error: LoadError,
+}
+
+/// The outcome of loading one file or folder.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ModuleEntry {
+    stamp: Option<Stamp>,
+    /// The last form that could be loaded.
+    module: Option<Arc<Module>>,
+    /// Why the present form could not.
+    failure: Option<Arc<FailedModule>>,
+    /// Where the host fetched it: the name under which the operator asked for it.
+    asked_as: Option<String>,
+}
+
+impl ModuleEntry {
+    pub fn loaded(module: Arc<Module>) -> Self {
+        Self {
+            module: Some(module),
+            ..Self::default()
+        }
+    }
+
+    /// In what form its files were.
+    pub fn stamped(self, stamp: Option<Stamp>) -> Self {
+        Self { stamp, ..self }
+    }
+}
+
+/// All entries, by origin. Never changed in place: readers keep the one they have.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ModuleSnapshot {
+    entries: BTreeMap<String, ModuleEntry>,
+    /// The modules of each name, for the calls: made by [`Self::indexed`].
+    names: HashMap<String, Vec<Arc<Module>>>,
+}
+
+impl ModuleSnapshot {
+    /// Ready to be read.
+    pub fn indexed(mut self) -> Self {
+        self.names.clear();
+        for module in self.modules() {
+            self.names
+                .entry(module.name.clone())
+                .or_default()
+                .push(module);
+        }
+        self
+    }
+
+    /// Whether what lies at `origin` was seen in this very form.
+    pub fn is_current(&self, origin: &str, stamp: &Stamp) -> bool {
+        self.entries
+            .get(origin)
+            .is_some_and(|entry| entry.stamp.as_ref() == Some(stamp))
+    }
+
+    /// The module that was made from files in this very form, wherever they were found.
+    pub fn made_from(&self, stamp: &Stamp) -> Option<Arc<Module>> {
+        let mut entries = self.entries.values();
+        let entry = entries.find(|entry| entry.stamp.as_ref() == Some(stamp))?;
+        entry.module.clone()
+    }
+
+    /// The module from `origin`.
+    pub fn from(&self, origin: &str) -> Option<Arc<Module>> {
+        self.entries.get(origin)?.module.clone()
+    }
+
+    /// Whether a module from `origin` is there.
+    pub fn holds(&self, origin: &str) -> bool {
+        self.entries
+            .get(origin)
+            .is_some_and(|entry| entry.module.is_some())
+    }
+
+    /// Takes away what came from `folder` and is not there any more; the names of those modules.
+    pub fn retain_origins(&mut self, folder: &Path, found: &[String]) -> Vec<String> {
+        let mut removed = Vec::new();
+        self.entries.retain(|origin, entry| {
+            let stays = !Path::new(origin).starts_with(folder) || found.contains(origin);
+            if !stays && let Some(module) = &entry.module {
+                removed.push(module.name.clone());
+            }
+            stays
+        });
+        removed
+    }
+
+    /// Notes the outcome of loading `origin`: the module's name, or nothing if it is a failure.
+    pub fn put(
+        &mut self,
+        slot: &str,
+        origin: &str,
+        stamp: Option<Stamp>,
+        outcome: Result<Module, LoadError>,
+    ) -> Result<String, ()> {
+        let inserted = outcome.and_then(|module| {
+            let name = module.name.clone();
+            let entry = ModuleEntry {
+                stamp,
+                ..ModuleEntry::loaded(Arc::new(module))
+            };
+            self.insert(origin, entry).map(|()| name)
+        });
+        inserted.map_err(|error| {
+            self.fail(FailedModule {
+                name: slot.to_owned(),
+                origin: origin.to_owned(),
+                error,
+            });
+            if let Some(entry) = self.entries.get_mut(origin) {
+                entry.stamp = stamp;
+            }
+        })
+    }
+
+    /// Takes away whatever else has that name than what is at `origin`, and what was fetched for it before.
+    pub fn make_room(&mut self, name: &str, origin: &str) {
+        self.entries.retain(|other, entry| {
+            let is_named = entry.module.as_ref().is_some_and(|own| own.name == name);
+            other == origin || !(is_named || entry.asked_as.as_deref() == Some(name))
+        });
+    }
+
+    /// Notes that the operator asked for what is at `origin` as `name`.
+    pub fn asked(&mut self, origin: &str, name: &str) {
+        if let Some(entry) = self.entries.get_mut(origin) {
+            entry.asked_as = Some(name.to_owned());
+        }
+    }
+
+    /// Takes away what was fetched under other names than these; the names of those modules.
+    pub fn retain_asked(&mut self, names: &[&str]) -> Vec<String> {
+        let mut removed = Vec::new();
+        self.entries.retain(|_, entry| {
+            let asked_as = entry.asked_as.as_deref();
+            let stays = asked_as.is_none_or(|name| names.contains(&name));
+            if !stays && let Some(module) = &entry.module {
+                removed.push(module.name.clone());
+            }
+            stays
+        });
+        removed
+    }
+
+    /// Takes a module away that cannot be given what it is to have.
+    pub fn refuse(&mut self, module: &Arc<Module>, error: LoadError) {
+        let is_it = |entry: &ModuleEntry| {
+            entry
+                .module
+                .as_ref()
+                .is_some_and(|own| Arc::ptr_eq(own, module))
+        };
+        let Some(entry) = self
+            .entries
+            .get_mut(&module.origin)
+            .filter(|entry| is_it(entry))
+        else {
+            return;
+        };
+        entry.stamp = None;
+        entry.module = None;
+        entry.failure = Some(Arc::new(FailedModule {
+            name: module.slot.clone(),
+            origin: module.origin.clone(),
+            error,
+        }));
+    }
+
+    /// Forgets in what form those files were seen whose module is `stale`, or which are none.
+    pub fn look_again(&mut self, stale: impl Fn(&Module) -> bool) {
+        for entry in self.entries.values_mut() {
+            if entry.failure.is_some() || entry.module.as_ref().is_some_and(|module| stale(module))
+            {
+                entry.stamp = None;
+            }
+        }
+    }
+
+    pub fn fail(&mut self, failure: FailedModule) {
+        let entry = self.entries.entry(failure.origin.clone()).or_default();
+        entry.failure = Some(Arc::new(failure));
+    }
+
+    /// Adds or replaces the module of `origin`, unless a module of another origin has its name: the first one
+    /// keeps it. Two versions of a name exist side by side.
+    pub fn insert(&mut self, origin: &str, entry: ModuleEntry) -> Result<(), LoadError> {
+        if let Some(module) = &entry.module
+            && let Some(holder) = self.entries.iter().find_map(|(other, taken)| {
+                taken
+                    .module
+                    .as_ref()
+                    .filter(|taken| other != origin && clash(taken, module))
+            })
+        {
+            return Err(LoadError::Duplicate {
+                name: module.name.clone(),
+                holder: holder.origin.clone(),
+            });
+        }
+        self.entries.insert(origin.to_owned(), entry);
+        Ok(())
+    }
+
+    pub fn modules(&self) -> Vec<Arc<Module>> {
+        let mut modules: Vec<_> = self
+            .entries
+            .values()
+            .filter_map(|entry| entry.module.clone())
+            .collect();
+        modules.sort_by(|a, b| (&a.name, &b.version).cmp(&(&b.name, &a.version)));
+        modules
+    }
+
+    pub fn failures(&self) -> Vec<Arc<FailedModule>> {
+        self.entries
+            .values()
+            .filter_map(|entry| entry.failure.clone())
+            .collect()
+    }
+
+    /// The newest module that `name` or `name@version` means and that may run, or else the newest.
+    pub fn resolve(&self, name: &str) -> Option<Arc<Module>> {
+        let (name, wanted) = match name.split_once('@') {
+            Some((name, version)) => (name, Some(requirement(version)?)),
+            None => (name, None),
+        };
+        let mut fitting = self.names.get(name)?.iter().filter(|module| {
+            wanted.as_ref().is_none_or(|wanted| {
+                let version = module.version.as_ref();
+                version.is_some_and(|version| wanted.matches(version))
+            })
+        });
+        // The newest comes first.
+        let first = fitting.next()?;
+        if first.may_run() {
+            return Some(first.clone());
+        }
+        Some(
+            fitting
+                .find(|module| module.may_run())
+                .unwrap_or(first)
+                .clone(),
+        )
+    }
+
+    /// The module of a tool's full name, and the tool's name in it.
+    pub fn find(&self, tool: &str) -> Option<(Arc<Module>, String)> {
+        let (module, tool) = tool.rsplit_once('.')?;
+        Some((self.resolve(module)?, tool.to_owned()))
+    }
+
+    pub fn tools(&self) -> Vec<ToolSpec> {
+        let mut tools = Vec::new();
+        let mut last: Option<String> = None;
+        for module in self.modules() {
+            if last.as_deref() == Some(module.name.as_str()) || !module.may_run() {
+                continue;
+            }
+            last = Some(module.name.clone());
+            tools.extend(module.tools.iter().cloned());
+        }
+        tools
+    }
+}
+
+/// Two modules cannot stand side by side if one of them has no version, or both have the same.
+fn clash(a: &Module, b: &Module) -> bool {
+    a.name == b.name
+        && match (&a.version, &b.version) {
+            (Some(a), Some(b)) => a == b,
+            _ => true,
+        }
+}
+
+/// `1`, `1.2` or `1.2.3`: as exact as it is written.
+fn requirement(written: &str) -> Option<VersionReq> {
+    // In semver's notation `=1.2` is every 1.2.x.
+    VersionReq::parse(&format!("={written}")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use semver::Version;
+
+    #[test]
+    fn a_version_is_as_exact_as_it_is_written() {
+        let fits = |wanted: &str, version: &str| {
+            requirement(wanted)
+                .unwrap()
+                .matches(&Version::parse(version).unwrap())
+        };
+        assert!(fits("1", "1.9.3") && !fits("1", "2.0.0"));
+        assert!(fits("1.2", "1.2.7") && !fits("1.2", "1.3.0"));
+        assert!(fits("1.2.3", "1.2.3") && !fits("1.2.3", "1.2.4"));
+        assert!(requirement("latest").is_none());
+    }
+}

@@ -1,0 +1,331 @@
+//! `POST /v1/agent`: a task, and the answer with the way to it.
+
+use crate::answer::Answer;
+use crate::http::App;
+use crate::http::auth::{Client, digest};
+use crate::http::body::Body;
+use crate::http::error::{ApiError, ErrorBody};
+use crate::http::event_redactor::EventRedactor;
+use crate::http::events;
+use crate::http::messages::{ChatMessage, conversation};
+use crate::runs::Watcher;
+use axum::Json;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse as _, Response};
+use serde::Deserialize;
+use serde_json::Value;
+use std::sync::Arc;
+use toolhold_agent::{Message, RunRequest, Settings};
+use toolhold_runtime::agents::{Agent, OnBehalf};
+use toolhold_runtime::config::DEFAULT_AGENT;
+use toolhold_storage::{Repeat, Scope};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(run))
+}
+
+/// A task for an agent.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schema(example = json!({"messages": [{"role": "user", "content": "What is 2^61 - 1?"}], "stream": true}))]
+pub struct Task {
+    /// Which agent; `default` if nothing is said.
+    pub agent: Option<String>,
+    pub messages: Vec<ChatMessage>,
+    /// Context messages (data, state, tools, advisors, a plan…) that come before `messages`.
+    #[schema(value_type = Option<Vec<Object>>)]
+    pub context: Option<Value>,
+    /// In the place of the agent's own.
+    pub instructions: Option<String>,
+    /// Only these of the agent's tools, or all tools of these modules.
+    pub tools: Option<Vec<String>>,
+    /// JSON Schema of the output, in the place of the agent's own.
+    #[schema(value_type = Option<Object>)]
+    pub output_schema: Option<Value>,
+    /// The most tokens of one reply of the model; not more than the agent may have.
+    pub max_tokens: Option<u32>,
+    /// The most Requests to the model; not more than the agent may make.
+    pub max_steps: Option<u32>,
+    /// Events as they happen, instead of one answer.
+    pub stream: bool,
+}
+
+/// A request that is ready, with all that it needs.
+#[derive(Debug)]
+pub struct Prepared {
+    pub agent: Arc<Agent>,
+    pub behalf: OnBehalf,
+    pub request: RunRequest,
+    /// The run of the same owner with copies of whose scratch files it begins.
+    pub after: Option<Uuid>,
+    /// The session of which it is a turn, and the how manieth.
+    pub turn: Option<(Uuid, u32)>,
+    /// What it is asked for as a response: JSON.
+    pub asked: Option<String>,
+}
+
+impl App {
+    /// The agent of that name, if the client may use it.
+    pub fn agent(&self, client: &Client, name: &str) -> Result<Arc<Agent>, ApiError> {
+        let offered = self.dispatcher.agents().all();
+        let unknown = || ApiError::not_found(format_args!("agent {name:?}; /v1/models lists them"));
+        if !client.may_use_agent(name) {
+            return Err(unknown());
+        }
+        match (offered.ready.get(name), offered.waiting.get(name)) {
+            (Some(agent), _) => Ok(agent.clone()),
+            (None, Some(_)) => Err(ApiError::unavailable(format!(
+                "the endpoint of the agent {name:?} has not answered yet; try again in a while"
+            ))),
+            (None, None) => Err(unknown()),
+        }
+    }
+
+    /// A run of `agent` for `client`, before anything is asked of it.
+    pub fn prepared(
+        &self,
+        client: &Client,
+        name: &str,
+        tools: Option<Vec<String>>,
+    ) -> Result<Prepared, ApiError> {
+        let agent = self.agent(client, name)?;
+        let mut request = agent.request();
+        let mut behalf = OnBehalf {
+            owner: client.name.clone(),
+            // Values and files of a run of its own.
+            session: request.id.to_string(),
+            tools: client.tools().map(<[String]>::to_vec),
+            grants: client.grants().map(<[_]>::to_vec),
+            trace: client.trace.clone(),
+            ..OnBehalf::default()
+        };
+        if tools.is_some() {
+            behalf.narrow(tools);
+        }
+        request.allowed = agent.allowed(&behalf);
+        Ok(Prepared {
+            agent,
+            behalf,
+            request,
+            after: None,
+            turn: None,
+            asked: None,
+        })
+    }
+
+    /// Begins the run; or finds the one that the same request began before. A client that goes away
+    /// meanwhile leaves nothing half done.
+    pub async fn begin(
+        &self,
+        headers: &HeaderMap,
+        body: &Value,
+        prepared: Prepared,
+    ) -> Result<Watcher, ApiError> {
+        let key = idempotency_key(headers)?;
+        // The same body means something else to another agent, and in another session.
+        let session = prepared.turn.map(|(session, _)| session);
+        let request = serde_json::to_vec(&(&prepared.agent.name, session, body));
+        let request = digest(&request.map_err(|error| ApiError::internal(&error))?);
+        let app = self.clone();
+        let begun = tokio::spawn(async move {
+            match key {
+                None => app.begun(&prepared).await,
+                Some(key) => app.begun_once(&key, &request, &prepared).await,
+            }
+        });
+        begun.await.map_err(|error| ApiError::internal(&error))?
+    }
+
+    async fn begun(&self, prepared: &Prepared) -> Result<Watcher, ApiError> {
+        let Prepared {
+            agent,
+            behalf,
+            request,
+            after,
+            turn,
+            asked,
+        } = prepared;
+        let OnBehalf { owner, session, .. } = behalf;
+        let registry = self.dispatcher.agents().registry();
+        if let Some(after) = after {
+            let after = after.to_string();
+            let carried = registry.carry_scratch(owner, &after, session);
+            carried.await.map_err(|error| ApiError::internal(&error))?;
+        }
+        let (dispatcher, request) = (&self.dispatcher, request.clone());
+        let begun = dispatcher
+            .start(agent, behalf, *turn, asked.clone(), request)
+            .await;
+        if begun.is_err() && after.is_some() {
+            // Whatever stays is swept one day.
+            let _ = registry.remove_scratch(owner, session).await;
+        }
+        Ok(begun?)
+    }
+
+    async fn begun_once(
+        &self,
+        key: &str,
+        digest: &str,
+        prepared: &Prepared,
+    ) -> Result<Watcher, ApiError> {
+        let store = self.dispatcher.store();
+        let owner = &prepared.behalf.owner;
+        let run = prepared.request.id;
+        let promise = store.promise(run);
+        for _ in 0..IDEMPOTENCY_ATTEMPTS {
+            match store.first_or_repeat(owner, key, digest, run).await? {
+                Repeat::Same(known) if store.run(known).await?.is_some() => {
+                    return Ok(self.dispatcher.watch(known, 0));
+                }
+                Repeat::Same(known) => {
+                    if !store.forget_broken(owner, key, known).await? {
+                        break;
+                    }
+                }
+                Repeat::Unsettled => {}
+                Repeat::Other => {
+                    return Err(ApiError::conflict(
+                        "this Idempotency-Key was used for another request",
+                    ));
+                }
+                Repeat::First => {
+                    let begun = self.begun(prepared).await;
+                    if begun.is_err() {
+                        store.forget_unbegun(owner, key, run).await?;
+                    }
+                    // Only now may others find that the key's run is not there.
+                    drop(promise);
+                    return begun;
+                }
+            }
+        }
+        Err(ApiError::conflict(
+            "the request that came first under this Idempotency-Key waits for its place; try again in a while",
+        ))
+    }
+}
+
+/// How often an idempotency key is looked up while other requests with it begin and give up.
+const IDEMPOTENCY_ATTEMPTS: u32 = 3;
+
+/// Characters of an Idempotency-Key.
+const MAX_KEY: usize = 255;
+
+pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+    let Some(value) = headers.get("idempotency-key") else {
+        return Ok(None);
+    };
+    let key = value.to_str().unwrap_or_default();
+    if key.is_empty() || key.len() > MAX_KEY {
+        let message = format!("Idempotency-Key: 1 to {MAX_KEY} printable characters");
+        return Err(ApiError::invalid(message));
+    }
+    Ok(Some(key.to_owned()))
+}
+
+impl Task {
+    /// Puts what the client says into the request of the agent.
+    pub fn put(&self, request: &mut RunRequest) -> Result<(), ApiError> {
+        if let Some(context) = &self.context {
+            let context = Message::parse_all(context);
+            request.context = context.map_err(|error| ApiError::invalid(error.to_string()))?;
+        }
+        if !self.messages.is_empty() || self.context.is_none() {
+            let said = conversation("messages", &[], &self.messages)?;
+            if let Some(instructions) = said.instructions {
+                request.instructions = instructions;
+            }
+            request.context.extend(said.context);
+        }
+        if let Some(instructions) = &self.instructions {
+            request.instructions.clone_from(instructions);
+        }
+        if self.output_schema.is_some() {
+            request.output_schema.clone_from(&self.output_schema);
+        }
+        limit_replies(&mut request.settings, "max_tokens", self.max_tokens)?;
+        limit(&mut request.settings.max_steps, "max_steps", self.max_steps)
+    }
+}
+
+/// A client may ask for less than the operator allows, and not for more.
+pub fn limit(most: &mut u32, name: &str, asked: Option<u32>) -> Result<(), ApiError> {
+    match asked {
+        Some(0) => Err(ApiError::invalid(format!("{name} must be at least 1"))),
+        Some(asked) => {
+            *most = asked.min(*most);
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}
+
+/// The same of the tokens of a reply, which are then somebody's choice and not the default.
+pub fn limit_replies(
+    settings: &mut Settings,
+    name: &str,
+    asked: Option<u32>,
+) -> Result<(), ApiError> {
+    if asked.is_some() {
+        settings.assumed_max_tokens = None;
+    }
+    limit(&mut settings.max_tokens, name, asked)
+}
+
+/// Everything of a run up to its end.
+pub async fn answer(watcher: Watcher) -> Result<Answer, ApiError> {
+    let answer = so_far(watcher).await?;
+    if answer.reason.is_none() {
+        return Err(ApiError::unavailable(format!(
+            "run {0} was parked before it had an answer; it goes on when the server is back: GET /v1/runs/{0}",
+            answer.id
+        )));
+    }
+    Ok(answer)
+}
+
+/// Everything that there is of a run.
+pub async fn so_far(mut watcher: Watcher) -> Result<Answer, ApiError> {
+    let mut answer = Answer::of(watcher.run);
+    while let Some(event) = watcher.next().await? {
+        answer.take(&event);
+    }
+    Ok(answer)
+}
+
+/// Gives an agent a task.
+///
+/// With `stream`, the answer is a stream of server-sent events (`request`, `plan`, `tool_start`,
+/// `tool_result`, `tokens`, `done`, …), each with its number as `id`: `GET /v1/runs/{run}/events` with that as
+/// `Last-Event-ID` goes on after a lost connection. A connection that ends does not end the run.
+#[utoipa::path(
+    post, path = "/v1/agent", tag = "agents", security(("key" = [])),
+    request_body = Task,
+    params(("Idempotency-Key" = Option<String>, Header, description = "The same request under the same key is the same run")),
+    responses(
+        (status = 200, body = Answer),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody),
+    ),
+)]
+async fn run(
+    State(app): State<App>,
+    client: Client,
+    headers: HeaderMap,
+    Body { said: task, raw }: Body<Task>,
+) -> Result<Response, ApiError> {
+    client.may(Scope::Run)?;
+    let name = task.agent.as_deref().unwrap_or(DEFAULT_AGENT);
+    let mut prepared = app.prepared(&client, name, task.tools.clone())?;
+    task.put(&mut prepared.request)?;
+    let watcher = app.begin(&headers, &raw, prepared).await?;
+    if task.stream {
+        return Ok(events::stream(watcher, EventRedactor::of(&client)));
+    }
+    Ok(Json(answer(watcher).await?).into_response())
+}

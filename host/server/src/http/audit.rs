@@ -1,0 +1,109 @@
+//! The audit log.
+
+use crate::http::App;
+use crate::http::auth::Client;
+use crate::http::body::Asked;
+use crate::http::error::{ApiError, ErrorBody};
+use axum::Json;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use toolhold_storage::{AuditFilter, AuditOrder, Scope};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(list))
+}
+
+/// Which entries; what is absent does not matter.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default)]
+struct Which {
+    /// At most so many; 1 to 1000.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: u32,
+    /// Older than this one: the last number of the page before.
+    before: Option<i64>,
+    /// Milliseconds since 1970 (UTC).
+    since_ms: Option<u64>,
+    until_ms: Option<u64>,
+    tool: Option<String>,
+    /// A key's name, or a user of the server's machine, such as `uid:1000`.
+    owner: Option<String>,
+    run: Option<Uuid>,
+    /// Somewhere in the entry, whatever the case of its ASCII letters.
+    text: Option<String>,
+}
+
+const MAX_LIMIT: u32 = 1_000;
+
+impl Default for Which {
+    fn default() -> Self {
+        Self {
+            limit: 100,
+            before: None,
+            since_ms: None,
+            until_ms: None,
+            tool: None,
+            owner: None,
+            run: None,
+            text: None,
+        }
+    }
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct AuditList {
+    entries: Vec<AuditItem>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct AuditItem {
+    number: i64,
+    /// Who did what and when, without personal data and secrets.
+    #[schema(value_type = Object)]
+    entry: Value,
+    /// SHA-256 in hex, over the hash of the entry before, a line break, and this entry as JSON without
+    /// spaces and with sorted members.
+    hash: String,
+}
+
+/// Who did what with which tool, the newest first.
+#[utoipa::path(
+    get, path = "/v1/audit", tag = "audit", security(("key" = [])), params(Which),
+    responses((status = 200, body = AuditList), (status = "4XX", body = ErrorBody)),
+)]
+async fn list(
+    State(app): State<App>,
+    client: Client,
+    Asked(which): Asked<Which>,
+) -> Result<Json<AuditList>, ApiError> {
+    client.may(Scope::Admin)?;
+    if !(1..=MAX_LIMIT).contains(&which.limit) {
+        return Err(ApiError::invalid(format!("limit: 1 to {MAX_LIMIT}")));
+    }
+    let filter = AuditFilter {
+        since_ms: which.since_ms,
+        until_ms: which.until_ms,
+        tool: which.tool,
+        owner: which.owner,
+        run: which.run,
+        text: which.text,
+    };
+    let order = AuditOrder::Before(which.before.unwrap_or(i64::MAX));
+    let store = app.dispatcher.store();
+    let entries = store.audited(&filter, order, which.limit).await?;
+    let entries = entries.into_iter().map(|entry| AuditItem {
+        number: entry.number,
+        // Whatever somebody made of it: verifying says so.
+        entry: serde_json::from_str(&entry.text).unwrap_or(Value::String(entry.text)),
+        hash: entry.hash,
+    });
+    Ok(Json(AuditList {
+        entries: entries.collect(),
+    }))
+}

@@ -1,0 +1,142 @@
+//! Who asks, and what that one may do.
+
+use crate::http::App;
+use crate::http::error::ApiError;
+use crate::settings::Keys;
+use axum::extract::FromRequestParts;
+use axum::http::HeaderMap;
+use axum::http::request::Parts;
+use std::net::{IpAddr, Ipv4Addr};
+use toolhold_agent::hex::sha256;
+use toolhold_connections::{Connection, bearer};
+use toolhold_sandbox::Permit;
+use toolhold_storage::{Permits, Scope};
+use toolhold_telemetry as telemetry;
+
+/// Whoever sent a request. Extracting one is what requires a key.
+#[derive(Debug, Clone)]
+pub struct Client {
+    /// The key's name; empty where no keys are asked for.
+    pub name: String,
+    permits: Permits,
+    /// What it is tracing, if it says so.
+    pub trace: opentelemetry::Context,
+}
+
+impl Client {
+    /// Where nobody needs a key, everybody is the operator.
+    fn anybody() -> Self {
+        Self {
+            name: String::new(),
+            permits: Permits {
+                scopes: vec![Scope::Run, Scope::Approve, Scope::Admin],
+                ..Permits::default()
+            },
+            trace: opentelemetry::Context::default(),
+        }
+    }
+
+    pub fn may(&self, scope: Scope) -> Result<(), ApiError> {
+        let scopes = &self.permits.scopes;
+        if scopes.contains(&scope) || scopes.contains(&Scope::Admin) {
+            return Ok(());
+        }
+        let name = match scope {
+            Scope::Run => "run",
+            Scope::Approve => "approve",
+            Scope::Admin => "admin",
+        };
+        Err(ApiError::forbidden(format!(
+            "this key lacks the scope {name:?}; the operator of this server can make one that has it"
+        )))
+    }
+
+    pub fn is_admin(&self) -> bool {
+        self.permits.scopes.contains(&Scope::Admin)
+    }
+
+    /// Whether what belongs to `owner` is there for this client.
+    pub fn sees(&self, owner: &str) -> bool {
+        self.name == owner || self.is_admin()
+    }
+
+    /// Of whose runs lists are: the client's own, or everybody's.
+    pub fn owner(&self) -> Option<&str> {
+        (!self.is_admin()).then_some(self.name.as_str())
+    }
+
+    pub fn may_use_agent(&self, agent: &str) -> bool {
+        let agents = &self.permits.agents;
+        agents
+            .as_ref()
+            .is_none_or(|names| names.iter().any(|name| name == agent))
+    }
+
+    /// What of the grants of modules may be used in the key's name. Absent: all.
+    pub fn grants(&self) -> Option<&[Permit]> {
+        self.permits.grants.as_deref()
+    }
+
+    /// The tools that the key may use. Absent: all.
+    pub fn tools(&self) -> Option<&[String]> {
+        self.permits.tools.as_deref()
+    }
+}
+
+impl FromRequestParts<App> for Client {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        let connection = parts.extensions.get::<Connection>();
+        let peer = connection.map_or(Ipv4Addr::UNSPECIFIED.into(), |it| it.peer);
+        let mut client = client(&parts.headers, peer, app).await?;
+        client.trace = telemetry::remote(&parts.headers);
+        app.limiter.admit(&client.name)?;
+        Ok(client)
+    }
+}
+
+async fn client(headers: &HeaderMap, peer: IpAddr, app: &App) -> Result<Client, ApiError> {
+    let store = app.dispatcher.store();
+    store.readable()?;
+    let is_open = match app.keys {
+        Keys::Never => true,
+        Keys::Always => false,
+        // A key that is made while the server runs closes it.
+        Keys::Auto => app.is_local && !store.has_keys().await?,
+    };
+    if is_open {
+        // Whoever is the operator without a key must not be a page of elsewhere.
+        if app.guard.check(headers).is_err() {
+            return Err(ApiError::forbidden(
+                "without keys this server answers only to this machine's own names, such as 127.0.0.1, and to pages of \
+                 serve.origins; `toolhold keys create` makes a key",
+            ));
+        }
+        return Ok(Client::anybody());
+    }
+    let Some(key) = bearer(headers) else {
+        return Err(ApiError::unauthenticated(
+            "this server needs a key: Authorization: Bearer KEY; `toolhold keys create` makes one",
+        ));
+    };
+    let digest = digest(key.as_bytes());
+    app.auth_throttle.admit(peer, &digest)?;
+    let Some(key) = store.key(&digest).await? else {
+        app.auth_throttle.is_unknown(peer, &digest);
+        return Err(ApiError::unauthenticated(
+            "this key is unknown here, or was revoked, or is too old",
+        ));
+    };
+    app.auth_throttle.is_known(&digest);
+    Ok(Client {
+        name: key.name,
+        permits: key.permits,
+        trace: opentelemetry::Context::default(),
+    })
+}
+
+/// SHA-256 in hex.
+pub fn digest(bytes: &[u8]) -> String {
+    sha256(bytes)
+}

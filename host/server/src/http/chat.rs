@@ -1,0 +1,368 @@
+//! `POST /v1/chat/completions`: an agent as a model, for clients that know OpenAI's API.
+
+use crate::answer::Usage;
+use crate::answer_stream::{AnswerStream, Rest};
+use crate::http::App;
+use crate::http::agent::limit_replies;
+use crate::http::auth::Client;
+use crate::http::body::{Body, null_as_default};
+use crate::http::client_tools::{FunctionDefinition, forbid, may_call, offer, output_schema};
+use crate::http::error::{ApiError, ErrorBody};
+use crate::http::events;
+use crate::http::messages::{ChatMessage, ClientCall, conversation};
+use crate::http::turn::{End, Extra, Live, Turn};
+use axum::Json;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::sse;
+use axum::response::{IntoResponse as _, Response};
+use futures_util::stream;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::time::{SystemTime, UNIX_EPOCH};
+use toolhold_agent::model::Delta;
+use toolhold_agent::{EventKind, RunRequest};
+use toolhold_storage::Scope;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(complete))
+}
+
+/// As OpenAI's API has it. Fields that are not listed are accepted and have no effect.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(default)]
+#[schema(example = json!({"model": "default", "messages": [{"role": "user", "content": "What is 2^61 - 1?"}]}))]
+struct ChatRequest {
+    /// The agent's name.
+    model: String,
+    messages: Vec<ChatMessage>,
+    #[serde(deserialize_with = "null_as_default")]
+    #[schema(value_type = Option<bool>)]
+    stream: bool,
+    #[serde(deserialize_with = "null_as_default")]
+    #[schema(value_type = Option<StreamOptions>)]
+    stream_options: StreamOptions,
+    /// The client's own tools.
+    #[serde(deserialize_with = "null_as_default")]
+    #[schema(value_type = Option<Vec<ClientTool>>)]
+    tools: Vec<ClientTool>,
+    /// `auto`; or `none`: no tool at all is called, of the agent's neither.
+    #[schema(value_type = Option<Value>)]
+    tool_choice: Value,
+    max_tokens: Option<u32>,
+    max_completion_tokens: Option<u32>,
+    temperature: Option<f32>,
+    seed: Option<u64>,
+    /// {"type": "json_schema", "json_schema": {"schema": …}}
+    #[schema(value_type = Option<Object>)]
+    response_format: Option<Value>,
+    n: Option<u32>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+struct StreamOptions {
+    #[serde(deserialize_with = "null_as_default")]
+    #[schema(value_type = Option<bool>)]
+    include_usage: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+struct ClientTool {
+    function: FunctionDefinition,
+}
+
+/// As OpenAI's API has it, with `toolhold` beside.
+#[derive(Debug, Serialize, ToSchema)]
+struct ChatCompletion {
+    id: String,
+    object: &'static str,
+    created: u64,
+    model: String,
+    choices: Vec<Choice>,
+    usage: Usage,
+    toolhold: Extra,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct Choice {
+    index: u32,
+    message: AssistantMessage,
+    /// `stop`, `length`, `tool_calls` or `content_filter`.
+    finish_reason: &'static str,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct AssistantMessage {
+    role: &'static str,
+    content: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<Object>)]
+    tool_calls: Vec<Value>,
+}
+
+/// Asks an agent as one asks a model.
+#[utoipa::path(
+    post, path = "/v1/chat/completions", tag = "agents", security(("key" = [])),
+    request_body = ChatRequest,
+    responses(
+        (status = 200, body = ChatCompletion),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody),
+    ),
+)]
+async fn complete(
+    State(app): State<App>,
+    client: Client,
+    headers: HeaderMap,
+    Body { said: asked, raw }: Body<ChatRequest>,
+) -> Result<Response, ApiError> {
+    client.may(Scope::Run)?;
+    let mut prepared = app.prepared(&client, &asked.model, None)?;
+    asked.put(&mut prepared.request)?;
+    let names = asked.functions().map(|it| it.name.clone());
+    prepared.behalf.elsewhere = names.collect();
+    let speaks = prepared.agent.speaks();
+    let contract = prepared.request.settings.contract;
+    let watcher = app.begin(&headers, &raw, prepared).await?;
+    let reply = Reply {
+        run: watcher.run.to_string(),
+        model: asked.model,
+        created: now(),
+    };
+    let mut live = Live::new(watcher);
+    if asked.stream {
+        let answer_stream = speaks.then(|| AnswerStream::new(contract));
+        let stream = Chunks::new(
+            live,
+            reply,
+            answer_stream,
+            asked.stream_options.include_usage,
+        );
+        return Ok(stream.respond());
+    }
+    while live.next().await?.is_some() {}
+    let turn = &live.turn;
+    let finish_reason = finish(turn)?;
+    let content = Some(turn.content()).filter(|text| !text.is_empty() || turn.calls.is_empty());
+    Ok(Json(ChatCompletion {
+        id: reply.id(),
+        object: "chat.completion",
+        created: reply.created,
+        model: reply.model,
+        choices: vec![Choice {
+            index: 0,
+            message: AssistantMessage {
+                role: "assistant",
+                content,
+                tool_calls: turn.calls.iter().map(tool_call).collect(),
+            },
+            finish_reason,
+        }],
+        usage: turn.answer.usage,
+        toolhold: turn.extra(),
+    })
+    .into_response())
+}
+
+impl ChatRequest {
+    /// The client's tools.
+    fn functions(&self) -> impl Iterator<Item = &FunctionDefinition> {
+        self.tools.iter().map(|tool| &tool.function)
+    }
+
+    fn put(&self, request: &mut RunRequest) -> Result<(), ApiError> {
+        if self.n.is_some_and(|n| n != 1) {
+            return Err(ApiError::invalid("n: an agent gives one answer"));
+        }
+        let said = conversation("messages", &[], &self.messages)?;
+        if let Some(instructions) = said.instructions {
+            request.instructions = instructions;
+        }
+        request.context = said.context;
+        let offer = offer(self.functions().cloned())?;
+        request.context.splice(0..0, offer);
+        if !may_call(&self.tool_choice)? {
+            forbid(request);
+        }
+        if let Some(format) = &self.response_format {
+            let schema =
+                output_schema("response_format", format, &format["json_schema"]["schema"])?;
+            request.output_schema = schema.or(request.output_schema.take());
+        }
+        let settings = &mut request.settings;
+        settings.temperature = self.temperature.or(settings.temperature);
+        settings.seed = self.seed.or(settings.seed);
+        let most = self.max_completion_tokens.or(self.max_tokens);
+        limit_replies(settings, "max_tokens", most)
+    }
+}
+
+fn finish(turn: &Turn) -> Result<&'static str, ApiError> {
+    match turn.end() {
+        End::Called => Ok("tool_calls"),
+        End::OutOfTokens | End::Limited => Ok("length"),
+        End::Blocked => Ok("content_filter"),
+        End::Answered | End::Cancelled | End::Failed | End::Open => {
+            turn.fault().map_or(Ok("stop"), Err)
+        }
+    }
+}
+
+fn tool_call(call: &ClientCall) -> Value {
+    json!({"id": call.id, "type": "function", "function": call.function})
+}
+
+/// What is the same in all pieces of one reply.
+#[derive(Debug)]
+struct Reply {
+    run: String,
+    model: String,
+    created: u64,
+}
+
+impl Reply {
+    fn id(&self) -> String {
+        format!("chatcmpl-{}", self.run)
+    }
+
+    fn chunk(&self, delta: Value, finish: Option<&str>) -> Value {
+        json!({
+            "id": self.id(),
+            "object": "chat.completion.chunk",
+            "created": self.created,
+            "model": self.model,
+            "choices": [{"index": 0, "delta": delta, "finish_reason": finish}],
+        })
+    }
+}
+
+/// A streamed reply.
+struct Chunks {
+    live: Live,
+    reply: Reply,
+    /// Absent where nothing may be shown before the run is over.
+    answer_stream: Option<AnswerStream>,
+    with_usage: bool,
+    ready: VecDeque<Value>,
+    is_over: bool,
+}
+
+impl Chunks {
+    fn new(
+        live: Live,
+        reply: Reply,
+        answer_stream: Option<AnswerStream>,
+        with_usage: bool,
+    ) -> Self {
+        let first = reply.chunk(json!({"role": "assistant", "content": ""}), None);
+        Self {
+            live,
+            reply,
+            answer_stream,
+            with_usage,
+            ready: VecDeque::from([first]),
+            is_over: false,
+        }
+    }
+
+    fn respond(self) -> Response {
+        let chunks = stream::unfold(Some(self), async |chunks| {
+            let mut chunks = chunks?;
+            match chunks.next().await {
+                Ok(Some(chunk)) => Some((data(&chunk), Some(chunks))),
+                Ok(None) => Some((sse::Event::default().data("[DONE]"), None)),
+                // In the form in which SDKs look for it in a stream.
+                Err(error) => {
+                    let body = serde_json::to_value(error.body()).unwrap_or_default();
+                    Some((data(&body), None))
+                }
+            }
+        });
+        events::respond(chunks)
+    }
+
+    async fn next(&mut self) -> Result<Option<Value>, ApiError> {
+        loop {
+            if let Some(chunk) = self.ready.pop_front() {
+                return Ok(Some(chunk));
+            }
+            if self.is_over {
+                return Ok(None);
+            }
+            match self.live.next().await? {
+                Some(event) => self.hear(&event.kind),
+                None => self.end()?,
+            }
+        }
+    }
+
+    fn hear(&mut self, event: &EventKind) {
+        let Some(answer_stream) = &mut self.answer_stream else {
+            return;
+        };
+        match event {
+            EventKind::Request { .. } => answer_stream.restart(),
+            EventKind::Delta {
+                delta: Delta::Content(text),
+                ..
+            } => {
+                let said = answer_stream.push(text);
+                self.say(&said);
+            }
+            _ => {}
+        }
+    }
+
+    fn say(&mut self, text: &str) {
+        if !text.is_empty() {
+            let chunk = self.reply.chunk(json!({"content": text}), None);
+            self.ready.push_back(chunk);
+        }
+    }
+
+    fn end(&mut self) -> Result<(), ApiError> {
+        self.is_over = true;
+        let finish = finish(&self.live.turn)?;
+        let content = self.live.turn.content();
+        let said = match self
+            .answer_stream
+            .as_ref()
+            .map(|answer_stream| answer_stream.rest(&content))
+        {
+            None => content,
+            Some(Rest::More(rest)) => rest.to_owned(),
+            // What was said was no beginning of the answer: that stands after it.
+            Some(Rest::Instead(answer)) => format!("\n\n{answer}"),
+        };
+        self.say(&said);
+        for (index, call) in self.live.turn.calls.iter().enumerate() {
+            let mut call = tool_call(call);
+            call["index"] = index.into();
+            let chunk = self.reply.chunk(json!({"tool_calls": [call]}), None);
+            self.ready.push_back(chunk);
+        }
+        let last = self.reply.chunk(json!({}), Some(finish));
+        self.ready.push_back(last);
+        if self.with_usage {
+            let mut chunk = self.reply.chunk(Value::Null, None);
+            chunk["choices"] = json!([]);
+            chunk["usage"] = json!(self.live.turn.answer.usage);
+            self.ready.push_back(chunk);
+        }
+        Ok(())
+    }
+}
+
+fn data(value: &Value) -> sse::Event {
+    sse::Event::default().data(value.to_string())
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| now.as_secs())
+}

@@ -1,0 +1,259 @@
+//! What a client is told when something is wrong: the shape that OpenAI's API has and its SDKs read.
+
+use crate::runs::Refused;
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use toolhold_connections::is_too_slow;
+use toolhold_storage::{RecordError, StoreError};
+use utoipa::ToSchema;
+
+/// An answer that is none, with its status.
+#[derive(Debug, Clone)]
+pub struct ApiError {
+    status: StatusCode,
+    kind: &'static str,
+    message: String,
+    retry_after: Option<u32>,
+    /// A run was made; SDKs that repeat the request would make another.
+    is_final: bool,
+}
+
+/// The body of every answer that is not 2xx.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ErrorBody {
+    pub error: ErrorDetail,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ErrorDetail {
+    /// What went wrong and what to do about it.
+    pub message: String,
+    /// `invalid_request_error`, `authentication_error`, `permission_error`, `not_found_error`,
+    /// `conflict_error`, `rate_limit_error`, `overloaded_error`, `server_error`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    pub param: Option<String>,
+    pub code: Option<String>,
+}
+
+/// The Retry-After of a request that was refused because all places are taken.
+const RETRY_AFTER_SECONDS: u32 = 5;
+
+impl ApiError {
+    fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            kind,
+            message: message.into(),
+            retry_after: None,
+            is_final: false,
+        }
+    }
+
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid_request_error", message)
+    }
+
+    pub fn unauthenticated(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "authentication_error", message)
+    }
+
+    pub fn forbidden(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "permission_error", message)
+    }
+
+    /// Also for what is somebody else's: whoever may not see it is not told that it is there.
+    pub fn not_found(what: impl std::fmt::Display) -> Self {
+        let message = format!("there is no {what}");
+        Self::new(StatusCode::NOT_FOUND, "not_found_error", message)
+    }
+
+    pub fn method(message: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "invalid_request_error",
+            message,
+        )
+    }
+
+    pub fn conflict(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, "conflict_error", message)
+    }
+
+    pub fn payload_too_large(message: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "invalid_request_error",
+            message,
+        )
+    }
+
+    /// The body of the request did not come in time.
+    pub fn too_slow() -> Self {
+        Self::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "invalid_request_error",
+            "the body of the request came too slowly; send it again",
+        )
+    }
+
+    pub fn unsupported_media_type(message: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "invalid_request_error",
+            message,
+        )
+    }
+
+    /// It could be read, and is not what it has to be.
+    pub fn unprocessable(message: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "invalid_request_error",
+            message,
+        )
+    }
+
+    /// What is there is not what If-Match names.
+    pub fn precondition_failed(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::PRECONDITION_FAILED, "conflict_error", message)
+    }
+
+    /// Something is there, and If-Match does not name it.
+    pub fn precondition_required(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::PRECONDITION_REQUIRED, "conflict_error", message)
+    }
+
+    pub fn too_many(message: impl Into<String>, seconds: u32) -> Self {
+        Self {
+            retry_after: Some(seconds),
+            ..Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", message)
+        }
+    }
+
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self {
+            retry_after: Some(RETRY_AFTER_SECONDS),
+            ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded_error", message)
+        }
+    }
+
+    /// The endpoint behind us failed.
+    pub fn upstream(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_GATEWAY, "server_error", message)
+    }
+
+    pub fn internal(error: &dyn std::fmt::Display) -> Self {
+        tracing::error!(%error, "a request failed");
+        let message = "the server failed; its log says why";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message)
+    }
+
+    /// It is what became of a run, and no reason to begin another.
+    pub fn of_a_run(self) -> Self {
+        Self {
+            is_final: true,
+            ..self
+        }
+    }
+
+    pub fn body(&self) -> ErrorBody {
+        ErrorBody {
+            error: ErrorDetail {
+                message: self.message.clone(),
+                kind: self.kind,
+                param: None,
+                code: None,
+            },
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(self.body())).into_response();
+        let headers = response.headers_mut();
+        if let Some(seconds) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if self.is_final {
+            headers.insert("x-should-retry", HeaderValue::from_static("false"));
+        }
+        response
+    }
+}
+
+impl From<Refused> for ApiError {
+    fn from(refused: Refused) -> Self {
+        let message = refused.to_string();
+        match refused {
+            Refused::Full | Refused::Late => Self::too_many(message, RETRY_AFTER_SECONDS),
+            Refused::Closing | Refused::NotRecorded | Refused::AgentWaits { .. } => {
+                Self::unavailable(message)
+            }
+            Refused::Request(_) => Self::invalid(message),
+            Refused::NoAgent { .. } | Refused::Replay(_) | Refused::TurnTaken => {
+                Self::conflict(message)
+            }
+            Refused::NoSession { .. } => Self::not_found(message),
+            Refused::Broken(error) => Self::internal(&error),
+            Refused::Record(error) => error.into(),
+            Refused::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<RecordError> for ApiError {
+    fn from(error: RecordError) -> Self {
+        match error {
+            RecordError::Held => Self::conflict(error.to_string()),
+            RecordError::Over { .. } => Self::conflict("this run is over"),
+            RecordError::Unknown { .. } | RecordError::None => Self::not_found("such run"),
+            RecordError::Store(error) => error.into(),
+            _ => Self::internal(&error),
+        }
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        // What is known is in the log already.
+        if !matches!(error, StoreError::Outage(_)) {
+            tracing::error!(%error, "the database failed");
+        }
+        match error.outage() {
+            Some(trouble) => Self::unavailable(format!("{trouble}; try again in a while")),
+            None => Self::unavailable("the database cannot be used just now; try again in a while"),
+        }
+    }
+}
+
+impl From<JsonRejection> for ApiError {
+    fn from(rejection: JsonRejection) -> Self {
+        if is_too_slow(&rejection) {
+            return Self::too_slow();
+        }
+        Self {
+            status: rejection.status(),
+            ..Self::invalid(rejection.body_text())
+        }
+    }
+}
+
+impl From<QueryRejection> for ApiError {
+    fn from(rejection: QueryRejection) -> Self {
+        Self::invalid(rejection.body_text())
+    }
+}
+
+impl From<PathRejection> for ApiError {
+    fn from(rejection: PathRejection) -> Self {
+        Self::invalid(rejection.body_text())
+    }
+}

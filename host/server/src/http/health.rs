@@ -1,0 +1,66 @@
+//! Whether the server is there, and whether it can work.
+
+use crate::http::App;
+use crate::http::error::ApiError;
+use crate::runs::Refused;
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(alive))
+        .routes(routes!(ready))
+}
+
+/// The process is there.
+#[utoipa::path(get, path = "/healthz", tag = "health", responses((status = 200, body = String)))]
+async fn alive() -> &'static str {
+    "ok"
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct Ready {
+    /// Runs that work.
+    active: usize,
+    /// Runs that wait for a place.
+    waiting: usize,
+    /// Modules that may run.
+    modules: usize,
+    /// Agents whose endpoint has not answered yet; `/v1/models` names them.
+    waiting_agents: usize,
+}
+
+/// Runs can be begun: the database can be written, an agent can run, and the server is not about to stop.
+/// Otherwise the error says why not.
+#[utoipa::path(
+    get, path = "/readyz", tag = "health",
+    responses((status = 200, body = Ready), (status = 503, body = crate::http::error::ErrorBody)),
+)]
+async fn ready(State(app): State<App>) -> Result<Json<Ready>, ApiError> {
+    if app.dispatcher.is_closing() {
+        return Err(Refused::Closing.into());
+    }
+    let store = app.dispatcher.store();
+    store.writable()?;
+    store.has_keys().await?;
+    let agents = app.dispatcher.agents();
+    let offered = agents.all();
+    let waiting_agents = offered.waiting.len();
+    if offered.ready.is_empty() {
+        return Err(ApiError::unavailable(
+            "no agent can run: none of their endpoints has answered yet; the server's log names them",
+        ));
+    }
+    let (active, waiting) = app.dispatcher.load();
+    let modules = agents.registry().modules();
+    Ok(Json(Ready {
+        active,
+        waiting,
+        modules: modules.iter().filter(|it| it.standing().may_run()).count(),
+        waiting_agents,
+    }))
+}

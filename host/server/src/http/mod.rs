@@ -1,0 +1,197 @@
+//! The HTTP API. One resource a file; every handler is in the OpenAPI description, or it is not reachable.
+
+mod agent;
+mod audit;
+mod auth;
+mod auth_throttle;
+mod body;
+mod chat;
+mod client_tools;
+mod error;
+mod event_redactor;
+mod events;
+mod health;
+mod limiter;
+mod messages;
+mod metrics;
+mod models;
+mod modules;
+mod page;
+mod requests;
+mod responses;
+mod runs;
+mod sessions;
+mod tools;
+mod turn;
+mod upload;
+
+pub use auth::digest;
+
+use crate::runs::Dispatcher;
+use crate::settings::{Keys, Settings};
+use auth_throttle::AuthThrottle;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use axum::{Router, middleware};
+use error::ApiError;
+use limiter::Limiter;
+use std::sync::Arc;
+use toolhold_connections::Guard;
+use toolhold_runtime::config::Configuration;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::cors::{AllowOrigin, CorsLayer};
+use tower_http::set_header::SetResponseHeaderLayer;
+use upload::Uploads;
+use utoipa::OpenApi;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa_axum::router::OpenApiRouter;
+
+/// What handlers share.
+#[derive(Debug, Clone)]
+pub struct App {
+    pub dispatcher: Dispatcher,
+    pub limiter: Arc<Limiter>,
+    pub keys: Keys,
+    /// Only this machine can reach us.
+    pub is_local: bool,
+    pub auth_throttle: Arc<AuthThrottle>,
+    /// Who is the operator where nobody needs a key.
+    pub guard: Arc<Guard>,
+    /// Absent where modules cannot be brought.
+    pub uploads: Option<Arc<Uploads>>,
+}
+
+impl App {
+    pub fn new(dispatcher: Dispatcher, config: &Configuration, serve: &Settings) -> Self {
+        let uploads = || Arc::new(Uploads::new(config.modules_folder()));
+        Self {
+            dispatcher,
+            uploads: serve.module_upload.then(uploads),
+            limiter: Arc::new(Limiter::per_minute(serve.key_requests_per_minute)),
+            keys: serve.keys,
+            is_local: serve.listen.ip().is_loopback(),
+            auth_throttle: Arc::new(AuthThrottle::new()),
+            guard: Arc::new(Guard {
+                is_local: true,
+                hosts: Vec::new(),
+                origins: serve.origins.clone(),
+            }),
+        }
+    }
+}
+
+/// What is committed is what is served; a test holds it to the routes.
+const DESCRIPTION: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json"));
+
+#[derive(OpenApi)]
+#[openapi(info(
+    title = "Toolhold",
+    description = "Agents whose tools are WebAssembly components, each call in a sandbox of its own."
+))]
+struct Description;
+
+/// All routes, and their description.
+fn routes() -> (Router<App>, utoipa::openapi::OpenApi) {
+    let (router, mut api) = OpenApiRouter::with_openapi(Description::openapi())
+        .merge(agent::routes())
+        .merge(chat::routes())
+        .merge(responses::routes())
+        .merge(sessions::routes())
+        .merge(runs::routes())
+        .merge(tools::routes())
+        .merge(modules::routes())
+        .merge(requests::routes())
+        .merge(models::routes())
+        .merge(audit::routes())
+        .merge(health::routes())
+        .merge(metrics::routes())
+        .split_for_parts();
+    let components = api.components.get_or_insert_default();
+    let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+    components
+        .security_schemes
+        .insert("key".into(), scheme.into());
+    (router, api)
+}
+
+pub fn router(app: App, serve: &Settings) -> Router {
+    let body_bytes = serve.body_bytes;
+    let origins = serve
+        .origins
+        .iter()
+        .filter_map(|origin| origin.parse().ok());
+    let cors = CorsLayer::new()
+        .allow_origin(AllowOrigin::list(origins))
+        .allow_methods([Method::GET, Method::POST, Method::DELETE])
+        .allow_headers([
+            header::AUTHORIZATION,
+            header::CONTENT_TYPE,
+            header::IF_MATCH,
+            HeaderName::from_static("idempotency-key"),
+            HeaderName::from_static("last-event-id"),
+        ]);
+    let (router, _) = routes();
+    let dispatcher = app.dispatcher.clone();
+    let own = |name: HeaderName, value| {
+        SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value))
+    };
+    router
+        .merge(page::routes())
+        .route(
+            "/openapi.json",
+            axum::routing::get(async || {
+                ([(header::CONTENT_TYPE, "application/json")], DESCRIPTION)
+            }),
+        )
+        .fallback(async || ApiError::not_found("such path; /openapi.json lists them"))
+        .method_not_allowed_fallback(async || {
+            ApiError::method("this path has other methods; /openapi.json lists them")
+        })
+        .with_state(app)
+        .layer(middleware::from_fn_with_state(dispatcher, leaving))
+        .layer(cors)
+        .layer(DefaultBodyLimit::max(body_bytes))
+        .layer(own(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
+        .layer(own(header::REFERRER_POLICY, "no-referrer"))
+        .layer(own(header::CACHE_CONTROL, "no-store"))
+        .layer(CatchPanicLayer::custom(
+            |_: Box<dyn std::any::Any + Send>| {
+                use axum::response::IntoResponse as _;
+                ApiError::internal(&"a handler panicked").into_response()
+            },
+        ))
+}
+
+/// Sends clients of a server that is about to stop elsewhere with their next request.
+async fn leaving(State(dispatcher): State<Dispatcher>, request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    if dispatcher.is_closing() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        let headers = response.headers_mut();
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");
+
+    /// Whoever changes the API sees it in the diff. `TOOLHOLD_UPDATE=1` writes the file anew.
+    #[test]
+    fn the_committed_description_is_that_of_the_api() {
+        let mut now = routes().1.to_pretty_json().unwrap();
+        now.push('\n');
+        if std::env::var_os("TOOLHOLD_UPDATE").is_some() {
+            std::fs::write(COMMITTED, &now).unwrap();
+        }
+        let committed = std::fs::read_to_string(COMMITTED).unwrap_or_default();
+        assert!(
+            now == committed,
+            "openapi.json is of another version; write it with TOOLHOLD_UPDATE=1 cargo test -p toolhold-server --lib http"
+        );
+    }
+}

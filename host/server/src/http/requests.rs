@@ -1,0 +1,182 @@
+//! Saved Requests of the requests folder: what each takes, and runs of them (PROTOCOL.md, 6).
+
+use crate::answer::Answer;
+use crate::http::App;
+use crate::http::agent::{answer, limit};
+use crate::http::auth::Client;
+use crate::http::body::{Asked, Body, Place};
+use crate::http::error::{ApiError, ErrorBody};
+use crate::http::event_redactor::EventRedactor;
+use crate::http::events;
+use axum::Json;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse as _, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use toolhold_agent::RunRequest;
+use toolhold_agent::protocol::Saved;
+use toolhold_agent::run::DEFAULT_INSTRUCTIONS;
+use toolhold_runtime::config::DEFAULT_AGENT;
+use toolhold_storage::Scope;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(run))
+}
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default)]
+struct Whose {
+    /// Those of this agent's folder; `default` if nothing is said.
+    agent: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct RequestList {
+    requests: Vec<RequestBody>,
+}
+
+/// A saved Request, or a file that is none.
+#[derive(Debug, Serialize, ToSchema)]
+struct RequestBody {
+    /// `NAME`, or `./FOLDER/NAME.json` for one further down.
+    name: String,
+    description: String,
+    /// JSON Schema of what it is given; absent if it takes nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    input: Option<Value>,
+    /// It holds an input itself, which one that is given replaces.
+    has_input: bool,
+    /// JSON Schema of its output; absent if that is a text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    output: Option<Value>,
+    /// Why it cannot be run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+impl RequestBody {
+    fn of(path: &str, saved: Result<Saved, String>) -> Self {
+        let name = match path.strip_suffix(".json") {
+            Some(name) if !name.contains('/') => name.to_owned(),
+            _ => format!("./{path}"),
+        };
+        let (saved, error) = match saved {
+            Ok(saved) => (saved, None),
+            Err(reason) => (Saved::default(), Some(reason)),
+        };
+        Self {
+            name,
+            input: saved.input_schema().cloned(),
+            has_input: saved.has_input(),
+            description: saved.description,
+            output: saved.schema,
+            error,
+        }
+    }
+}
+
+/// The saved Requests, with what each takes.
+#[utoipa::path(
+    get, path = "/v1/requests", tag = "requests", security(("key" = [])), params(Whose),
+    responses((status = 200, body = RequestList), (status = "4XX", body = ErrorBody)),
+)]
+async fn list(
+    State(app): State<App>,
+    client: Client,
+    Asked(whose): Asked<Whose>,
+) -> Result<Json<RequestList>, ApiError> {
+    client.may(Scope::Run)?;
+    let name = whose.agent.as_deref().unwrap_or(DEFAULT_AGENT);
+    let requests = app.agent(&client, name)?.requests().await;
+    let all = requests
+        .all()
+        .map(|(path, saved)| RequestBody::of(path, saved));
+    Ok(Json(RequestList {
+        requests: all.collect(),
+    }))
+}
+
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schema(example = json!({"input": {"name": "Ada"}}))]
+struct Given {
+    /// What satisfies the Request's input schema.
+    #[schema(value_type = Option<Value>)]
+    input: Option<Value>,
+    /// As which agent: its model, limits, grants, shields and approvals hold.
+    agent: Option<String>,
+    /// Events as they happen, instead of one answer.
+    stream: bool,
+}
+
+/// Runs a saved Request.
+///
+/// As `POST /v1/agent`, with the same `stream` and `Idempotency-Key`. There is to call only what the Request
+/// itself defines.
+#[utoipa::path(
+    post, path = "/v1/requests/{request}", tag = "requests", security(("key" = [])),
+    params(("request" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    request_body = Given,
+    responses(
+        (status = 200, body = Answer),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody),
+    ),
+)]
+async fn run(
+    State(app): State<App>,
+    client: Client,
+    headers: HeaderMap,
+    Place(name): Place<String>,
+    Body { said: given, raw }: Body<Given>,
+) -> Result<Response, ApiError> {
+    client.may(Scope::Run)?;
+    let agent = given.agent.as_deref().unwrap_or(DEFAULT_AGENT);
+    let mut prepared = app.prepared(&client, agent, None)?;
+    let found = prepared.agent.requests().await.find(&name);
+    let saved = found.ok_or_else(|| {
+        ApiError::not_found(format_args!("Request {name:?}; /v1/requests lists them"))
+    })?;
+    let saved = saved.map_err(ApiError::invalid)?;
+    put(saved, given.input, &mut prepared.request)?;
+    let named = json!([name, raw]);
+    let watcher = app.begin(&headers, &named, prepared).await?;
+    if given.stream {
+        return Ok(events::stream(watcher, EventRedactor::of(&client)));
+    }
+    Ok(Json(answer(watcher).await?).into_response())
+}
+
+/// As when it is a sub-agent: a saved Request means the same, whichever agent runs it.
+fn put(saved: Saved, input: Option<Value>, request: &mut RunRequest) -> Result<(), ApiError> {
+    request.own_tools_only = true;
+    request.context = match input {
+        Some(input) => saved
+            .with_input(input)
+            .map_err(|error| ApiError::invalid(format!("input: {}", error.reason)))?,
+        None => match saved.input_schema() {
+            Some(schema) if !saved.has_input() => {
+                let message = format!("input: this Request needs one that satisfies {schema}");
+                return Err(ApiError::invalid(message));
+            }
+            _ => saved.context,
+        },
+    };
+    request.instructions = saved
+        .instructions
+        .unwrap_or_else(|| DEFAULT_INSTRUCTIONS.to_owned());
+    request.output_schema = saved.schema;
+    limit(
+        &mut request.settings.max_steps,
+        "max_steps",
+        saved.max_steps,
+    )
+}

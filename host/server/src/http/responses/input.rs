@@ -1,0 +1,230 @@
+//! The items of an input: read as messages, and listed with their ids.
+
+use crate::http::error::ApiError;
+use crate::http::messages::{ChatMessage, ClientCall, ClientFunction, text};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use toolhold_agent::Message;
+use toolhold_agent::protocol::Role;
+use uuid::Uuid;
+
+/// What parts of a message are called: of what was said to the model, and of what it said.
+const SAID: [&str; 2] = ["input_text", "output_text"];
+
+/// One item of an input, whichever it is.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Item {
+    id: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    role: String,
+    content: Value,
+    call_id: String,
+    name: String,
+    arguments: String,
+    output: Value,
+}
+
+/// An input's items as the chat API has them, each in its place.
+///
+/// # Errors
+/// What is no input, or holds items that cannot be used.
+pub fn messages(input: &Value) -> Result<Vec<ChatMessage>, ApiError> {
+    let items = match input {
+        Value::String(text) => return Ok(vec![message("user", Value::String(text.clone()))]),
+        Value::Array(items) => items,
+        _ => {
+            return Err(ApiError::invalid(
+                "input: expected a text or a list of items",
+            ));
+        }
+    };
+    let read = |(index, item): (usize, &Value)| {
+        let at = |error: String| ApiError::invalid(format!("input[{index}]: {error}"));
+        let item = Item::deserialize(item).map_err(|error| at(error.to_string()))?;
+        item.message().map_err(at)
+    };
+    items.iter().enumerate().map(read).collect()
+}
+
+/// The items of a response's input as they are listed, after what was `before`: each with an id of its own, the
+/// client's where it gave one.
+pub fn listed(run: Uuid, before: Vec<Value>, input: &Value) -> Vec<Value> {
+    let items: Vec<Item> = match input {
+        Value::Array(items) => items
+            .iter()
+            .filter_map(|it| Item::deserialize(it).ok())
+            .collect(),
+        text => vec![Item::said("user", text.clone())],
+    };
+    with_ids(run, before, items)
+}
+
+/// What a context says as the items of an input, for a run that was begun otherwise.
+pub fn of_context(run: Uuid, context: &[Message]) -> Vec<Value> {
+    let said = context.iter().filter_map(|message| match message {
+        Message::Text(said) => {
+            let role = match said.role {
+                Role::Assistant => "assistant",
+                _ => "user",
+            };
+            Some(Item::said(role, said.text.clone().into()))
+        }
+        _ => None,
+    });
+    with_ids(run, Vec::new(), said.collect())
+}
+
+fn with_ids(run: Uuid, before: Vec<Value>, items: Vec<Item>) -> Vec<Value> {
+    let ids = before.iter().filter_map(|item| item["id"].as_str());
+    let mut taken: BTreeSet<String> = ids.map(str::to_owned).collect();
+    let mut all = before;
+    for (index, item) in items.into_iter().enumerate() {
+        let given = item.id.clone().filter(|id| !id.is_empty());
+        let id = given
+            .filter(|id| !taken.contains(id))
+            .unwrap_or_else(|| format!("{}_{}_in{index}", item.prefix(), run.simple()));
+        taken.insert(id.clone());
+        all.push(item.listed(id));
+    }
+    all
+}
+
+impl Item {
+    fn said(role: &str, content: Value) -> Self {
+        Self {
+            role: role.to_owned(),
+            content,
+            ..Self::default()
+        }
+    }
+
+    fn message(self) -> Result<ChatMessage, String> {
+        Ok(match self.kind.as_deref() {
+            None | Some("message") => {
+                let said = text(&self.content, &SAID)?;
+                message(&self.role, Value::String(said))
+            }
+            Some("function_call") => ChatMessage {
+                tool_calls: vec![ClientCall {
+                    id: self.call_id,
+                    function: ClientFunction {
+                        name: self.name,
+                        arguments: self.arguments,
+                    },
+                }],
+                ..message("assistant", Value::Null)
+            },
+            Some("function_call_output") => ChatMessage {
+                tool_call_id: Some(self.call_id),
+                ..message("tool", Value::String(text(&self.output, &["input_text"])?))
+            },
+            Some(other) => {
+                return Err(format!(
+                    "an item of the type {other:?} cannot be used; expected message, function_call or function_call_output"
+                ));
+            }
+        })
+    }
+
+    /// What ids of such items begin with.
+    fn prefix(&self) -> &'static str {
+        match self.kind.as_deref() {
+            Some("function_call") => "fc",
+            Some("function_call_output") => "fco",
+            _ => "msg",
+        }
+    }
+
+    fn listed(self, id: String) -> Value {
+        match self.kind.as_deref() {
+            Some("function_call") => json!({
+                "type": "function_call", "id": id, "status": "completed",
+                "call_id": self.call_id, "name": self.name, "arguments": self.arguments,
+            }),
+            Some("function_call_output") => json!({
+                "type": "function_call_output", "id": id, "status": "completed",
+                "call_id": self.call_id, "output": self.output,
+            }),
+            _ => json!({
+                "type": "message", "id": id, "status": "completed",
+                "role": self.role, "content": parts(&self.role, self.content),
+            }),
+        }
+    }
+}
+
+/// A message's content as a list.
+fn parts(role: &str, content: Value) -> Vec<Value> {
+    let part = |kind: &str, text: Value| match kind {
+        "output_text" => json!({"type": kind, "text": text, "annotations": [], "logprobs": []}),
+        _ => json!({"type": kind, "text": text}),
+    };
+    let [to_the_model, by_the_model] = SAID;
+    match content {
+        Value::Null => Vec::new(),
+        Value::Array(parts) => {
+            let known = parts.into_iter().map(|mut it| {
+                let kind = it["type"].as_str().unwrap_or(to_the_model).to_owned();
+                part(&kind, it["text"].take())
+            });
+            known.collect()
+        }
+        text if role == "assistant" => vec![part(by_the_model, text)],
+        text => vec![part(to_the_model, text)],
+    }
+}
+
+fn message(role: &str, content: Value) -> ChatMessage {
+    ChatMessage {
+        role: role.to_owned(),
+        content,
+        tool_calls: Vec::new(),
+        tool_call_id: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_item_is_listed_once_and_with_an_id_of_its_own() {
+        let run = Uuid::now_v7();
+        let id = |prefix: &str, n: usize| format!("{prefix}_{}_in{n}", run.simple());
+        let text = |kind: &str, text: &str| match kind {
+            "output_text" => {
+                json!([{"type": kind, "text": text, "annotations": [], "logprobs": []}])
+            }
+            _ => json!([{"type": kind, "text": text}]),
+        };
+        let message = |id: String, role: &str, content: Value| json!({"type": "message", "id": id, "status": "completed", "role": role, "content": content});
+        let first = listed(run, Vec::new(), &json!("Hello"));
+        assert_eq!(
+            first,
+            [message(id("msg", 0), "user", text("input_text", "Hello"))]
+        );
+        let given = json!([
+            {"role": "system", "content": "Be short."},
+            {"id": "msg_1", "role": "assistant", "content": "4"},
+            {"id": "msg_1", "role": "user", "content": [{"type": "input_text", "text": "2+2?"}]},
+            {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "c", "output": "sun"},
+        ]);
+        let all = listed(Uuid::now_v7(), first.clone(), &given);
+        assert_eq!((all.len(), &all[0]), (6, &first[0]));
+        assert_eq!(
+            all[2],
+            message("msg_1".into(), "assistant", text("output_text", "4"))
+        );
+        assert_eq!(all[3]["content"], text("input_text", "2+2?"));
+        assert_eq!(
+            (&all[4]["name"], &all[5]["output"]),
+            (&json!("f"), &json!("sun"))
+        );
+        let ids: BTreeSet<&str> = all.iter().filter_map(|item| item["id"].as_str()).collect();
+        assert_eq!(ids.len(), all.len(), "{ids:?}");
+    }
+}

@@ -1,0 +1,325 @@
+//! `/v1/responses`: an agent as a model of OpenAI's Responses API. A response is a run; `resp_…` is its id.
+
+mod input;
+mod listing;
+mod object;
+mod output;
+mod request;
+mod stream;
+
+use crate::answer_stream::AnswerStream;
+use crate::http::App;
+use crate::http::auth::Client;
+use crate::http::body::{Asked, Body, Place};
+use crate::http::client_tools::withdraw;
+use crate::http::error::{ApiError, ErrorBody};
+use crate::http::turn::{End, Live, Turn};
+use crate::runs::Watcher;
+use crate::sessions::answered;
+use axum::Json;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse as _, Response};
+use listing::{InputItems, Page};
+use object::{Kept, ResponseObject};
+use output::Output;
+use request::{Before, ResponseRequest};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::time::Duration;
+use stream::Events;
+use toolhold_agent::protocol::Role;
+use toolhold_agent::{EventKind, Message};
+use toolhold_storage::{RunRow, Scope};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(create))
+        .routes(routes!(show, delete))
+        .routes(routes!(cancel))
+        .routes(routes!(input_items))
+}
+
+/// Asks an agent for a response.
+///
+/// With `stream`, its events come as they happen (`response.created`, `response.output_text.delta`, …,
+/// `response.completed`). What an agent is asked is always recorded: `store` may not be `false`.
+#[utoipa::path(
+    post, path = "/v1/responses", tag = "responses", security(("key" = [])),
+    request_body = ResponseRequest,
+    params(("Idempotency-Key" = Option<String>, Header, description = "The same request under the same key is the same response")),
+    responses(
+        (status = 200, body = ResponseObject),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody),
+    ),
+)]
+async fn create(
+    State(app): State<App>,
+    client: Client,
+    headers: HeaderMap,
+    Body { said: asked, raw }: Body<ResponseRequest>,
+) -> Result<Response, ApiError> {
+    client.may(Scope::Run)?;
+    asked.check()?;
+    let before = match &asked.previous_response_id {
+        Some(id) => app.before(&client, id).await?,
+        None => Before::default(),
+    };
+    let mut prepared = app.prepared(&client, &asked.model, None)?;
+    prepared.after = before.run;
+    prepared.behalf.elsewhere = asked.names();
+    let mut kept = asked.put(before, &mut prepared.request)?;
+    let is_streamed = asked.stream == Some(true);
+    kept.is_streamed = is_streamed && prepared.agent.speaks();
+    let contract = prepared.request.settings.contract;
+    let answer_stream = kept.is_streamed.then(|| AnswerStream::new(contract));
+
+    let text = serde_json::to_string(&kept).map_err(|error| ApiError::internal(&error))?;
+    prepared.asked = Some(text);
+
+    let watcher = app.begin(&headers, &raw, prepared).await?;
+    let run = watcher.run;
+    let mut live = Live::new(watcher);
+    let mut output = Output::new(run, answer_stream);
+    if is_streamed {
+        return Ok(Events::new(live, output, kept, asked.model).respond());
+    }
+    while let Some(event) = live.next().await? {
+        output.take(&event.kind);
+    }
+    let turn = &live.turn;
+    if let Some(fault) = turn.fault().filter(|_| turn.end() != End::Cancelled) {
+        return Err(fault);
+    }
+    output.end(turn);
+    Ok(Json(ResponseObject::new(&asked.model, &kept, turn, &output)).into_response())
+}
+
+/// What a client may want to have beside a response.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default)]
+struct Beside {
+    /// Only `false`: `GET /v1/runs/{run}/events` has what happened.
+    stream: bool,
+}
+
+/// One response, as far as it got.
+#[utoipa::path(
+    get, path = "/v1/responses/{response}", tag = "responses", security(("key" = [])),
+    params(("response" = String, Path), Beside),
+    responses((status = 200, body = ResponseObject), (status = "4XX", body = ErrorBody)),
+)]
+async fn show(
+    State(app): State<App>,
+    client: Client,
+    Place(id): Place<String>,
+    Asked(beside): Asked<Beside>,
+) -> Result<Json<ResponseObject>, ApiError> {
+    let row = app.response(&client, &id).await?;
+    if beside.stream {
+        return Err(ApiError::invalid(format!(
+            "stream: a response streams when it is created; GET /v1/runs/{}/events has what happened",
+            row.id
+        )));
+    }
+    let recorded = app.recorded(app.dispatcher.recorded(row.id)).await?;
+    Ok(Json(recorded.object(&row)))
+}
+
+/// What a response was made from: the items of its input, after those of the responses before.
+#[utoipa::path(
+    get, path = "/v1/responses/{response}/input_items", tag = "responses", security(("key" = [])),
+    params(("response" = String, Path), Page),
+    responses((status = 200, body = InputItems), (status = "4XX", body = ErrorBody)),
+)]
+async fn input_items(
+    State(app): State<App>,
+    client: Client,
+    Place(id): Place<String>,
+    Asked(page): Asked<Page>,
+) -> Result<Json<InputItems>, ApiError> {
+    let row = app.response(&client, &id).await?;
+    let recorded = app.recorded(app.dispatcher.recorded(row.id)).await?;
+    Ok(Json(page.of(recorded.input())?))
+}
+
+/// How long a cancelled run has to end before the answer is given.
+const CANCEL_GRACE: Duration = Duration::from_secs(5);
+
+/// Stops a response, and gives it as it ended.
+#[utoipa::path(
+    post, path = "/v1/responses/{response}/cancel", tag = "responses", security(("key" = [])),
+    params(("response" = String, Path)),
+    responses((status = 200, body = ResponseObject), (status = "4XX", body = ErrorBody)),
+)]
+async fn cancel(
+    State(app): State<App>,
+    client: Client,
+    Place(id): Place<String>,
+) -> Result<Json<ResponseObject>, ApiError> {
+    client.may(Scope::Run)?;
+    let row = app.response(&client, &id).await?;
+    app.stop(&row).await?;
+    let to_its_end = app.recorded(app.dispatcher.watch(row.id, 0));
+    let recorded = match tokio::time::timeout(CANCEL_GRACE, to_its_end).await {
+        Ok(recorded) => recorded?,
+        Err(_) => app.recorded(app.dispatcher.recorded(row.id)).await?,
+    };
+    Ok(Json(recorded.object(&row)))
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct DeletedResponse {
+    id: String,
+    object: &'static str,
+    deleted: bool,
+}
+
+/// Deletes a response with the record of its run.
+#[utoipa::path(
+    delete, path = "/v1/responses/{response}", tag = "responses", security(("key" = [])),
+    params(("response" = String, Path)),
+    responses((status = 200, body = DeletedResponse), (status = "4XX", body = ErrorBody)),
+)]
+async fn delete(
+    State(app): State<App>,
+    client: Client,
+    Place(id): Place<String>,
+) -> Result<Json<DeletedResponse>, ApiError> {
+    client.may(Scope::Run)?;
+    let row = app.response(&client, &id).await?;
+    if let Some((session, _)) = row.turn {
+        return Err(ApiError::conflict(format!(
+            "this is a turn of a session, and goes with it: DELETE /v1/sessions/{session}"
+        )));
+    }
+    if row.ended.is_none() {
+        return Err(ApiError::conflict(
+            "this response is not over; cancel it first",
+        ));
+    }
+    app.dispatcher
+        .store()
+        .delete_run(&client.name, row.id)
+        .await?;
+    let registry = app.dispatcher.agents().registry();
+    let session = row.id.to_string();
+    let removed = registry.remove_scratch(&row.owner, &session);
+    if let Err(error) = removed.await {
+        tracing::warn!(run = %row.id, %error, "scratch files stay behind until they are swept");
+    }
+    Ok(Json(DeletedResponse {
+        id,
+        object: "response",
+        deleted: true,
+    }))
+}
+
+/// A response, from what is kept of it.
+#[derive(Debug)]
+struct Recorded {
+    context: Vec<Message>,
+    kept: Kept,
+    turn: Turn,
+    output: Output,
+}
+
+impl Recorded {
+    fn object(&self, row: &RunRow) -> ResponseObject {
+        ResponseObject::new(&row.agent, &self.kept, &self.turn, &self.output)
+    }
+
+    fn input(&self) -> Vec<Value> {
+        match self.kept.input.as_slice() {
+            [] => input::of_context(self.turn.answer.id, &self.context),
+            items => items.to_vec(),
+        }
+    }
+}
+
+impl App {
+    /// The run of a response, if the client may see it. Whoever may not is not told that it is there.
+    async fn response(&self, client: &Client, id: &str) -> Result<RunRow, ApiError> {
+        let unknown = || ApiError::not_found(format_args!("response {id:?}"));
+        let run = object::run_of(id).ok_or_else(unknown)?;
+        let row = self.dispatcher.store().run(run).await?;
+        row.filter(|row| client.sees(&row.owner))
+            .ok_or_else(unknown)
+    }
+
+    /// What `watcher` has to tell of a response, up to where it ends.
+    async fn recorded(&self, mut watcher: Watcher) -> Result<Recorded, ApiError> {
+        let run = watcher.run;
+        let kept = self.dispatcher.store().response(run).await?;
+        let kept = kept.map(|text| serde_json::from_str(&text)).transpose();
+        let kept: Kept = kept
+            .map_err(|error| ApiError::internal(&error))?
+            .unwrap_or_default();
+        let mut recorded = Recorded {
+            context: Vec::new(),
+            turn: Turn::new(run),
+            output: Output::new(run, None),
+            kept,
+        };
+        while let Some(event) = watcher.next().await? {
+            if let EventKind::Run { request, .. } = &event.kind {
+                let contract = request.settings.contract;
+                let answer_stream = recorded
+                    .kept
+                    .is_streamed
+                    .then(|| AnswerStream::new(contract));
+                recorded.context.clone_from(&request.context);
+                recorded.output = Output::new(run, answer_stream);
+            }
+            recorded.turn.take(&event);
+            recorded.output.take(&event.kind);
+        }
+        if recorded.turn.end() != End::Open {
+            recorded.output.end(&recorded.turn);
+        }
+        Ok(recorded)
+    }
+
+    /// What the response that goes on from `id` begins with.
+    async fn before(&self, client: &Client, id: &str) -> Result<Before, ApiError> {
+        let row = self.response(client, id).await?;
+        let recorded = self.recorded(self.dispatcher.recorded(row.id)).await?;
+        let mut items = recorded.input();
+        let said = recorded.output.items.iter().map(serde_json::to_value);
+        items.extend(said.filter_map(Result::ok));
+        let Recorded {
+            mut context,
+            kept,
+            turn,
+            ..
+        } = recorded;
+        withdraw(&mut context);
+        match (turn.end(), turn.answer.reason) {
+            (End::Open, _) => {
+                return Err(ApiError::conflict(
+                    "previous_response_id: that response is not over; wait for it, or cancel it",
+                ));
+            }
+            (End::Called, _) => {
+                let said = turn.content();
+                if !said.is_empty() {
+                    context.push(Message::text(Role::Assistant, said));
+                }
+            }
+            (_, Some(reason)) => context.push(answered(&turn.answer.output, reason)),
+            (_, None) => {}
+        }
+        Ok(Before {
+            context,
+            calls: turn.calls,
+            system: kept.system,
+            items,
+            // The files of a session's turn are those of the session, whose next turn may be at work in them.
+            run: (row.turn.is_none() && row.owner == client.name).then_some(row.id),
+        })
+    }
+}

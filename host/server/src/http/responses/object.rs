@@ -1,0 +1,223 @@
+//! A response as OpenAI's API has it, from what became of its turn.
+
+use super::output::{Item, Output};
+use super::request::ResponseTool;
+use crate::http::turn::{End, Extra, Turn};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+/// What a response repeats of its request, and what the one after it needs: kept beside the run's record.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Kept {
+    /// The items that it was made from.
+    pub input: Vec<Value>,
+    pub previous_response_id: Option<String>,
+    pub instructions: Option<String>,
+    /// What system messages of the input said, and of those before.
+    pub system: Option<String>,
+    pub tools: Vec<ResponseTool>,
+    pub tool_choice: Value,
+    pub text: Value,
+    pub max_output_tokens: Option<u32>,
+    pub max_tool_calls: Option<u32>,
+    pub temperature: Option<f64>,
+    pub metadata: BTreeMap<String, String>,
+    /// Its items came to be as the client heard them.
+    pub is_streamed: bool,
+}
+
+/// As OpenAI's API has it, with `toolhold` beside.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ResponseObject {
+    /// `resp_` and the run's id without hyphens.
+    id: String,
+    object: &'static str,
+    /// Seconds since 1970.
+    created_at: u64,
+    status: Status,
+    error: Option<Fault>,
+    incomplete_details: Option<Incomplete>,
+    instructions: Option<String>,
+    max_output_tokens: Option<u32>,
+    max_tool_calls: Option<u32>,
+    metadata: BTreeMap<String, String>,
+    /// The agent's name.
+    model: String,
+    output: Vec<Item>,
+    parallel_tool_calls: bool,
+    previous_response_id: Option<String>,
+    store: bool,
+    temperature: Option<f64>,
+    #[schema(value_type = Object)]
+    text: Value,
+    #[schema(value_type = String)]
+    tool_choice: Value,
+    tools: Vec<ResponseTool>,
+    top_p: Option<f64>,
+    /// Absent while it goes on.
+    usage: Option<ResponseUsage>,
+    toolhold: Extra,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = ResponseStatus)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    InProgress,
+    Completed,
+    /// Tokens were used up, or a shield blocked it: `incomplete_details` and `toolhold` say which.
+    Incomplete,
+    Cancelled,
+    /// Another limit was reached, or the model failed: `error` says why.
+    Failed,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ResponseFault)]
+struct Fault {
+    /// `server_error`; or the limit that was reached: `max_steps`, `max_tool_calls`, `max_cost` or `timeout`.
+    #[schema(value_type = String)]
+    code: Value,
+    message: String,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ResponseIncomplete)]
+struct Incomplete {
+    /// `max_output_tokens`, of a reply or of the whole run; or `content_filter`.
+    reason: &'static str,
+}
+
+/// In tokens, as the endpoint counts them, of the whole turn.
+#[derive(Debug, Serialize, ToSchema)]
+struct ResponseUsage {
+    input_tokens: u64,
+    input_tokens_details: InputDetails,
+    output_tokens: u64,
+    output_tokens_details: OutputDetails,
+    total_tokens: u64,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct InputDetails {
+    /// Those that the endpoint had read before, as far as it says so.
+    cached_tokens: u64,
+    /// Always 0: endpoints do not say it.
+    cache_write_tokens: u64,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct OutputDetails {
+    /// Always 0: endpoints count them among the others.
+    reasoning_tokens: u64,
+}
+
+impl ResponseObject {
+    pub fn new(model: &str, kept: &Kept, turn: &Turn, output: &Output) -> Self {
+        let run = turn.answer.id;
+        let (status, incomplete) = match turn.end() {
+            End::Open => (Status::InProgress, None),
+            End::Answered | End::Called => (Status::Completed, None),
+            End::OutOfTokens => (Status::Incomplete, Some("max_output_tokens")),
+            End::Blocked => (Status::Incomplete, Some("content_filter")),
+            End::Cancelled => (Status::Cancelled, None),
+            End::Limited | End::Failed => (Status::Failed, None),
+        };
+        let or = |value: &Value, other: Value| match value {
+            Value::Null => other,
+            value => value.clone(),
+        };
+        Self {
+            id: id(run),
+            object: "response",
+            created_at: run.get_timestamp().map_or(0, |at| at.to_unix().0),
+            status,
+            error: (status == Status::Failed).then(|| Fault::of(turn)),
+            incomplete_details: incomplete.map(|reason| Incomplete { reason }),
+            instructions: kept.instructions.clone(),
+            max_output_tokens: kept.max_output_tokens,
+            max_tool_calls: kept.max_tool_calls,
+            metadata: kept.metadata.clone(),
+            model: model.to_owned(),
+            output: output.items.clone(),
+            parallel_tool_calls: true,
+            previous_response_id: kept.previous_response_id.clone(),
+            store: true,
+            temperature: kept.temperature,
+            text: or(&kept.text, json!({"format": {"type": "text"}})),
+            tool_choice: or(&kept.tool_choice, json!("auto")),
+            tools: kept.tools.clone(),
+            top_p: None,
+            usage: (status != Status::InProgress).then(|| ResponseUsage::of(turn)),
+            toolhold: turn.extra(),
+        }
+    }
+}
+
+impl Fault {
+    fn of(turn: &Turn) -> Self {
+        Self {
+            code: match turn.end() {
+                End::Limited => json!(turn.answer.reason),
+                _ => "server_error".into(),
+            },
+            message: turn.failure(),
+        }
+    }
+}
+
+impl ResponseUsage {
+    fn of(turn: &Turn) -> Self {
+        let usage = turn.answer.usage;
+        Self {
+            input_tokens: usage.prompt_tokens,
+            input_tokens_details: InputDetails {
+                cached_tokens: turn.cached_tokens,
+                cache_write_tokens: 0,
+            },
+            output_tokens: usage.completion_tokens,
+            output_tokens_details: OutputDetails {
+                reasoning_tokens: 0,
+            },
+            total_tokens: usage.total_tokens,
+        }
+    }
+}
+
+pub fn id(run: Uuid) -> String {
+    format!("resp_{}", run.simple())
+}
+
+/// The run that a response's id means.
+pub fn run_of(id: &str) -> Option<Uuid> {
+    let id = id.strip_prefix("resp_")?;
+    let run = Uuid::try_parse(id).ok()?;
+    // In no other form: one response has one id.
+    (run.simple().to_string() == id).then_some(run)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_has_one_id() {
+        let run = Uuid::now_v7();
+        assert_eq!(run_of(&id(run)), Some(run));
+        for other in [
+            run.to_string(),
+            format!("resp_{run}"),
+            run.simple().to_string(),
+            id(run).to_uppercase(),
+            format!("{} ", id(run)),
+            "resp_".into(),
+            String::new(),
+        ] {
+            assert_eq!(run_of(&other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! The items of a response, and what a stream tells while they come to be.
+//!
+//! What is said before the answer is known, and turns out to be none of it, is an item of its own: nothing
+//! that a client has heard is changed afterwards.
+
+use crate::answer_stream::{AnswerStream, Rest};
+use crate::http::messages::ClientCall;
+use crate::http::turn::{End, Turn};
+use serde::Serialize;
+use serde_json::{Value, json};
+use toolhold_agent::EventKind;
+use toolhold_agent::model::Delta;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[schema(as = ResponseItem)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Item {
+    Message {
+        id: String,
+        role: &'static str,
+        status: ItemStatus,
+        content: Vec<Part>,
+        /// `commentary` was said on the way to the answer.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        phase: Option<&'static str>,
+    },
+    /// A call of one of the client's tools.
+    FunctionCall {
+        id: String,
+        /// The next request's `function_call_output` names it.
+        call_id: String,
+        name: String,
+        /// JSON.
+        arguments: String,
+        status: ItemStatus,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[schema(as = ResponsePart)]
+pub struct Part {
+    /// `output_text`
+    #[serde(rename = "type")]
+    kind: &'static str,
+    text: String,
+    /// Always empty.
+    #[schema(value_type = Vec<Object>)]
+    annotations: [Value; 0],
+    /// Always empty.
+    #[schema(value_type = Vec<Object>)]
+    logprobs: [Value; 0],
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = ResponseItemStatus)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemStatus {
+    InProgress,
+    Completed,
+    /// It broke off.
+    Incomplete,
+}
+
+/// What a stream tells: an event's type, and its other members.
+pub type Told = (&'static str, Value);
+
+#[derive(Debug)]
+pub struct Output {
+    run: Uuid,
+    pub items: Vec<Item>,
+    /// Absent where nothing may be shown before the run is over.
+    answer_stream: Option<AnswerStream>,
+    /// The text of the message that is being written, which is the last item.
+    writing: Option<String>,
+    told: Vec<Told>,
+}
+
+impl Output {
+    pub fn new(run: Uuid, answer_stream: Option<AnswerStream>) -> Self {
+        Self {
+            run,
+            items: Vec::new(),
+            answer_stream,
+            writing: None,
+            told: Vec::new(),
+        }
+    }
+
+    /// What is to be told since this was asked last.
+    pub fn told(&mut self) -> Vec<Told> {
+        std::mem::take(&mut self.told)
+    }
+
+    /// Takes the run's next event.
+    pub fn take(&mut self, event: &EventKind) {
+        let Some(answer_stream) = &mut self.answer_stream else {
+            return;
+        };
+        match event {
+            EventKind::Request { .. } => {
+                answer_stream.restart();
+                self.close(ItemStatus::Completed, Some("commentary"));
+            }
+            EventKind::Delta {
+                delta: Delta::Content(text),
+                ..
+            } => {
+                let said = answer_stream.push(text);
+                self.say(&said);
+            }
+            _ => {}
+        }
+    }
+
+    /// The turn is over: what is missing comes now.
+    pub fn end(&mut self, turn: &Turn) {
+        let (content, end) = (turn.content(), turn.end());
+        let rest = self
+            .answer_stream
+            .as_ref()
+            .map(|answer_stream| answer_stream.rest(&content));
+        match rest {
+            Some(Rest::More(rest)) => self.say(rest),
+            // What was said was no beginning of the answer.
+            Some(Rest::Instead(_)) if end == End::Called => {
+                self.close(ItemStatus::Completed, Some("commentary"));
+                self.say(&content);
+            }
+            Some(Rest::Instead(_)) => {
+                self.close(ItemStatus::Incomplete, None);
+                self.say(&content);
+            }
+            None => self.say(&content),
+        }
+        // An answer without a word is one, too.
+        if end == End::Answered && content.is_empty() {
+            self.begin();
+        }
+        self.close(
+            match end {
+                End::Answered | End::Called => ItemStatus::Completed,
+                _ => ItemStatus::Incomplete,
+            },
+            None,
+        );
+        for call in &turn.calls {
+            self.call(call);
+        }
+    }
+
+    fn say(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        if self.writing.is_none() {
+            self.begin();
+        }
+        if let Some(writing) = &mut self.writing {
+            writing.push_str(text);
+        }
+        let members = json!({"delta": text, "logprobs": []});
+        self.tell_of_part("response.output_text.delta", members);
+    }
+
+    /// A message that is to be written.
+    fn begin(&mut self) {
+        let item = Item::Message {
+            id: self.id("msg"),
+            role: "assistant",
+            status: ItemStatus::InProgress,
+            content: Vec::new(),
+            phase: None,
+        };
+        self.writing = Some(String::new());
+        self.add(item);
+        let part = json!({"part": Part::text("")});
+        self.tell_of_part("response.content_part.added", part);
+    }
+
+    /// The message that is being written is over, if there is one.
+    fn close(&mut self, status: ItemStatus, phase: Option<&'static str>) {
+        let Some(text) = self.writing.take() else {
+            return;
+        };
+        let members = json!({"text": text, "logprobs": []});
+        self.tell_of_part("response.output_text.done", members);
+        let part = Part::text(&text);
+        self.tell_of_part("response.content_part.done", json!({"part": part}));
+        if let Some(Item::Message {
+            status: own_status,
+            content,
+            phase: own_phase,
+            ..
+        }) = self.items.last_mut()
+        {
+            (*own_status, *own_phase) = (status, phase);
+            content.push(part);
+        }
+        self.finish();
+    }
+
+    fn call(&mut self, call: &ClientCall) {
+        let item = |id: &str, arguments: &str, status| Item::FunctionCall {
+            id: id.to_owned(),
+            call_id: call.id.clone(),
+            name: call.function.name.clone(),
+            arguments: arguments.to_owned(),
+            status,
+        };
+        let (id, arguments) = (self.id("fc"), call.function.arguments.as_str());
+        self.add(item(&id, "", ItemStatus::InProgress));
+        let index = self.items.len().saturating_sub(1);
+        self.tell(
+            "response.function_call_arguments.delta",
+            json!({"item_id": id, "output_index": index, "delta": arguments}),
+        );
+        self.tell(
+            "response.function_call_arguments.done",
+            json!({"item_id": id, "output_index": index, "name": call.function.name, "arguments": arguments}),
+        );
+        if let Some(last) = self.items.last_mut() {
+            *last = item(&id, arguments, ItemStatus::Completed);
+        }
+        self.finish();
+    }
+
+    fn id(&self, kind: &str) -> String {
+        format!("{kind}_{}_{}", self.run.simple(), self.items.len())
+    }
+
+    fn add(&mut self, item: Item) {
+        let members = json!({"output_index": self.items.len(), "item": item});
+        self.items.push(item);
+        self.tell("response.output_item.added", members);
+    }
+
+    /// The last item is as it will be.
+    fn finish(&mut self) {
+        let index = self.items.len().saturating_sub(1);
+        let members = json!({"output_index": index, "item": self.items.last()});
+        self.tell("response.output_item.done", members);
+    }
+
+    /// Of the only part of the message that is being written.
+    fn tell_of_part(&mut self, event: &'static str, mut members: Value) {
+        if let Some(Item::Message { id, .. }) = self.items.last() {
+            members["item_id"] = id.as_str().into();
+        }
+        members["output_index"] = self.items.len().saturating_sub(1).into();
+        members["content_index"] = 0.into();
+        self.tell(event, members);
+    }
+
+    fn tell(&mut self, event: &'static str, members: Value) {
+        self.told.push((event, members));
+    }
+}
+
+impl Part {
+    fn text(text: &str) -> Self {
+        Self {
+            kind: "output_text",
+            text: text.to_owned(),
+            annotations: [],
+            logprobs: [],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolhold_agent::{Contract, Event, StopReason};
+
+    fn event(run: Uuid, kind: EventKind) -> Event {
+        Event {
+            run,
+            seq: 0,
+            at_ms: 0,
+            kind,
+            seal: toolhold_agent::event::Seal::default(),
+        }
+    }
+
+    /// What a run writes piece by piece, and what it answers in the end.
+    fn heard(pieces: &[&str], answer: Value, reason: StopReason) -> Output {
+        let run = Uuid::now_v7();
+        let mut output = Output::new(run, Some(AnswerStream::new(Contract::Tools)));
+        for piece in pieces {
+            output.take(&EventKind::Delta {
+                step: 1,
+                delta: Delta::Content((*piece).to_owned()),
+            });
+        }
+        let mut turn = Turn::new(run);
+        turn.take(&event(
+            run,
+            EventKind::Done {
+                reason,
+                output: answer,
+                error: None,
+                steps: 1,
+                calls: 0,
+                tokens: 0,
+                cost_nano: None,
+                duration_ms: 0,
+            },
+        ));
+        output.end(&turn);
+        output
+    }
+
+    #[test]
+    fn what_was_heard_is_never_taken_back() {
+        use ItemStatus::{Completed, Incomplete};
+        let answered = StopReason::Output;
+        for (pieces, answer, reason, expected) in [
+            (
+                &["It is", " 4."][..],
+                json!("It is 4."),
+                answered,
+                vec![("It is 4.", Completed)],
+            ),
+            (
+                &["It"],
+                json!("It is 4."),
+                answered,
+                vec![("It is 4.", Completed)],
+            ),
+            (
+                &[],
+                json!("It is 4."),
+                answered,
+                vec![("It is 4.", Completed)],
+            ),
+            (
+                &["No, "],
+                json!("It is 4."),
+                answered,
+                vec![("No, ", Incomplete), ("It is 4.", Completed)],
+            ),
+            (&[], json!(""), answered, vec![("", Completed)]),
+            (
+                &["It"],
+                Value::Null,
+                StopReason::Timeout,
+                vec![("It", Incomplete)],
+            ),
+            (&[], Value::Null, StopReason::Timeout, vec![]),
+        ] {
+            let mut output = heard(pieces, answer, reason);
+            let items: Vec<_> = output
+                .items
+                .iter()
+                .map(|item| match item {
+                    Item::Message {
+                        content, status, ..
+                    } => (content[0].text.as_str(), *status),
+                    Item::FunctionCall { .. } => panic!("{item:?}"),
+                })
+                .collect();
+            assert_eq!(items, expected, "{pieces:?}");
+            // Whoever only listens knows the same.
+            let texts: Vec<String> = expected.iter().map(|(text, _)| (*text).into()).collect();
+            let mut listened = vec![String::new(); texts.len()];
+            let mut done = Vec::new();
+            for (event, members) in output.told() {
+                let index = members["output_index"].as_u64().unwrap() as usize;
+                match event {
+                    "response.output_text.delta" => {
+                        listened[index].push_str(members["delta"].as_str().unwrap());
+                    }
+                    "response.output_item.done" => done.push(members["item"].clone()),
+                    _ => {}
+                }
+            }
+            assert_eq!(listened, texts);
+            assert_eq!(json!(done), json!(output.items));
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! What is asked for as a response, and what of it a run is made from.
+
+use super::input;
+use super::object::Kept;
+use crate::http::agent::limit_replies;
+use crate::http::client_tools::{FunctionDefinition, forbid, may_call, offer, output_schema};
+use crate::http::error::ApiError;
+use crate::http::messages::{ChatMessage, ClientCall, conversation};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use toolhold_agent::{Message, RunRequest};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+/// As OpenAI's API has it. Fields that are not listed are accepted and have no effect; what is listed and
+/// cannot be had is refused.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+#[schema(example = json!({"model": "default", "input": "What is 2^61 - 1?"}))]
+pub struct ResponseRequest {
+    /// The agent's name.
+    pub model: String,
+    /// A text, or a list of items: messages (`input_text`, `output_text`), `function_call` and
+    /// `function_call_output`.
+    #[schema(value_type = Value)]
+    input: Value,
+    /// In the place of the agent's own. They are not those of the next response.
+    instructions: Option<String>,
+    /// Goes on from there: `input` is what is added.
+    pub previous_response_id: Option<String>,
+    /// The client's own tools.
+    tools: Option<Vec<ResponseTool>>,
+    /// `auto`; or `none`: no tool at all is called, of the agent's neither.
+    #[schema(value_type = Option<Value>)]
+    tool_choice: Value,
+    /// {"format": {"type": "json_schema", "schema": …}}
+    #[schema(value_type = Option<Object>)]
+    text: Value,
+    /// The most tokens of one reply of the model; not more than the agent may have.
+    max_output_tokens: Option<u32>,
+    /// The most calls of the whole turn; not more than the agent may make.
+    max_tool_calls: Option<u32>,
+    temperature: Option<f64>,
+    /// At most 16, with names of at most 64 and texts of at most 512 characters.
+    metadata: Option<BTreeMap<String, String>>,
+    /// Typed events as the response comes to be.
+    pub stream: Option<bool>,
+    /// Only `true`: what an agent does is recorded. `DELETE /v1/responses/{response}` deletes it.
+    store: Option<bool>,
+    /// Only `true`.
+    parallel_tool_calls: Option<bool>,
+    /// Only `false`.
+    background: Option<bool>,
+    /// Only empty.
+    include: Option<Vec<String>>,
+    /// Only 0.
+    top_logprobs: Option<u32>,
+    /// Only null: `previous_response_id` goes on from a response.
+    #[schema(value_type = Option<Value>)]
+    conversation: Value,
+    /// Only null.
+    #[schema(value_type = Option<Value>)]
+    prompt: Value,
+    /// Only null.
+    #[schema(value_type = Option<Value>)]
+    moderation: Value,
+}
+
+/// A tool that the client calls itself.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct ResponseTool {
+    /// `function`. What OpenAI runs itself (`web_search`, `mcp`, …) is not here to be called.
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    description: Option<String>,
+    /// JSON Schema of the arguments.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>)]
+    parameters: Value,
+    /// It has no effect: arguments always satisfy the schema.
+    #[serde(default)]
+    strict: Option<bool>,
+}
+
+/// What the response before left.
+#[derive(Debug, Default)]
+pub struct Before {
+    pub context: Vec<Message>,
+    /// Of the client's tools.
+    pub calls: Vec<ClientCall>,
+    /// What system messages of its input said, and of the inputs before.
+    pub system: Option<String>,
+    /// Its input and its output, after those before.
+    pub items: Vec<Value>,
+    /// The run whose scratch files go on.
+    pub run: Option<Uuid>,
+}
+
+/// Of metadata.
+const MAX_PAIRS: usize = 16;
+const MAX_NAME: usize = 64;
+const MAX_TEXT: usize = 512;
+
+impl ResponseRequest {
+    /// # Errors
+    /// Something is asked for that an agent cannot give.
+    pub fn check(&self) -> Result<(), ApiError> {
+        let refused = [
+            (
+                self.store == Some(false),
+                "store: what an agent does is always recorded; DELETE /v1/responses/{response} deletes the record",
+            ),
+            (
+                self.background == Some(true),
+                "background: leave it away and stream; a lost connection ends no run, and GET /v1/responses/{response} has what came of it",
+            ),
+            (
+                self.include.as_ref().is_some_and(|it| !it.is_empty()),
+                "include: there is nothing that can be included; GET /v1/runs/{run} has the way to the answer",
+            ),
+            (
+                self.top_logprobs.is_some_and(|most| most > 0),
+                "top_logprobs: an agent's answer has none",
+            ),
+            (
+                self.parallel_tool_calls == Some(false),
+                "parallel_tool_calls: an agent may call several tools at once",
+            ),
+            (
+                !self.conversation.is_null(),
+                "conversation: there are none; previous_response_id goes on from a response, and /v1/sessions has conversations",
+            ),
+            (
+                !self.prompt.is_null(),
+                "prompt: there are no templates; POST /v1/requests/{request} runs a saved Request",
+            ),
+            (
+                !self.moderation.is_null(),
+                "moderation: shields screen what is said; the operator configures them",
+            ),
+        ];
+        if let Some((_, reason)) = refused.iter().find(|(is_asked, _)| *is_asked) {
+            return Err(ApiError::invalid(*reason));
+        }
+        may_call(&self.tool_choice)?;
+        for tool in self.tools.iter().flatten() {
+            if tool.kind == "function" && tool.name.is_empty() {
+                return Err(ApiError::invalid("tools: a function needs a name"));
+            }
+            if tool.kind != "function" {
+                return Err(ApiError::invalid(format!(
+                    "tools: {:?} is not here to be called; expected function. The agent has tools of its own: /v1/tools",
+                    tool.kind
+                )));
+            }
+        }
+        let chars = |text: &str| text.chars().count();
+        let metadata = self.metadata.iter().flatten();
+        let is_long =
+            |(name, text): (&String, &String)| chars(name) > MAX_NAME || chars(text) > MAX_TEXT;
+        if metadata.clone().count() > MAX_PAIRS || metadata.clone().any(is_long) {
+            return Err(ApiError::invalid(format!(
+                "metadata: at most {MAX_PAIRS} pairs, with names of {MAX_NAME} and texts of {MAX_TEXT} characters"
+            )));
+        }
+        Ok(())
+    }
+
+    /// The names of the client's tools.
+    pub fn names(&self) -> BTreeSet<String> {
+        self.functions().map(|it| it.name).collect()
+    }
+
+    fn functions(&self) -> impl Iterator<Item = FunctionDefinition> {
+        let is_offered = !self.forbids_tools();
+        let tools = self.tools.iter().flatten().filter(move |_| is_offered);
+        tools.map(|tool| FunctionDefinition {
+            name: tool.name.clone(),
+            description: tool.description.clone(),
+            parameters: tool.parameters.clone(),
+        })
+    }
+
+    fn forbids_tools(&self) -> bool {
+        self.tool_choice == "none"
+    }
+
+    /// Puts what is asked for into the agent's request, after what was `before`. Returns what the response
+    /// repeats of it.
+    ///
+    /// # Errors
+    /// Input that cannot be read, or a call whose result is missing.
+    pub fn put(&self, before: Before, request: &mut RunRequest) -> Result<Kept, ApiError> {
+        let messages = input::messages(&self.input)?;
+        has_all_results(&before.calls, &messages)?;
+        let said = conversation("input", &before.calls, &messages)?;
+        let system = joined([before.system, said.instructions]);
+        if let Some(instructions) = joined([self.instructions.clone(), system.clone()]) {
+            request.instructions = instructions;
+        }
+        request.context = offer(self.functions())?;
+        request.context.extend(before.context);
+        request.context.extend(said.context);
+        if self.forbids_tools() {
+            forbid(request);
+        }
+        let format = &self.text["format"];
+        if !format.is_null() {
+            let schema = output_schema("text.format", format, &format["schema"])?;
+            request.output_schema = schema.or(request.output_schema.take());
+        }
+        let settings = &mut request.settings;
+        // Narrower than f64, as endpoints take it.
+        let temperature = self.temperature.map(|it| it as f32);
+        settings.temperature = temperature.or(settings.temperature);
+        limit_replies(settings, "max_output_tokens", self.max_output_tokens)?;
+        if let Some(most) = self.max_tool_calls {
+            let allowed = settings.max_tool_calls.unwrap_or(u32::MAX);
+            settings.max_tool_calls = Some(most.min(allowed));
+        }
+        Ok(Kept {
+            input: input::listed(request.id, before.items, &self.input),
+            previous_response_id: self.previous_response_id.clone(),
+            instructions: self.instructions.clone(),
+            system,
+            tools: self.tools.clone().unwrap_or_default(),
+            tool_choice: self.tool_choice.clone(),
+            text: self.text.clone(),
+            max_output_tokens: self.max_output_tokens,
+            max_tool_calls: self.max_tool_calls,
+            temperature: self.temperature,
+            metadata: self.metadata.clone().unwrap_or_default(),
+            is_streamed: false,
+        })
+    }
+}
+
+/// A call without its result would be one that the model never made.
+fn has_all_results(before: &[ClientCall], messages: &[ChatMessage]) -> Result<(), ApiError> {
+    let results: BTreeSet<&str> = messages
+        .iter()
+        .filter_map(|message| message.tool_call_id.as_deref())
+        .collect();
+    let made = messages.iter().flat_map(|message| &message.tool_calls);
+    let mut missing = before
+        .iter()
+        .chain(made)
+        .filter(|call| !results.contains(&*call.id));
+    match missing.next() {
+        None => Ok(()),
+        Some(call) => Err(ApiError::invalid(format!(
+            "input: the call {:?} of {} has no function_call_output",
+            call.id, call.function.name
+        ))),
+    }
+}
+
+fn joined(parts: [Option<String>; 2]) -> Option<String> {
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join("\n\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::messages::ClientFunction;
+    use serde_json::json;
+
+    fn read(body: Value) -> ResponseRequest {
+        serde_json::from_value(body).unwrap()
+    }
+
+    fn told(request: &RunRequest) -> Vec<String> {
+        let texts = request.context.iter().filter_map(|message| match message {
+            Message::Text(text) => Some(format!("{:?}: {}", text.role, text.text)),
+            _ => None,
+        });
+        texts.collect()
+    }
+
+    #[test]
+    fn an_input_is_a_conversation() {
+        let asked = read(json!({
+            "instructions": "Be short.",
+            "input": [
+                {"role": "developer", "content": "In French."},
+                {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "2+2?"}]},
+                {"type": "message", "id": "msg_1", "status": "completed", "role": "assistant",
+                    "content": [{"type": "output_text", "text": "4", "annotations": []}]},
+                {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "weather", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "sunny"}]},
+            ],
+        }));
+        asked.check().unwrap();
+        let mut request = RunRequest::new("");
+        let before = Before {
+            context: vec![Message::user("before")],
+            system: Some("Be polite.".into()),
+            ..Before::default()
+        };
+        let kept = asked.put(before, &mut request).unwrap();
+        assert_eq!(
+            request.instructions,
+            "Be short.\n\nBe polite.\n\nIn French."
+        );
+        assert_eq!(kept.system.as_deref(), Some("Be polite.\n\nIn French."));
+        assert_eq!(
+            told(&request),
+            [
+                "User: before",
+                "User: 2+2?",
+                "Assistant: 4",
+                "User: The tool weather was called with {} and returned:\nsunny",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_a_call_before_returned_may_come_alone() {
+        let call = ClientCall {
+            id: "c1".into(),
+            function: ClientFunction {
+                name: "weather".into(),
+                arguments: "{}".into(),
+            },
+        };
+        let before = || Before {
+            calls: vec![call.clone()],
+            ..Before::default()
+        };
+        let result =
+            json!({"input": [{"type": "function_call_output", "call_id": "c1", "output": "sun"}]});
+        let mut request = RunRequest::new("");
+        read(result).put(before(), &mut request).unwrap();
+        assert!(told(&request)[0].ends_with("sun"));
+        let refused = read(json!({"input": "go on"})).put(before(), &mut request);
+        let reason = refused.unwrap_err().body().error.message;
+        assert!(reason.contains("\"c1\" of weather"), "{reason}");
+    }
+
+    #[test]
+    fn no_tool_at_all_is_called_if_none_may_be() {
+        let tool = json!({"type": "function", "name": "weather", "parameters": {"type": "object"}});
+        for (choice, many) in [(json!("none"), 0), (json!("auto"), 1), (Value::Null, 1)] {
+            let asked = read(json!({"input": "t", "tools": [tool], "tool_choice": choice}));
+            asked.check().unwrap();
+            let mut request = RunRequest::new("");
+            asked.put(Before::default(), &mut request).unwrap();
+            assert_eq!(asked.names().len(), many);
+            assert_eq!(request.context.len(), 1 + many);
+            assert_eq!(request.own_tools_only, many == 0);
+        }
+    }
+}

@@ -1,0 +1,450 @@
+//! Runs that were begun: what came of them, what happens in them, who decides about their calls.
+
+use crate::answer::Answer;
+use crate::http::App;
+use crate::http::agent::so_far;
+use crate::http::auth::Client;
+use crate::http::body::{Asked, Body, Place};
+use crate::http::error::{ApiError, ErrorBody};
+use crate::http::event_redactor::EventRedactor;
+use crate::http::events;
+use axum::extract::State;
+use axum::extract::ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use toolhold_agent::StopReason;
+use toolhold_agent::protocol::Annotations;
+use toolhold_agent::run::approval::{Decision, Verdict};
+use toolhold_connections::Connection;
+use toolhold_storage::{RunRow, Scope};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(show))
+        .routes(routes!(watch))
+        .routes(routes!(socket))
+        .routes(routes!(cancel))
+        .routes(routes!(resume))
+        .routes(routes!(waiting))
+        .routes(routes!(decide))
+}
+
+/// A run, as a list shows it.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RunSummary {
+    id: Uuid,
+    agent: String,
+    /// The beginning of the task.
+    task: String,
+    model: String,
+    /// Milliseconds since 1970 (UTC).
+    began_ms: u64,
+    state: RunState,
+    /// Why it is over.
+    #[schema(value_type = Option<String>)]
+    reason: Option<StopReason>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    steps: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calls: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session: Option<Uuid>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turn: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    Running,
+    /// A call of it waits for a person.
+    Waiting,
+    /// No process goes on with it.
+    Parked,
+    Done,
+}
+
+impl From<RunRow> for RunSummary {
+    fn from(row: RunRow) -> Self {
+        let state = match (&row.ended, row.is_held, row.waits) {
+            (Some(_), _, _) => RunState::Done,
+            (None, false, _) => RunState::Parked,
+            (None, true, true) => RunState::Waiting,
+            (None, true, false) => RunState::Running,
+        };
+        Self {
+            id: row.id,
+            agent: row.agent,
+            task: row.task,
+            model: row.model,
+            began_ms: row.began_ms,
+            state,
+            reason: row.ended.as_ref().map(|ended| ended.reason),
+            ended_ms: row.ended.as_ref().map(|ended| ended.at_ms),
+            steps: row.ended.as_ref().map(|ended| ended.steps),
+            calls: row.ended.as_ref().map(|ended| ended.calls),
+            tokens: row.ended.as_ref().map(|ended| ended.tokens),
+            session: row.turn.map(|(session, _)| session),
+            turn: row.turn.map(|(_, turn)| turn),
+        }
+    }
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RunList {
+    pub runs: Vec<RunSummary>,
+}
+
+/// Which part of a list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default)]
+pub struct Page {
+    /// At most so many; 1 to 1000.
+    #[param(minimum = 1, maximum = 1000)]
+    pub limit: u32,
+    /// Older than this one: the last id of the page before.
+    pub before: Option<Uuid>,
+}
+
+/// Entries of a page.
+const MAX_LIMIT: u32 = 1_000;
+
+impl Default for Page {
+    fn default() -> Self {
+        Self {
+            limit: 100,
+            before: None,
+        }
+    }
+}
+
+impl Page {
+    pub fn checked(self) -> Result<Self, ApiError> {
+        if !(1..=MAX_LIMIT).contains(&self.limit) {
+            return Err(ApiError::invalid(format!("limit: 1 to {MAX_LIMIT}")));
+        }
+        Ok(self)
+    }
+}
+
+impl App {
+    /// The run, if the client may see it.
+    pub async fn run(&self, client: &Client, run: Uuid) -> Result<RunRow, ApiError> {
+        let row = self.dispatcher.store().run(run).await?;
+        row.filter(|row| client.sees(&row.owner))
+            .ok_or_else(|| ApiError::not_found(format_args!("run {run}")))
+    }
+
+    /// Has a run stopped, wherever it goes on.
+    pub async fn stop(&self, run: &RunRow) -> Result<(), ApiError> {
+        if run.ended.is_some() {
+            return Err(ApiError::conflict("this run is over"));
+        }
+        if self.dispatcher.cancel(run.id) {
+            return Ok(());
+        }
+        let store = self.dispatcher.store();
+        if store.is_held(run.id).await? {
+            store.request_cancellation(run.id).await?;
+        } else {
+            self.dispatcher.end(run.id).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The key's runs, the newest first; with the scope `admin` everybody's.
+#[utoipa::path(
+    get, path = "/v1/runs", tag = "runs", security(("key" = [])), params(Page),
+    responses((status = 200, body = RunList), (status = "4XX", body = ErrorBody)),
+)]
+async fn list(
+    State(app): State<App>,
+    client: Client,
+    Asked(page): Asked<Page>,
+) -> Result<Json<RunList>, ApiError> {
+    client.may(Scope::Run)?;
+    let page = page.checked()?;
+    let store = app.dispatcher.store();
+    let rows = store
+        .runs_before(client.owner(), page.before, page.limit)
+        .await?;
+    Ok(Json(RunList {
+        runs: rows.into_iter().map(RunSummary::from).collect(),
+    }))
+}
+
+/// A run with the way to its answer, as far as it got.
+#[derive(Debug, Serialize, ToSchema)]
+struct RunDetail {
+    #[serde(flatten)]
+    summary: RunSummary,
+    answer: Answer,
+}
+
+/// One run.
+#[utoipa::path(
+    get, path = "/v1/runs/{run}", tag = "runs", security(("key" = [])),
+    params(("run" = Uuid, Path)),
+    responses((status = 200, body = RunDetail), (status = "4XX", body = ErrorBody)),
+)]
+async fn show(
+    State(app): State<App>,
+    client: Client,
+    Place(run): Place<Uuid>,
+) -> Result<Json<RunDetail>, ApiError> {
+    let row = app.run(&client, run).await?;
+    let answer = so_far(app.dispatcher.recorded(run)).await?;
+    Ok(Json(RunDetail {
+        summary: row.into(),
+        answer,
+    }))
+}
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default)]
+struct After {
+    /// Only events with greater numbers; the header Last-Event-ID means the same.
+    after: Option<u64>,
+}
+
+/// What happens in a run, from its beginning or from where the client was, until it is over.
+#[utoipa::path(
+    get, path = "/v1/runs/{run}/events", tag = "runs", security(("key" = [])),
+    params(("run" = Uuid, Path), After, ("Last-Event-ID" = Option<u64>, Header)),
+    responses(
+        (status = 200, content_type = "text/event-stream", body = String),
+        (status = 204, description = "The run is over, and nothing came after that event"),
+        (status = "4XX", body = ErrorBody),
+    ),
+)]
+async fn watch(
+    State(app): State<App>,
+    client: Client,
+    headers: HeaderMap,
+    Place(run): Place<Uuid>,
+    Asked(from): Asked<After>,
+) -> Result<Response, ApiError> {
+    let row = app.run(&client, run).await?;
+    let last = match headers.get("last-event-id") {
+        None => from.after,
+        Some(id) => {
+            let id = id.to_str().ok().and_then(|id| id.parse().ok());
+            Some(id.ok_or_else(|| ApiError::invalid("Last-Event-ID: the number of an event"))?)
+        }
+    };
+    let next = last.map_or(0, |last| last.saturating_add(1));
+    let store = app.dispatcher.store();
+    if row.ended.is_some() && !store.has_events(run, next).await? {
+        // Whoever is told so does not ask again, as an EventSource does after an end without a word.
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let redactor = EventRedactor::from(&client, store, run, next).await?;
+    Ok(events::stream(app.dispatcher.watch(run, next), redactor))
+}
+
+/// The same over a WebSocket, an event a message.
+#[utoipa::path(
+    get, path = "/v1/runs/{run}/socket", tag = "runs", security(("key" = [])),
+    params(("run" = Uuid, Path), After),
+    responses((status = 101, description = "Events as JSON texts"), (status = "4XX", body = ErrorBody)),
+)]
+async fn socket(
+    State(app): State<App>,
+    client: Client,
+    Place(run): Place<Uuid>,
+    Asked(from): Asked<After>,
+    Extension(connection): Extension<Connection>,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response, ApiError> {
+    app.run(&client, run).await?;
+    let upgrade = upgrade.map_err(|rejection| ApiError::invalid(rejection.body_text()))?;
+    let next = from.after.map_or(0, |last| last.saturating_add(1));
+    let redactor = EventRedactor::from(&client, app.dispatcher.store(), run, next).await?;
+    let watcher = app.dispatcher.watch(run, next);
+    Ok(events::socket(upgrade, connection, watcher, redactor))
+}
+
+/// Stops a run. It still ends with its `done`.
+#[utoipa::path(
+    post, path = "/v1/runs/{run}/cancel", tag = "runs", security(("key" = [])),
+    params(("run" = Uuid, Path)),
+    responses((status = 202), (status = "4XX", body = ErrorBody)),
+)]
+async fn cancel(
+    State(app): State<App>,
+    client: Client,
+    Place(run): Place<Uuid>,
+) -> Result<StatusCode, ApiError> {
+    client.may(Scope::Run)?;
+    app.stop(&app.run(&client, run).await?).await?;
+    Ok(StatusCode::ACCEPTED)
+}
+
+/// Goes on with a run that no process goes on with.
+#[utoipa::path(
+    post, path = "/v1/runs/{run}/resume", tag = "runs", security(("key" = [])),
+    params(("run" = Uuid, Path)),
+    responses((status = 202), (status = "4XX", body = ErrorBody)),
+)]
+async fn resume(
+    State(app): State<App>,
+    client: Client,
+    Place(run): Place<Uuid>,
+) -> Result<StatusCode, ApiError> {
+    client.may(Scope::Run)?;
+    let row = app.run(&client, run).await?;
+    if row.ended.is_some() {
+        return Err(ApiError::conflict("this run is over"));
+    }
+    app.dispatcher.resume(&row).await?;
+    Ok(StatusCode::ACCEPTED)
+}
+
+/// A call that waits for a person.
+#[derive(Debug, Serialize, ToSchema)]
+struct WaitingCall {
+    run: Uuid,
+    call: String,
+    tool: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instance: Option<String>,
+    /// Exactly what would be run.
+    #[schema(value_type = Object)]
+    arguments: Value,
+    /// What the tool says of itself: whether it may destroy, or reaches outside.
+    #[schema(value_type = Object)]
+    annotations: Annotations,
+    /// A decision is bound to it: give it back.
+    digest: String,
+    /// Somebody decided, and the run has not taken it up yet.
+    is_decided: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct WaitingCalls {
+    calls: Vec<WaitingCall>,
+}
+
+/// The calls that wait for a person, of all runs that the key sees.
+#[utoipa::path(
+    get, path = "/v1/approvals", tag = "approvals", security(("key" = [])),
+    responses((status = 200, body = WaitingCalls), (status = "4XX", body = ErrorBody)),
+)]
+async fn waiting(State(app): State<App>, client: Client) -> Result<Json<WaitingCalls>, ApiError> {
+    let waiting = app.dispatcher.store().waiting(client.owner()).await?;
+    let calls = waiting.into_iter().map(|it| WaitingCall {
+        run: it.run,
+        call: it.pending.call.id,
+        tool: it.pending.call.tool,
+        instance: it.pending.call.instance,
+        arguments: it.pending.arguments,
+        annotations: it.pending.annotations,
+        digest: it.pending.digest,
+        is_decided: it.is_decided,
+    });
+    Ok(Json(WaitingCalls {
+        calls: calls.collect(),
+    }))
+}
+
+/// What a person decided.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"digest": "…", "verdict": "refuse", "reason": "Not on a Sunday"}))]
+struct DecisionBody {
+    /// Of what was shown; a call whose arguments changed meanwhile is not decided by it.
+    digest: String,
+    verdict: VerdictBody,
+    /// With `edit`: run it with these.
+    #[schema(value_type = Option<Object>)]
+    arguments: Option<Value>,
+    /// With `replace`: its result.
+    #[schema(value_type = Option<Value>)]
+    result: Option<Value>,
+    /// With `refuse`: for the model to read.
+    reason: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum VerdictBody {
+    Approve,
+    Edit,
+    Replace,
+    Refuse,
+}
+
+impl DecisionBody {
+    fn verdict(self) -> Result<Verdict, ApiError> {
+        let needs = |name: &str| ApiError::invalid(format!("this verdict needs {name}"));
+        Ok(match self.verdict {
+            VerdictBody::Approve => Verdict::Approve,
+            VerdictBody::Edit => Verdict::Edit {
+                arguments: self.arguments.ok_or_else(|| needs("arguments"))?,
+            },
+            VerdictBody::Replace => Verdict::Replace {
+                result: self.result.ok_or_else(|| needs("result"))?,
+            },
+            VerdictBody::Refuse => Verdict::Refuse {
+                reason: self.reason.unwrap_or_else(|| "no reason given".into()),
+            },
+        })
+    }
+}
+
+/// Decides about a call that waits.
+#[utoipa::path(
+    post, path = "/v1/approvals/{run}/{call}", tag = "approvals", security(("key" = [])),
+    params(("run" = Uuid, Path), ("call" = String, Path)),
+    request_body = DecisionBody,
+    responses((status = 202), (status = "4XX", body = ErrorBody)),
+)]
+async fn decide(
+    State(app): State<App>,
+    client: Client,
+    Place((run, call)): Place<(Uuid, String)>,
+    Body { said: decided, .. }: Body<DecisionBody>,
+) -> Result<StatusCode, ApiError> {
+    client.may(Scope::Approve)?;
+    let store = app.dispatcher.store();
+    let mut waiting = store.waiting_as(&call, Some(run)).await?;
+    waiting.retain(|it| client.sees(&it.owner));
+    if waiting.is_empty() {
+        return Err(ApiError::not_found("such call that waits"));
+    }
+    // A sub-agent's call may have the id of one of the run's own.
+    let shown = waiting
+        .into_iter()
+        .find(|it| it.pending.digest == decided.digest);
+    let shown = shown.ok_or_else(|| {
+        ApiError::conflict("the call is another than the one that was shown; look at it again")
+    })?;
+    let by = match client.name.as_str() {
+        "" => "api".to_owned(),
+        name => format!("key {name}"),
+    };
+    let decision = Decision {
+        digest: decided.digest.clone(),
+        verdict: decided.verdict()?,
+        by: Some(by),
+    };
+    if !store.decide(&shown, &decision).await? {
+        return Err(ApiError::conflict("the call does not wait any longer"));
+    }
+    Ok(StatusCode::ACCEPTED)
+}

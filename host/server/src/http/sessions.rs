@@ -1,0 +1,232 @@
+//! Sessions: conversations whose every turn is a run, on the context that the turns before it left.
+
+use crate::http::App;
+use crate::http::agent::{Task, answer, idempotency_key};
+use crate::http::auth::Client;
+use crate::http::body::{Asked, Body, Place};
+use crate::http::error::{ApiError, ErrorBody};
+use crate::http::event_redactor::EventRedactor;
+use crate::http::events;
+use crate::http::runs::{Page, RunSummary};
+use crate::sessions::left_by;
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use serde::{Deserialize, Serialize};
+use toolhold_runtime::config::DEFAULT_AGENT;
+use toolhold_storage::{Scope, Session};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(create, list))
+        .routes(routes!(show, delete))
+        .routes(routes!(turn))
+}
+
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schema(example = json!({"agent": "default", "title": "Primes"}))]
+struct NewSession {
+    /// `default` if nothing is said.
+    agent: Option<String>,
+    title: String,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct SessionBody {
+    id: Uuid,
+    agent: String,
+    title: String,
+    /// Milliseconds since 1970 (UTC).
+    created_ms: u64,
+    /// In their order; absent in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turns: Option<Vec<RunSummary>>,
+}
+
+impl From<Session> for SessionBody {
+    fn from(session: Session) -> Self {
+        Self {
+            id: session.id,
+            agent: session.agent,
+            title: session.title,
+            created_ms: session.created_ms,
+            turns: None,
+        }
+    }
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct SessionList {
+    sessions: Vec<SessionBody>,
+}
+
+/// Characters of a title.
+const MAX_TITLE: usize = 200;
+
+impl App {
+    async fn session(&self, client: &Client, id: Uuid) -> Result<Session, ApiError> {
+        let session = self.dispatcher.store().session(&client.name, id).await?;
+        session.ok_or_else(|| ApiError::not_found(format_args!("session {id}")))
+    }
+}
+
+/// Begins a session.
+#[utoipa::path(
+    post, path = "/v1/sessions", tag = "sessions", security(("key" = [])),
+    request_body = NewSession,
+    responses((status = 201, body = SessionBody), (status = "4XX", body = ErrorBody)),
+)]
+async fn create(
+    State(app): State<App>,
+    client: Client,
+    Body { said: asked, .. }: Body<NewSession>,
+) -> Result<(StatusCode, Json<SessionBody>), ApiError> {
+    client.may(Scope::Run)?;
+    let agent = app.agent(&client, asked.agent.as_deref().unwrap_or(DEFAULT_AGENT))?;
+    let title: String = asked.title.chars().take(MAX_TITLE).collect();
+    let store = app.dispatcher.store();
+    let session = store
+        .create_session(&client.name, &agent.name, &title)
+        .await?;
+    Ok((StatusCode::CREATED, Json(session.into())))
+}
+
+/// The key's sessions, the newest first.
+#[utoipa::path(
+    get, path = "/v1/sessions", tag = "sessions", security(("key" = [])), params(Page),
+    responses((status = 200, body = SessionList), (status = "4XX", body = ErrorBody)),
+)]
+async fn list(
+    State(app): State<App>,
+    client: Client,
+    Asked(page): Asked<Page>,
+) -> Result<Json<SessionList>, ApiError> {
+    let page = page.checked()?;
+    let store = app.dispatcher.store();
+    let sessions = store
+        .sessions(&client.name, page.before, page.limit)
+        .await?;
+    Ok(Json(SessionList {
+        sessions: sessions.into_iter().map(SessionBody::from).collect(),
+    }))
+}
+
+/// One session with its turns.
+#[utoipa::path(
+    get, path = "/v1/sessions/{session}", tag = "sessions", security(("key" = [])),
+    params(("session" = Uuid, Path)),
+    responses((status = 200, body = SessionBody), (status = "4XX", body = ErrorBody)),
+)]
+async fn show(
+    State(app): State<App>,
+    client: Client,
+    Place(id): Place<Uuid>,
+) -> Result<Json<SessionBody>, ApiError> {
+    let session = app.session(&client, id).await?;
+    let turns = app.dispatcher.store().turns(id).await?;
+    let mut body = SessionBody::from(session);
+    body.turns = Some(turns.into_iter().map(RunSummary::from).collect());
+    Ok(Json(body))
+}
+
+/// Deletes a session with the record of its turns.
+#[utoipa::path(
+    delete, path = "/v1/sessions/{session}", tag = "sessions", security(("key" = [])),
+    params(("session" = Uuid, Path)),
+    responses((status = 204), (status = "4XX", body = ErrorBody)),
+)]
+async fn delete(
+    State(app): State<App>,
+    client: Client,
+    Place(id): Place<Uuid>,
+) -> Result<StatusCode, ApiError> {
+    client.may(Scope::Run)?;
+    app.session(&client, id).await?;
+    let store = app.dispatcher.store();
+    // Only the transaction that deletes it knows: a turn may begin at any time before.
+    let is_gone = store.delete_session(&client.name, id).await?;
+    if !is_gone && store.session(&client.name, id).await?.is_some() {
+        return Err(ApiError::conflict(
+            "a turn of this session is not over; cancel it first",
+        ));
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Takes a turn: what is said is added to what the session knows, and the agent goes on.
+///
+/// As `POST /v1/agent`, with the same `stream` and `Idempotency-Key`; the agent is the session's. A session
+/// takes one turn at a time.
+#[utoipa::path(
+    post, path = "/v1/sessions/{session}/turns", tag = "sessions", security(("key" = [])),
+    params(("session" = Uuid, Path), ("Idempotency-Key" = Option<String>, Header)),
+    request_body = Task,
+    responses(
+        (status = 200, body = crate::answer::Answer),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody),
+    ),
+)]
+async fn turn(
+    State(app): State<App>,
+    client: Client,
+    headers: HeaderMap,
+    Place(id): Place<Uuid>,
+    Body { said: task, raw }: Body<Task>,
+) -> Result<Response, ApiError> {
+    client.may(Scope::Run)?;
+    let session = app.session(&client, id).await?;
+    if task
+        .agent
+        .as_ref()
+        .is_some_and(|agent| *agent != session.agent)
+    {
+        let message = format!("agent: this session is one of {}", session.agent);
+        return Err(ApiError::invalid(message));
+    }
+    let turns = app.dispatcher.store().turns(id).await?;
+    let mut prepared = app.prepared(&client, &session.agent, task.tools.clone())?;
+    prepared.behalf.session = id.to_string();
+    task.put(&mut prepared.request)?;
+    let goes_on = turns.last().filter(|last| last.ended.is_none());
+    if let Some(last) = goes_on
+        && !app.is_repeated(&client, &headers).await?
+    {
+        return Err(ApiError::conflict(format!(
+            "the turn before is not over; watch it at /v1/runs/{}/events, or cancel it",
+            last.id
+        )));
+    }
+    if let Some(last) = turns.last() {
+        let before = left_by(app.dispatcher.store(), last.id).await?;
+        prepared.request.context.splice(0..0, before);
+    }
+    // Asked for again, it is the turn that goes on: what it would begin with otherwise has no answer yet.
+    let number = turns.len() - usize::from(goes_on.is_some());
+    let number = u32::try_from(number).unwrap_or(u32::MAX);
+    prepared.turn = Some((id, number));
+    let watcher = app.begin(&headers, &raw, prepared).await?;
+    if task.stream {
+        return Ok(events::stream(watcher, EventRedactor::of(&client)));
+    }
+    Ok(Json(answer(watcher).await?).into_response())
+}
+
+impl App {
+    /// Whether it may be the turn that goes on, asked for again.
+    async fn is_repeated(&self, client: &Client, headers: &HeaderMap) -> Result<bool, ApiError> {
+        match idempotency_key(headers)? {
+            Some(key) => Ok(self
+                .dispatcher
+                .store()
+                .knows_request(&client.name, &key)
+                .await?),
+            None => Ok(false),
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Components that a client brings: looked at as if they were loaded, then put into the modules folder and
+//! loaded from there, as if somebody had dropped them.
+
+use crate::http::App;
+use crate::http::auth::Client;
+use crate::http::error::ApiError;
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderName, header};
+use futures_util::StreamExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::sync::Mutex;
+use toolhold_connections::is_too_slow;
+use toolhold_runtime::install;
+use toolhold_runtime::install::Place;
+use toolhold_sandbox::module::Digest;
+use toolhold_sandbox::{LoadError, LoadEvent, Module, is_slot};
+use toolhold_storage::Draft;
+
+/// What is brought.
+#[derive(Debug)]
+pub struct Upload {
+    /// `NAME` or `NAME@VERSION`
+    slot: String,
+    component: Vec<u8>,
+    /// The digest of the component whose place it is to take, in hex.
+    replaces: Option<String>,
+}
+
+const TYPES: [&str; 2] = ["application/wasm", "application/octet-stream"];
+
+/// # Errors
+/// No module can have that name; the body is too large, or said to be something else; If-Match is no
+/// digest.
+pub async fn read(
+    app: &App,
+    slot: &str,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Upload, ApiError> {
+    if !is_slot(slot) {
+        return Err(ApiError::invalid(
+            "a module's name is lower case letters, digits and _, at most 48, starting with a letter; a version may follow, as in clock@1.2",
+        ));
+    }
+    let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or(""));
+    let kind = text(header::CONTENT_TYPE).unwrap_or_default();
+    if !TYPES.contains(&kind) {
+        return Err(ApiError::unsupported_media_type(
+            "Content-Type: a component is application/wasm",
+        ));
+    }
+    let replaces = text(header::IF_MATCH).map(digest).transpose()?;
+    let name = slot.split('@').next().unwrap_or_default();
+    let most = app
+        .dispatcher
+        .agents()
+        .registry()
+        .policy()
+        .component_bytes(name);
+    let said = text(header::CONTENT_LENGTH).and_then(|length| length.parse().ok());
+    let too_large = || {
+        ApiError::payload_too_large(format!(
+            "a component may have {most} bytes; the operator may raise component_bytes under [limits] or [module.{name}.limits]"
+        ))
+    };
+    if said.is_some_and(|said: u64| said > most) {
+        return Err(too_large());
+    }
+    let mut component = Vec::new();
+    let mut pieces = body.into_data_stream();
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.map_err(|error| {
+            if is_too_slow(&error) {
+                ApiError::too_slow()
+            } else {
+                ApiError::invalid(format!("the body broke off: {error}"))
+            }
+        })?;
+        if (component.len() + piece.len()) as u64 > most {
+            return Err(too_large());
+        }
+        component.extend_from_slice(&piece);
+    }
+    Ok(Upload {
+        slot: slot.to_owned(),
+        component,
+        replaces,
+    })
+}
+
+/// Of an If-Match: as an entity tag, or as `GET /v1/modules/{module}` gives it.
+fn digest(tag: &str) -> Result<String, ApiError> {
+    let tag = tag.trim().trim_matches('"');
+    let hex = tag.strip_prefix("sha256:").unwrap_or(tag);
+    if hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Ok(hex.to_ascii_lowercase());
+    }
+    Err(ApiError::invalid(
+        "If-Match: the digest of the component that is replaced, as GET /v1/modules/{module} gives it",
+    ))
+}
+
+/// Takes components into the modules folder, one after the other.
+#[derive(Debug)]
+pub struct Uploads {
+    folder: PathBuf,
+    turn: Mutex<()>,
+}
+
+impl Uploads {
+    pub fn new(folder: &Path) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            turn: Mutex::new(()),
+        }
+    }
+
+    /// The module that was made of it, and whether it is a new one. A client that goes away meanwhile
+    /// leaves nothing half done.
+    pub async fn take(
+        self: &Arc<Self>,
+        app: &App,
+        client: &Client,
+        upload: Upload,
+    ) -> Result<(Arc<Module>, bool), ApiError> {
+        let (this, app, owner) = (self.clone(), app.clone(), client.name.clone());
+        let taken = tokio::spawn(async move { this.put(&app, &owner, upload).await });
+        taken.await.map_err(|error| ApiError::internal(&error))?
+    }
+
+    async fn put(
+        &self,
+        app: &App,
+        owner: &str,
+        upload: Upload,
+    ) -> Result<(Arc<Module>, bool), ApiError> {
+        let Upload {
+            slot,
+            component,
+            replaces,
+        } = upload;
+        let _turn = self.turn.lock().await;
+        let (folder, name, named) = (self.folder.clone(), slot.clone(), replaces.clone());
+        let found =
+            tokio::task::spawn_blocking(move || free(&folder, &name, named.as_deref())).await;
+        found.map_err(|error| ApiError::internal(&error))??;
+
+        let registry = app.dispatcher.agents().registry();
+        let log = |event: LoadEvent| tracing::info!(?event, "modules");
+        let examined = registry.examine(&self.folder, &slot, component.clone(), &log);
+        let digest = examined.await.map_err(refused)?.digest;
+        let draft = Draft::module_uploaded(owner, &slot, &digest.to_string(), replaces.as_deref());
+        // First: nothing comes here that the log does not have.
+        app.dispatcher.store().audit(draft).await?;
+        let (folder, name, named) = (self.folder.clone(), slot.clone(), replaces.clone());
+        // What is there may be another one by now: to compile it took a while.
+        let written =
+            tokio::task::spawn_blocking(move || put(&folder, &name, named.as_deref(), &component));
+        written
+            .await
+            .map_err(|error| ApiError::internal(&error))??;
+
+        let only = [slot.split('@').next().unwrap_or_default().to_owned()];
+        let loaded = registry.load_folder(&self.folder, Some(&only), &log).await;
+        loaded.map_err(|error| ApiError::internal(&error))?;
+        let mut modules = registry.modules().into_iter();
+        let module = modules.find(|module| module.slot == slot && module.digest == digest);
+        let module = module.ok_or_else(|| {
+            ApiError::conflict(
+                "the component is in the modules folder, and was changed there meanwhile",
+            )
+        })?;
+        Ok((module, replaces.is_none()))
+    }
+}
+
+/// Writes the component if it may take the place that it goes to.
+fn put(
+    folder: &Path,
+    slot: &str,
+    replaces: Option<&str>,
+    component: &[u8],
+) -> Result<(), ApiError> {
+    let place = free(folder, slot, replaces)?;
+    install::put(&place, component, replaces.is_some()).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            ApiError::conflict("a component of that name came meanwhile; look at it again")
+        }
+        _ => ApiError::internal(&error),
+    })
+}
+
+/// Where the component goes, if it may.
+fn free(folder: &Path, slot: &str, replaces: Option<&str>) -> Result<PathBuf, ApiError> {
+    let (place, there) = found(folder, slot)?;
+    may_take(there.as_ref(), replaces)?;
+    Ok(place)
+}
+
+/// Where the component goes, and the digest of the one that is there.
+fn found(folder: &Path, slot: &str) -> Result<(PathBuf, Option<Digest>), ApiError> {
+    match install::place(folder, slot) {
+        Place::Free(place) => Ok((place, None)),
+        Place::Folder(_) => Err(ApiError::conflict(format!(
+            "{slot} is a folder of the modules folder, with a manifest or sources of its own; only {slot}.wasm could be replaced"
+        ))),
+        Place::Taken(place) => {
+            let is_file = place.symlink_metadata().is_ok_and(|it| it.is_file());
+            let bytes = is_file.then(|| std::fs::read(&place)).transpose();
+            match bytes.map_err(|error| ApiError::internal(&error))? {
+                Some(bytes) => Ok((place, Some(Digest::of(&bytes)))),
+                None => Err(ApiError::conflict(format!(
+                    "{slot}.wasm of the modules folder is no plain file, and is not replaced"
+                ))),
+            }
+        }
+    }
+}
+
+/// Nothing is replaced that whoever brings the component has not seen.
+fn may_take(there: Option<&Digest>, replaces: Option<&str>) -> Result<(), ApiError> {
+    match (there, replaces) {
+        (None, None) => Ok(()),
+        (Some(there), Some(named)) if there.to_string() == named => Ok(()),
+        (Some(_), Some(_)) => Err(ApiError::precondition_failed(
+            "If-Match names another component than the one that is there; look at it again",
+        )),
+        (None, Some(_)) => Err(ApiError::precondition_failed(
+            "If-Match names a component, and there is none of that name; leave it away",
+        )),
+        (Some(_), None) => Err(ApiError::precondition_required(
+            "there is a component of that name; to replace it, give its digest as If-Match",
+        )),
+    }
+}
+
+fn refused(error: LoadError) -> ApiError {
+    let message = error.to_string();
+    match error {
+        LoadError::TooLarge { .. } => ApiError::payload_too_large(message),
+        LoadError::Duplicate { .. } => ApiError::conflict(message),
+        LoadError::Read { .. } | LoadError::Changing => ApiError::internal(&message),
+        _ => ApiError::unprocessable(message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_is_read_in_every_form_that_it_is_given_in() {
+        let hex = "a".repeat(64);
+        for tag in [
+            hex.clone(),
+            format!("\"{hex}\""),
+            format!("sha256:{hex}"),
+            format!(" \"sha256:{}\" ", hex.to_uppercase()),
+        ] {
+            assert_eq!(digest(&tag).ok(), Some(hex.clone()), "{tag}");
+        }
+        for tag in [
+            "",
+            "*",
+            "\"\"",
+            "sha256:",
+            &hex[1..],
+            &format!("W/\"{hex}\""),
+        ] {
+            assert!(digest(tag).is_err(), "{tag}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_replaced_unseen() {
+        let there = Digest::of(b"there");
+        let named = there.to_string();
+        let other = Digest::of(b"other").to_string();
+        for (there, replaces, may) in [
+            (None, None, true),
+            (Some(&there), Some(&*named), true),
+            (Some(&there), Some(&*other), false),
+            (Some(&there), None, false),
+            (None, Some(&*named), false),
+        ] {
+            assert_eq!(may_take(there, replaces).is_ok(), may, "{replaces:?}");
+        }
+    }
+
+    #[test]
+    fn what_came_while_it_was_compiled_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        put(folder, "a", None, b"first").unwrap();
+        let seen = Digest::of(b"first").to_string();
+        assert!(free(folder, "a", Some(&seen)).is_ok());
+        std::fs::write(folder.join("a.wasm"), b"unseen").unwrap();
+        assert!(put(folder, "a", Some(&seen), b"second").is_err());
+        assert!(put(folder, "a", None, b"second").is_err());
+        assert_eq!(std::fs::read(folder.join("a.wasm")).unwrap(), b"unseen");
+        let seen = Digest::of(b"unseen").to_string();
+        put(folder, "a", Some(&seen), b"second").unwrap();
+        assert_eq!(std::fs::read(folder.join("a.wasm")).unwrap(), b"second");
+    }
+}

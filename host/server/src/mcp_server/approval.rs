@@ -1,0 +1,531 @@
+//! Calls that wait for a person: the client's user is asked, in a form that shows exactly what would run.
+//!
+//! A session is asked while its call waits. Without one, the call is answered with the question, and made
+//! again with the answer; what was asked is remembered here, so that an answer is to this question, in
+//! time, and counts once.
+
+use super::client_sender::ClientSender;
+use super::revision::{Era, Terms};
+use super::rpc::{Error, INTERNAL_ERROR, MISSING_CAPABILITY};
+use super::session::{Answer, Session};
+use futures_util::future::BoxFuture;
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+use toolhold_agent::ToolFailure;
+use toolhold_agent::calls::{CallApprover, Undecided};
+use toolhold_agent::hex::hex;
+use toolhold_agent::run::approval::{Decision, Pending, Verdict};
+use toolhold_sandbox::visible;
+
+/// Bytes of arguments that a person can be expected to read. Longer arguments count as not seen.
+const MAX_SHOWN_BYTES: usize = 16 << 10;
+const MAX_REASON_CHARS: usize = 500;
+/// Under which a question stands in a result of the modern era.
+pub const QUESTION: &str = "approval";
+/// Questions that nobody has answered yet, of the calls of all sessions, and of as many without one. More calls
+/// have room to be recorded, so that whoever never answers is not in the way of those who ask nobody.
+pub const WAITING: usize = 1_024;
+
+/// What a person said, or did not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Said {
+    Approve,
+    Refuse(String),
+    /// The form was closed without a decision.
+    Nothing,
+}
+
+/// The questions that wait for an answer which comes with another request.
+#[derive(Debug, Default)]
+pub struct Questions(Mutex<HashMap<String, Asked>>);
+
+#[derive(Debug)]
+struct Asked {
+    /// Of what would run.
+    digest: String,
+    until: Instant,
+}
+
+/// What asking needs, whoever is asked.
+#[derive(Debug)]
+pub struct Asking {
+    /// Whether the client's user may decide.
+    pub is_on: bool,
+    /// How long a question waits for its answer.
+    pub time: Duration,
+    questions: Questions,
+    /// For calls that wait for a session's user.
+    room: Semaphore,
+}
+
+impl Asking {
+    pub fn new(is_on: bool, time: Duration) -> Self {
+        Self {
+            is_on,
+            time,
+            questions: Questions::default(),
+            room: Semaphore::new(WAITING),
+        }
+    }
+}
+
+/// The client's user, for one call and for those that it makes.
+#[derive(Debug, Clone)]
+pub struct CallerApprover {
+    asking: Arc<Asking>,
+    era: Era,
+    elicits: bool,
+    session: Option<Arc<Session>>,
+    client_sender: ClientSender,
+    /// Whether a call asks that another call makes.
+    is_nested: bool,
+    /// What the request says besides.
+    params: Arc<Map<String, Value>>,
+    /// What the request is answered with in the place of a result.
+    handed_back: Arc<Mutex<Option<Result<Value, Error>>>>,
+}
+
+impl CallerApprover {
+    pub fn new(
+        asking: Arc<Asking>,
+        terms: &Terms,
+        session: Option<Arc<Session>>,
+        client_sender: ClientSender,
+        params: Map<String, Value>,
+    ) -> Self {
+        Self {
+            asking,
+            era: terms.era,
+            elicits: terms.elicits,
+            session,
+            client_sender,
+            is_nested: false,
+            params: Arc::new(params),
+            handed_back: Arc::default(),
+        }
+    }
+
+    /// What the request is answered with where the question goes back to the client.
+    pub fn handed_back(&self) -> Result<Value, Error> {
+        let mut answer = self
+            .handed_back
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let nothing = || Err(Error::new(INTERNAL_ERROR, "the question got lost"));
+        answer.take().unwrap_or_else(nothing)
+    }
+
+    fn hand_back(&self, answer: Result<Value, Error>) -> Undecided {
+        *self
+            .handed_back
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(answer);
+        Undecided::HandedBack
+    }
+
+    async fn approved(&self, pending: &Pending) -> Result<(), Undecided> {
+        let tool = &pending.call.tool;
+        let unasked = |why: &str| {
+            Undecided::Refused(ToolFailure::correctable("not_approved", nobody(tool, why)))
+        };
+        if !self.asking.is_on {
+            return Err(unasked(
+                "this server does not put it to the client's user (mcp_server.ask)",
+            ));
+        }
+        if !self.elicits {
+            let why = "the client offers no elicitation";
+            return Err(match self.era {
+                Era::Modern if !self.is_nested => self.hand_back(Err(incapable(tool))),
+                _ => unasked(why),
+            });
+        }
+        let asking = &self.asking;
+        let time = asking.time;
+        if let Some(session) = &self.session {
+            let Ok(_room) = asking.room.try_acquire() else {
+                return Err(Undecided::Refused(too_many()));
+            };
+            let put = put(pending, session, &self.client_sender, time);
+            return put.await.map_err(Undecided::Refused);
+        }
+        if self.is_nested {
+            return Err(unasked(
+                "without a session, a client can be asked only before its call begins",
+            ));
+        }
+        match asking.questions.answered(pending, &self.params) {
+            Ok(Some(said)) => judged(said).map_err(Undecided::Refused),
+            Ok(None) => {
+                let form = form(pending).map_err(Undecided::Refused)?;
+                Err(match asking.questions.ask(pending, form, time) {
+                    Ok(Some(question)) => self.hand_back(Ok(question)),
+                    Ok(None) => Undecided::Refused(too_many()),
+                    Err(error) => self.hand_back(Err(error)),
+                })
+            }
+            Err(error) => Err(self.hand_back(Err(error))),
+        }
+    }
+}
+
+impl CallApprover for CallerApprover {
+    fn decide<'a>(&'a self, pending: &'a Pending) -> BoxFuture<'a, Result<Decision, Undecided>> {
+        Box::pin(async move {
+            self.approved(pending).await.map(|()| Decision {
+                digest: pending.digest.clone(),
+                verdict: Verdict::Approve,
+                by: Some("the client's user".into()),
+            })
+        })
+    }
+
+    fn within(&self, _: &str) -> Arc<dyn CallApprover> {
+        Arc::new(Self {
+            is_nested: true,
+            ..self.clone()
+        })
+    }
+}
+
+/// The parameters of `elicitation/create`.
+///
+/// # Errors
+/// It is more than a person would read.
+pub fn form(pending: &Pending) -> Result<Value, ToolFailure> {
+    let arguments = serde_json::to_string_pretty(&pending.arguments).unwrap_or_default();
+    if arguments.len() > MAX_SHOWN_BYTES {
+        return Err(refused(&format!(
+            "its arguments have {} bytes, and {MAX_SHOWN_BYTES} are the most that is shown to a person",
+            arguments.len()
+        )));
+    }
+    let claims = pending.annotations;
+    let effect = match (claims.read_only, claims.destructive) {
+        (true, _) => "says that it only reads",
+        (false, true) => "says that it may destroy or overwrite",
+        (false, false) => "may change something",
+    };
+    let reach = if claims.open_world {
+        ", and reaches beyond this host"
+    } else {
+        ""
+    };
+    let caller = match pending.callers.last() {
+        Some(caller) => format!(" The tool {caller} calls it."),
+        None => String::new(),
+    };
+    Ok(json!({
+        "mode": "form",
+        "message": format!(
+            "May the tool {} run?{caller} It {effect}{reach}. Its arguments are exactly:\n{}",
+            pending.call.tool,
+            visible(&arguments, 2 * MAX_SHOWN_BYTES),
+        ),
+        "requestedSchema": {
+            "type": "object",
+            "properties": {
+                "decision": {
+                    "type": "string",
+                    "title": "Decision",
+                    "enum": ["approve", "refuse"],
+                },
+                "reason": {
+                    "type": "string",
+                    "title": "Reason, if refused",
+                    "maxLength": MAX_REASON_CHARS,
+                },
+            },
+            "required": ["decision"],
+        },
+    }))
+}
+
+/// Reads the result of `elicitation/create`. What is no decision is none.
+pub fn said(answer: &Value) -> Said {
+    let content = |key: &str| answer.pointer(&format!("/content/{key}"))?.as_str();
+    let reason = || match content("reason").map(|reason| visible(reason.trim(), MAX_REASON_CHARS)) {
+        Some(reason) if !reason.is_empty() => reason,
+        _ => "no reason given".into(),
+    };
+    match (
+        answer.get("action").and_then(Value::as_str),
+        content("decision"),
+    ) {
+        (Some("accept"), Some("approve")) => Said::Approve,
+        (Some("accept"), Some("refuse")) | (Some("decline"), _) => Said::Refuse(reason()),
+        _ => Said::Nothing,
+    }
+}
+
+/// Has the session's user decide. Dropped, the question is taken back.
+///
+/// # Errors
+/// Why the call is not made.
+pub async fn put(
+    pending: &Pending,
+    session: &Session,
+    client_sender: &ClientSender,
+    time: Duration,
+) -> Result<(), ToolFailure> {
+    match session.ask(form(pending)?, client_sender, time).await {
+        Answer::Given(answer) => judged(said(&answer)),
+        Answer::Nothing => judged(Said::Nothing),
+        Answer::TooLate => Err(too_late(time)),
+        Answer::TooMany => Err(refused("too many calls of this client wait already")),
+    }
+}
+
+/// # Errors
+/// What was said is no approval.
+pub fn judged(said: Said) -> Result<(), ToolFailure> {
+    match said {
+        Said::Approve => Ok(()),
+        Said::Refuse(reason) => Err(refused(&format!("the user refused it: {reason}"))),
+        Said::Nothing => Err(refused("the user did not decide")),
+    }
+}
+
+pub fn too_late(time: Duration) -> ToolFailure {
+    refused(&format!("no decision within {} s", time.as_secs()))
+}
+
+pub fn too_many() -> ToolFailure {
+    refused("too many calls wait already")
+}
+
+/// Why the call is not made.
+pub fn refused(reason: &str) -> ToolFailure {
+    ToolFailure::correctable(
+        "not_approved",
+        format!("this call waits for a person, and is not made: {reason}"),
+    )
+}
+
+/// What the operator can do where nobody can be asked.
+pub fn nobody(tool: &str, why: &str) -> String {
+    format!(
+        "calls of {tool} wait for a person, and nobody can be asked: {why}. Whoever runs this server can let them \
+         run with never = [{tool:?}] under [approval] in its toolhold.toml"
+    )
+}
+
+/// The answer to a client of the modern era that shows no forms.
+pub fn incapable(tool: &str) -> Error {
+    let message = nobody(tool, "the client offers no elicitation");
+    Error::new(MISSING_CAPABILITY, message)
+        .with(json!({"requiredCapabilities": {"elicitation": {"form": {}}}}))
+}
+
+impl Questions {
+    /// The result that asks; `None` if too many questions wait.
+    ///
+    /// # Errors
+    /// There is nothing to tell the answer by.
+    pub fn ask(
+        &self,
+        pending: &Pending,
+        form: Value,
+        time: Duration,
+    ) -> Result<Option<Value>, Error> {
+        let state = unguessable()?;
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if waiting.len() >= WAITING {
+            waiting.retain(|_, asked| asked.until > now);
+        }
+        if waiting.len() >= WAITING {
+            return Ok(None);
+        }
+        let asked = Asked {
+            digest: pending.digest.clone(),
+            until: now + time,
+        };
+        waiting.insert(state.clone(), asked);
+        Ok(Some(json!({
+            "resultType": "input_required",
+            "inputRequests": {QUESTION: {"method": "elicitation/create", "params": form}},
+            "requestState": state,
+        })))
+    }
+
+    /// The answer that a request brings with it, if it brings one.
+    ///
+    /// # Errors
+    /// It is none to a question of ours about this call.
+    pub fn answered(
+        &self,
+        pending: &Pending,
+        params: &Map<String, Value>,
+    ) -> Result<Option<Said>, Error> {
+        let (state, answers) = match (params.get("requestState"), params.get("inputResponses")) {
+            (None, None) => return Ok(None),
+            (Some(Value::String(state)), answers) => (state, answers),
+            _ => return Err(Error::params("inputResponses need their requestState")),
+        };
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_ours = waiting
+            .get(state)
+            .is_some_and(|asked| asked.digest == pending.digest && asked.until > Instant::now());
+        if !is_ours {
+            return Err(Error::params(
+                "requestState is of another call, too old, or used already; call again without it",
+            ));
+        }
+        let Some(answer) = answers.and_then(|answers| answers.get(QUESTION)) else {
+            return Ok(None);
+        };
+        waiting.remove(state);
+        Ok(Some(said(answer)))
+    }
+}
+
+/// 256 bits of chance, in hex.
+///
+/// # Errors
+/// The system has none to give.
+pub fn unguessable() -> Result<String, Error> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(|_| {
+        let message = "there is no randomness to be had; try again";
+        Error::new(INTERNAL_ERROR, message)
+    })?;
+    Ok(hex(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolhold_agent::protocol::Annotations;
+
+    fn pending(arguments: Value) -> Pending {
+        let call = Call {
+            tool: "m.f".into(),
+            ..Call::default()
+        };
+        let annotations = Annotations {
+            destructive: true,
+            ..Annotations::default()
+        };
+        Pending::new(call, arguments, annotations)
+    }
+
+    fn state(result: &Value) -> String {
+        result["requestState"].as_str().unwrap().to_owned()
+    }
+
+    fn answer(state: &str, answer: Value) -> Map<String, Value> {
+        let params = json!({"requestState": state, "inputResponses": {QUESTION: answer}});
+        params.as_object().cloned().unwrap()
+    }
+
+    #[test]
+    fn a_form_shows_exactly_what_would_run() {
+        let form = form(&pending(json!({"path": "a\u{202e}b", "n": 1}))).unwrap();
+        let message = form["message"].as_str().unwrap();
+        assert!(
+            message.contains("m.f") && message.contains("may destroy"),
+            "{message}"
+        );
+        assert!(message.contains("\"n\": 1") && !message.contains('\u{202e}'));
+        let long = pending(json!({"text": "x".repeat(MAX_SHOWN_BYTES)}));
+        let failure = super::form(&long).unwrap_err();
+        assert!(failure.message.contains("16384"), "{}", failure.message);
+    }
+
+    #[test]
+    fn only_a_clear_yes_is_one() {
+        let refuse = |reason: &str| Said::Refuse(reason.into());
+        for (answer, expect) in [
+            (
+                json!({"action": "accept", "content": {"decision": "approve"}}),
+                Said::Approve,
+            ),
+            (
+                json!({"action": "accept", "content": {"decision": "refuse", "reason": " no "}}),
+                refuse("no"),
+            ),
+            (json!({"action": "decline"}), refuse("no reason given")),
+            (json!({"action": "cancel"}), Said::Nothing),
+            (json!({"action": "accept"}), Said::Nothing),
+            (json!({"action": "accept", "content": {}}), Said::Nothing),
+            (
+                json!({"action": "accept", "content": {"decision": true}}),
+                Said::Nothing,
+            ),
+            (
+                json!({"action": "cancel", "content": {"decision": "approve"}}),
+                Said::Nothing,
+            ),
+            (json!("accept"), Said::Nothing),
+        ] {
+            assert_eq!(said(&answer), expect, "{answer}");
+        }
+    }
+
+    #[test]
+    fn an_answer_is_to_one_question_about_one_call_and_counts_once() {
+        let questions = Questions::default();
+        let minute = Duration::from_mins(1);
+        let yes = json!({"action": "accept", "content": {"decision": "approve"}});
+        let ask = |arguments: Value, time| {
+            let pending = pending(arguments);
+            let form = form(&pending).unwrap();
+            state(&questions.ask(&pending, form, time).unwrap().unwrap())
+        };
+        let one = pending(json!({"a": 1}));
+        assert_eq!(questions.answered(&one, &Map::new()), Ok(None));
+
+        let asked = ask(json!({"a": 1}), minute);
+        let other = pending(json!({"a": 2}));
+        assert!(
+            questions
+                .answered(&other, &answer(&asked, yes.clone()))
+                .is_err()
+        );
+        let unanswered = json!({"requestState": asked}).as_object().cloned().unwrap();
+        assert_eq!(questions.answered(&one, &unanswered), Ok(None));
+        let answered = answer(&asked, yes.clone());
+        assert_eq!(questions.answered(&one, &answered), Ok(Some(Said::Approve)));
+        assert!(questions.answered(&one, &answered).is_err());
+
+        let late = ask(json!({"a": 1}), Duration::ZERO);
+        assert!(
+            questions
+                .answered(&one, &answer(&late, yes.clone()))
+                .is_err()
+        );
+        assert!(
+            questions
+                .answered(&one, &answer("guessed", yes.clone()))
+                .is_err()
+        );
+        let without = json!({"inputResponses": {QUESTION: yes}});
+        assert!(
+            questions
+                .answered(&one, without.as_object().unwrap())
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn questions_that_nobody_answers_make_room() {
+        let questions = Questions::default();
+        let ask = |time| questions.ask(&pending(json!({})), json!({}), time).unwrap();
+        for _ in 0..WAITING {
+            assert!(ask(Duration::from_mins(1)).is_some());
+        }
+        assert!(ask(Duration::from_mins(1)).is_none());
+        let short = Questions::default();
+        for _ in 0..2 * WAITING {
+            assert!(
+                short
+                    .ask(&pending(json!({})), json!({}), Duration::ZERO)
+                    .is_ok_and(|asked| asked.is_some())
+            );
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! The tools as they are listed: what each era is told of them, and what stands between a call and each.
+
+use super::mask::Mask;
+use super::request::{Request, tool_name};
+use super::revision::Era;
+use super::rpc::Error;
+use super::schema::{self, Told, of_object};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use toolhold_agent::calls::CallableTool;
+use toolhold_agent::module_tool;
+use toolhold_agent::protocol::Saved;
+use toolhold_policy::ToolSpec;
+use toolhold_policy::names;
+
+/// Of one page. Few clients read a second one, and all of this is for a model.
+const PAGE_TOOLS: usize = 250;
+const PAGE_BYTES: usize = 2 << 20;
+/// The property that stands for a result which is no object, where a result must be one.
+pub const RESULT: &str = "result";
+
+/// All tools that may be called, by name.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    tools: Vec<Offered>,
+    /// Counts the lists that there were; what was told under an older number is old.
+    pub generation: u64,
+    /// What of the modules could not be offered, and why.
+    pub refused: Vec<String>,
+}
+
+/// One tool.
+#[derive(Debug)]
+pub struct Offered {
+    pub name: String,
+    pub callable: Arc<CallableTool>,
+    /// Whether sessions are told of its result as the property [`RESULT`] of an object.
+    pub is_wrapped: bool,
+    /// What is run in the place of a module.
+    pub request: Option<Request>,
+    listed: Listed,
+}
+
+/// A saved Request by its name, or why it is none.
+pub type Found = (String, Result<Arc<Saved>, String>);
+
+/// As `tools/list` tells of it.
+#[derive(Debug, PartialEq)]
+struct Listed {
+    legacy: Value,
+    modern: Value,
+    bytes: usize,
+}
+
+impl Catalog {
+    /// The tools of modules and these saved Requests, of those that `allowed` names: `module.tool`, `module` or
+    /// `request-NAME`. Clients are told of them what `mask` lets through.
+    pub fn new(
+        specs: Vec<ToolSpec>,
+        requests: &[Found],
+        allowed: Option<&[String]>,
+        mask: &Mask,
+        generation: u64,
+    ) -> Self {
+        let mut catalog = Self {
+            generation,
+            ..Self::default()
+        };
+        let modules = specs
+            .into_iter()
+            .map(|spec| (spec.name.clone(), Ok((None, spec))));
+        let requests = requests.iter().map(|(name, saved)| {
+            let request = saved.clone().and_then(|saved| Request::new(name, saved));
+            (
+                tool_name(name),
+                request.map(|(request, spec)| (Some(request), spec)),
+            )
+        });
+        for (name, tool) in modules.chain(requests) {
+            if !names::allows(allowed, &name) {
+                continue;
+            }
+            match tool.and_then(|(request, spec)| Offered::new(&spec, request, mask)) {
+                Ok(offered) => catalog.tools.push(offered),
+                Err(reason) => catalog.refused.push(format!("{name}: {reason}")),
+            }
+        }
+        catalog.tools.sort_by(|a, b| a.name.cmp(&b.name));
+        catalog
+    }
+
+    pub fn find(&self, name: &str) -> Option<&Offered> {
+        let place = self
+            .tools
+            .binary_search_by(|tool| tool.name.as_str().cmp(name));
+        self.tools.get(place.ok()?)
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tools.iter().map(|tool| tool.name.as_str())
+    }
+
+    /// Whether both tell clients the same.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.tools.len() == other.tools.len()
+            && self
+                .tools
+                .iter()
+                .zip(&other.tools)
+                .all(|(one, other)| one.listed == other.listed)
+    }
+
+    /// The page after `cursor`: its tools, and the cursor of the next. A cursor names the last tool of
+    /// its page, so it means the same in a list that changed.
+    pub fn page(&self, era: Era, cursor: Option<&Value>) -> Result<Map<String, Value>, Error> {
+        let start = match cursor {
+            None | Some(Value::Null) => 0,
+            Some(cursor) => {
+                let last = decoded(cursor)
+                    .ok_or_else(|| Error::params("\"cursor\" is none that tools/list gave"))?;
+                self.tools.partition_point(|tool| tool.name <= last)
+            }
+        };
+        let mut page = Vec::new();
+        let mut bytes = 0;
+        let mut rest = self.tools.iter().skip(start).peekable();
+        let mut last = None;
+        while let Some(tool) = rest.peek() {
+            bytes += tool.listed.bytes;
+            if page.len() >= PAGE_TOOLS || (bytes > PAGE_BYTES && !page.is_empty()) {
+                break;
+            }
+            page.push(match era {
+                Era::Legacy => tool.listed.legacy.clone(),
+                Era::Modern => tool.listed.modern.clone(),
+            });
+            last = rest.next();
+        }
+        let mut result = Map::from_iter([("tools".to_owned(), Value::Array(page))]);
+        if let (Some(last), Some(_)) = (last, rest.peek()) {
+            let cursor = URL_SAFE_NO_PAD.encode(&last.name);
+            result.insert("nextCursor".into(), cursor.into());
+        }
+        Ok(result)
+    }
+}
+
+fn decoded(cursor: &Value) -> Option<String> {
+    let bytes = URL_SAFE_NO_PAD.decode(cursor.as_str()?).ok()?;
+    String::from_utf8(bytes).ok()
+}
+
+impl Offered {
+    fn new(spec: &ToolSpec, request: Option<Request>, mask: &Mask) -> Result<Self, String> {
+        let callable = CallableTool::new(module_tool(spec)).map_err(|error| error.to_string())?;
+        let output = spec.output_schema.as_ref();
+        let shown = output.map(|own| schema::masked(own.clone(), mask));
+        // Before 2026-07-28 structured results are objects.
+        let told = shown.as_ref().map(|own| of_object(own, RESULT, true));
+        Ok(Self {
+            name: spec.name.clone(),
+            callable: Arc::new(callable),
+            is_wrapped: matches!(told, Some(Told::Wrapped(_))),
+            listed: Listed::new(spec, shown, told, mask),
+            request,
+        })
+    }
+}
+
+impl Listed {
+    fn new(spec: &ToolSpec, output: Option<Value>, told: Option<Told>, mask: &Mask) -> Self {
+        let own = spec.annotations;
+        let input = schema::unmirrored(spec.input_schema.clone(), schema::MAX_DEPTH);
+        let mut modern = json!({
+            "name": spec.name,
+            "description": mask.text(&spec.description),
+            "inputSchema": schema::masked(input, mask),
+            "annotations": {
+                "readOnlyHint": own.read_only,
+                "destructiveHint": own.destructive,
+                "idempotentHint": own.idempotent,
+                "openWorldHint": own.open_world,
+            },
+        });
+        if let Some(title) = &spec.title {
+            modern["title"] = mask.text(title).into();
+        }
+        let mut legacy = modern.clone();
+        if let Some(output) = output {
+            modern["outputSchema"] = output;
+        }
+        if let Some(Told::Same(schema) | Told::Wrapped(schema)) = told {
+            legacy["outputSchema"] = schema;
+        }
+        Self {
+            bytes: legacy.to_string().len().max(modern.to_string().len()),
+            legacy,
+            modern,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolhold_sandbox::DocsSource;
+
+    fn spec(name: &str) -> ToolSpec {
+        ToolSpec {
+            name: name.into(),
+            title: None,
+            description: "Does it.".into(),
+            input_schema: json!({"type": "object"}),
+            output_schema: None,
+            annotations: toolhold_sandbox::Annotations::default(),
+            examples: Vec::new(),
+            docs_source: DocsSource::Module,
+        }
+    }
+
+    fn listed(spec: ToolSpec, era: Era) -> Value {
+        let catalog = Catalog::new(vec![spec], &[], None, &Mask::default(), 0);
+        catalog.page(era, None).unwrap()["tools"][0].clone()
+    }
+
+    #[test]
+    fn a_tool_is_told_of_with_its_claims() {
+        let tool = listed(
+            ToolSpec {
+                title: Some("Add".into()),
+                annotations: toolhold_sandbox::Annotations {
+                    read_only: true,
+                    ..Default::default()
+                },
+                ..spec("m.add")
+            },
+            Era::Modern,
+        );
+        assert_eq!(
+            (&tool["name"], &tool["title"]),
+            (&json!("m.add"), &json!("Add"))
+        );
+        assert_eq!(
+            tool["annotations"],
+            json!({"readOnlyHint": true, "destructiveHint": false, "idempotentHint": false, "openWorldHint": false})
+        );
+        assert!(tool.get("outputSchema").is_none());
+    }
+
+    #[test]
+    fn sessions_get_results_as_objects() {
+        let returns = |schema: Value| ToolSpec {
+            output_schema: Some(schema),
+            ..spec("m.f")
+        };
+        for (schema, legacy) in [
+            (json!({"type": "object"}), Some(json!({"type": "object"}))),
+            (
+                json!({"type": "string"}),
+                Some(
+                    json!({"type": "object", "properties": {"result": {"type": "string"}}, "required": ["result"]}),
+                ),
+            ),
+            (
+                json!({"$ref": "#/$defs/n", "$defs": {"n": {"type": "integer"}}}),
+                Some(
+                    json!({"type": "object", "$defs": {"n": {"type": "integer"}},
+                    "properties": {"result": {"$ref": "#/$defs/n"}}, "required": ["result"]}),
+                ),
+            ),
+            (json!({"anyOf": [{"type": "null"}, {"$ref": "#"}]}), None),
+            (json!({"$id": "urn:x", "type": "string"}), None),
+        ] {
+            let told = listed(returns(schema.clone()), Era::Legacy);
+            assert_eq!(told.get("outputSchema"), legacy.as_ref(), "{schema}");
+            let told = listed(returns(schema.clone()), Era::Modern);
+            assert_eq!(told["outputSchema"], schema);
+        }
+    }
+
+    #[test]
+    fn a_schema_cannot_have_arguments_repeated_in_headers() {
+        let tool = listed(
+            ToolSpec {
+                input_schema: json!({"type": "object", "properties": {
+                    "region": {"type": "string", "x-mcp-header": "Region"},
+                    "x-mcp-header": {"type": "string"},
+                }}),
+                ..spec("m.f")
+            },
+            Era::Modern,
+        );
+        assert_eq!(
+            tool["inputSchema"]["properties"],
+            json!({"region": {"type": "string"}, "x-mcp-header": {"type": "string"}})
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_left_out_with_the_reason() {
+        let bad = ToolSpec {
+            input_schema: json!({"type": "object", "required": 7}),
+            ..spec("m.bad")
+        };
+        let catalog = Catalog::new(vec![bad, spec("m.good")], &[], None, &Mask::default(), 0);
+        assert!(catalog.find("m.good").is_some() && catalog.find("m.bad").is_none());
+        assert!(
+            catalog.refused[0].contains("m.bad: its input schema"),
+            "{:?}",
+            catalog.refused
+        );
+    }
+
+    #[test]
+    fn only_what_is_allowed_is_listed() {
+        let allowed = ["a".to_owned(), "b.two".to_owned()];
+        let specs = ["a.one", "b.one", "b.two", "ab.c"].map(spec).into();
+        let catalog = Catalog::new(specs, &[], Some(&allowed), &Mask::default(), 0);
+        assert_eq!(catalog.names().collect::<Vec<_>>(), ["a.one", "b.two"]);
+    }
+
+    #[test]
+    fn pages_hold_every_tool_once_even_if_the_list_changes_meanwhile() {
+        let name = |n: usize| format!("m.t{n:04}");
+        let of = |range: std::ops::Range<usize>| {
+            Catalog::new(
+                range.map(|n| spec(&name(n))).collect(),
+                &[],
+                None,
+                &Mask::default(),
+                0,
+            )
+        };
+        let first = of(0..600).page(Era::Legacy, None).unwrap();
+        assert_eq!(first["tools"].as_array().unwrap().len(), PAGE_TOOLS);
+        // The module of the first tools is gone.
+        let second = of(100..600)
+            .page(Era::Legacy, first.get("nextCursor"))
+            .unwrap();
+        assert_eq!(second["tools"][0]["name"], name(PAGE_TOOLS));
+        let third = of(0..600)
+            .page(Era::Legacy, second.get("nextCursor"))
+            .unwrap();
+        assert_eq!(third["tools"].as_array().unwrap().len(), 100);
+        assert!(third.get("nextCursor").is_none());
+        for wrong in [json!("?"), json!(7), json!("/w==")] {
+            assert!(of(0..1).page(Era::Legacy, Some(&wrong)).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn large_tools_make_short_pages_and_none_is_too_large() {
+        let large = |n: usize| ToolSpec {
+            description: "x".repeat(PAGE_BYTES / 3),
+            ..spec(&format!("m.t{n}"))
+        };
+        let catalog = Catalog::new((0..7).map(large).collect(), &[], None, &Mask::default(), 0);
+        let mut seen = 0;
+        let mut cursor = None;
+        for _ in 0..7 {
+            let page = catalog.page(Era::Modern, cursor.as_ref()).unwrap();
+            seen += page["tools"].as_array().unwrap().len();
+            cursor = page.get("nextCursor").cloned();
+            if cursor.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, 7);
+        assert!(cursor.is_none());
+    }
+}

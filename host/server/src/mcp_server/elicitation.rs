@@ -1,0 +1,121 @@
+//! Calls that wait for a person within a run of a saved Request: the run goes on meanwhile, and the client's user
+//! is asked in the session, if there is one.
+
+use super::approval::{Said, form, judged, said, too_late};
+use super::client_sender::ClientSender;
+use super::session::{Answer, Session};
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::sleep;
+use toolhold_agent::ToolFailure;
+use toolhold_agent::run::approval::{Approver, Decision, Pending, Verdict};
+use toolhold_runtime::recorded::Ended;
+use toolhold_runtime::stored_approver::stored_decision;
+use toolhold_storage::Store;
+use uuid::Uuid;
+
+/// A call that waits.
+#[derive(Debug)]
+pub struct Question {
+    pending: Pending,
+    /// Closed when somebody else decided. Dropped, nobody is asked here.
+    decided: oneshot::Sender<Verdict>,
+}
+
+/// The run's end of it.
+#[derive(Debug)]
+pub struct ElicitationApprover {
+    questions: mpsc::Sender<Question>,
+    time: Duration,
+}
+
+/// Goes on with `run`, and puts what it asks meanwhile to the session's user.
+pub async fn asking<'a, T>(
+    mut run: BoxFuture<'a, T>,
+    mut questions: mpsc::Receiver<Question>,
+    session: Option<&'a Session>,
+    client_sender: &'a ClientSender,
+    time: Duration,
+) -> T {
+    let mut asking: FuturesUnordered<BoxFuture<'a, ()>> = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            biased;
+            ended = &mut run => return ended,
+            Some(question) = questions.recv() => if let Some(session) = session {
+                asking.push(ask(question, session, client_sender, time));
+            },
+            Some(()) = asking.next() => {}
+        }
+    }
+}
+
+fn ask<'a>(
+    question: Question,
+    session: &'a Session,
+    client_sender: &'a ClientSender,
+    time: Duration,
+) -> BoxFuture<'a, ()> {
+    let Question {
+        pending,
+        mut decided,
+    } = question;
+    Box::pin(async move {
+        // What cannot be put to the user is still for others to decide.
+        let Ok(form) = form(&pending) else {
+            return;
+        };
+        let answer = tokio::select! {
+            answer = session.ask(form, client_sender, time) => answer,
+            () = decided.closed() => return,
+        };
+        let Answer::Given(answer) = answer else {
+            return;
+        };
+        let said = said(&answer);
+        if said != Said::Nothing {
+            let _ = decided.send(judged(said).map_or_else(refuse, |()| Verdict::Approve));
+        }
+    })
+}
+
+fn refuse(failure: ToolFailure) -> Verdict {
+    Verdict::Refuse {
+        reason: failure.message,
+    }
+}
+
+impl ElicitationApprover {
+    /// What waits longer than `time` is refused.
+    pub fn new(questions: mpsc::Sender<Question>, time: Duration) -> Self {
+        Self { questions, time }
+    }
+
+    async fn asked(&self, pending: &Pending) -> Option<Verdict> {
+        let (decided, verdict) = oneshot::channel();
+        let pending = pending.clone();
+        let question = Question { pending, decided };
+        self.questions.send(question).await.ok()?;
+        verdict.await.ok()
+    }
+}
+
+impl Approver for ElicitationApprover {
+    fn decide<'a>(&'a self, _: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
+        let decision = |verdict, by| Decision {
+            digest: pending.digest.clone(),
+            verdict,
+            by,
+        };
+        Box::pin(async move {
+            tokio::select! {
+                Some(verdict) = self.asked(pending) => {
+                    decision(verdict, Some("the client's user".into()))
+                }
+                () = sleep(self.time) => decision(refuse(too_late(self.time)), None),
+            }
+        })
+    }
+}

@@ -1,0 +1,71 @@
+//! Where the server listens, and what protects it.
+
+use super::guard::Guard;
+use super::sessions::Sessions;
+use super::{Endpoint, router};
+use crate::mcp_server::service::Service;
+use crate::mcp_server::settings::Bearer;
+use anyhow::{Context as _, Result, bail};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use toolhold_connections as connections;
+use uuid::Uuid;
+
+/// An address that is listened at, and what protects it.
+#[derive(Debug)]
+pub struct Bound {
+    listener: TcpListener,
+    token: Option<Bearer>,
+}
+
+impl Bound {
+    /// Listens at `address`, such as `127.0.0.1:8808`. Every other address than this machine's own
+    /// needs a token.
+    pub async fn new(service: &Service, address: &str) -> Result<Self> {
+        let variable = &service.settings().token_env;
+        let token = service.settings().token.as_ref();
+        let token = token
+            .map(Bearer::new)
+            .transpose()
+            .map_err(|reason| anyhow::anyhow!("the variable {variable} is no token: {reason}"))?;
+        let listener = TcpListener::bind(address)
+            .await
+            .with_context(|| format!("{address} cannot be listened at"))?;
+        let bound = Self { listener, token };
+        if bound.token.is_none() && !bound.address()?.ip().is_loopback() {
+            bail!(
+                "{address} can be reached from other machines, and so every client must bring a token: put one into the \
+                 variable {variable} (openssl rand -hex 32 makes one), or listen at 127.0.0.1"
+            );
+        }
+        Ok(bound)
+    }
+
+    pub fn address(&self) -> Result<SocketAddr> {
+        Ok(self.listener.local_addr()?)
+    }
+
+    pub fn has_token(&self) -> bool {
+        self.token.is_some()
+    }
+}
+
+/// Serves until it is dropped, and with it every connection.
+pub async fn serve(service: Arc<Service>, bound: Bound) -> Result<()> {
+    let settings = service.settings();
+    let is_local = bound.address()?.ip().is_loopback();
+    let endpoint = Endpoint {
+        guard: Guard::new(is_local, settings, bound.token),
+        sessions: Sessions::new(settings.sessions, settings.session_idle),
+        id: Uuid::now_v7().to_string().into(),
+        service: service.clone(),
+    };
+    let router = router(Arc::new(endpoint));
+    // Its clients are local programs: they end with it.
+    let stop = CancellationToken::new();
+    let settings = connections::Settings::new(settings.connections);
+    connections::serve(bound.listener, router, settings, stop).await;
+    Ok(())
+}

@@ -1,0 +1,263 @@
+//! Sessions over HTTP, as revisions up to 2025-11-25 have them.
+
+use super::reply::{self, Work};
+use super::sessions::{Held, Refusal};
+use super::{Endpoint, Refused, SESSION, VERSION, accepts, remote};
+use crate::mcp_server::client_sender::ClientSender;
+use crate::mcp_server::in_flight::Flight;
+use crate::mcp_server::revision::{LEGACY, Terms};
+use crate::mcp_server::rpc;
+use crate::mcp_server::rpc::{Error, INTERNAL_ERROR, Malformed, Message, Request};
+use crate::mcp_server::service::Service;
+use crate::mcp_server::work::{Batch, Outcome, Task};
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, HeaderName, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use futures_util::stream;
+use serde_json::{Map, Value, json};
+use std::convert::Infallible;
+use std::sync::Arc;
+use tokio::runtime::Handle;
+
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+/// The first version whose clients take an event without a message.
+const PRIMED: &str = "2025-11-25";
+
+pub async fn post(endpoint: &Arc<Endpoint>, headers: &HeaderMap, message: Message) -> Response {
+    if let Message::Request(request) = &message
+        && request.method == "initialize"
+    {
+        return initialize(endpoint, request);
+    }
+    let held = match held(endpoint, headers) {
+        Ok(held) => held,
+        Err(refused) => return refused.into_response(),
+    };
+    match message {
+        Message::Request(request) => request_of(endpoint, &held, headers, request).await,
+        Message::Notification { method, params } => {
+            notified(&held, &method, params);
+            StatusCode::ACCEPTED.into_response()
+        }
+        Message::Answer { id, result } => {
+            held.session.answer(&id, result);
+            StatusCode::ACCEPTED.into_response()
+        }
+    }
+}
+
+/// Messages that came at a time, which only some revisions have.
+pub async fn batch(
+    endpoint: &Arc<Endpoint>,
+    headers: &HeaderMap,
+    messages: Vec<Result<Message, Malformed>>,
+) -> Response {
+    let held = match held(endpoint, headers) {
+        Ok(held) => held,
+        Err(refused) => return refused.into_response(),
+    };
+    if let Err(error) = Batch::may_come(Some(&held.session)) {
+        return reply::error(StatusCode::BAD_REQUEST, None, error);
+    }
+    let (client_sender, said) = reply::way();
+    let mut batch = Batch::default();
+    for message in messages {
+        match message {
+            Ok(Message::Request(request)) => {
+                let id = request.id.clone();
+                let work = batch.may_hold(&request).and_then(|()| {
+                    let begun = Begun::new(endpoint, &held, headers, request)?;
+                    let client_sender = client_sender.clone();
+                    Ok(Task::spawn(&Handle::current(), begun.work(client_sender)))
+                });
+                batch.begun(id, work);
+            }
+            Ok(Message::Notification { method, params }) => notified(&held, &method, params),
+            Ok(Message::Answer { id, result }) => held.session.answer(&id, result),
+            Err(malformed) => batch.refused(malformed),
+        }
+    }
+    if batch.is_worked_on() {
+        let streams = accepts(headers, "text/event-stream");
+        return Work::batch(batch, said, streams).answer().await;
+    }
+    match batch.replies().await {
+        Some(errors) => reply::json(StatusCode::BAD_REQUEST, errors),
+        None => StatusCode::ACCEPTED.into_response(),
+    }
+}
+
+fn initialize(endpoint: &Endpoint, request: &Request) -> Response {
+    let held = match endpoint.sessions.begin(request) {
+        Ok(held) => held,
+        Err(Refusal::Request(error)) => {
+            return reply::error(StatusCode::BAD_REQUEST, Some(&request.id), error);
+        }
+        Err(Refusal::Full) => {
+            let reason =
+                "every session that this server has room for is busy (mcp_server.sessions)";
+            let error = Error::new(INTERNAL_ERROR, reason);
+            return reply::error(StatusCode::SERVICE_UNAVAILABLE, Some(&request.id), error);
+        }
+    };
+    let welcome = rpc::reply(Some(&request.id), &Ok(held.session.welcome()));
+    let id = held.session.id.to_string();
+    ([(SESSION, id)], reply::json(StatusCode::OK, welcome)).into_response()
+}
+
+async fn request_of(
+    endpoint: &Endpoint,
+    held: &Arc<Held>,
+    headers: &HeaderMap,
+    request: Request,
+) -> Response {
+    let id = request.id.clone();
+    let begun = match Begun::new(endpoint, held, headers, request) {
+        Ok(begun) => begun,
+        Err(error) => return reply::error(StatusCode::OK, Some(&id), error),
+    };
+    let streams = accepts(headers, "text/event-stream");
+    let work = Work::begin(id, streams, false, |client_sender| {
+        begun.work(client_sender)
+    });
+    work.answer().await
+}
+
+/// A request of a session, and all that it needs.
+struct Begun {
+    service: Arc<Service>,
+    held: Arc<Held>,
+    request: Request,
+    terms: Terms,
+    flight: Flight,
+}
+
+impl Begun {
+    /// # Errors
+    /// As [`InFlightRequests::begin`](crate::mcp_server::in_flight::InFlightRequests::begin).
+    fn new(
+        endpoint: &Endpoint,
+        held: &Arc<Held>,
+        headers: &HeaderMap,
+        request: Request,
+    ) -> Result<Self, Error> {
+        let flight = held.session.in_flight.begin(&request.id)?;
+        let mut terms = held.session.terms(&request.params);
+        remote(&mut terms, headers);
+        // Somebody who takes no stream cannot be asked anything.
+        terms.elicits &= accepts(headers, "text/event-stream");
+        Ok(Self {
+            service: endpoint.service.clone(),
+            held: held.clone(),
+            request,
+            terms,
+            flight,
+        })
+    }
+
+    async fn work(self, client_sender: ClientSender) -> Outcome {
+        let session = &self.held.session;
+        let answer = self
+            .service
+            .answer(self.request, self.terms, Some(session), &client_sender);
+        let outcome = self.flight.run(answer).await;
+        self.held.touch();
+        outcome
+    }
+}
+
+fn notified(held: &Held, method: &str, mut params: Map<String, Value>) {
+    let cancelled = (method == "notifications/cancelled")
+        .then(|| params.remove("requestId").and_then(rpc::read_id))
+        .flatten();
+    if let Some(id) = cancelled {
+        held.session.in_flight.cancel(&id);
+    }
+}
+
+/// The session's own stream, which tells of changes. Its events are numbered by the list that they tell
+/// of, so that a client which comes back is told whether it missed something.
+pub fn stream(endpoint: &Endpoint, headers: &HeaderMap) -> Result<Response, Refused> {
+    if !accepts(headers, "text/event-stream") {
+        let reason = "a GET is answered with text/event-stream";
+        return Err(Refused::new(StatusCode::NOT_ACCEPTABLE, reason));
+    }
+    let held = held(endpoint, headers)?;
+    let mut changes = endpoint.service.changes();
+    let now = changes.borrow_and_update().generation;
+    let seen = headers.get(LAST_EVENT).and_then(|id| id.to_str().ok());
+    let seen: Option<u64> = seen.and_then(|id| id.parse().ok());
+    let mut first = Vec::new();
+    if seen.is_some_and(|seen| seen != now) {
+        first.extend(changed(now));
+    } else if held.session.version == PRIMED {
+        first.extend_from_slice(format!("id: {now}\ndata: \n\n").as_bytes());
+    } else {
+        first.extend_from_slice(b":\n\n");
+    }
+    // Of two streams of a session only one is told something: the newer.
+    held.streams.send_modify(|streams| *streams += 1);
+    let streams = held.streams.subscribe();
+    let state = (held, changes, streams, Some(Bytes::from(first)));
+    let events = stream::unfold(
+        state,
+        |(held, mut changes, mut streams, first)| async move {
+            if let Some(first) = first {
+                return Some((Ok::<_, Infallible>(first), (held, changes, streams, None)));
+            }
+            let event = tokio::select! {
+                biased;
+                _ = streams.changed() => return None,
+                changed = changes.changed() => {
+                    changed.ok()?;
+                    let now = changes.borrow_and_update().generation;
+                    self::changed(now)
+                }
+                () = reply::alive() => Bytes::from_static(b":\n\n"),
+            };
+            held.touch();
+            Some((Ok(event), (held, changes, streams, None)))
+        },
+    );
+    Ok(reply::events(Body::from_stream(events)))
+}
+
+fn changed(generation: u64) -> Bytes {
+    let message = rpc::notification("notifications/tools/list_changed", json!({}));
+    reply::event(Some(generation), &message)
+}
+
+pub fn end(endpoint: &Endpoint, headers: &HeaderMap) -> Result<StatusCode, Refused> {
+    if endpoint.sessions.end(session_id(headers)?) {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(gone())
+    }
+}
+
+/// The session that a message belongs to.
+fn held(endpoint: &Endpoint, headers: &HeaderMap) -> Result<Arc<Held>, Refused> {
+    let version = headers.get(VERSION);
+    if version.is_some_and(|version| !LEGACY.iter().any(|own| version == own)) {
+        let reason = format!("sessions speak one of {}", LEGACY.join(", "));
+        return Err(Refused::new(StatusCode::BAD_REQUEST, reason));
+    }
+    endpoint
+        .sessions
+        .find(session_id(headers)?)
+        .ok_or_else(gone)
+}
+
+fn session_id(headers: &HeaderMap) -> Result<&str, Refused> {
+    let id = headers.get(SESSION).and_then(|id| id.to_str().ok());
+    id.ok_or_else(|| {
+        let reason =
+            "there is no Mcp-Session-Id; begin with \"initialize\", or speak revision 2026-07-28";
+        Refused::new(StatusCode::BAD_REQUEST, reason)
+    })
+}
+
+fn gone() -> Refused {
+    let reason = "there is no such session; begin with \"initialize\"";
+    Refused::new(StatusCode::NOT_FOUND, reason)
+}

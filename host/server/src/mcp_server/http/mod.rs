@@ -1,0 +1,203 @@
+//! Streamable HTTP: one endpoint, `/mcp`.
+//!
+//! A request is answered with JSON, in one write, unless something is to be said before: then with a
+//! stream of events. A client that closes the connection cancels what it asked for, in both eras: no
+//! stream of a request can be taken up again, so nobody would get what its call came to.
+
+mod connections;
+mod guard;
+mod legacy;
+mod modern;
+mod reply;
+mod sessions;
+
+pub use connections::{Bound, serve};
+
+use super::revision::Terms;
+use super::rpc::{self, Error, INVALID_REQUEST, Received};
+use super::service::Service;
+use axum::Router;
+use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::header::{ACCEPT, ALLOW, CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::any;
+use guard::Guard;
+use opentelemetry::trace::TraceContextExt as _;
+use sessions::Sessions;
+use std::sync::Arc;
+use toolhold_connections::is_too_slow;
+use toolhold_telemetry as telemetry;
+
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// Whose calls are made that come over HTTP: whoever may reach us. Keys' names have no colon.
+const OWNER: &str = "mcp:http";
+
+/// What all connections share.
+#[derive(Debug)]
+struct Endpoint {
+    service: Arc<Service>,
+    guard: Guard,
+    sessions: Sessions,
+    /// Whose scratch files modules see that are called outside of sessions.
+    id: Arc<str>,
+}
+
+fn router(endpoint: Arc<Endpoint>) -> Router {
+    Router::new()
+        .route("/mcp", any(answer))
+        .fallback(|| async { Refused::new(StatusCode::NOT_FOUND, "MCP is served at /mcp") })
+        .with_state(endpoint)
+}
+
+async fn answer(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let headers = &head.headers;
+    if let Err(refused) = endpoint.guard.check(headers) {
+        return refused.into_response();
+    }
+    match head.method {
+        Method::POST => match read(&endpoint, headers, body).await {
+            Ok(body) => post(&endpoint, headers, &body).await,
+            Err(refused) => refused.into_response(),
+        },
+        Method::GET => legacy::stream(&endpoint, headers).into_response(),
+        Method::DELETE => legacy::end(&endpoint, headers).into_response(),
+        _ => {
+            let reason = "POST, GET and DELETE are served";
+            Refused::new(StatusCode::METHOD_NOT_ALLOWED, reason).into_response()
+        }
+    }
+}
+
+/// The body of a message, if it is one that can be answered.
+async fn read(endpoint: &Endpoint, headers: &HeaderMap, body: Body) -> Result<Bytes, Refused> {
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok());
+    let kind = kind.and_then(|kind| kind.split(';').next());
+    if !kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json")) {
+        let reason = "the content type of a message is application/json";
+        return Err(Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason));
+    }
+    if !accepts(headers, "application/json") {
+        let reason = "a client accepts application/json and text/event-stream";
+        return Err(Refused::new(StatusCode::NOT_ACCEPTABLE, reason));
+    }
+    let most = endpoint.service.settings().message_bytes;
+    let too_long = || {
+        let reason = format!("a message has at most {most} bytes (mcp_server.message_bytes)");
+        Refused::new(StatusCode::PAYLOAD_TOO_LARGE, reason)
+    };
+    // Said before, it need not be waited for.
+    if body.size_hint().lower() > u64::try_from(most).unwrap_or(u64::MAX) {
+        return Err(too_long());
+    }
+    to_bytes(body, most).await.map_err(|error| {
+        if is_too_slow(&error) {
+            let reason = "the message came too slowly";
+            return Refused::new(StatusCode::REQUEST_TIMEOUT, reason);
+        }
+        // Too long, or broken off, which nobody is there to be told of.
+        too_long()
+    })
+}
+
+/// Which era a message is of is seen in its header or in itself.
+async fn post(endpoint: &Arc<Endpoint>, headers: &HeaderMap, body: &[u8]) -> Response {
+    let message = match rpc::parse(body) {
+        Ok(Received::One(message)) => message,
+        Ok(Received::Batch(messages)) => return legacy::batch(endpoint, headers, messages).await,
+        Err(malformed) => return reply::json(StatusCode::BAD_REQUEST, malformed.reply()),
+    };
+    if modern::is(headers, &message) {
+        modern::post(endpoint, headers, message).await
+    } else {
+        legacy::post(endpoint, headers, message).await
+    }
+}
+
+/// What is known of whoever sends a request over HTTP, besides what the request says itself.
+fn remote(terms: &mut Terms, headers: &HeaderMap) {
+    terms.owner = OWNER;
+    if !terms.trace.has_active_span() {
+        terms.trace = telemetry::remote(headers);
+    }
+}
+
+/// Whether the client takes `kind`. One that says nothing takes everything.
+fn accepts(headers: &HeaderMap, kind: &str) -> bool {
+    let mut any = false;
+    for accept in headers.get_all(ACCEPT) {
+        any = true;
+        let whole = kind.split('/').next().unwrap_or_default();
+        let fits = |range: &str| {
+            let range = range.split(';').next().unwrap_or_default().trim();
+            range.eq_ignore_ascii_case(kind)
+                || range == "*/*"
+                || range.strip_suffix("/*").is_some_and(|own| own == whole)
+        };
+        if accept
+            .to_str()
+            .is_ok_and(|accept| accept.split(',').any(fits))
+        {
+            return true;
+        }
+    }
+    !any
+}
+
+/// Why a message is not taken, whatever it asks.
+#[derive(Debug)]
+struct Refused {
+    status: StatusCode,
+    reason: String,
+}
+
+impl Refused {
+    fn new(status: StatusCode, reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self { status, reason }
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let error = Error::new(INVALID_REQUEST, self.reason);
+        let mut response = reply::error(self.status, None, error);
+        let header = match self.status {
+            StatusCode::UNAUTHORIZED => (WWW_AUTHENTICATE, "Bearer"),
+            StatusCode::METHOD_NOT_ALLOWED => (ALLOW, "POST, GET, DELETE"),
+            _ => return response,
+        };
+        let headers = response.headers_mut();
+        headers.insert(header.0, HeaderValue::from_static(header.1));
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_client_accepts() {
+        for (accept, json, stream) in [
+            (None, true, true),
+            (Some("application/json, text/event-stream"), true, true),
+            (Some("application/json"), true, false),
+            (Some("text/event-stream;q=0.9, */*;q=0.1"), true, true),
+            (Some("text/*"), false, true),
+            (Some("text/html"), false, false),
+        ] {
+            let mut headers = HeaderMap::new();
+            if let Some(accept) = accept {
+                headers.insert(ACCEPT, accept.parse().unwrap());
+            }
+            assert_eq!(accepts(&headers, "application/json"), json, "{accept:?}");
+            assert_eq!(accepts(&headers, "text/event-stream"), stream, "{accept:?}");
+        }
+    }
+}

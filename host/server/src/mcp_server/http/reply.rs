@@ -1,0 +1,214 @@
+//! How a request is answered over HTTP: with JSON, or with a stream of events that ends with the reply.
+
+use crate::mcp_server::client_sender::ClientSender;
+use crate::mcp_server::rpc;
+use crate::mcp_server::rpc::{
+    Error, HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, Id, METHOD_NOT_FOUND,
+    MISSING_CAPABILITY, PARSE_ERROR, UNSUPPORTED_VERSION,
+};
+use crate::mcp_server::work::{Batch, Outcome, Task};
+use axum::body::{Body, Bytes};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderName, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use futures_util::stream;
+use std::convert::Infallible;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+/// Messages of one request that its client has not read yet.
+const UNREAD: usize = 64;
+/// A stream says something within this time, so that nobody on the way takes it for dead.
+const ALIVE: Duration = Duration::from_secs(15);
+const UNBUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// A way to the client for what is said before a reply.
+pub fn way() -> (ClientSender, mpsc::Receiver<Bytes>) {
+    ClientSender::new(UNREAD)
+}
+
+/// What is being worked on. Dropped, it is aborted.
+pub struct Work {
+    asked: Asked,
+    /// What it says before.
+    said: mpsc::Receiver<Bytes>,
+    /// Whether the client takes streams.
+    streams: bool,
+}
+
+enum Asked {
+    One {
+        id: Id,
+        task: Task,
+        /// Whether an error of the protocol is one of HTTP, too.
+        has_status: bool,
+    },
+    Batch(Batch),
+}
+
+impl Work {
+    /// Begins the work that `outcome` makes of a way to the client.
+    pub fn begin<F: Future<Output = Outcome> + Send + 'static>(
+        id: Id,
+        streams: bool,
+        has_status: bool,
+        outcome: impl FnOnce(ClientSender) -> F,
+    ) -> Self {
+        let (client_sender, said) = way();
+        let task = Task::spawn(&Handle::current(), outcome(client_sender));
+        let asked = Asked::One {
+            id,
+            task,
+            has_status,
+        };
+        Self {
+            asked,
+            said,
+            streams,
+        }
+    }
+
+    /// The work on several requests, which say before what comes out of `said`.
+    pub fn batch(batch: Batch, said: mpsc::Receiver<Bytes>, streams: bool) -> Self {
+        Self {
+            asked: Asked::Batch(batch),
+            said,
+            streams,
+        }
+    }
+
+    /// Answers as soon as it is known how. Dropped, the work is.
+    pub async fn answer(mut self) -> Response {
+        if !self.streams {
+            return whole(self.asked.reply().await);
+        }
+        tokio::select! {
+            biased;
+            Some(first) = self.said.recv() => events(self.rest(vec![first])),
+            reply = self.asked.reply() => {
+                // What was said in the same moment comes before the reply.
+                let mut messages = Vec::new();
+                while let Ok(message) = self.said.try_recv() {
+                    messages.push(message);
+                }
+                if messages.is_empty() && reply.is_some() {
+                    return whole(reply);
+                }
+                messages.extend(reply.map(|(_, reply)| reply));
+                events(self.rest(messages))
+            }
+            () = sleep(ALIVE) => events(self.rest(Vec::new())),
+        }
+    }
+
+    fn rest(self, first: Vec<Bytes>) -> Body {
+        let first = match first.as_slice() {
+            [] => Bytes::from_static(b":\n\n"),
+            messages => messages
+                .iter()
+                .flat_map(|message| event(None, message))
+                .collect(),
+        };
+        let stream = stream::unfold(Some((self, Some(first))), |state| async move {
+            let (mut work, first) = state?;
+            if let Some(first) = first {
+                return Some((Ok::<_, Infallible>(first), Some((work, None))));
+            }
+            tokio::select! {
+                biased;
+                Some(message) = work.said.recv() => {
+                    Some((Ok(event(None, &message)), Some((work, None))))
+                }
+                reply = work.asked.reply() => {
+                    let mut last = Vec::new();
+                    while let Ok(message) = work.said.try_recv() {
+                        last.extend(event(None, &message));
+                    }
+                    if let Some((_, reply)) = reply {
+                        last.extend(event(None, &reply));
+                    }
+                    (!last.is_empty()).then(|| (Ok(last.into()), None))
+                }
+                () = sleep(ALIVE) => Some((Ok(Bytes::from_static(b":\n\n")), Some((work, None)))),
+            }
+        });
+        Body::from_stream(stream)
+    }
+}
+
+impl Asked {
+    /// The reply, and the status that it has alone; nothing if all was cancelled. May be dropped and waited for
+    /// again.
+    async fn reply(&mut self) -> Option<(StatusCode, Bytes)> {
+        match self {
+            Self::One {
+                id,
+                task,
+                has_status,
+            } => {
+                let outcome = task.outcome().await?;
+                let status = match &outcome {
+                    Err(error) if *has_status => status(error),
+                    _ => StatusCode::OK,
+                };
+                Some((status, rpc::reply(Some(id), &outcome)))
+            }
+            Self::Batch(batch) => Some((StatusCode::OK, batch.replies().await?)),
+        }
+    }
+}
+
+/// The reply as one body. What was cancelled has none.
+fn whole(reply: Option<(StatusCode, Bytes)>) -> Response {
+    match reply {
+        Some((status, reply)) => json(status, reply),
+        None => StatusCode::NO_CONTENT.into_response(),
+    }
+}
+
+/// An error as the answer.
+pub fn error(status: StatusCode, id: Option<&Id>, error: Error) -> Response {
+    json(status, rpc::reply(id, &Err(error)))
+}
+
+pub fn json(status: StatusCode, body: Bytes) -> Response {
+    (status, [(CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+/// The status that revision 2026-07-28 gives an error.
+pub fn status(error: &Error) -> StatusCode {
+    match error.code {
+        PARSE_ERROR | INVALID_REQUEST | INVALID_PARAMS | HEADER_MISMATCH | MISSING_CAPABILITY
+        | UNSUPPORTED_VERSION => StatusCode::BAD_REQUEST,
+        METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
+        _ => StatusCode::OK,
+    }
+}
+
+pub fn events(body: Body) -> Response {
+    let headers = [
+        (CONTENT_TYPE, "text/event-stream"),
+        (CACHE_CONTROL, "no-cache, no-transform"),
+        (UNBUFFERED, "no"),
+    ];
+    (headers, body).into_response()
+}
+
+/// One event; a message has no line breaks.
+pub fn event(id: Option<u64>, message: &[u8]) -> Bytes {
+    let mut event = Vec::with_capacity(message.len() + 48);
+    if let Some(id) = id {
+        event.extend_from_slice(format!("id: {id}\n").as_bytes());
+    }
+    event.extend_from_slice(b"event: message\ndata: ");
+    event.extend_from_slice(message);
+    event.extend_from_slice(b"\n\n");
+    event.into()
+}
+
+/// How long a stream may be silent.
+pub fn alive() -> impl Future<Output = ()> {
+    sleep(ALIVE)
+}

@@ -1,0 +1,103 @@
+//! What `[shields]` hide from models, taken out of what a client is told.
+//!
+//! A run hides data behind placeholders and knows what each stands for. A client's calls have nothing in
+//! common that could know it, and the same placeholder in two results would be taken for the same person. So
+//! what is hidden here is gone: an address is `<email>`, whosever it is.
+
+use serde_json::Value;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use toolhold_agent::calls::Hiding;
+use toolhold_agent::guard::pii::{Kind, Privacy};
+use toolhold_policy::redaction;
+use toolhold_policy::redaction::Masking;
+
+/// Kinds of data that no client is told.
+#[derive(Debug, Clone, Default)]
+pub struct Mask {
+    hide: BTreeSet<Kind>,
+}
+
+impl Mask {
+    pub fn of(privacy: &Privacy) -> Self {
+        Self {
+            hide: privacy.hide.clone(),
+        }
+    }
+
+    pub fn is_off(&self) -> bool {
+        self.hide.is_empty()
+    }
+
+    pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.masked(text)
+    }
+
+    /// Whether anything of `text` is hidden.
+    pub fn hides(&self, text: &str) -> bool {
+        matches!(self.text(text), Cow::Owned(_))
+    }
+
+    pub fn hides_in(&self, value: &Value) -> bool {
+        !self.is_off() && self.masked_value(value.clone()) != *value
+    }
+}
+
+impl Hiding for Mask {
+    fn is_off(&self) -> bool {
+        self.hide.is_empty()
+    }
+
+    fn hide_value(&self, value: Value) -> Value {
+        if self.is_off() {
+            value
+        } else {
+            self.masked_value(value)
+        }
+    }
+
+    fn hide_text(&self, text: String) -> String {
+        match self.masked(&text) {
+            Cow::Borrowed(_) => text,
+            Cow::Owned(masked) => masked,
+        }
+    }
+}
+
+impl Masking for Mask {
+    /// Deeper results are none: every module's `json_depth` is far below.
+    const DEEPEST: usize = 256;
+
+    fn masked<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        if self.is_off() {
+            return Cow::Borrowed(text);
+        }
+        redaction::without(text, |kind| self.hide.contains(&kind))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_hidden_is_gone_and_the_rest_is_as_it_was() {
+        let mask = Mask {
+            hide: [Kind::Email, Kind::Card].into(),
+        };
+        for (before, after) in [
+            (json!("to ada@example.org, soon"), json!("to <email>, soon")),
+            (json!(4_111_111_111_111_111_u64), json!("<card>")),
+            (
+                json!({"ada@example.org": 1, "bob@example.org": 2, "n": [3.5, null, true]}),
+                json!({"<email>": 1, "<email> 2": 2, "n": [3.5, null, true]}),
+            ),
+            (json!("call +49 30 901820"), json!("call +49 30 901820")),
+        ] {
+            assert_eq!(mask.hide_value(before), after);
+        }
+        let open = json!({"ada@example.org": "ada@example.org"});
+        assert_eq!(Mask::default().hide_value(open.clone()), open);
+    }
+}

@@ -1,0 +1,323 @@
+//! A saved Request that is called: a run of the default agent, recorded as every run is.
+
+use super::seams::{RequestCall, RequestRunner};
+use anyhow::{Context as _, Result};
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use std::pin::pin;
+use std::sync::Arc;
+use tokio::runtime::Handle;
+use tokio::sync::{OnceCell, oneshot};
+use tokio_util::sync::CancellationToken;
+use toolhold_agent::run::DEFAULT_INSTRUCTIONS;
+use toolhold_agent::run::approval::{Approver, Decision, Pending};
+use toolhold_agent::{
+    ErrorClass, Event, EventKind, Run, RunRequest, StopReason, ToolFailure, ToolOutput, ToolResult,
+    ToolUsage,
+};
+use toolhold_runtime::agents::{Agent, Agents, OnBehalf};
+use toolhold_runtime::cancellation;
+use toolhold_runtime::config::{Configuration, DEFAULT_AGENT};
+use toolhold_runtime::host;
+use toolhold_runtime::recorded::Recorder;
+use toolhold_runtime::stored_approver::stored_decision;
+use toolhold_sandbox::{Listener, LogLevel, LogLine, Progress, Registry};
+use toolhold_storage::{Label, Origin, Store};
+use toolhold_telemetry::{Observer, Subject};
+use uuid::Uuid;
+
+/// What runs saved Requests. It is made when the first is called: until then no endpoint is asked, and none is
+/// needed.
+#[derive(Debug)]
+pub struct Runs {
+    config: Configuration,
+    registry: Registry,
+    recorder: Recorder,
+    /// Told when the server ends.
+    stop: CancellationToken,
+    means: OnceCell<Means>,
+}
+
+#[derive(Debug)]
+struct Means {
+    agent: Arc<Agent>,
+    store: Store,
+}
+
+/// How a run ended.
+struct Done {
+    reason: StopReason,
+    output: Value,
+    error: Option<(ErrorClass, String)>,
+    duration_ms: u64,
+}
+
+impl Runs {
+    pub fn new(
+        config: &Configuration,
+        registry: &Registry,
+        recorder: &Recorder,
+        stop: &CancellationToken,
+    ) -> Self {
+        Self {
+            config: config.clone(),
+            registry: registry.clone(),
+            recorder: recorder.clone(),
+            stop: stop.clone(),
+            means: OnceCell::new(),
+        }
+    }
+
+    async fn done(&self, asked: RequestCall<'_>) -> Result<Done, ToolFailure> {
+        let means = self.means.get_or_try_init(|| self.made()).await;
+        let Means { agent, store } = means.map_err(|error| ToolFailure {
+            kind: "host".into(),
+            class: ErrorClass::Retryable,
+            message: format!("saved Requests cannot be run now: {error:#}"),
+        })?;
+        let behalf = OnBehalf {
+            session: asked.session.to_owned(),
+            trace: asked.trace.clone(),
+            ..OnBehalf::default()
+        };
+        let request = request(agent, &behalf, &asked)?;
+        let observer = self.recorder.telemetry().observe(Subject {
+            run: asked.id,
+            agent: agent.name.clone(),
+            parent: behalf.trace.clone(),
+            ..Subject::default()
+        });
+        let label = Label {
+            owner: asked.owner.to_owned(),
+            agent: agent.name.clone(),
+            origin: Origin::Cli,
+            trace: observer.trace(),
+            ..Label::default()
+        };
+        let journal = store.journal(asked.id, label);
+        let (mut driver, notes) = agent.driver(store, &behalf).await;
+        for note in notes {
+            tracing::warn!(request = asked.name, "{note}");
+        }
+        driver.approver = Arc::new(StoredOrClients {
+            store: store.clone(),
+            client: asked.approver,
+        });
+        let run = match driver.start(request, Box::new(journal)).await {
+            Ok(run) => run,
+            Err(refused) => {
+                observer.not_begun();
+                let message = format!("the Request cannot be run: {refused}");
+                return Err(ToolFailure::correctable("request", message));
+            }
+        };
+        let _cancels = run.cancel.clone().drop_guard();
+        let (ended, done) = oneshot::channel();
+        // A run whose client is gone still says how it ended, and that is recorded.
+        let (store, stop, open) = (store.clone(), self.stop.clone(), self.recorder.open());
+        let listener = asked.listener;
+        tokio::spawn(async move {
+            let _ = ended.send(followed(run, observer, listener, &store, &stop).await);
+            drop(open);
+        });
+        done.await
+            .unwrap_or_else(|_| Err(not_recorded("it broke off")))
+    }
+
+    async fn made(&self) -> Result<Means> {
+        let (config, registry) = (self.config.clone(), self.registry.clone());
+        let known = self.recorder.store().cloned();
+        let (made, means) = oneshot::channel();
+        let runtime = Handle::current();
+        // What opens a database and asks an endpoint for its models cannot be moved between threads.
+        std::thread::spawn(move || {
+            let _ = made.send(runtime.block_on(Means::new(&config, registry, known)));
+        });
+        means.await?
+    }
+}
+
+impl RequestRunner for Runs {
+    fn run<'a>(&'a self, call: RequestCall<'a>) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async move {
+            let (name, id) = (call.name, call.id);
+            match self.done(call).await {
+                Ok(done) => ToolResult {
+                    usage: ToolUsage {
+                        duration_us: done.duration_ms.saturating_mul(1_000),
+                        ..ToolUsage::default()
+                    },
+                    outcome: outcome(done, name, id).map(ToolOutput::from),
+                    printed: Vec::new(),
+                    module: None,
+                },
+                Err(failure) => ToolResult::failed(failure),
+            }
+        })
+    }
+}
+
+/// Whoever decides first counts: the client's user, or somebody with `toolhold approvals`.
+#[derive(Debug)]
+struct StoredOrClients {
+    store: Store,
+    client: Arc<dyn Approver>,
+}
+
+impl Approver for StoredOrClients {
+    fn decide<'a>(&'a self, run: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
+        Box::pin(async move {
+            tokio::select! {
+                decision = stored_decision(&self.store, run, pending) => decision,
+                decision = self.client.decide(run, pending) => decision,
+            }
+        })
+    }
+}
+
+impl Means {
+    async fn new(config: &Configuration, registry: Registry, known: Option<Store>) -> Result<Self> {
+        let agents = Box::pin(Agents::new(config, registry)).await?;
+        let agent = agents
+            .named(DEFAULT_AGENT)
+            .with_context(|| format!("there is no agent {DEFAULT_AGENT:?}"))?;
+        let store = match known {
+            Some(store) => store,
+            None => host::store(config).await?,
+        };
+        Ok(Self { agent, store })
+    }
+}
+
+/// The run that is asked for. As when it is a sub-agent, the Request means the same whoever runs it.
+fn request(
+    agent: &Agent,
+    behalf: &OnBehalf,
+    asked: &RequestCall<'_>,
+) -> Result<RunRequest, ToolFailure> {
+    let saved = asked.saved;
+    let mut request = agent.request();
+    request.id = asked.id;
+    request.own_tools_only = true;
+    request.allowed = agent.allowed(behalf);
+    request.context = match &asked.input {
+        None => saved.context.clone(),
+        Some(input) => saved.with_input(input.clone()).map_err(|error| {
+            ToolFailure::correctable("arguments", format!("input: {}", error.reason))
+        })?,
+    };
+    request.instructions = saved
+        .instructions
+        .clone()
+        .unwrap_or_else(|| DEFAULT_INSTRUCTIONS.to_owned());
+    request.output_schema.clone_from(&saved.schema);
+    // It may ask for less than the operator allows, and not for more.
+    let most = &mut request.settings.max_steps;
+    *most = saved.max_steps.unwrap_or(*most).min(*most);
+    Ok(request)
+}
+
+/// Follows a run to its end, and tells of it. Whoever cancels runs may cancel it.
+async fn followed(
+    mut run: Run,
+    mut observer: Observer,
+    listener: Option<Arc<dyn Listener>>,
+    store: &Store,
+    stop: &CancellationToken,
+) -> Result<Done, ToolFailure> {
+    let (id, cancel) = (run.id, run.cancel.clone());
+    let mut stopped = pin!(async {
+        tokio::select! {
+            () = cancellation::requested(store, id) => {}
+            () = stop.cancelled() => {}
+        }
+        cancel.cancel();
+        std::future::pending::<()>().await;
+    });
+    let (mut told, mut done) = (0, None);
+    loop {
+        let event = tokio::select! {
+            event = run.events.recv() => event,
+            () = &mut stopped => None,
+        };
+        let Some(event) = event else {
+            break;
+        };
+        observer.take(&event);
+        if let Some(listener) = &listener {
+            tell(&event, &**listener, &mut told);
+        }
+        if let EventKind::Done {
+            reason,
+            output,
+            error,
+            duration_ms,
+            ..
+        } = event.kind
+        {
+            done = Some(Done {
+                reason,
+                output,
+                error: error.map(|error| (error.class, error.message)),
+                duration_ms,
+            });
+        }
+    }
+    match (run.finished().await, done) {
+        (Ok(()), Some(done)) => Ok(done),
+        (Err(error), _) => Err(not_recorded(&error.to_string())),
+        (Ok(()), None) => Err(not_recorded("it did not say how it ended")),
+    }
+}
+
+fn not_recorded(reason: &str) -> ToolFailure {
+    ToolFailure {
+        kind: "host".into(),
+        class: ErrorClass::Retryable,
+        message: format!("the run was stopped: {reason}"),
+    }
+}
+
+/// Each thing that a run begins or ends is a step of its progress. How many there will be, nobody knows.
+fn tell(event: &Event, listener: &dyn Listener, told: &mut u64) {
+    let note = match &event.kind {
+        EventKind::Request { step, .. } => format!("step {step}: the model is asked"),
+        EventKind::ToolStart { call, .. } => format!("{} is called", call.tool),
+        EventKind::ToolResult { tool, .. } => format!("{tool} is done"),
+        EventKind::Approval { pending, .. } => format!(
+            "{} waits for a person (toolhold approvals approve {})",
+            pending.call.tool, pending.call.id
+        ),
+        EventKind::Notice { message, .. } => {
+            return listener.logged(LogLine {
+                level: LogLevel::Warn,
+                message: message.clone(),
+            });
+        }
+        _ => return,
+    };
+    *told += 1;
+    listener.progressed(Progress {
+        done: *told,
+        total: None,
+        note,
+    });
+}
+
+fn outcome(done: Done, name: &str, id: Uuid) -> Result<Value, ToolFailure> {
+    let (class, why) = match (done.reason, done.error) {
+        (StopReason::Output | StopReason::Planned, _) => return Ok(done.output),
+        (_, Some((class, message))) => (class, format!(": {message}")),
+        (StopReason::Timeout | StopReason::Model, None) => (ErrorClass::Retryable, String::new()),
+        (_, None) => (ErrorClass::Correctable, String::new()),
+    };
+    let reason = serde_json::to_value(done.reason).unwrap_or_default();
+    let reason = reason.as_str().unwrap_or_default();
+    Err(ToolFailure {
+        kind: reason.to_owned(),
+        class,
+        message: format!(
+            "the run of the Request {name} ended without an output ({reason}){why}; it is run {id}"
+        ),
+    })
+}

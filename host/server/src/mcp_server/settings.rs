@@ -1,0 +1,156 @@
+//! What the operator says of serving MCP.
+
+use crate::web_origin;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+use std::time::Duration;
+use toolhold_runtime::recorded::AuditMode;
+
+/// Which saved Requests are tools.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum Offer {
+    /// All or none.
+    All(bool),
+    Named(Vec<String>),
+}
+
+/// `[mcp_server]`, as it was when the server began.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub audit: AuditMode,
+    /// Whether the client's user may decide about calls that wait.
+    pub ask: bool,
+    /// How long a question waits for its answer.
+    pub answer_timeout: Duration,
+    pub requests: Offer,
+    pub message_bytes: usize,
+    /// Calls of all clients at the same time.
+    pub calls: usize,
+    pub connections: usize,
+    pub sessions: usize,
+    pub session_idle: Duration,
+    /// Names by which this server is reached, and origins of pages that may reach it.
+    pub hosts: Vec<String>,
+    pub origins: Vec<String>,
+    /// The variable that holds the bearer token, and its value.
+    pub token_env: String,
+    pub token: Option<SecretString>,
+}
+
+/// `[mcp_server]` as it is written.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Table {
+    token_env: String,
+    hosts: Vec<String>,
+    origins: Vec<String>,
+    ask: bool,
+    audit: AuditMode,
+    answer_timeout_ms: u64,
+    requests: Offer,
+    message_bytes: usize,
+    calls: usize,
+    connections: usize,
+    sessions: usize,
+    session_idle_ms: u64,
+}
+
+impl Table {
+    /// The variable that holds the bearer token.
+    pub fn token_env(&self) -> &str {
+        &self.token_env
+    }
+
+    /// What the table says. `token` is the value of the variable that it names.
+    ///
+    /// # Errors
+    /// The first key that is wrong, and why.
+    pub fn settings(
+        &self,
+        token: Option<SecretString>,
+    ) -> Result<Settings, (&'static str, String)> {
+        let zeros = [
+            ("answer_timeout_ms", self.answer_timeout_ms == 0),
+            ("message_bytes", self.message_bytes == 0),
+            ("calls", self.calls == 0),
+            ("connections", self.connections == 0),
+            ("sessions", self.sessions == 0),
+            ("session_idle_ms", self.session_idle_ms == 0),
+        ];
+        if let Some((key, _)) = zeros.into_iter().find(|(_, is_zero)| *is_zero) {
+            return Err((key, "must be at least 1".into()));
+        }
+        if let Some(reason) = web_origin::fault(&self.origins) {
+            return Err(("origins", reason));
+        }
+        Ok(Settings {
+            token,
+            audit: self.audit,
+            ask: self.ask,
+            answer_timeout: Duration::from_millis(self.answer_timeout_ms),
+            requests: self.requests.clone(),
+            message_bytes: self.message_bytes,
+            // No semaphore has more places.
+            calls: self.calls.min(tokio::sync::Semaphore::MAX_PERMITS),
+            connections: self.connections.min(tokio::sync::Semaphore::MAX_PERMITS),
+            sessions: self.sessions,
+            session_idle: Duration::from_millis(self.session_idle_ms),
+            hosts: self.hosts.clone(),
+            origins: self.origins.clone(),
+            token_env: self.token_env.clone(),
+        })
+    }
+}
+
+/// The token that every request must bring; its digest is all that is kept.
+#[derive(Clone)]
+pub struct Bearer([u8; 32]);
+
+impl std::fmt::Debug for Bearer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Bearer(…)")
+    }
+}
+
+impl Bearer {
+    /// Shorter tokens can be guessed.
+    pub const MIN_CHARS: usize = 16;
+
+    /// # Errors
+    /// Why the token protects nothing.
+    pub fn new(token: &SecretString) -> Result<Self, String> {
+        let token = token.expose_secret().trim();
+        if token.len() < Self::MIN_CHARS {
+            return Err(format!(
+                "it holds fewer than {} characters; make one with: openssl rand -hex 32",
+                Self::MIN_CHARS
+            ));
+        }
+        Ok(Self(Sha256::digest(token).into()))
+    }
+
+    /// Whether `token` is it, in the same time whatever it is.
+    pub fn is(&self, token: &str) -> bool {
+        let digest: [u8; 32] = Sha256::digest(token).into();
+        let differing = self
+            .0
+            .iter()
+            .zip(digest)
+            .fold(0, |all, (a, b)| all | (a ^ b));
+        differing == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_not_shown_and_not_guessed() {
+        let bearer = Bearer::new(&SecretString::from("0123456789abcdef\n")).unwrap();
+        assert!(bearer.is("0123456789abcdef") && !bearer.is("0123456789abcdeg") && !bearer.is(""));
+        assert_eq!(format!("{bearer:?}"), "Bearer(…)");
+        assert!(Bearer::new(&SecretString::from("short")).is_err());
+    }
+}

@@ -1,0 +1,164 @@
+//! Runs that are over for longer than the operator keeps them are deleted.
+
+use std::num::NonZeroU32;
+use std::time::{Duration, Instant};
+use toolhold_storage::{PrunedBy, Store, now_ms};
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+/// Time between two sweeps.
+const SWEEP_INTERVAL: Duration = Duration::from_mins(10);
+/// How long the clock must run steadily before anything is deleted by it.
+const STEADY_CLOCK_TIME: Duration = Duration::from_hours(1);
+/// How far the clock may differ from the time that passed and still counts as steady.
+const CLOCK_TOLERANCE_MS: u64 = 60_000;
+
+/// Deletes what is over for more than so many days, for as long as it is polled.
+pub async fn keep(store: &Store, days: NonZeroU32) {
+    let mut clock = Clock::started(now_ms(), Instant::now());
+    loop {
+        tokio::time::sleep(SWEEP_INTERVAL).await;
+        let now = now_ms();
+        if clock.is_even(now, Instant::now(), STEADY_CLOCK_TIME) && store.writable().is_ok() {
+            delete(store, days, now).await;
+        }
+    }
+}
+
+async fn delete(store: &Store, days: NonZeroU32, now_ms: u64) {
+    let before = now_ms.saturating_sub(u64::from(days.get()).saturating_mul(DAY_MS));
+    match store
+        .prune(before, PrunedBy::Retention { days: days.get() })
+        .await
+    {
+        Ok(gone) if gone.runs + gone.sessions > 0 => {
+            tracing::info!(
+                runs = gone.runs,
+                sessions = gone.sessions,
+                "deleted what is older than storage.keep_days"
+            );
+        }
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, "old runs could not be deleted; they will be later"),
+    }
+}
+
+/// The machine's clock against the time that passes. One that was just set may be set again, and what was
+/// deleted by it does not come back.
+#[derive(Debug)]
+struct Clock {
+    set_ms: u64,
+    at: Instant,
+}
+
+impl Clock {
+    fn started(now_ms: u64, at: Instant) -> Self {
+        Self { set_ms: now_ms, at }
+    }
+
+    /// Whether nobody has set it for at least so long.
+    fn is_even(&mut self, now_ms: u64, at: Instant, long: Duration) -> bool {
+        let passed = at.saturating_duration_since(self.at);
+        let passed_ms = u64::try_from(passed.as_millis()).unwrap_or(u64::MAX);
+        let expected = self.set_ms.saturating_add(passed_ms);
+        if now_ms.abs_diff(expected) > CLOCK_TOLERANCE_MS {
+            *self = Self::started(now_ms, at);
+            return false;
+        }
+        passed >= long
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::slice::from_ref;
+    use toolhold_agent::event::Seal;
+    use toolhold_agent::{Event, EventKind, Journal as _, RunRequest, StopReason};
+    use toolhold_storage::{Label, Location};
+    use uuid::Uuid;
+
+    #[test]
+    fn a_clock_that_was_set_is_not_believed_at_once() {
+        let start = Instant::now();
+        let minutes = |minutes: u64| start + Duration::from_mins(minutes);
+        let hour = Duration::from_hours(1);
+        let ms = |minutes: u64| 1_000_000_000 + minutes * 60_000;
+        let year = 365 * DAY_MS;
+        let mut clock = Clock::started(ms(0), start);
+        for (passed, shown, is_even) in [
+            (10, ms(10), false),
+            (60, ms(60), true),
+            // A year ahead, and an hour later it stays.
+            (70, ms(70) + year, false),
+            (120, ms(120) + year, false),
+            (130, ms(130) + year, true),
+            // And put right.
+            (140, ms(140), false),
+            (199, ms(199), false),
+            (200, ms(200), true),
+            // A machine that slept for two days, whose monotonic clock did, too.
+            (210, ms(210) + 2 * DAY_MS, false),
+        ] {
+            let seen = clock.is_even(shown, minutes(passed), hour);
+            assert_eq!(seen, is_even, "{passed} min");
+        }
+    }
+
+    #[tokio::test]
+    async fn days_are_days() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::File(folder.path().join("toolhold.db"));
+        let store = Store::open(&location, Duration::from_secs(1))
+            .await
+            .unwrap();
+        let now = 100 * DAY_MS;
+        for days_ago in [0, 6, 8, 90] {
+            ended(&store, now - days_ago * DAY_MS).await;
+        }
+        let week = NonZeroU32::new(7).unwrap();
+        delete(&store, week, now).await;
+        let left = store.runs_before(None, None, 9).await.unwrap();
+        let mut ends: Vec<u64> = left
+            .iter()
+            .map(|run| (now - run.ended.as_ref().unwrap().at_ms) / DAY_MS)
+            .collect();
+        ends.sort_unstable();
+        assert_eq!(ends, [0, 6]);
+    }
+
+    /// A run that was over at once.
+    async fn ended(store: &Store, at_ms: u64) {
+        let run = Uuid::now_v7();
+        let mut journal = store.journal(run, Label::default());
+        let mut seal = Seal::default();
+        let begun = EventKind::Run {
+            task: "t".into(),
+            model: "m".into(),
+            request: Box::new(RunRequest::new("t")),
+            tools: Vec::new(),
+            host: String::new(),
+        };
+        let done = EventKind::Done {
+            reason: StopReason::Cancelled,
+            output: serde_json::Value::Null,
+            error: None,
+            steps: 0,
+            calls: 0,
+            tokens: 0,
+            cost_nano: None,
+            duration_ms: 0,
+        };
+        for (seq, kind) in (0..).zip([begun, done]) {
+            let event = Event {
+                run,
+                seq,
+                at_ms,
+                kind,
+                seal: Seal::default(),
+            };
+            let event = event.sealed(&seal).unwrap();
+            seal = event.seal.clone();
+            journal.append(from_ref(&event)).await.unwrap();
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The runs of a server: admitted and cancelled ([`dispatcher`]), permitted to work while they do
+//! ([`run_permit`], [`parked_runs`]), resumed ([`resumption`]), taken over from servers that are gone
+//! ([`takeover`]), watched ([`watcher`]), and refused ([`refused`]).
+
+pub mod dispatcher;
+mod parked_runs;
+mod refused;
+mod resumption;
+mod run_permit;
+pub mod takeover;
+mod watcher;
+
+pub use dispatcher::{Dispatcher, Limits};
+pub use refused::Refused;
+pub use resumption::end;
+pub use watcher::Watcher;

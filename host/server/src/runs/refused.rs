@@ -1,0 +1,53 @@
+//! Why the server does not take a run.
+
+use thiserror::Error;
+use tokio::task::JoinError;
+use toolhold_agent::RunError;
+use toolhold_agent::run::replay::ReplayError;
+use toolhold_storage::{RecordError, StoreError};
+use uuid::Uuid;
+
+/// Why a run was not begun, or is not gone on with.
+#[derive(Debug, Error)]
+pub enum Refused {
+    #[error("too many runs wait already; try again in a while")]
+    Full,
+    #[error("no place for the run became free in time; try again in a while")]
+    Late,
+    #[error("the server is about to stop; try again when it is back")]
+    Closing,
+    #[error(transparent)]
+    Request(#[from] RunError),
+    #[error("the run could not be recorded, and was not begun; the server's log says why")]
+    NotRecorded,
+    #[error("another turn of this session began meanwhile; a session takes one at a time")]
+    TurnTaken,
+    #[error("session {session}")]
+    NoSession { session: Uuid },
+    #[error("there is no agent {name:?} any more, which began this run")]
+    NoAgent { name: String },
+    #[error("the endpoint of the agent {name:?} has not answered yet; try again in a while")]
+    AgentWaits { name: String },
+    #[error("its record does not fit together: {0}")]
+    Replay(#[from] ReplayError),
+    #[error("what was done with the run broke off: {0}")]
+    Broken(#[from] JoinError),
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Refused {
+    /// There are more runs than places, or it is not the run that something is wrong with. Who wrote the
+    /// configuration without its agent may write it with it again.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Full | Self::Late | Self::AgentWaits { .. } | Self::NoAgent { .. } => true,
+            Self::Store(error) | Self::Record(RecordError::Store(error)) => {
+                error.outage().is_some()
+            }
+            _ => false,
+        }
+    }
+}

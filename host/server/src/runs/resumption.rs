@@ -1,0 +1,213 @@
+//! Runs that stopped where they were go on, or are ended.
+
+use crate::runs::dispatcher::{CANCEL_POLL_INTERVAL, Dispatcher};
+use crate::runs::refused::Refused;
+use crate::runs::watcher::Watcher;
+use std::sync::Arc;
+use tokio_util::task::TaskTracker;
+use toolhold_agent::model::NoModel;
+use toolhold_agent::run::replay::replay;
+use toolhold_agent::{Driver, NoModules};
+use toolhold_runtime::agents::{Agent, OnBehalf};
+use toolhold_runtime::telemetry;
+use toolhold_storage::{LeaseState, RecordError, RunRow, Store};
+use toolhold_telemetry::Subject;
+use uuid::Uuid;
+
+impl Dispatcher {
+    /// Goes on with a run whose process is gone, also if whoever asked for that goes away meanwhile.
+    pub async fn resume(&self, row: &RunRow) -> Result<Watcher, Refused> {
+        let (this, row) = (self.clone(), row.clone());
+        to_its_end(&self.inner.tasks, async move { this.resumed(&row).await }).await
+    }
+
+    async fn resumed(&self, row: &RunRow) -> Result<Watcher, Refused> {
+        self.inner.store.writable()?;
+        let agent = self.agent(&row.agent)?;
+        let permit = self.permit(&row.owner).await?;
+        let (mut journal, events) = self.inner.store.reopen(row.id).await?;
+        let replayed = replay(&events)?;
+        let store = &self.inner.store;
+        let behalf = OnBehalf {
+            owner: row.owner.clone(),
+            session: row.turn.map_or(row.id, |(session, _)| session).to_string(),
+            tools: replayed.machine.request().allowed.clone(),
+            // A key's do not change, and hold for its runs after it was revoked, too.
+            grants: store.grants_of(&row.owner).await?,
+            ..OnBehalf::default()
+        };
+        let (driver, _) = agent.driver(&self.inner.store, &behalf).await;
+        let request = replayed.machine.request();
+        let policy = driver.shields.policy(&request.settings, request.depth);
+        journal.under(&policy.hash);
+        let observer = self.telemetry().observe(Subject {
+            run: row.id,
+            agent: agent.name.clone(),
+            conversation: row.turn.map(|(session, _)| session),
+            parent: telemetry::before(&self.inner.store, row.id).await,
+        });
+        let run = permit.take(driver).resume(replayed, Box::new(journal));
+        Ok(self.go_on(run, permit, observer))
+    }
+
+    fn agent(&self, name: &str) -> Result<Arc<Agent>, Refused> {
+        let offered = self.inner.agents.all();
+        let name = name.to_owned();
+        match offered.ready.get(&name) {
+            Some(agent) => Ok(agent.clone()),
+            None if offered.waiting.contains_key(&name) => Err(Refused::AgentWaits { name }),
+            None => Err(Refused::NoAgent { name }),
+        }
+    }
+
+    /// Goes on with everything that a process left behind which is gone.
+    pub async fn resume_all(&self) {
+        match self.inner.store.resumable().await {
+            Ok(left) => self.go_on_with_each(left),
+            Err(error) => tracing::error!(%error, "runs that were left behind cannot be found"),
+        }
+    }
+
+    /// Goes on, whenever the database can be written again, with what stopped because it could not; for as
+    /// long as it is polled. Nobody else takes those runs while this process lives, so it looks until it sees
+    /// them.
+    pub async fn resume_after_recovery(&self) {
+        let store = &self.inner.store;
+        loop {
+            store.health().breaks().await;
+            let left = loop {
+                store.health().recovers().await;
+                match store.resumable_here().await {
+                    Ok(left) => break left,
+                    Err(error) => {
+                        tracing::warn!(%error, "runs that stopped here cannot be found yet");
+                    }
+                }
+                if !self.waits(CANCEL_POLL_INTERVAL).await {
+                    return;
+                }
+            };
+            self.go_on_with_each(left);
+        }
+    }
+
+    fn go_on_with_each(&self, left: Vec<RunRow>) {
+        for row in left {
+            self.spawn_resume(row);
+        }
+    }
+
+    /// Goes on with a run that nobody holds, as soon as there is a place for it.
+    pub(super) fn spawn_resume(&self, row: RunRow) {
+        let this = self.clone();
+        self.inner.tasks.spawn(async move {
+            let mut is_told = false;
+            loop {
+                match this.resume(&row).await {
+                    Ok(_) => tracing::info!(run = %row.id, "goes on"),
+                    Err(refused) if refused.may_pass() => {
+                        if matches!(refused, Refused::NoAgent { .. }) {
+                            if !this.is_left(row.id).await {
+                                return;
+                            }
+                            if !is_told {
+                                tracing::error!(run = %row.id, "cannot go on yet: {refused}");
+                                is_told = true;
+                            }
+                        }
+                        tokio::select! {
+                            () = tokio::time::sleep(CANCEL_POLL_INTERVAL) => continue,
+                            () = this.inner.closing.cancelled() => {}
+                        }
+                    }
+                    // Somebody was faster; or it stays where it is, for others.
+                    Err(
+                        Refused::Record(RecordError::Held | RecordError::Over { .. })
+                        | Refused::Closing,
+                    ) => {}
+                    Err(error) => tracing::error!(run = %row.id, %error, "cannot go on"),
+                }
+                return;
+            }
+        });
+    }
+
+    /// Whether nobody goes on with the run, nor ended it meanwhile. Where that cannot be known, it may be so.
+    async fn is_left(&self, run: Uuid) -> bool {
+        !matches!(
+            self.inner.store.lease_state(run).await,
+            Ok(LeaseState::Held | LeaseState::Ended)
+        )
+    }
+
+    /// Ends a run that no process goes on with, also if whoever asked for that goes away meanwhile.
+    pub async fn end(&self, run: Uuid) -> Result<(), Refused> {
+        let store = self.inner.store.clone();
+        to_its_end(&self.inner.tasks, async move { end(&store, run).await }).await
+    }
+
+    /// Ends a run that is to be stopped and that is this process' own by name only: nobody else does.
+    pub(super) async fn end_if_left(&self, run: Uuid) {
+        match self.inner.store.lease_state(run).await {
+            Ok(LeaseState::Free) => {}
+            Ok(LeaseState::Held | LeaseState::Ended) => return,
+            Err(error) => {
+                tracing::warn!(%run, %error, "cannot tell whether the run that is to be stopped goes on elsewhere");
+                return;
+            }
+        }
+        let store = self.inner.store.clone();
+        self.inner.tasks.spawn(async move {
+            match end(&store, run).await {
+                Ok(()) => tracing::info!(%run, "was to be stopped, went on nowhere, and is ended"),
+                // Somebody was faster.
+                Err(Refused::Record(RecordError::Held | RecordError::Over { .. })) => {}
+                Err(error) => tracing::warn!(%run, %error, "is to be stopped, and cannot be ended"),
+            }
+        });
+    }
+}
+
+/// Ends a run that no process goes on with, as if it had been cancelled.
+pub async fn end(store: &Store, run: Uuid) -> Result<(), Refused> {
+    let (journal, events) = store.reopen(run).await?;
+    let replayed = replay(&events)?;
+    let driver = Driver::new(Arc::new(NoModel), Arc::new(NoModules));
+    let mut run = driver.resume(replayed, Box::new(journal));
+    run.cancel.cancel();
+    while run.events.recv().await.is_some() {}
+    Ok(run.finished().await?)
+}
+
+/// Does the work whatever becomes of who waits for it: a run that was taken and given to nobody would go on
+/// nowhere.
+async fn to_its_end<T: Send + 'static>(
+    tasks: &TaskTracker,
+    work: impl Future<Output = Result<T, Refused>> + Send + 'static,
+) -> Result<T, Refused> {
+    tasks.spawn(work).await?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use tokio::sync::oneshot;
+
+    #[tokio::test]
+    async fn work_comes_to_its_end_without_whoever_waited_for_it() {
+        let tasks = TaskTracker::new();
+        let (go, goes) = oneshot::channel();
+        let (done, is_done) = oneshot::channel();
+        let work = to_its_end(&tasks, async move {
+            goes.await.unwrap();
+            done.send(()).unwrap();
+            Ok(())
+        });
+        let waited = tokio::time::timeout(Duration::from_millis(10), work).await;
+        assert!(waited.is_err(), "it went away");
+        assert_eq!(tasks.len(), 1, "a server that closes waits for it");
+        go.send(()).unwrap();
+        is_done.await.unwrap();
+    }
+}

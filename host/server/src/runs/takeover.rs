@@ -1,0 +1,157 @@
+//! Runs of a server that is gone go on in one that lives and shares its database.
+//!
+//! Each server looks for them by itself, at times of its own. Which of several takes a run is decided in the
+//! database, where a run is taken only from whom it was seen with.
+
+use crate::runs::dispatcher::Dispatcher;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+use toolhold_storage::Orphan;
+
+/// Time between two looks for orphaned runs. Chance adds up to as much again, so that servers do not all look at once.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a run without a server is left alone. A server that only lost its connection to the database has
+/// another within this time, and one that released a run because it could not write comes back for it.
+const ORPHAN_GRACE: Duration = Duration::from_secs(5);
+/// How long it takes at most until another server resumes a run of a server that is gone, unless all of them
+/// are busy.
+pub(super) const MAX_TAKEOVER_TIME: Duration = Duration::from_secs(10);
+
+/// Goes on with the runs of servers that are gone, until this one is to stop.
+pub async fn take_over(dispatcher: &Dispatcher) {
+    let mut orphaned = OrphanedRuns::default();
+    while dispatcher
+        .waits(POLL_INTERVAL + chance(POLL_INTERVAL))
+        .await
+    {
+        let store = dispatcher.store();
+        let found = match store.writable() {
+            Ok(()) => store.orphans().await,
+            Err(error) => Err(error),
+        };
+        let due = match found {
+            Ok(orphans) => orphaned.due(orphans, Instant::now()),
+            Err(error) => {
+                // Nobody could be seen to live meanwhile.
+                orphaned.restart_grace();
+                if error.outage().is_none() {
+                    tracing::warn!(%error, "orphaned runs cannot be looked up");
+                }
+                continue;
+            }
+        };
+        for orphan in due {
+            match store.run(orphan.run).await {
+                Ok(Some(row)) => {
+                    tracing::warn!(run = %row.id, server = orphan.holder, "the server that drove this run is gone");
+                    dispatcher.spawn_resume(row);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "an orphaned run cannot be read");
+                    orphaned.forget(&orphan);
+                }
+            }
+        }
+    }
+}
+
+/// Runs that no server drives, with the time when they were first seen so.
+#[derive(Debug, Default)]
+struct OrphanedRuns(HashMap<Orphan, State>);
+
+#[derive(Debug)]
+enum State {
+    Seen(Instant),
+    /// It waits for a place here, or cannot go on: then it could not the next time either.
+    Tried,
+}
+
+impl OrphanedRuns {
+    /// Those that have been alone for long enough, each once for every server that orphaned it.
+    fn due(&mut self, alone: Vec<Orphan>, now: Instant) -> Vec<Orphan> {
+        let mut due = Vec::new();
+        let mut seen = HashMap::with_capacity(alone.len());
+        for orphan in alone {
+            let state = match self.0.remove(&orphan).unwrap_or(State::Seen(now)) {
+                State::Seen(since) if now.saturating_duration_since(since) >= ORPHAN_GRACE => {
+                    due.push(orphan.clone());
+                    State::Tried
+                }
+                state => state,
+            };
+            seen.insert(orphan, state);
+        }
+        self.0 = seen;
+        due
+    }
+
+    fn restart_grace(&mut self) {
+        self.0.retain(|_, state| matches!(state, State::Tried));
+    }
+
+    fn forget(&mut self, orphan: &Orphan) {
+        self.0.remove(orphan);
+    }
+}
+
+/// Some time up to that.
+fn chance(most: Duration) -> Duration {
+    // Without randomness everybody looks at the same time, which works as well.
+    let part = getrandom::u32().unwrap_or_default();
+    most.mul_f64(f64::from(part) / f64::from(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    fn orphan(run: u128, holder: Option<&str>) -> Orphan {
+        Orphan {
+            run: Uuid::from_u128(run),
+            holder: holder.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn a_run_is_due_once_for_everybody_who_left_it() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let (one, two) = (orphan(1, Some("a")), orphan(2, None));
+        let mut orphaned = OrphanedRuns::default();
+        assert_eq!(orphaned.due(vec![one.clone()], at(0)), []);
+        assert_eq!(orphaned.due(vec![one.clone(), two.clone()], at(4)), []);
+        let due = orphaned.due(vec![one.clone(), two.clone()], at(5));
+        assert_eq!(due, std::slice::from_ref(&one));
+        assert_eq!(orphaned.due(vec![one.clone(), two.clone()], at(9)), [two]);
+        // It was gone on with, and orphaned again.
+        assert_eq!(orphaned.due(vec![], at(10)), []);
+        let again = orphan(1, Some("b"));
+        assert_eq!(orphaned.due(vec![again.clone()], at(11)), []);
+        assert_eq!(orphaned.due(vec![again.clone()], at(16)), [again]);
+        assert_eq!(orphaned.0.len(), 1, "what is no more is not kept");
+    }
+
+    /// A process that takes a new connection, and a database that was away.
+    #[test]
+    fn whoever_is_back_in_time_loses_nothing() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let (one, tried) = (orphan(1, Some("a")), orphan(2, Some("b")));
+        let mut orphaned = OrphanedRuns::default();
+        orphaned.due(vec![tried.clone()], at(0));
+        orphaned.due(vec![tried.clone()], at(5));
+        assert_eq!(orphaned.due(vec![one.clone(), tried.clone()], at(6)), []);
+        assert_eq!(orphaned.due(vec![tried.clone()], at(8)), []);
+        assert_eq!(orphaned.due(vec![one.clone(), tried.clone()], at(12)), []);
+        orphaned.restart_grace();
+        assert_eq!(orphaned.due(vec![one.clone(), tried.clone()], at(18)), []);
+        assert_eq!(orphaned.due(vec![one.clone(), tried], at(23)), [one]);
+    }
+
+    #[test]
+    fn chance_stays_within_what_it_may_take() {
+        assert!((0..100).all(|_| chance(POLL_INTERVAL) <= POLL_INTERVAL));
+    }
+}

@@ -1,0 +1,31 @@
+//! What a turn of a session leaves for the next.
+
+use serde_json::Value;
+use toolhold_agent::protocol::Role;
+use toolhold_agent::{EventKind, Message, StopReason};
+use toolhold_storage::{RecordError, Store};
+use uuid::Uuid;
+
+/// The context with which the turn after `run` begins: that of `run`, and what it answered.
+pub async fn left_by(store: &Store, run: Uuid) -> Result<Vec<Message>, RecordError> {
+    let (first, last) = store.ends(run).await?;
+    let mut context = match first.kind {
+        EventKind::Run { request, .. } => request.context,
+        _ => Vec::new(),
+    };
+    if let EventKind::Done { output, reason, .. } = last.kind {
+        context.push(answered(&output, reason));
+    }
+    Ok(context)
+}
+
+/// What the model reads in the next turn of how this one ended.
+pub fn answered(output: &Value, reason: StopReason) -> Message {
+    let said = match output {
+        Value::String(text) => text.clone(),
+        // The model must not take it for an answer that the user has read.
+        Value::Null => format!("(I was stopped before I had an answer: {reason:?})"),
+        other => other.to_string(),
+    };
+    Message::text(Role::Assistant, said)
+}

@@ -1,0 +1,125 @@
+//! Calls that wait for a person, and the decisions. A decision is kept until the run's journal has it.
+
+use crate::column::id;
+use crate::database::InTime as _;
+use crate::error::StoreError;
+use crate::store::Store;
+use sqlx::Row as _;
+use sqlx::any::AnyRow;
+use tokio::sync::futures::Notified;
+use toolhold_protocol::approval::{Decision, Pending};
+use uuid::Uuid;
+
+/// A call that waits for a decision.
+#[derive(Debug)]
+pub struct Waiting {
+    /// The top-level run, which has the record.
+    pub run: Uuid,
+    /// Owner of the run.
+    pub owner: String,
+    /// The run that makes the call: `run`, or a sub-agent's run inside it.
+    pub within: Uuid,
+    /// The call, and what a person should know about it.
+    pub pending: Pending,
+    /// A decision was made, and the run has not read it yet.
+    pub is_decided: bool,
+}
+
+/// Selects the waiting calls. They are few, and an owner's runs may be many: `CROSS JOIN` makes SQLite start with the
+/// calls.
+pub(crate) const WAITING: &str = "SELECT approvals.run AS run, runs.owner AS owner, within, pending, \
+     CAST(CASE WHEN decision IS NULL THEN 0 ELSE 1 END AS BIGINT) AS decided \
+     FROM approvals CROSS JOIN runs WHERE runs.id = approvals.run";
+
+impl Store {
+    /// The waiting calls of all runs, or of one owner's runs, oldest first.
+    pub async fn waiting(&self, owner: Option<&str>) -> Result<Vec<Waiting>, StoreError> {
+        match owner {
+            None => self.those_waiting("", &[]).await,
+            Some(owner) => self.those_waiting("AND runs.owner = $1", &[owner]).await,
+        }
+    }
+
+    /// The waiting calls with the id `call`: of a run and its sub-agents, or of all runs.
+    pub async fn waiting_as(
+        &self,
+        call: &str,
+        run: Option<Uuid>,
+    ) -> Result<Vec<Waiting>, StoreError> {
+        let which = "AND approvals.call = $1";
+        match run {
+            None => self.those_waiting(which, &[call]).await,
+            Some(run) => {
+                let which = format!("{which} AND approvals.run = $2");
+                self.those_waiting(&which, &[call, &run.to_string()]).await
+            }
+        }
+    }
+
+    /// The waiting calls that match a condition, which must consist of constants.
+    async fn those_waiting(
+        &self,
+        which: &str,
+        values: &[&str],
+    ) -> Result<Vec<Waiting>, StoreError> {
+        let statement = format!("{WAITING} {which} ORDER BY asked_ms, call");
+        let query = sqlx::query(sqlx::AssertSqlSafe(statement));
+        let query = values
+            .iter()
+            .fold(query, |query, value| query.bind((*value).to_owned()));
+        let rows = query.fetch_all(&self.pool).in_time(&self.database).await?;
+        let waiting: Result<_, sqlx::Error> = rows.iter().map(waiting).collect();
+        Ok(waiting?)
+    }
+
+    /// Stores a decision for the run. A later decision replaces it until the run has read it. Returns whether the call
+    /// still waits, unchanged since it was shown.
+    pub async fn decide(&self, waiting: &Waiting, decision: &Decision) -> Result<bool, StoreError> {
+        let text =
+            serde_json::to_string(decision).map_err(|error| sqlx::Error::Encode(error.into()))?;
+        let result = sqlx::query(
+            "UPDATE approvals SET decision = $5 WHERE run = $1 AND within = $2 AND call = $3 AND digest = $4",
+        )
+        .bind(waiting.run.to_string())
+        .bind(waiting.within.to_string())
+        .bind(&waiting.pending.call.id)
+        .bind(&decision.digest)
+        .bind(text)
+        .execute(&self.pool)
+        .in_time(&self.database)
+        .await?;
+        self.decided.notify_waiters();
+        Ok(result.rows_affected() > 0)
+    }
+
+    /// Completes when this process stores the next decision, about any call.
+    pub fn decides(&self) -> Notified<'_> {
+        self.decided.notified()
+    }
+
+    /// The decision about a call; `None` without one, or if it cannot be decoded.
+    pub async fn decision(&self, within: Uuid, call: &str) -> Result<Option<Decision>, StoreError> {
+        let text: Option<Option<String>> =
+            sqlx::query_scalar("SELECT decision FROM approvals WHERE within = $1 AND call = $2")
+                .bind(within.to_string())
+                .bind(call)
+                .fetch_optional(&self.pool)
+                .in_time(&self.database)
+                .await?;
+        Ok(text
+            .flatten()
+            .and_then(|text| serde_json::from_str(&text).ok()))
+    }
+}
+
+fn waiting(row: &AnyRow) -> Result<Waiting, sqlx::Error> {
+    let pending: String = row.try_get("pending")?;
+    Ok(Waiting {
+        run: id(row, "run")?,
+        owner: row.try_get("owner")?,
+        within: id(row, "within")?,
+        pending: serde_json::from_str(&pending)
+            .map_err(|error| sqlx::Error::Decode(error.into()))?,
+        is_decided: row.try_get::<i64, _>("decided")? != 0,
+    })
+}

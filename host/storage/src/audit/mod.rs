@@ -1,0 +1,58 @@
+//! Writing to, searching and verifying the audit log.
+
+mod search;
+mod verify;
+
+#[cfg(test)]
+pub use search::statement;
+pub use search::{Entry, Filter, Order};
+pub use verify::{Fault, Verified};
+
+use crate::audit_log::{self, Draft};
+use crate::change::Change;
+use crate::error::StoreError;
+use crate::store::Store;
+use crate::writer::Attachment;
+use std::io;
+
+/// How safe a row is when [`Store::audit_call`] returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// It is in the writer's queue: it outlasts an outage of the database, but not the process.
+    Queued,
+    /// It survives a crash of the process.
+    Written,
+    /// It survives a crash of the machine.
+    OnDisk,
+}
+
+impl Store {
+    /// Writes a row that follows from no event of a run, and returns when it is committed.
+    pub async fn audit(&self, draft: Draft) -> Result<(), StoreError> {
+        let work = async {
+            let mut transaction = self.pool.begin().await?;
+            audit_log::append(&mut transaction, &[&draft]).await?;
+            Ok(transaction.commit().await?)
+        };
+        self.database.within(work).await
+    }
+
+    /// Writes the row of a call that belongs to no run, in one transaction with other writes of that moment. The
+    /// `attachment` is dropped when the row is written or lost.
+    ///
+    /// # Errors
+    /// The database cannot be written to.
+    pub async fn audit_call(
+        &self,
+        draft: Draft,
+        durability: Durability,
+        attachment: Attachment,
+    ) -> io::Result<()> {
+        let change = Change::Audit(Box::new(draft));
+        match durability {
+            Durability::Queued => self.writer.queue(change, attachment).await,
+            Durability::Written => self.writer.write(vec![change], false).await,
+            Durability::OnDisk => self.writer.write(vec![change], true).await,
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Search in the audit log, page by page.
+
+use crate::database::InTime as _;
+use crate::error::StoreError;
+use crate::store::Store;
+use sqlx::Row as _;
+use sqlx::any::AnyRow;
+use uuid::Uuid;
+
+/// One row of the audit log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// 1, 2, 3… without gaps.
+    pub number: i64,
+    /// Canonical JSON.
+    pub text: String,
+    /// Covers this row and all before, in hex.
+    pub hash: String,
+}
+
+/// Conditions for entries. An absent field matches all.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// Earliest time, included: milliseconds since 1970.
+    pub since_ms: Option<u64>,
+    /// Latest time, included.
+    pub until_ms: Option<u64>,
+    /// The tool that was called.
+    pub tool: Option<String>,
+    /// Name of the API key, or the user of this machine.
+    pub owner: Option<String>,
+    /// The run that the entry follows from.
+    pub run: Option<Uuid>,
+    /// A part of the entry's JSON; the case of ASCII letters does not matter, on PostgreSQL of no letters.
+    pub text: Option<String>,
+}
+
+/// Begin and order of a page.
+#[derive(Debug, Clone, Copy)]
+pub enum Order {
+    /// The oldest first, after this number.
+    After(i64),
+    /// The newest first, before this number.
+    Before(i64),
+}
+
+impl Store {
+    /// At most `most` entries that match `filter`.
+    pub async fn audited(
+        &self,
+        filter: &Filter,
+        order: Order,
+        most: u32,
+    ) -> Result<Vec<Entry>, StoreError> {
+        let (statement, values) = statement(filter, order);
+        let query = sqlx::query(sqlx::AssertSqlSafe(statement)).bind(i64::from(most));
+        let query = values.into_iter().fold(query, |query, value| match value {
+            Value::Number(number) => query.bind(number),
+            Value::Text(text) => query.bind(text),
+        });
+        let rows = query.fetch_all(&self.pool).in_time(&self.database).await?;
+        let entries: Result<_, sqlx::Error> = rows.iter().map(entry).collect();
+        Ok(entries?)
+    }
+}
+
+/// A value that a statement binds.
+#[derive(Debug, Clone)]
+pub enum Value {
+    Number(i64),
+    Text(String),
+}
+
+/// The statement with only those conditions that are set, so that the database can use its indexes; and the values
+/// to bind from $2 on.
+pub fn statement(filter: &Filter, order: Order) -> (String, Vec<Value>) {
+    let time = |ms: &Option<u64>| ms.map(|ms| Value::Number(i64::try_from(ms).unwrap_or(i64::MAX)));
+    let text = |text: &Option<String>| text.clone().filter(|it| !it.is_empty()).map(Value::Text);
+    let (beyond, sorted, number) = match order {
+        Order::After(number) => ("number > ", "number", number),
+        Order::Before(number) => ("number < ", "number DESC", number),
+    };
+    let given = [
+        (beyond, Some(Value::Number(number)), ""),
+        ("at_ms >= ", time(&filter.since_ms), ""),
+        ("at_ms <= ", time(&filter.until_ms), ""),
+        ("tool = ", text(&filter.tool), ""),
+        ("owner = ", text(&filter.owner), ""),
+        (
+            "run = ",
+            filter.run.map(|run| Value::Text(run.to_string())),
+            "",
+        ),
+        // LOWER on both sides, because SQLite's knows only ASCII.
+        (
+            "LOWER(entry) LIKE LOWER(",
+            filter
+                .text
+                .as_deref()
+                .map(|text| Value::Text(pattern(text))),
+            ") ESCAPE '!'",
+        ),
+    ];
+    let given = given
+        .into_iter()
+        .filter_map(|(before, value, after)| Some((before, value?, after)));
+    let (mut conditions, mut values) = (Vec::new(), Vec::new());
+    for (before, value, after) in given {
+        conditions.push(format!("{before}${}{after}", values.len() + 2));
+        values.push(value);
+    }
+    let statement = format!(
+        "SELECT number, entry, hash FROM audit WHERE {} ORDER BY {sorted} LIMIT $1",
+        conditions.join(" AND ")
+    );
+    (statement, values)
+}
+
+fn entry(row: &AnyRow) -> Result<Entry, sqlx::Error> {
+    Ok(Entry {
+        number: row.try_get("number")?,
+        text: row.try_get("entry")?,
+        hash: row.try_get("hash")?,
+    })
+}
+
+/// The pattern for LIKE that finds `text`, escaped as in JSON, anywhere.
+fn pattern(text: &str) -> String {
+    let written = serde_json::Value::from(text).to_string();
+    let inner = written.get(1..written.len() - 1).unwrap_or_default();
+    let mut pattern = String::from("%");
+    for c in inner.chars() {
+        if matches!(c, '%' | '_' | '!') {
+            pattern.push('!');
+        }
+        pattern.push(c);
+    }
+    pattern.push('%');
+    pattern
+}

@@ -1,0 +1,200 @@
+//! Verification of the audit log.
+
+use crate::audit_log::link;
+use crate::database::InTime as _;
+use crate::error::StoreError;
+use crate::store::Store;
+use serde_json::Value;
+use sqlx::Row as _;
+use sqlx::any::AnyRow;
+use thiserror::Error;
+
+/// A fault of the audit log, and its place.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Fault {
+    #[error("entry {number} was changed: it is not what its hash was made of")]
+    Changed { number: i64 },
+    #[error("entries {from} to {to} are missing")]
+    Removed { from: i64, to: i64 },
+    #[error(
+        "entry {number} holds what was written as entry {was}: entries were put in another order"
+    )]
+    Reordered { number: i64, was: i64 },
+    #[error("entry {number} was inserted: the log ends with entry {head}")]
+    Inserted { number: i64, head: i64 },
+    #[error("the log's head is gone, or there is more than one")]
+    NoHead,
+    #[error("the log's last hash is not the one that was written last")]
+    OtherHead,
+    #[error("the given hash is of no entry: the log was written anew, or cut off before it")]
+    NotExpected,
+}
+
+/// The result of a verification.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verified {
+    /// Entries that were read.
+    pub entries: u64,
+    /// Hash of the last entry; empty for an empty log. Kept elsewhere, it proves later that the log was not written
+    /// anew.
+    pub head: String,
+    /// The first faults, at most [`MAX_FAULTS`]; a shuffled log has one for each entry.
+    pub faults: Vec<Fault>,
+}
+
+/// Rows of one query.
+const PAGE_ROWS: i64 = 512;
+/// Faults of one verification.
+const MAX_FAULTS: usize = 100;
+
+impl Store {
+    /// Reads and verifies the whole log. `expected` is an earlier value of [`Verified::head`], which must be in the log.
+    pub async fn verify_audit(&self, expected: Option<&str>) -> Result<Verified, StoreError> {
+        let mut chain = Chain {
+            expected: expected.map(str::to_ascii_lowercase),
+            ..Chain::default()
+        };
+        let mut is_first = true;
+        loop {
+            let before = chain.number;
+            self.take_rest(&mut chain).await?;
+            // The head is read after the entries, so it is at least as new. If it is newer, more entries follow.
+            let head = self.audit_head().await?;
+            let has_more = head.as_ref().is_some_and(|(last, _)| *last > chain.number);
+            if !has_more || !(is_first || chain.number > before) {
+                chain.end(head.as_ref());
+                break;
+            }
+            is_first = false;
+        }
+        Ok(Verified {
+            entries: chain.entries,
+            head: chain.hash,
+            faults: chain.faults,
+        })
+    }
+
+    async fn take_rest(&self, chain: &mut Chain) -> Result<(), StoreError> {
+        loop {
+            let page = self.audit_page(chain.number).await?;
+            for row in &page {
+                chain.take(row)?;
+            }
+            if page.len() < PAGE_ROWS as usize {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn audit_head(&self) -> Result<Option<(i64, String)>, sqlx::Error> {
+        let heads: Vec<(i64, String)> = sqlx::query_as("SELECT number, hash FROM audit_head")
+            .fetch_all(&self.pool)
+            .in_time(&self.database)
+            .await?;
+        Ok(<[_; 1]>::try_from(heads).ok().map(|[head]| head))
+    }
+
+    async fn audit_page(&self, after: i64) -> Result<Vec<AnyRow>, sqlx::Error> {
+        sqlx::query(
+            "SELECT number, at_ms, owner, action, run, seq, tool, entry, hash FROM audit WHERE number > $1 \
+             ORDER BY number LIMIT $2",
+        )
+        .bind(after)
+        .bind(PAGE_ROWS)
+        .fetch_all(&self.pool)
+        .in_time(&self.database)
+        .await
+    }
+}
+
+/// The state of a verification after the rows so far.
+#[derive(Debug, Default)]
+struct Chain {
+    number: i64,
+    hash: String,
+    entries: u64,
+    faults: Vec<Fault>,
+    expected: Option<String>,
+    /// The last row held the entry of another number, so its hash does not continue the chain.
+    is_lost: bool,
+}
+
+impl Chain {
+    fn take(&mut self, row: &AnyRow) -> Result<(), sqlx::Error> {
+        let number: i64 = row.try_get("number")?;
+        let (text, hash): (String, String) = (row.try_get("entry")?, row.try_get("hash")?);
+        if number > self.number + 1 {
+            self.note(Fault::Removed {
+                from: self.number + 1,
+                to: number - 1,
+            });
+        }
+        let follows = number == self.number + 1 && !self.is_lost;
+        let entry: Value = serde_json::from_str(&text).unwrap_or_default();
+        let was = entry.get("number").and_then(Value::as_i64);
+        let is_whole = link(&self.hash, &text) == hash && agrees(row, &entry)?;
+        match was {
+            Some(was) if was != number => self.note(Fault::Reordered { number, was }),
+            // After a gap, or after a foreign entry, the previous hash is unknown.
+            Some(_) if !follows => {}
+            Some(_) if is_whole => {}
+            _ => self.note(Fault::Changed { number }),
+        }
+        if self.expected.as_deref() == Some(hash.as_str()) {
+            self.expected = None;
+        }
+        self.is_lost = was != Some(number);
+        (self.number, self.hash) = (number, hash);
+        self.entries += 1;
+        Ok(())
+    }
+
+    fn note(&mut self, fault: Fault) {
+        if self.faults.len() < MAX_FAULTS {
+            self.faults.push(fault);
+        }
+    }
+
+    fn end(&mut self, head: Option<&(i64, String)>) {
+        match head {
+            None => self.note(Fault::NoHead),
+            Some((last, _)) if self.number < *last => self.note(Fault::Removed {
+                from: self.number + 1,
+                to: *last,
+            }),
+            Some((last, _)) if self.number > *last => {
+                let is_behind =
+                    |fault: &Fault| matches!(fault, Fault::Changed { number } if number > last);
+                self.faults.retain(|fault| !is_behind(fault));
+                self.note(Fault::Inserted {
+                    number: last + 1,
+                    head: *last,
+                });
+            }
+            Some((_, hash)) if *hash != self.hash => self.note(Fault::OtherHead),
+            Some(_) => {}
+        }
+        if self.expected.is_some() {
+            self.note(Fault::NotExpected);
+        }
+    }
+}
+
+/// Whether the columns agree with the entry: searches use the columns, and only the entry is sealed.
+fn agrees(row: &AnyRow, entry: &Value) -> Result<bool, sqlx::Error> {
+    let text = |name: &str| entry.get(name).and_then(Value::as_str).map(str::to_owned);
+    let number = |name: &str| entry.get(name).and_then(Value::as_i64);
+    for name in ["owner", "action", "run", "tool"] {
+        let column: Option<String> = row.try_get(name)?;
+        if column != text(name) {
+            return Ok(false);
+        }
+    }
+    for name in ["at_ms", "seq"] {
+        let column: Option<i64> = row.try_get(name)?;
+        if column != number(name) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

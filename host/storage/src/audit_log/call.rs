@@ -1,0 +1,150 @@
+//! Rows for calls: their arguments and outcomes, and calls outside of a run.
+
+use super::digest;
+use super::draft::{Draft, canonical, tool_name, who};
+use crate::column::signed;
+use crate::time::now_ms;
+use serde_json::{Map, Value};
+use toolhold_policy::redaction::Redaction;
+use toolhold_protocol::failure::ToolFailure;
+
+/// Characters of a call's arguments in the log; longer ones are cut.
+const MAX_ARGUMENTS: usize = 16_384;
+
+/// A call's arguments as the log keeps them: redacted, and cut if they are long.
+pub fn kept_arguments(redaction: &Redaction, arguments: &Value) -> Value {
+    let masked = redaction.value(arguments);
+    let text = masked.to_string();
+    match text.char_indices().nth(MAX_ARGUMENTS) {
+        None => masked,
+        Some((end, _)) => format!(
+            "{}… cut off, of {} bytes",
+            text.get(..end).unwrap_or_default(),
+            text.len()
+        )
+        .into(),
+    }
+}
+
+/// A call outside of a run, before it has ended.
+#[derive(Debug)]
+pub struct CallRecord {
+    /// Id of the call.
+    pub id: String,
+    /// Name of the tool.
+    pub tool: String,
+    /// As [`kept_arguments`] returns them.
+    pub arguments: Value,
+    /// Hash of the policy.
+    pub policy: String,
+    /// Name of the API key; empty for the user of this machine's terminal.
+    pub owner: String,
+    /// Further members of the entry: how the call arrived, and what the client said about itself.
+    pub way: Map<String, Value>,
+}
+
+impl CallRecord {
+    /// The row for the ended call.
+    pub fn ended(
+        self,
+        outcome: Result<&Value, &ToolFailure>,
+        duration_us: u64,
+        module: Option<&str>,
+        by_host: bool,
+    ) -> Draft {
+        let details = audited(AuditedCall {
+            way: self.way,
+            call: &self.id,
+            arguments: self.arguments,
+            policy: &self.policy,
+            outcome,
+            duration_us,
+            module,
+            by_host,
+        });
+        Draft {
+            at_ms: signed(now_ms()),
+            owner: who(&self.owner),
+            action: "call",
+            source: None,
+            tool: Some(tool_name(&self.tool)),
+            details: canonical(details),
+        }
+    }
+}
+
+/// An ended call, of a run or of none, before it is an entry.
+pub(super) struct AuditedCall<'a> {
+    /// Members beside those of every call.
+    pub way: Map<String, Value>,
+    pub call: &'a str,
+    /// As [`kept_arguments`] returns them.
+    pub arguments: Value,
+    /// Hash of the policy.
+    pub policy: &'a str,
+    pub outcome: Result<&'a Value, &'a ToolFailure>,
+    pub duration_us: u64,
+    /// Digest of the module that ran, if one did.
+    pub module: Option<&'a str>,
+    /// Whether the host answered in the place of the tool.
+    pub by_host: bool,
+}
+
+/// The members of a call's entry: its status, and the digest of its result in place of the result.
+pub(super) fn audited(call: AuditedCall<'_>) -> Map<String, Value> {
+    let AuditedCall {
+        way: mut details,
+        outcome,
+        module,
+        ..
+    } = call;
+    for (name, value) in [
+        ("call", call.call.into()),
+        ("arguments", call.arguments),
+        ("duration_us", call.duration_us.into()),
+        ("policy", call.policy.into()),
+        ("by_host", call.by_host.into()),
+    ] {
+        details.insert(name.into(), value);
+    }
+    let (status, result) = match outcome {
+        Ok(value) => ("ok", digest(value.to_string().as_bytes())),
+        Err(failure) => {
+            details.insert("error".into(), failure.kind.as_str().into());
+            ("error", digest(failure.message.as_bytes()))
+        }
+    };
+    details.insert("status".into(), status.into());
+    details.insert("result_digest".into(), result.into());
+    if let Some(module) = module {
+        details.insert("module_digest".into(), module.into());
+    }
+    details
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_entry_is_the_same_text_for_the_same_data() {
+        let record = CallRecord {
+            id: "1".into(),
+            tool: "m.f".into(),
+            arguments: json!({"z": {"b": 1, "a": [{"d": 1, "c": 2}]}, "a": 0}),
+            policy: "p".into(),
+            owner: "key".into(),
+            way: Map::from_iter([("via".to_owned(), "mcp".into())]),
+        };
+        let entry = record.ended(Ok(&json!(1)), 7, None, false).entry(3).unwrap();
+        assert!(
+            entry.contains(r#""arguments":{"a":0,"z":{"a":[{"c":2,"d":1}],"b":1}},"at_ms":"#),
+            "{entry}"
+        );
+        let members: Map<String, Value> = serde_json::from_str(&entry).unwrap();
+        assert!(members.keys().is_sorted(), "{entry}");
+        assert_eq!(members["number"], 3);
+        assert!(!entry.contains(": ") && !entry.contains(", "), "{entry}");
+    }
+}

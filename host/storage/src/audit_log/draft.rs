@@ -1,0 +1,192 @@
+//! Rows for the audit log.
+
+use crate::column::signed;
+use crate::time::now_ms;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+/// A row of the audit log, before it has a number and a hash.
+#[derive(Debug)]
+pub struct Draft {
+    /// Milliseconds since 1970 (UTC).
+    pub(super) at_ms: i64,
+    pub(super) owner: String,
+    pub(super) action: &'static str,
+    /// The recorded run, and the number of the event that the row follows from.
+    pub(super) source: Option<(Uuid, i64)>,
+    pub(super) tool: Option<String>,
+    /// Further members of the entry. The members of each object are sorted by name.
+    pub(super) details: BTreeMap<String, Value>,
+}
+
+/// Who deleted old records.
+#[derive(Debug, Clone, Copy)]
+pub enum PrunedBy {
+    /// A person, with `toolhold runs prune`.
+    Person,
+    /// The server: records that ended more than `days` ago.
+    Retention {
+        /// The age in days.
+        days: u32,
+    },
+}
+
+/// Characters of a tool's name in the log: twice the longest valid name.
+const MAX_NAME: usize = 128;
+
+impl Draft {
+    /// A person, or the key `owner`, approved a module as it is.
+    pub fn module_approved(owner: &str, module: &str, digest: &str) -> Self {
+        Self::now(
+            owner,
+            "module_approved",
+            json!({"module": module, "digest": digest}),
+        )
+    }
+
+    /// The key `owner` uploaded a component; `replaced` is the digest of the one that it replaced.
+    pub fn module_uploaded(
+        owner: &str,
+        module: &str,
+        digest: &str,
+        replaced: Option<&str>,
+    ) -> Self {
+        Self::now(
+            owner,
+            "module_uploaded",
+            json!({"module": module, "digest": digest, "replaced": replaced}),
+        )
+    }
+
+    /// A person gave a module permanent grants, which `may` describes.
+    pub fn module_granted(module: &str, digest: &str, may: Value) -> Self {
+        Self::now(
+            "",
+            "module_granted",
+            json!({"module": module, "digest": digest, "may": may}),
+        )
+    }
+
+    /// A person revoked a module's grants and its approval.
+    pub fn module_revoked(module: &str) -> Self {
+        Self::now("", "module_revoked", json!({"module": module}))
+    }
+
+    /// A person approved an MCP server as it is.
+    pub fn server_approved(server: &str) -> Self {
+        Self::now("", "server_approved", json!({"server": server}))
+    }
+
+    /// A person revoked the approval of an MCP server.
+    pub fn server_revoked(server: &str) -> Self {
+        Self::now("", "server_revoked", json!({"server": server}))
+    }
+
+    /// A person created an API key.
+    pub fn key_created(key: &str, permits: Value) -> Self {
+        Self::now("", "key_created", json!({"key": key, "permits": permits}))
+    }
+
+    /// A person revoked an API key.
+    pub fn key_revoked(key: &str) -> Self {
+        Self::now("", "key_revoked", json!({"key": key}))
+    }
+
+    /// `owner` deleted a session with its turns.
+    pub fn session_deleted(owner: &str, session: Uuid, runs: &[Uuid]) -> Self {
+        Self::now(
+            owner,
+            "session_deleted",
+            json!({"session": session, "runs": runs}),
+        )
+    }
+
+    /// `owner` deleted the record of a run.
+    pub fn run_deleted(owner: &str, run: Uuid) -> Self {
+        Self::now(owner, "run_deleted", json!({"run": run}))
+    }
+
+    /// Records of runs and sessions that had ended before `before_ms` were deleted.
+    pub fn pruned(by: PrunedBy, before_ms: u64, runs: &[Uuid], sessions: &[Uuid]) -> Self {
+        let mut details = json!({"before_ms": before_ms, "runs": runs, "sessions": sessions});
+        match by {
+            PrunedBy::Person => details["by"] = "person".into(),
+            PrunedBy::Retention { days } => {
+                details["by"] = "retention".into();
+                details["keep_days"] = days.into();
+            }
+        }
+        Self::now("", "pruned", details)
+    }
+
+    fn now(owner: &str, action: &'static str, details: Value) -> Self {
+        let details = match details {
+            Value::Object(details) => details,
+            _ => Map::new(),
+        };
+        Self {
+            at_ms: signed(now_ms()),
+            owner: who(owner),
+            action,
+            source: None,
+            tool: None,
+            details: canonical(details),
+        }
+    }
+
+    /// The entry as canonical JSON: no spaces, members sorted by name.
+    pub(super) fn entry(&self, number: i64) -> Result<String, serde_json::Error> {
+        let details = self.details.iter();
+        let mut entry: BTreeMap<&str, Member<'_>> = details
+            .map(|(name, value)| (name.as_str(), Member::Value(value)))
+            .collect();
+        entry.insert("number", Member::Number(number));
+        entry.insert("at_ms", Member::Number(self.at_ms));
+        entry.insert("owner", Member::Text(&self.owner));
+        entry.insert("action", Member::Text(self.action));
+        if let Some((run, seq)) = self.source {
+            entry.insert("run", Member::Run(run));
+            entry.insert("seq", Member::Number(seq));
+        }
+        if let Some(tool) = &self.tool {
+            entry.insert("tool", Member::Text(tool));
+        }
+        serde_json::to_string(&entry)
+    }
+}
+
+/// A member of the entry.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Member<'a> {
+    Number(i64),
+    Text(&'a str),
+    Run(Uuid),
+    Value(&'a Value),
+}
+
+/// Sorts the members of all objects by name.
+pub(super) fn canonical(members: Map<String, Value>) -> BTreeMap<String, Value> {
+    let members = members.into_iter().map(|(name, mut value)| {
+        value.sort_all_objects();
+        (name, value)
+    });
+    members.collect()
+}
+
+/// The owner as the log names it: a key, or the user of this machine's terminal. Names of keys have no colon.
+pub(super) fn who(owner: &str) -> String {
+    if owner.is_empty() {
+        format!("uid:{}", rustix::process::getuid().as_raw())
+    } else {
+        owner.to_owned()
+    }
+}
+
+/// A tool's name, which may be a model's invention, as the log can hold it: PostgreSQL's text type refuses NUL
+/// characters, and its indexes refuse long texts.
+pub(super) fn tool_name(tool: &str) -> String {
+    tool.chars().filter(|c| *c != '\0').take(MAX_NAME).collect()
+}

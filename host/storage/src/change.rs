@@ -1,0 +1,264 @@
+//! The changes of runs to the database, and their SQL statements.
+
+use crate::audit_log::Draft;
+use crate::claims::RunClaim;
+use crate::error::WriteError;
+use crate::label::Label;
+use sqlx::AnyConnection;
+use toolhold_protocol::approval::Pending;
+use uuid::Uuid;
+
+/// A change that a run, or a call outside of one, makes.
+#[derive(Debug)]
+pub enum Change {
+    /// A run began.
+    Began {
+        run: Uuid,
+        label: Box<Label>,
+        task: String,
+        model: String,
+        at_ms: i64,
+        holder: String,
+    },
+    /// Consecutive events. They are written only while this process holds the run's lease.
+    Events {
+        run: Uuid,
+        /// Number of the first event.
+        seq: i64,
+        lines: Vec<String>,
+        holder: String,
+    },
+    /// A call waits for a person's decision.
+    Waits {
+        run: Uuid,
+        within: Uuid,
+        pending: Box<Pending>,
+        at_ms: i64,
+    },
+    /// A call no longer waits: its run has read the decision, or ended.
+    Settled {
+        run: Uuid,
+        within: Uuid,
+        call: String,
+    },
+    /// A run ended.
+    Ended {
+        run: Uuid,
+        at_ms: i64,
+        reason: String,
+        steps: i64,
+        calls: i64,
+        tokens: i64,
+    },
+    /// A row for the audit log.
+    Audit(Box<Draft>),
+    /// The process gives up the lease of a run that has not ended. The claim is dropped once this is written, so no
+    /// other task of the process takes the run before.
+    Released { run: RunClaim, holder: String },
+}
+
+impl Change {
+    /// Runs the change's statements in a transaction. `is_file`: the database is SQLite.
+    pub async fn write(
+        &self,
+        connection: &mut AnyConnection,
+        is_file: bool,
+    ) -> Result<(), WriteError> {
+        match self {
+            Self::Began {
+                run,
+                label,
+                task,
+                model,
+                at_ms,
+                holder,
+            } => {
+                if let Some((session, _)) = label.turn {
+                    lock_session(connection, is_file, session).await?;
+                }
+                sqlx::query(
+                    "INSERT INTO runs (id, owner, agent, origin, session, turn, task, model, began_ms, holder, trace) \
+                     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (id) DO NOTHING",
+                )
+                .bind(run.to_string())
+                .bind(&label.owner)
+                .bind(&label.agent)
+                .bind(label.origin.name())
+                .bind(label.turn.map(|(session, _)| session.to_string()))
+                .bind(label.turn.map(|(_, turn)| i64::from(turn)))
+                .bind(task)
+                .bind(model)
+                .bind(at_ms)
+                .bind(holder)
+                .bind(label.trace.as_deref())
+                .execute(&mut *connection)
+                .await?;
+                if let Some(asked) = &label.asked {
+                    sqlx::query(
+                        "INSERT INTO responses (run, asked) VALUES ($1, $2) ON CONFLICT (run) DO NOTHING",
+                    )
+                    .bind(run.to_string())
+                    .bind(asked)
+                    .execute(connection)
+                    .await?;
+                }
+            }
+            Self::Events {
+                run,
+                seq,
+                lines,
+                holder,
+            } => {
+                let events = Events {
+                    run: *run,
+                    seq: *seq,
+                    lines,
+                    holder,
+                };
+                events.write(connection, is_file).await?;
+            }
+            Self::Waits {
+                run,
+                within,
+                pending,
+                at_ms,
+            } => {
+                let text =
+                    serde_json::to_string(pending).map_err(|e| sqlx::Error::Encode(e.into()))?;
+                sqlx::query(
+                    "INSERT INTO approvals (run, within, call, digest, pending, asked_ms) \
+                     VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (run, within, call) DO UPDATE SET \
+                     pending = excluded.pending, asked_ms = excluded.asked_ms, digest = excluded.digest, \
+                     decision = CASE WHEN approvals.digest = excluded.digest THEN approvals.decision END",
+                )
+                .bind(run.to_string())
+                .bind(within.to_string())
+                .bind(&pending.call.id)
+                .bind(&pending.digest)
+                .bind(text)
+                .bind(at_ms)
+                .execute(connection)
+                .await?;
+            }
+            Self::Settled { run, within, call } => {
+                sqlx::query("DELETE FROM approvals WHERE run = $1 AND within = $2 AND call = $3")
+                    .bind(run.to_string())
+                    .bind(within.to_string())
+                    .bind(call)
+                    .execute(connection)
+                    .await?;
+            }
+            Self::Ended {
+                run,
+                at_ms,
+                reason,
+                steps,
+                calls,
+                tokens,
+            } => {
+                sqlx::query(
+                    "UPDATE runs SET holder = NULL, ended_ms = $2, reason = $3, steps = $4, calls = $5, tokens = $6 \
+                     WHERE id = $1",
+                )
+                .bind(run.to_string())
+                .bind(at_ms)
+                .bind(reason)
+                .bind(steps)
+                .bind(calls)
+                .bind(tokens)
+                .execute(&mut *connection)
+                .await?;
+                sqlx::query("DELETE FROM approvals WHERE run = $1")
+                    .bind(run.to_string())
+                    .execute(connection)
+                    .await?;
+            }
+            // The writer adds audit rows after all other changes of its batch.
+            Self::Audit(_) => {}
+            Self::Released { run, holder } => {
+                sqlx::query("UPDATE runs SET holder = NULL WHERE id = $1 AND holder = $2")
+                    .bind(run.id().to_string())
+                    .bind(holder)
+                    .execute(connection)
+                    .await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Locks the session of a turn that begins, which must exist. On PostgreSQL the session cannot be deleted until the
+/// transaction ends; later it cannot be deleted because it has an open turn.
+async fn lock_session(
+    connection: &mut AnyConnection,
+    is_file: bool,
+    session: Uuid,
+) -> Result<(), WriteError> {
+    let statement = if is_file {
+        "SELECT created_ms FROM sessions WHERE id = $1"
+    } else {
+        "SELECT created_ms FROM sessions WHERE id = $1 FOR SHARE"
+    };
+    let held: Option<i64> = sqlx::query_scalar(statement)
+        .bind(session.to_string())
+        .fetch_optional(connection)
+        .await?;
+    held.map(drop).ok_or(WriteError::SessionGone { session })
+}
+
+/// Consecutive events of a run.
+struct Events<'a> {
+    run: Uuid,
+    seq: i64,
+    lines: &'a [String],
+    holder: &'a str,
+}
+
+/// Inserts events after the one before, for a run whose lease this process holds. On PostgreSQL, `FOR SHARE` makes a
+/// process that takes the run over wait for this transaction, or this transaction for it. PostgreSQL, SQLite.
+const ADD: [&str; 2] = [
+    "INSERT INTO events (run, seq, line) \
+     SELECT $1, $2 + place - 1, line FROM json_array_elements_text($3::json) WITH ORDINALITY AS added (line, place) \
+     WHERE ($2 = 0 OR EXISTS (SELECT 1 FROM events WHERE run = $1 AND seq = $2 - 1)) \
+     AND EXISTS (SELECT 1 FROM runs WHERE id = $1 AND holder = $4 FOR SHARE) ON CONFLICT (run, seq) DO NOTHING",
+    "INSERT INTO events (run, seq, line) SELECT $1, $2 + key, value FROM json_each($3) \
+     WHERE ($2 = 0 OR EXISTS (SELECT 1 FROM events WHERE run = $1 AND seq = $2 - 1)) \
+     AND EXISTS (SELECT 1 FROM runs WHERE id = $1 AND holder = $4) ON CONFLICT (run, seq) DO NOTHING",
+];
+
+impl Events<'_> {
+    async fn write(&self, connection: &mut AnyConnection, is_file: bool) -> Result<(), WriteError> {
+        let [on_server, in_file] = ADD;
+        let lines = serde_json::to_string(self.lines).map_err(|e| sqlx::Error::Encode(e.into()))?;
+        let written = sqlx::query(if is_file { in_file } else { on_server })
+            .bind(self.run.to_string())
+            .bind(self.seq)
+            .bind(lines)
+            .bind(self.holder)
+            .execute(&mut *connection)
+            .await?;
+        let are_all = usize::try_from(written.rows_affected()) == Ok(self.lines.len());
+        if are_all || self.are_written(connection).await? {
+            return Ok(());
+        }
+        Err(WriteError::LeaseLost {
+            run: self.run,
+            seq: self.seq,
+        })
+    }
+
+    /// Whether the database holds exactly these events, from an earlier commit whose reply was lost.
+    async fn are_written(&self, connection: &mut AnyConnection) -> Result<bool, sqlx::Error> {
+        let known: Vec<String> = sqlx::query_scalar(
+            "SELECT line FROM events JOIN runs ON runs.id = events.run \
+             WHERE run = $1 AND seq >= $2 AND seq < $2 + $3 AND (holder = $4 OR ended_ms IS NOT NULL) ORDER BY seq",
+        )
+        .bind(self.run.to_string())
+        .bind(self.seq)
+        .bind(i64::try_from(self.lines.len()).unwrap_or(i64::MAX))
+        .bind(self.holder)
+        .fetch_all(connection)
+        .await?;
+        Ok(known == self.lines)
+    }
+}

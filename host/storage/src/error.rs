@@ -1,0 +1,106 @@
+//! Errors of the store.
+
+use crate::health::Outage;
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+use uuid::Uuid;
+
+/// The database cannot be used.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    #[error("the folder {path} for the database cannot be used: {source}")]
+    Folder { path: PathBuf, source: io::Error },
+    #[error("{what} cannot be opened: {source}")]
+    Open { what: String, source: sqlx::Error },
+    #[error(
+        "{what} was written by another version of toolhold, and this one cannot read it: {source}"
+    )]
+    Version {
+        what: String,
+        source: sqlx::migrate::MigrateError,
+    },
+    #[error("the database failed: {source}")]
+    Failed {
+        #[from]
+        source: sqlx::Error,
+    },
+    /// Known from an earlier use: no query was tried.
+    #[error("{0}")]
+    Outage(Outage),
+}
+
+impl StoreError {
+    /// The outage of the database that caused the error, if one did.
+    pub fn outage(&self) -> Option<Outage> {
+        match self {
+            Self::Outage(outage) => Some(*outage),
+            Self::Failed { source } => Outage::of(source),
+            Self::Folder { .. } | Self::Open { .. } | Self::Version { .. } => None,
+        }
+    }
+}
+
+/// A run's record cannot be read, or the run cannot be resumed.
+#[derive(Debug, Error)]
+pub enum RecordError {
+    #[error("there is no run {name:?}; `toolhold runs` lists them")]
+    Unknown { name: String },
+    #[error("there are no runs yet: `toolhold run`, `request run` and `plan run` make them")]
+    None,
+    #[error("{name:?} begins the names of several runs: {}", listed(names))]
+    Ambiguous { name: String, names: Vec<String> },
+    #[error("line {line} of {what} is no event: {source}")]
+    Line {
+        what: String,
+        line: usize,
+        source: serde_json::Error,
+    },
+    #[error(
+        "line {line} of {what} is not what was written there: it was changed, or lines before it were lost or added"
+    )]
+    Changed { what: String, line: usize },
+    #[error("{what} cannot be read: {source}")]
+    Read { what: String, source: io::Error },
+    #[error("the run is still going on in another process")]
+    Held,
+    #[error("this run is over; `toolhold show {run}` prints it")]
+    Over { run: Uuid },
+    #[error("{what} is a file: only a run of the database can be gone on with")]
+    NotKept { what: String },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A write of a run cannot be committed.
+#[derive(Debug, Error)]
+pub enum WriteError {
+    /// The run's lease is another process' by now, or the events before were deleted.
+    #[error(
+        "another process goes on with run {run}, or part of its record is gone: event {seq} and later ones cannot be \
+         written here"
+    )]
+    LeaseLost { run: Uuid, seq: i64 },
+    #[error("there is no session {session} any more: a turn of it cannot begin")]
+    SessionGone { session: Uuid },
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+}
+
+impl From<sqlx::Error> for RecordError {
+    fn from(source: sqlx::Error) -> Self {
+        Self::Store(StoreError::Failed { source })
+    }
+}
+
+/// Names that a message lists.
+const SHOWN: usize = 8;
+
+fn listed(names: &[String]) -> String {
+    let shown = names.iter().rev().take(SHOWN);
+    let mut text = shown.cloned().collect::<Vec<_>>().join(", ");
+    if names.len() > SHOWN {
+        text.push_str(" and older ones");
+    }
+    text
+}

@@ -1,0 +1,151 @@
+//! Idempotency keys: a request that is repeated under the same key gets the run that the first one started.
+
+use crate::claims::ClaimedRuns;
+use crate::column::{id, signed};
+use crate::database::InTime as _;
+use crate::error::StoreError;
+use crate::store::Store;
+use crate::time::now_ms;
+use sqlx::Row as _;
+use uuid::Uuid;
+
+/// What an idempotency key means so far.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Repeat {
+    /// It is new, and from now on means this request's run.
+    First,
+    /// An equal request started this run.
+    Same(Uuid),
+    /// A different request came under this key.
+    Other,
+    /// A request came and was forgotten meanwhile: look up again.
+    Unsettled,
+}
+
+/// A run that this process is about to start; dropping it takes the promise back.
+#[derive(Debug)]
+pub struct Promise {
+    run: Uuid,
+    promised: ClaimedRuns,
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        self.promised.release(self.run);
+    }
+}
+
+impl Store {
+    /// Announces that `run` will start, so that a repeated request waits for it.
+    pub fn promise(&self, run: Uuid) -> Promise {
+        self.promised.insert(run);
+        Promise {
+            run,
+            promised: self.promised.clone(),
+        }
+    }
+
+    /// Records that the request with this key and digest starts `run`, unless the key is known.
+    pub async fn first_or_repeat(
+        &self,
+        owner: &str,
+        key: &str,
+        digest: &str,
+        run: Uuid,
+    ) -> Result<Repeat, StoreError> {
+        let added = sqlx::query(
+            "INSERT INTO idempotency (owner, key, digest, run, created_ms, holder) VALUES ($1, $2, $3, $4, $5, $6) \
+             ON CONFLICT (owner, key) DO NOTHING",
+        )
+        .bind(owner)
+        .bind(key)
+        .bind(digest)
+        .bind(run.to_string())
+        .bind(signed(now_ms()))
+        .bind(self.process.name())
+        .execute(&self.pool)
+        .in_time(&self.database)
+        .await?;
+        if added.rows_affected() > 0 {
+            return Ok(Repeat::First);
+        }
+        let row = sqlx::query("SELECT digest, run FROM idempotency WHERE owner = $1 AND key = $2")
+            .bind(owner)
+            .bind(key)
+            .fetch_optional(&self.pool)
+            .in_time(&self.database)
+            .await?;
+        // Deleted in between: the run could not be started.
+        let Some(row) = row else {
+            return Ok(Repeat::Unsettled);
+        };
+        let known: String = row.try_get("digest")?;
+        Ok(if known == digest {
+            Repeat::Same(id(&row, "run")?)
+        } else {
+            Repeat::Other
+        })
+    }
+
+    /// Whether the key is known.
+    pub async fn knows_request(&self, owner: &str, key: &str) -> Result<bool, StoreError> {
+        let count: i64 =
+            sqlx::query_scalar("SELECT COUNT(*) FROM idempotency WHERE owner = $1 AND key = $2")
+                .bind(owner)
+                .bind(key)
+                .fetch_one(&self.pool)
+                .in_time(&self.database)
+                .await?;
+        Ok(count > 0)
+    }
+
+    /// Forgets a request whose `run` does not exist and will not start: the process that promised it is dead, or took
+    /// the promise back. Returns whether the request was forgotten.
+    pub async fn forget_broken(
+        &self,
+        owner: &str,
+        key: &str,
+        run: Uuid,
+    ) -> Result<bool, StoreError> {
+        let holder: Option<Option<String>> = sqlx::query_scalar(
+            "SELECT holder FROM idempotency WHERE owner = $1 AND key = $2 AND run = $3",
+        )
+        .bind(owner)
+        .bind(key)
+        .bind(run.to_string())
+        .fetch_optional(&self.pool)
+        .in_time(&self.database)
+        .await?;
+        let is_promised = match holder.flatten() {
+            Some(name) if name == self.process.name() => self.promised.contains(run),
+            Some(name) => self.process.is_alive(&name, &self.pool).await?,
+            None => false,
+        };
+        if is_promised {
+            return Ok(false);
+        }
+        // The run may have started, and even ended, since the promise was checked.
+        self.forget_unbegun(owner, key, run).await
+    }
+
+    /// Forgets that the request was to start `run`, so that it can be repeated; unless the run exists after all, or the
+    /// key means another run by now. Returns whether the request was forgotten.
+    pub async fn forget_unbegun(
+        &self,
+        owner: &str,
+        key: &str,
+        run: Uuid,
+    ) -> Result<bool, StoreError> {
+        let gone = sqlx::query(
+            "DELETE FROM idempotency WHERE owner = $1 AND key = $2 AND run = $3 \
+             AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = $3)",
+        )
+        .bind(owner)
+        .bind(key)
+        .bind(run.to_string())
+        .execute(&self.pool)
+        .in_time(&self.database)
+        .await?;
+        Ok(gone.rows_affected() > 0)
+    }
+}

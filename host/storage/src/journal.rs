@@ -1,0 +1,205 @@
+//! The journal of a run in the database.
+
+use crate::audit_log::RunAudit;
+use crate::change::Change;
+use crate::claims::RunClaim;
+use crate::column::signed;
+use crate::label::Label;
+use crate::pending_approvals::{ApprovalChange, PendingApprovals};
+use crate::writer::Writer;
+use futures_util::future::BoxFuture;
+use std::io;
+use toolhold_policy::redaction::Redaction;
+use toolhold_protocol::context::Message;
+use toolhold_protocol::event::{Event, EventKind, Journal};
+use toolhold_protocol::settings::RunRequest;
+use toolhold_protocol::turn::Role;
+use uuid::Uuid;
+
+/// Appends a run's events, and keeps the run's row, its waiting calls and its audit rows up to date in the same
+/// transaction. The row is created with the first event, so a run that could not begin leaves nothing behind.
+///
+/// Dropping the journal of a run that has not ended releases its lease.
+#[derive(Debug)]
+pub struct RunJournal {
+    run: Uuid,
+    writer: Writer,
+    /// Name of this process, which holds the lease.
+    holder: String,
+    /// Present until the run's row exists.
+    label: Option<Label>,
+    pending: PendingApprovals,
+    audit: RunAudit,
+    has_ended: bool,
+    claim: Option<RunClaim>,
+}
+
+impl RunJournal {
+    /// For a new run.
+    pub(crate) fn begin(
+        run: Uuid,
+        label: Label,
+        writer: Writer,
+        holder: &str,
+        claim: Option<RunClaim>,
+        redaction: Redaction,
+    ) -> Self {
+        let audit = RunAudit::new(run, &label.owner, redaction);
+        let mut journal = Self::after(run, &[], writer, holder, claim, audit);
+        journal.label = Some(label);
+        journal
+    }
+
+    /// For an existing run with these events.
+    pub(crate) fn after(
+        run: Uuid,
+        events: &[Event],
+        writer: Writer,
+        holder: &str,
+        claim: Option<RunClaim>,
+        mut audit: RunAudit,
+    ) -> Self {
+        let mut pending = PendingApprovals::default();
+        for event in events {
+            pending.note(run, &event.kind);
+            audit.take(event);
+        }
+        Self {
+            run,
+            writer,
+            claim,
+            holder: holder.to_owned(),
+            label: None,
+            pending,
+            audit,
+            has_ended: false,
+        }
+    }
+
+    /// Sets the hash of the policy for audit rows from now on: a resumed run may have another one.
+    pub fn under(&mut self, policy: &str) {
+        self.audit.under(policy);
+    }
+
+    fn changes(&mut self, events: &[Event]) -> Result<Vec<Change>, serde_json::Error> {
+        let Some(first) = events.first() else {
+            return Ok(Vec::new());
+        };
+        let mut changes = vec![Change::Events {
+            run: self.run,
+            seq: signed(first.seq),
+            lines: events
+                .iter()
+                .map(serde_json::to_string)
+                .collect::<Result<_, _>>()?,
+            holder: self.holder.clone(),
+        }];
+        for event in events {
+            self.follow(event, &mut changes);
+        }
+        Ok(changes)
+    }
+
+    /// Adds the changes that follow from an event.
+    fn follow(&mut self, event: &Event, changes: &mut Vec<Change>) {
+        let (run, at_ms) = (self.run, signed(event.at_ms));
+        if let EventKind::Run {
+            task,
+            model,
+            request,
+            ..
+        } = &event.kind
+            && let Some(label) = self.label.take()
+        {
+            let began = Change::Began {
+                run,
+                label: Box::new(label),
+                task: headline(last_user_text(request).unwrap_or(task)),
+                model: model.replace('\0', ""),
+                at_ms,
+                holder: self.holder.clone(),
+            };
+            // First, because events refer to the run's row.
+            changes.insert(0, began);
+        }
+        changes.extend(
+            self.audit
+                .take(event)
+                .map(|draft| Change::Audit(Box::new(draft))),
+        );
+        let moved = self.pending.note(run, &event.kind);
+        changes.extend(moved.into_iter().map(|moved| match moved {
+            ApprovalChange::Waits(within, pending) => Change::Waits {
+                run,
+                within,
+                pending,
+                at_ms,
+            },
+            ApprovalChange::Settled(within, call) => Change::Settled { run, within, call },
+        }));
+        if let EventKind::Done {
+            reason,
+            steps,
+            calls,
+            tokens,
+            ..
+        } = &event.kind
+        {
+            self.has_ended = true;
+            changes.push(Change::Ended {
+                run,
+                at_ms,
+                reason: reason.name().to_owned(),
+                steps: i64::from(*steps),
+                calls: i64::from(*calls),
+                tokens: signed(*tokens),
+            });
+        }
+    }
+}
+
+impl Journal for RunJournal {
+    fn append<'a>(&'a mut self, events: &'a [Event]) -> BoxFuture<'a, io::Result<()>> {
+        Box::pin(async move {
+            let changes = self.changes(events)?;
+            // A lost piece of a reply costs nothing: the whole reply follows.
+            let is_piece = |event: &Event| matches!(event.kind, EventKind::Delta { .. });
+            let durable = !events.iter().all(is_piece);
+            self.writer.write(changes, durable).await
+        })
+    }
+}
+
+impl Drop for RunJournal {
+    /// Releases the lease, so that another process can resume the run while this one lives.
+    fn drop(&mut self) {
+        if !self.has_ended
+            && self.label.is_none()
+            && let Some(run) = self.claim.take()
+        {
+            let holder = self.holder.clone();
+            self.writer.note(Change::Released { run, holder });
+        }
+    }
+}
+
+/// Characters of a task that lists of runs show.
+const HEADLINE_CHARS: usize = 200;
+
+/// The user's last message: the task of a session's turn.
+fn last_user_text(request: &RunRequest) -> Option<&str> {
+    let messages = request.context.iter().rev();
+    let mut said = messages.filter_map(|message| match message {
+        Message::Text(text) if text.role == Role::User => Some(text.text.as_str()),
+        _ => None,
+    });
+    said.next()
+}
+
+/// The begin of a task, without NUL characters, which PostgreSQL's text type refuses.
+fn headline(task: &str) -> String {
+    task.chars()
+        .filter(|c| *c != '\0')
+        .take(HEADLINE_CHARS)
+        .collect()
+}

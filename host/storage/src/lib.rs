@@ -1,0 +1,81 @@
+//! Storage of runs: one SQLite file in the state folder, or a PostgreSQL database that several hosts share.
+//!
+//! The crate promises that an event that `Journal::append` accepted is in the
+//! database, that at most one process works on a run at a time (its lease), that the lease of a dead process is free
+//! at once, and that the audit log shows any later change to it. Short outages of the database are waited out;
+//! longer ones stop runs in a way that they can be resumed.
+//!
+//! Read `store` first: it opens the `database` and migrates the `schema`. Every write of a run goes through
+//! `writer`, which commits the writes of many runs in one transaction; `change` holds the statements, `health`
+//! what is known about an outage. `process` tells living processes from dead ones, `run_lease` gives runs to
+//! them, and `journal` is a run's journal. The other rooms are queries: `runs`, `record` (events), `sessions`,
+//! `approvals`, `keys`, `idempotency`, `orphans`, `prune`, `responses`. The audit log is `audit_log`
+//! (rows and their chain of hashes) and `audit` (search and verification).
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use toolhold_storage::{Location, Store};
+//!
+//! # async fn open() -> Result<(), toolhold_storage::StoreError> {
+//! let location = Location::File("state/toolhold.db".into());
+//! let store = Store::open(&location, Duration::from_secs(30)).await?;
+//! for run in store.runs_since(0).await? {
+//!     println!("{} {}", run.id, run.task);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+#![forbid(unsafe_code)]
+
+mod approvals;
+mod audit;
+mod audit_log;
+mod change;
+mod claims;
+mod column;
+mod database;
+mod error;
+mod health;
+mod idempotency;
+mod journal;
+mod keys;
+mod label;
+mod orphans;
+mod pending_approvals;
+mod process;
+mod prune;
+mod record;
+mod responses;
+mod run_lease;
+mod runs;
+mod schema;
+mod sessions;
+mod store;
+mod time;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use approvals::Waiting;
+pub use audit::{
+    Durability, Entry as AuditEntry, Fault as AuditFault, Filter as AuditFilter,
+    Order as AuditOrder, Verified,
+};
+pub use audit_log::{CallRecord, Draft, PrunedBy, kept_arguments};
+pub use database::Location;
+pub use error::{RecordError, StoreError, WriteError};
+pub use health::{Health, Outage};
+pub use idempotency::{Promise, Repeat};
+pub use journal::RunJournal;
+pub use keys::{Key, Permits, Scope};
+pub use label::{Label, Origin};
+pub use orphans::Orphan;
+pub use prune::Pruned;
+pub use record::{Record, Source};
+pub use run_lease::LeaseState;
+pub use runs::{Ended, RunRow};
+pub use sessions::Session;
+pub use store::Store;
+pub use time::now_ms;
+pub use writer::Attachment;

@@ -1,0 +1,187 @@
+//! Deletes old records: in small transactions, so that other writers wait only briefly, each with its row in the
+//! audit log.
+
+use crate::audit_log::{self, Draft, PrunedBy};
+use crate::column::{id, signed};
+use crate::database::InTime as _;
+use crate::error::StoreError;
+use crate::store::Store;
+use sqlx::AnyConnection;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// Numbers of records that were deleted, or would be. A session's turns count among the runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pruned {
+    pub runs: u64,
+    pub sessions: u64,
+}
+
+/// Runs of one transaction; as many sessions, and as many idempotency keys.
+const BATCH_ROWS: i64 = 20;
+/// Wait between two transactions, in which other writers can write.
+const BATCH_DELAY: Duration = Duration::from_millis(20);
+
+/// Runs that ended before $1 and are turns of no existing session.
+const RUNS: &str = "ended_ms < $1 AND (session IS NULL OR NOT EXISTS \
+     (SELECT 1 FROM sessions WHERE sessions.id = runs.session))";
+/// Sessions that began before $1 and all of whose turns ended before it.
+const SESSIONS: &str = "created_ms < $1 AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.session = sessions.id \
+     AND (runs.ended_ms IS NULL OR runs.ended_ms >= $1))";
+/// Idempotency keys from before $1 whose run is not open: such a request is not repeated any more.
+const REQUESTS: &str = "created_ms < $1 AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = idempotency.run \
+     AND runs.ended_ms IS NULL)";
+
+impl Store {
+    /// Counts what [`Self::prune`] would delete: runs that ended before `ms` (milliseconds since 1970), and sessions all
+    /// of whose turns did.
+    pub async fn over_before(&self, ms: u64) -> Result<Pruned, StoreError> {
+        let count = async |what: String| -> Result<u64, StoreError> {
+            // The statement consists of constants.
+            let count: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(what))
+                .bind(signed(ms))
+                .fetch_one(&self.pool)
+                .in_time(&self.database)
+                .await?;
+            Ok(count.unsigned_abs())
+        };
+        let alone = count(format!("SELECT COUNT(*) FROM runs WHERE {RUNS}")).await?;
+        let turns = count(format!(
+            "SELECT COUNT(*) FROM runs WHERE session IN (SELECT id FROM sessions WHERE {SESSIONS})"
+        ));
+        Ok(Pruned {
+            runs: alone + turns.await?,
+            sessions: count(format!("SELECT COUNT(*) FROM sessions WHERE {SESSIONS}")).await?,
+        })
+    }
+
+    /// Deletes runs that ended before `ms`, and sessions all of whose turns did.
+    pub async fn prune(&self, ms: u64, by: PrunedBy) -> Result<Pruned, StoreError> {
+        let mut all = Pruned::default();
+        loop {
+            let gone = self.prune_some(ms, by).await?;
+            all.runs += gone.runs;
+            all.sessions += gone.sessions;
+            if gone == Pruned::default() {
+                break;
+            }
+            tokio::time::sleep(BATCH_DELAY).await;
+        }
+        while self.forget_some(ms).await? > 0 {
+            tokio::time::sleep(BATCH_DELAY).await;
+        }
+        Ok(all)
+    }
+
+    async fn prune_some(&self, ms: u64, by: PrunedBy) -> Result<Pruned, StoreError> {
+        let work = async {
+            let mut transaction = self.pool.begin().await?;
+            let alone = format!(
+                "DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE {RUNS} ORDER BY ended_ms LIMIT $2) RETURNING id"
+            );
+            let mut gone = batch(&mut transaction, alone, ms).await?;
+            // An update that changes nothing locks the sessions: a turn that begins waits, or we wait for it. Only a
+            // later statement sees a turn that began meanwhile.
+            let idle = format!(
+                "UPDATE sessions SET created_ms = created_ms \
+             WHERE id IN (SELECT id FROM sessions WHERE {SESSIONS} ORDER BY id LIMIT $2) RETURNING id"
+            );
+            let mut sessions = Vec::new();
+            for session in batch(&mut transaction, idle, ms).await? {
+                if delete_idle(&mut transaction, session, ms).await? {
+                    gone.extend(delete_turns(&mut transaction, session).await?);
+                    sessions.push(session);
+                }
+            }
+            if !(gone.is_empty() && sessions.is_empty()) {
+                let draft = Draft::pruned(by, ms, &gone, &sessions);
+                audit_log::append(&mut transaction, &[&draft]).await?;
+            }
+            transaction.commit().await?;
+            Ok(Pruned {
+                runs: gone.len() as u64,
+                sessions: sessions.len() as u64,
+            })
+        };
+        self.database.within_minutes(work).await
+    }
+
+    async fn forget_some(&self, ms: u64) -> Result<u64, StoreError> {
+        let statement = format!(
+            "DELETE FROM idempotency WHERE (owner, key) IN (SELECT owner, key FROM idempotency WHERE {REQUESTS} LIMIT $2)"
+        );
+        let gone = sqlx::query(sqlx::AssertSqlSafe(statement))
+            .bind(signed(ms))
+            .bind(BATCH_ROWS)
+            .execute(&self.pool)
+            .in_time(&self.database)
+            .await?;
+        Ok(gone.rows_affected())
+    }
+}
+
+impl Store {
+    /// Deletes the record of a run that has ended and is no turn of a session, on behalf of `owner`. Returns whether
+    /// there was one.
+    pub async fn delete_run(&self, owner: &str, run: Uuid) -> Result<bool, StoreError> {
+        let work = async {
+            let mut transaction = self.pool.begin().await?;
+            let gone = sqlx::query(
+                "DELETE FROM runs WHERE id = $1 AND ended_ms IS NOT NULL AND session IS NULL",
+            )
+            .bind(run.to_string())
+            .execute(&mut *transaction)
+            .await?;
+            let is_gone = gone.rows_affected() > 0;
+            if is_gone {
+                audit_log::append(&mut transaction, &[&Draft::run_deleted(owner, run)]).await?;
+            }
+            transaction.commit().await?;
+            Ok(is_gone)
+        };
+        self.database.within_minutes(work).await
+    }
+}
+
+/// Deletes a session if it still matches [`SESSIONS`]. Returns whether it did.
+async fn delete_idle(
+    connection: &mut AnyConnection,
+    session: Uuid,
+    ms: u64,
+) -> Result<bool, sqlx::Error> {
+    let statement = format!("DELETE FROM sessions WHERE id = $2 AND {SESSIONS}");
+    // The statement consists of constants.
+    let gone = sqlx::query(sqlx::AssertSqlSafe(statement))
+        .bind(signed(ms))
+        .bind(session.to_string())
+        .execute(connection)
+        .await?;
+    Ok(gone.rows_affected() > 0)
+}
+
+/// Deletes the runs of a session, and returns their ids.
+pub(crate) async fn delete_turns(
+    connection: &mut AnyConnection,
+    session: Uuid,
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    let rows = sqlx::query("DELETE FROM runs WHERE session = $1 RETURNING id")
+        .bind(session.to_string())
+        .fetch_all(connection)
+        .await?;
+    rows.iter().map(|row| id(row, "id")).collect()
+}
+
+/// Runs a statement for one batch, and returns the ids of its rows.
+async fn batch(
+    connection: &mut AnyConnection,
+    statement: String,
+    ms: u64,
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    // The statement consists of constants.
+    let rows = sqlx::query(sqlx::AssertSqlSafe(statement))
+        .bind(signed(ms))
+        .bind(BATCH_ROWS)
+        .fetch_all(connection)
+        .await?;
+    rows.iter().map(|row| id(row, "id")).collect()
+}

@@ -1,0 +1,223 @@
+//! Reads a run's record: its sealed events.
+
+mod exported;
+
+use crate::column::signed;
+use crate::database::InTime as _;
+use crate::error::{RecordError, StoreError};
+use crate::store::Store;
+use std::path::PathBuf;
+use toolhold_protocol::event::Event;
+use toolhold_protocol::event::Seal;
+use uuid::Uuid;
+
+/// The place of a record.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// A run of the database.
+    Run(Uuid),
+    /// JSON lines, as `toolhold runs export` writes them.
+    File(PathBuf),
+}
+
+/// A run's events, and whether their seals match.
+#[derive(Debug, Default)]
+pub struct Record {
+    /// All events, in order.
+    pub events: Vec<Event>,
+    /// The first line that differs from what was written, from 1 on.
+    pub changed: Option<usize>,
+}
+
+/// Events of one query.
+const PAGE_EVENTS: i64 = 512;
+/// Bytes of one query's events. A longer event is read alone.
+const PAGE_BYTES: i64 = 4 << 20;
+
+impl Store {
+    /// The events of a record.
+    ///
+    /// # Errors
+    /// It cannot be read, or a seal does not match.
+    pub async fn read(&self, source: &Source) -> Result<Vec<Event>, RecordError> {
+        let record = self.record(source).await?;
+        record.unchanged(source)
+    }
+
+    /// The events of a record, even if seals do not match.
+    pub async fn record(&self, source: &Source) -> Result<Record, RecordError> {
+        let mut events = Vec::new();
+        let changed = self.scan(source, |event| events.push(event)).await?;
+        Ok(Record { events, changed })
+    }
+
+    /// Reads a record event by event, in bounded memory. Returns the first line that differs from what was written.
+    pub async fn scan(
+        &self,
+        source: &Source,
+        mut each: impl FnMut(Event),
+    ) -> Result<Option<usize>, RecordError> {
+        let run = match source {
+            Source::Run(run) => run,
+            Source::File(path) => return exported::scan(path, each),
+        };
+        let mut lines = Lines::new(source.to_string());
+        let mut next = 0;
+        loop {
+            let page = self.lines(*run, next).await?;
+            for (seq, line) in &page {
+                each(lines.event(line)?);
+                next = seq + 1;
+            }
+            if page.is_empty() {
+                return Ok(lines.changed);
+            }
+        }
+    }
+
+    /// A page of a run's events, from number `from` on; empty if there are no more.
+    pub async fn events(&self, run: Uuid, from: u64) -> Result<Vec<Event>, RecordError> {
+        let from = i64::try_from(from).unwrap_or(i64::MAX);
+        let page = self.lines(run, from).await?;
+        page.iter().map(|line| event(run, line)).collect()
+    }
+
+    /// A page of a run's events as JSON lines with their numbers, from `from` on; empty if there are no more.
+    pub async fn sealed(&self, run: Uuid, from: i64) -> Result<Vec<(i64, String)>, StoreError> {
+        Ok(self.lines(run, from).await?)
+    }
+
+    /// The first event of a run, and the last so far, which may be the same.
+    ///
+    /// # Errors
+    /// They cannot be read, or there are none.
+    pub async fn ends(&self, run: Uuid) -> Result<(Event, Event), RecordError> {
+        let rows: Vec<(i64, String)> = sqlx::query_as(
+            "SELECT seq, line FROM events WHERE run = $1 AND seq IN \
+             (SELECT MIN(seq) FROM events WHERE run = $1 UNION SELECT MAX(seq) FROM events WHERE run = $1) \
+             ORDER BY seq",
+        )
+        .bind(run.to_string())
+        .fetch_all(&self.pool)
+        .in_time(&self.database)
+        .await?;
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
+            return Err(RecordError::Unknown {
+                name: run.to_string(),
+            });
+        };
+        Ok((event(run, first)?, event(run, last)?))
+    }
+
+    /// Whether a run has an event with number `from` or a later one.
+    pub async fn has_events(&self, run: Uuid, from: u64) -> Result<bool, StoreError> {
+        let some: Option<i64> =
+            sqlx::query_scalar("SELECT seq FROM events WHERE run = $1 AND seq >= $2 LIMIT 1")
+                .bind(run.to_string())
+                .bind(signed(from))
+                .fetch_optional(&self.pool)
+                .in_time(&self.database)
+                .await?;
+        Ok(some.is_some())
+    }
+
+    async fn lines(&self, run: Uuid, from: i64) -> Result<Vec<(i64, String)>, sqlx::Error> {
+        sqlx::query_as(LINES)
+            .bind(run.to_string())
+            .bind(from)
+            .bind(PAGE_EVENTS)
+            .bind(PAGE_BYTES)
+            .fetch_all(&self.pool)
+            .in_time(&self.database)
+            .await
+    }
+}
+
+/// At most $3 lines of the run $1 from $2 on, and none after $4 bytes of them. The inner query reads only lengths,
+/// which the databases know without reading the lines.
+const LINES: &str = "SELECT seq, line FROM events WHERE run = $1 AND seq >= $2 AND seq <= (SELECT MAX(seq) FROM \
+     (SELECT seq, SUM(bytes) OVER (ORDER BY seq) - bytes AS sooner FROM \
+     (SELECT seq, OCTET_LENGTH(line) AS bytes FROM events WHERE run = $1 AND seq >= $2 ORDER BY seq LIMIT $3) AS sized) \
+     AS summed WHERE sooner < $4) ORDER BY seq";
+
+fn event(run: Uuid, (seq, line): &(i64, String)) -> Result<Event, RecordError> {
+    serde_json::from_str(line).map_err(|source| RecordError::Line {
+        what: Source::Run(run).to_string(),
+        line: *seq as usize + 1,
+        source,
+    })
+}
+
+/// Decodes a record's lines in order, and checks their seals.
+#[derive(Debug)]
+struct Lines {
+    what: String,
+    number: usize,
+    seal: Seal,
+    changed: Option<usize>,
+}
+
+impl Lines {
+    fn new(what: String) -> Self {
+        Self {
+            what,
+            number: 0,
+            seal: Seal::default(),
+            changed: None,
+        }
+    }
+
+    fn event(&mut self, line: &str) -> Result<Event, RecordError> {
+        self.number += 1;
+        let event: Event = serde_json::from_str(line).map_err(|source| RecordError::Line {
+            what: self.what.clone(),
+            line: self.number,
+            source,
+        })?;
+        if Seal::of(line, &self.seal).as_ref() != Some(&event.seal) {
+            self.changed.get_or_insert(self.number);
+        }
+        self.seal = event.seal.clone();
+        Ok(event)
+    }
+}
+
+impl Record {
+    /// The events.
+    ///
+    /// # Errors
+    /// A seal does not match.
+    pub fn unchanged(self, source: &Source) -> Result<Vec<Event>, RecordError> {
+        match self.changed {
+            None => Ok(self.events),
+            Some(line) => Err(RecordError::Changed {
+                what: source.to_string(),
+                line,
+            }),
+        }
+    }
+}
+
+impl Source {
+    /// The run's id.
+    ///
+    /// # Errors
+    /// The source is a file.
+    pub fn run(&self) -> Result<Uuid, RecordError> {
+        match self {
+            Self::Run(run) => Ok(*run),
+            Self::File(path) => Err(RecordError::NotKept {
+                what: path.display().to_string(),
+            }),
+        }
+    }
+}
+
+impl std::fmt::Display for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Run(run) => write!(f, "run {run}"),
+            Self::File(path) => write!(f, "{}", path.display()),
+        }
+    }
+}

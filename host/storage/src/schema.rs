@@ -1,0 +1,25 @@
+//! The schema and its migrations.
+//!
+//! Version 1 is the schema of release 0.1.0. It evolves by migrations: each change of the schema is a new file
+//! `schema/NNNN_name.sql` with the next number, added to the list below. A file that was released never changes,
+//! because every database stores the checksums of the migrations that made it, and refuses to open if one
+//! differs ([`StoreError::Version`](crate::StoreError::Version)). A database of a newer Toolhold is refused the
+//! same way. Migrations run when the store opens, each in a transaction, and there are no downgrades.
+//!
+//! The events in `events.line` have a format of their own, which `toolhold-protocol` versions.
+
+use sqlx::SqlSafeStr as _;
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+
+/// All migrations, oldest first: number, name and SQL.
+const MIGRATIONS: [(i64, &str, &str); 1] =
+    [(1, "initial", include_str!("schema/0001_initial.sql"))];
+
+/// Creates the tables in an empty database, and applies the migrations that an older one lacks.
+pub fn migrator() -> Migrator {
+    let migration = |(number, name, sql): (i64, &'static str, &'static str)| {
+        let sql = sql.into_sql_str();
+        Migration::new(number, name.into(), MigrationType::Simple, sql, false)
+    };
+    Migrator::with_migrations(MIGRATIONS.into_iter().map(migration).collect())
+}

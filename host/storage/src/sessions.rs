@@ -1,0 +1,159 @@
+//! Sessions: conversations of several turns, each of which is a run.
+
+use crate::audit_log::{self, Draft};
+use crate::column::{id, signed, unsigned};
+use crate::database::InTime as _;
+use crate::error::StoreError;
+use crate::prune::delete_turns;
+use crate::runs::RunRow;
+use crate::store::Store;
+use crate::time::now_ms;
+use sqlx::Row as _;
+use sqlx::any::AnyRow;
+use uuid::Uuid;
+
+/// A conversation of several turns with one agent.
+#[derive(Debug, Clone)]
+pub struct Session {
+    /// A UUIDv7.
+    pub id: Uuid,
+    /// Name of the agent.
+    pub agent: String,
+    /// Shown in lists; may be empty.
+    pub title: String,
+    /// Milliseconds since 1970 (UTC).
+    pub created_ms: u64,
+}
+
+impl Store {
+    /// Creates a session without turns.
+    pub async fn create_session(
+        &self,
+        owner: &str,
+        agent: &str,
+        title: &str,
+    ) -> Result<Session, StoreError> {
+        let session = Session {
+            id: Uuid::now_v7(),
+            agent: agent.to_owned(),
+            title: title.replace('\0', ""),
+            created_ms: now_ms(),
+        };
+        sqlx::query(
+            "INSERT INTO sessions (id, owner, agent, title, created_ms) VALUES ($1, $2, $3, $4, $5)",
+        )
+        .bind(session.id.to_string())
+        .bind(owner)
+        .bind(&session.agent)
+        .bind(&session.title)
+        .bind(signed(session.created_ms))
+        .execute(&self.pool)
+        .in_time(&self.database)
+        .await?;
+        Ok(session)
+    }
+
+    /// A session, if it belongs to `owner`.
+    pub async fn session(&self, owner: &str, id: Uuid) -> Result<Option<Session>, StoreError> {
+        let row = sqlx::query(
+            "SELECT id, agent, title, created_ms FROM sessions WHERE owner = $1 AND id = $2",
+        )
+        .bind(owner)
+        .bind(id.to_string())
+        .fetch_optional(&self.pool)
+        .in_time(&self.database)
+        .await?;
+        Ok(row.as_ref().map(session).transpose()?)
+    }
+
+    /// The owner's sessions that are older than `before`, newest first.
+    pub async fn sessions(
+        &self,
+        owner: &str,
+        before: Option<Uuid>,
+        most: u32,
+    ) -> Result<Vec<Session>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT id, agent, title, created_ms FROM sessions WHERE owner = $1 AND id < $2 \
+             ORDER BY id DESC LIMIT $3",
+        )
+        .bind(owner)
+        .bind(before.unwrap_or(Uuid::max()).to_string())
+        .bind(i64::from(most))
+        .fetch_all(&self.pool)
+        .in_time(&self.database)
+        .await?;
+        let sessions: Result<_, sqlx::Error> = rows.iter().map(session).collect();
+        Ok(sessions?)
+    }
+
+    /// Deletes a session with all of its turns, if all of them have ended. Returns whether it was deleted.
+    pub async fn delete_session(&self, owner: &str, id: Uuid) -> Result<bool, StoreError> {
+        let work = async {
+            let mut transaction = self.pool.begin().await?;
+            // An update that changes nothing locks the row, so that the next statement sees a turn that begins now.
+            sqlx::query("UPDATE sessions SET title = title WHERE owner = $1 AND id = $2")
+                .bind(owner)
+                .bind(id.to_string())
+                .execute(&mut *transaction)
+                .await?;
+            let gone = sqlx::query(
+                "DELETE FROM sessions WHERE owner = $1 AND id = $2 AND NOT EXISTS \
+             (SELECT 1 FROM runs WHERE session = $2 AND ended_ms IS NULL)",
+            )
+            .bind(owner)
+            .bind(id.to_string())
+            .execute(&mut *transaction)
+            .await?;
+            let is_gone = gone.rows_affected() > 0;
+            if is_gone {
+                let turns = delete_turns(&mut transaction, id).await?;
+                let draft = Draft::session_deleted(owner, id, &turns);
+                audit_log::append(&mut transaction, &[&draft]).await?;
+            }
+            transaction.commit().await?;
+            Ok(is_gone)
+        };
+        self.database.within_minutes(work).await
+    }
+
+    /// The number of the session's next turn; `None` if there is no such session.
+    pub async fn next_turn(&self, session: Uuid) -> Result<Option<u32>, StoreError> {
+        let next: Option<i64> = sqlx::query_scalar(
+            "SELECT CAST(COALESCE((SELECT MAX(turn) + 1 FROM runs WHERE session = $1), 0) AS BIGINT) \
+             FROM sessions WHERE id = $1",
+        )
+        .bind(session.to_string())
+        .fetch_optional(&self.pool)
+        .in_time(&self.database)
+        .await?;
+        Ok(next.map(|next| u32::try_from(next).unwrap_or(u32::MAX)))
+    }
+
+    /// Whether a turn of the session has not ended.
+    pub async fn has_open_turn(&self, session: Uuid) -> Result<bool, StoreError> {
+        let open: Option<i64> = sqlx::query_scalar(
+            "SELECT CAST(1 AS BIGINT) FROM runs WHERE session = $1 AND ended_ms IS NULL LIMIT 1",
+        )
+        .bind(session.to_string())
+        .fetch_optional(&self.pool)
+        .in_time(&self.database)
+        .await?;
+        Ok(open.is_some())
+    }
+
+    /// The turns of a session, in order.
+    pub async fn turns(&self, session: Uuid) -> Result<Vec<RunRow>, StoreError> {
+        self.rows("session = $1 ORDER BY turn", session.to_string())
+            .await
+    }
+}
+
+fn session(row: &AnyRow) -> Result<Session, sqlx::Error> {
+    Ok(Session {
+        id: id(row, "id")?,
+        agent: row.try_get("agent")?,
+        title: row.try_get("title")?,
+        created_ms: unsigned(row, "created_ms")?,
+    })
+}

@@ -1,0 +1,161 @@
+//! The store: opens the database and holds what all queries need.
+
+use crate::claims::ClaimedRuns;
+use crate::database::{Database, Location};
+use crate::error::StoreError;
+use crate::health::{Health, Outage};
+use crate::process::Process;
+use crate::schema;
+use crate::writer::Writer;
+use sqlx::migrate::MigrateError;
+use sqlx::{AnyConnection, AnyPool, Connection as _};
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use toolhold_policy::redaction::Redaction;
+
+/// The database, and this process' part in it. Clones share both.
+#[derive(Debug, Clone)]
+pub struct Store {
+    pub(crate) database: Database,
+    /// Connections for queries and short transactions.
+    pub(crate) pool: AnyPool,
+    pub(crate) writer: Writer,
+    pub(crate) process: Arc<Process>,
+    pub(crate) health: Health,
+    /// Runs with a journal in this process.
+    pub(crate) claimed: ClaimedRuns,
+    /// Runs that this process has promised to start for a request.
+    pub(crate) promised: ClaimedRuns,
+    /// Notified when this process records a decision about a call.
+    pub(crate) decided: Arc<Notify>,
+    /// Applied to everything that is copied from runs into the audit log.
+    pub(crate) redaction: Redaction,
+}
+
+/// Connections of the pool: queries that run at the same time.
+const POOL_CONNECTIONS: u32 = 8;
+
+impl Store {
+    /// Opens the database and migrates its schema. During an outage, writes are retried for `outage_timeout`; a run
+    /// whose events cannot be written for that long stops, and can be resumed.
+    ///
+    /// # Errors
+    /// The database cannot be reached, or a newer version of Toolhold wrote it.
+    pub async fn open(location: &Location, outage_timeout: Duration) -> Result<Self, StoreError> {
+        let what = location.to_string();
+        let failed = |source| StoreError::Open {
+            what: what.clone(),
+            source,
+        };
+        let database = Database::of(location).map_err(failed)?;
+        let readers = database.pool(POOL_CONNECTIONS);
+        let health = Health::default();
+        let process = match location {
+            Location::File(path) => {
+                let lock = prepare(path).await?;
+                migrate(database.connect().await.map_err(failed)?, &what).await?;
+                drop(lock);
+                Process::of_file(path.with_extension("processes"))?
+            }
+            Location::Postgres(_) => {
+                migrate(database.connect().await.map_err(failed)?, &what).await?;
+                Process::of_server(&database, &readers, health.clone()).await?
+            }
+        };
+        Ok(Self {
+            pool: readers,
+            writer: Writer::start(database.clone(), outage_timeout, health.clone()),
+            database,
+            process: Arc::new(process),
+            health,
+            claimed: ClaimedRuns::default(),
+            promised: ClaimedRuns::default(),
+            decided: Arc::default(),
+            redaction: Redaction::default(),
+        })
+    }
+
+    /// Whether the database works at present.
+    pub fn health(&self) -> &Health {
+        &self.health
+    }
+
+    /// Fails fast during an outage, without a query.
+    ///
+    /// # Errors
+    /// The last use of the database found that it cannot be read.
+    pub fn readable(&self) -> Result<(), StoreError> {
+        match self.health.outage() {
+            Some(Outage::Unreachable) => Err(StoreError::Outage(Outage::Unreachable)),
+            Some(Outage::ReadOnly) | None => Ok(()),
+        }
+    }
+
+    /// Fails fast during an outage, without a query.
+    ///
+    /// # Errors
+    /// The last use of the database found that it cannot be written.
+    pub fn writable(&self) -> Result<(), StoreError> {
+        let outage = self.health.outage();
+        outage.map_or(Ok(()), |outage| Err(StoreError::Outage(outage)))
+    }
+
+    /// Redacts what is written into the audit log.
+    pub fn redacting(mut self, redaction: Redaction) -> Self {
+        self.redaction = redaction;
+        self
+    }
+
+    /// The redaction of the audit log.
+    pub fn redaction(&self) -> &Redaction {
+        &self.redaction
+    }
+}
+
+/// Creates the folder and the file, readable by their owner alone (0600): they hold all conversations. SQLite gives
+/// the files that it creates beside it the same mode. The returned lock keeps two processes that start at the same
+/// time from creating the same tables.
+async fn prepare(path: &Path) -> Result<File, StoreError> {
+    let path = path.to_owned();
+    let made = {
+        let path = path.clone();
+        move || {
+            if let Some(folder) = path.parent() {
+                std::fs::create_dir_all(folder)?;
+            }
+            let mut options = File::options();
+            options.create(true).append(true);
+            #[cfg(unix)]
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+            options.open(&path)?;
+            let lock = options.open(path.with_extension("lock"))?;
+            lock.lock()?;
+            Ok(lock)
+        }
+    };
+    let lock = tokio::task::spawn_blocking(made)
+        .await
+        .unwrap_or_else(|error| Err(io::Error::other(error)));
+    lock.map_err(|source| StoreError::Folder { path, source })
+}
+
+async fn migrate(mut connection: AnyConnection, what: &str) -> Result<(), StoreError> {
+    let migrated = schema::migrator().run(&mut connection).await;
+    let closed = connection.close().await;
+    migrated
+        .and(closed.map_err(MigrateError::Execute))
+        .map_err(|error| match error {
+            MigrateError::Execute(source) => StoreError::Open {
+                what: what.to_owned(),
+                source,
+            },
+            source => StoreError::Version {
+                what: what.to_owned(),
+                source,
+            },
+        })
+}

@@ -1,0 +1,711 @@
+//! Tests that run on both databases. PostgreSQL is used where `TOOLHOLD_TEST_DATABASE_URL` names a server on
+//! which databases may be made; `.ci/run` starts one.
+
+mod audit;
+mod prune;
+mod queries;
+
+use crate::*;
+use serde_json::json;
+use sqlx::Connection as _;
+use std::slice::from_ref;
+use std::time::Duration;
+use toolhold_protocol::approval::{Decision, Pending, Verdict};
+use toolhold_protocol::event::Seal;
+use toolhold_protocol::event::sub_run;
+use toolhold_protocol::event::{Event, EventKind, Journal as _, StopReason};
+use toolhold_protocol::settings::RunRequest;
+use toolhold_protocol::tool::Annotations;
+use url::Url;
+use uuid::Uuid;
+
+/// The outage timeout of the tests' stores.
+pub const OUTAGE_TIMEOUT: Duration = Duration::from_secs(30);
+
+const SERVER: &str = "TOOLHOLD_TEST_DATABASE_URL";
+
+/// An empty database.
+pub struct TestDatabase {
+    pub location: Location,
+    _folder: Option<tempfile::TempDir>,
+}
+
+/// One of each kind.
+#[expect(
+    clippy::print_stderr,
+    reason = "it must be seen that a test was left out"
+)]
+pub async fn databases() -> Vec<TestDatabase> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut databases = vec![TestDatabase {
+        location: Location::File(folder.path().join("a folder/toolhold.db")),
+        _folder: Some(folder),
+    }];
+    let Ok(server) = std::env::var(SERVER) else {
+        eprintln!("!!! SKIPPED: {SERVER} names no PostgreSQL server; tested with SQLite only");
+        return databases;
+    };
+    let name = format!("toolhold_{}", Uuid::now_v7().simple());
+    sqlx::any::install_default_drivers();
+    let mut connection = sqlx::AnyConnection::connect(&server).await.unwrap();
+    let make = sqlx::AssertSqlSafe(format!("CREATE DATABASE {name}"));
+    sqlx::query(make).execute(&mut connection).await.unwrap();
+    let mut url: Url = server.parse().unwrap();
+    url.set_path(&name);
+    databases.push(TestDatabase {
+        location: Location::Postgres(url.to_string().into()),
+        _folder: None,
+    });
+    databases
+}
+
+/// Events of a run, one after the other.
+pub struct Script {
+    pub run: Uuid,
+    next: u64,
+    seal: Seal,
+}
+
+impl Script {
+    pub fn new() -> Self {
+        Self {
+            run: Uuid::now_v7(),
+            next: 0,
+            seal: Seal::default(),
+        }
+    }
+
+    pub fn event(&mut self, kind: EventKind) -> Event {
+        let event = Event {
+            run: self.run,
+            seq: self.next,
+            at_ms: 1_000 + self.next,
+            kind,
+            seal: Seal::default(),
+        };
+        let event = event.sealed(&self.seal).unwrap();
+        self.next += 1;
+        self.seal = event.seal.clone();
+        event
+    }
+
+    pub fn begin(&mut self, task: &str) -> Event {
+        self.event(EventKind::Run {
+            task: task.into(),
+            model: "m".into(),
+            request: Box::new(RunRequest::new(task)),
+            tools: Vec::new(),
+            host: String::new(),
+        })
+    }
+
+    pub fn notice(&mut self) -> Event {
+        let message = format!("number {} \0 \u{1F980}", self.next);
+        self.event(EventKind::Notice { step: 1, message })
+    }
+
+    pub fn done(&mut self) -> Event {
+        self.event(EventKind::Done {
+            reason: StopReason::MaxSteps,
+            output: json!(null),
+            error: None,
+            steps: 3,
+            calls: 4,
+            tokens: 5,
+            cost_nano: None,
+            duration_ms: 6,
+        })
+    }
+}
+
+pub fn pending(call: &str, arguments: serde_json::Value) -> Pending {
+    let call = toolhold_protocol::solution::Call {
+        id: call.into(),
+        tool: "files.write".into(),
+        ..Default::default()
+    };
+    Pending::new(call, arguments, Annotations::default())
+}
+
+#[tokio::test]
+async fn what_was_appended_is_read_again() {
+    for database in databases().await {
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        assert!(matches!(store.find("last").await, Err(RecordError::None)));
+        let mut script = Script::new();
+        let mut journal = store.journal(script.run, Label::default());
+        assert!(store.runs_since(0).await.unwrap().is_empty(), "not yet");
+        let mut events = vec![script.begin("a task \0 with a zero")];
+        // More than a page.
+        events.extend((0..1_200).map(|_| script.notice()));
+        events.push(script.done());
+        for event in &events {
+            journal.append(from_ref(event)).await.unwrap();
+        }
+        let id = script.run.to_string();
+        for name in ["last", &id, &id[..20], &id.to_uppercase()] {
+            let source = store.find(name).await.unwrap();
+            let read = store.read(&source).await.unwrap();
+            assert_eq!(json!(read), json!(events), "{name}");
+        }
+        for name in ["", "%", "zz", "last.jsonl", "0'; DROP TABLE runs"] {
+            let found = store.find(name).await;
+            assert!(matches!(found, Err(RecordError::Unknown { .. })), "{name}");
+        }
+        let listed = store.runs_since(0).await.unwrap().remove(0);
+        assert_eq!(listed.id, script.run);
+        assert_eq!(listed.task, "a task  with a zero");
+        let ended = listed.ended.unwrap();
+        assert_eq!(
+            (ended.reason, ended.steps, ended.calls),
+            (StopReason::MaxSteps, 3, 4)
+        );
+        assert!(!listed.is_held);
+        assert!(store.runs_since(1_001).await.unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_run_is_of_one_process_and_free_when_that_is_gone() {
+    for database in databases().await {
+        let first = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let second = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let mut script = Script::new();
+        let mut journal = first.journal(script.run, Label::default());
+        let began = script.begin("t");
+        journal.append(from_ref(&began)).await.unwrap();
+        assert!(second.is_held(script.run).await.unwrap());
+        let refused = second.reopen(script.run).await;
+        assert!(matches!(refused, Err(RecordError::Held)));
+        // As a process does that is killed: without a word.
+        std::mem::forget(journal);
+        drop(first);
+        let reopened = until(async || second.reopen(script.run).await.ok()).await;
+        let (mut journal, events) = reopened;
+        assert_eq!(json!(events), json!([began]));
+        journal.append(&[script.notice()]).await.unwrap();
+        assert!(second.is_held(script.run).await.unwrap());
+        drop(journal);
+        until(async || (!second.is_held(script.run).await.unwrap()).then_some(())).await;
+    }
+}
+
+async fn until<T>(look: impl AsyncFn() -> Option<T>) -> T {
+    for _ in 0..500 {
+        if let Some(found) = look().await {
+            return found;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("it never came");
+}
+
+#[tokio::test]
+async fn what_was_asked_for_is_kept_as_long_as_the_run() {
+    for database in databases().await {
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let mut script = Script::new();
+        let run = script.run;
+        let label = Label {
+            asked: Some("a response".into()),
+            ..Label::default()
+        };
+        let mut journal = store.journal(run, label);
+        journal.append(&[script.begin("t")]).await.unwrap();
+        let kept = store.response(run).await.unwrap();
+        assert_eq!(kept.as_deref(), Some("a response"));
+        assert!(
+            !store.delete_run("ann", run).await.unwrap(),
+            "it is not over"
+        );
+        journal.append(&[script.done()]).await.unwrap();
+        assert!(store.delete_run("ann", run).await.unwrap());
+        assert_eq!(store.response(run).await.unwrap(), None);
+        assert!(store.run(run).await.unwrap().is_none());
+        assert!(!store.delete_run("ann", run).await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn one_event_has_one_place() {
+    for database in databases().await {
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let mut script = Script::new();
+        let mut journal = store.journal(script.run, Label::default());
+        journal.append(&[script.begin("t")]).await.unwrap();
+        let event = script.notice();
+        journal.append(from_ref(&event)).await.unwrap();
+        // The answer to the first was lost on the way.
+        journal.append(from_ref(&event)).await.unwrap();
+        let other = Event {
+            at_ms: 7,
+            ..event.clone()
+        };
+        let refused = journal
+            .append(from_ref(&other))
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(refused.contains("another process goes on"), "{refused}");
+        let source = Source::Run(script.run);
+        assert_eq!(store.read(&source).await.unwrap().len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn events_that_came_together_are_written_together() {
+    for database in databases().await {
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let mut script = Script::new();
+        let mut journal = store.journal(script.run, Label::default());
+        let first = [script.begin("t"), script.notice(), script.notice()];
+        journal.append(&first).await.unwrap();
+        let next = [script.notice(), script.notice()];
+        journal.append(&next).await.unwrap();
+        // The answer to the last was lost on the way.
+        journal.append(&next).await.unwrap();
+        let mut changed = next.clone();
+        changed[1].at_ms = 7;
+        let refused = journal.append(&changed).await.unwrap_err().to_string();
+        assert!(refused.contains("another process goes on"), "{refused}");
+        let over = [script.notice(), script.done()];
+        journal.append(&over).await.unwrap();
+        let kept = store.read(&Source::Run(script.run)).await.unwrap();
+        let all = [&first[..], &next, &over].concat();
+        assert_eq!(json!(kept), json!(all));
+        let row = store.run(script.run).await.unwrap().unwrap();
+        assert!(row.ended.is_some());
+    }
+}
+
+/// Within one process, too.
+#[tokio::test]
+async fn a_run_is_taken_once() {
+    for database in databases().await {
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        for _ in 0..20 {
+            let mut script = Script::new();
+            let mut journal = store.journal(script.run, Label::default());
+            journal.append(&[script.begin("t")]).await.unwrap();
+            drop(journal);
+            // The release may be written after another task takes the run.
+            let mut journal = until(async || {
+                let (one, other) = tokio::join!(store.reopen(script.run), store.reopen(script.run));
+                match (one, other) {
+                    (Ok((journal, _)), Err(RecordError::Held))
+                    | (Err(RecordError::Held), Ok((journal, _))) => Some(journal),
+                    (Err(RecordError::Held), Err(RecordError::Held)) => None,
+                    other => panic!("{other:?}"),
+                }
+            })
+            .await;
+            journal.append(&[script.notice()]).await.unwrap();
+            assert!(store.is_held(script.run).await.unwrap());
+            journal.append(&[script.done()]).await.unwrap();
+        }
+    }
+}
+
+/// Another process that took this one for dead has the run: this one writes nothing more to it.
+#[tokio::test]
+async fn a_run_that_was_taken_over_is_not_written_to() {
+    for database in databases().await {
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let mut script = Script::new();
+        let mut journal = store.journal(script.run, Label::default());
+        journal.append(&[script.begin("t")]).await.unwrap();
+        sqlx::query("UPDATE runs SET holder = 'another'")
+            .execute(&store.pool)
+            .await
+            .unwrap();
+        for event in [script.notice(), script.done()] {
+            let refused = journal
+                .append(from_ref(&event))
+                .await
+                .unwrap_err()
+                .to_string();
+            assert!(refused.contains("another process goes on"), "{refused}");
+        }
+        drop(journal);
+        let row = store.run(script.run).await.unwrap().unwrap();
+        assert!(row.ended.is_none());
+        let source = Source::Run(script.run);
+        assert_eq!(store.read(&source).await.unwrap().len(), 1);
+        let holder = store.holder(script.run).await.unwrap();
+        assert_eq!(holder.as_deref(), Some("another"), "nor let go of");
+    }
+}
+
+#[tokio::test]
+async fn no_event_comes_after_one_that_is_missing() {
+    for database in databases().await {
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let mut script = Script::new();
+        let mut journal = store.journal(script.run, Label::default());
+        journal.append(&[script.begin("t")]).await.unwrap();
+        script.notice();
+        let refused = journal.append(&[script.notice()]).await.unwrap_err();
+        assert!(refused.to_string().contains("is gone"), "{refused}");
+    }
+}
+
+/// A promise that is kept, one that is broken, and one whose process is gone.
+#[tokio::test]
+async fn a_request_is_forgotten_when_nobody_begins_its_run() {
+    for database in databases().await {
+        let first = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let second = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let run = Uuid::now_v7();
+        let asked = async |store: &Store, run| {
+            let asked = store.first_or_repeat("ann", "key", "d", run).await;
+            asked.unwrap()
+        };
+        let forgotten = async |store: &Store| {
+            let forgotten = store.forget_broken("ann", "key", run).await;
+            forgotten.unwrap()
+        };
+        let promise = first.promise(run);
+        assert_eq!(asked(&first, run).await, Repeat::First);
+        assert_eq!(asked(&second, Uuid::now_v7()).await, Repeat::Same(run));
+        assert!(!forgotten(&first).await && !forgotten(&second).await);
+        drop(promise);
+        assert!(
+            !forgotten(&second).await,
+            "the other process may still begin it"
+        );
+        assert!(forgotten(&first).await);
+        assert_eq!(asked(&first, run).await, Repeat::First);
+        drop(first);
+        until(async || forgotten(&second).await.then_some(())).await;
+        assert_eq!(asked(&second, run).await, Repeat::First);
+    }
+}
+
+/// A request is refused, and by then its key means another run, or its run is there in spite of it.
+#[tokio::test]
+async fn a_request_is_not_forgotten_that_began_a_run() {
+    for database in databases().await {
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let (refused, mut script) = (Uuid::now_v7(), Script::new());
+        let began = script.run;
+        let asked = async |run| store.first_or_repeat("ann", "key", "d", run).await.unwrap();
+        let forgotten = async |run| store.forget_unbegun("ann", "key", run).await.unwrap();
+        assert_eq!(asked(refused).await, Repeat::First);
+        assert!(forgotten(refused).await);
+        assert_eq!(asked(began).await, Repeat::First);
+        assert!(!forgotten(refused).await, "the key is another run's");
+        assert_eq!(asked(refused).await, Repeat::Same(began));
+        let mut journal = store.journal(began, Label::default());
+        journal.append(&[script.begin("t")]).await.unwrap();
+        assert!(!forgotten(began).await, "the run is there");
+        assert_eq!(asked(refused).await, Repeat::Same(began));
+    }
+}
+
+#[tokio::test]
+async fn a_decision_is_there_until_the_run_has_it() {
+    for database in databases().await {
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let mut script = Script::new();
+        let run = script.run;
+        let inner = sub_run(run, "outer");
+        let mut journal = store.journal(run, Label::default());
+        journal.append(&[script.begin("t")]).await.unwrap();
+        let own = pending("own", json!({"a": 1}));
+        let asked = EventKind::Approval {
+            step: 1,
+            pending: own.clone(),
+        };
+        journal
+            .append(&[script.event(asked.clone())])
+            .await
+            .unwrap();
+        let deep = EventKind::Sub {
+            call: "outer".into(),
+            what: Box::new(EventKind::Approval {
+                step: 1,
+                pending: pending("deep", json!({})),
+            }),
+        };
+        journal.append(&[script.event(deep.clone())]).await.unwrap();
+        let waiting = store.waiting(None).await.unwrap();
+        let seen: Vec<_> = waiting
+            .iter()
+            .map(|it| (it.run, it.within, &*it.pending.call.id, it.is_decided))
+            .collect();
+        assert_eq!(
+            seen,
+            [(run, run, "own", false), (run, inner, "deep", false)]
+        );
+        assert!(store.runs_since(0).await.unwrap()[0].waits);
+
+        let decision = Decision {
+            digest: own.digest.clone(),
+            verdict: Verdict::Approve,
+            by: Some("test".into()),
+        };
+        let [own_waits, deep_waits] = <[Waiting; 2]>::try_from(waiting).unwrap();
+        assert!(
+            !store.decide(&deep_waits, &decision).await.unwrap(),
+            "it is about another call"
+        );
+        assert!(store.decide(&own_waits, &decision).await.unwrap());
+        let deep_decision = Decision {
+            digest: deep_waits.pending.digest.clone(),
+            ..decision.clone()
+        };
+        assert!(store.decide(&deep_waits, &deep_decision).await.unwrap());
+        assert_eq!(
+            store.decision(run, "own").await.unwrap().as_ref(),
+            Some(&decision)
+        );
+
+        // The process is killed. What was decided meanwhile holds when the calls wait again.
+        let resumed = EventKind::Resumed {
+            step: 1,
+            active_ms: 1,
+        };
+        journal.append(&[script.event(resumed)]).await.unwrap();
+        journal.append(&[script.event(deep)]).await.unwrap();
+        assert!(store.decision(inner, "deep").await.unwrap().is_some());
+        // With other arguments it is another call.
+        let other = EventKind::Approval {
+            step: 1,
+            pending: pending("own", json!({"a": 2})),
+        };
+        journal.append(&[script.event(other)]).await.unwrap();
+        assert_eq!(store.decision(run, "own").await.unwrap(), None);
+
+        let decided = EventKind::Decided {
+            step: 1,
+            id: "own".into(),
+            decision,
+        };
+        journal.append(&[script.event(decided)]).await.unwrap();
+        let left = store.waiting(None).await.unwrap();
+        assert_eq!(left.len(), 1);
+        assert!(left[0].is_decided);
+        journal.append(&[script.done()]).await.unwrap();
+        assert!(store.waiting(None).await.unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn many_runs_write_at_the_same_time() {
+    const RUNS: usize = 60;
+    for database in databases().await {
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let work = (0..RUNS).map(|number| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                let mut script = Script::new();
+                let mut journal = store.journal(script.run, Label::default());
+                journal.append(&[script.begin("t")]).await.unwrap();
+                for _ in 0..number {
+                    journal.append(&[script.notice()]).await.unwrap();
+                }
+                if number % 2 == 0 {
+                    journal.append(&[script.done()]).await.unwrap();
+                }
+                (script.run, script.next)
+            })
+        });
+        for run in futures_util::future::join_all(work).await {
+            let (run, events) = run.unwrap();
+            let read = store.read(&Source::Run(run)).await.unwrap();
+            assert_eq!(read.len() as u64, events);
+        }
+        let runs = store.runs_since(0).await.unwrap();
+        assert_eq!(
+            runs.iter().filter(|run| run.ended.is_some()).count(),
+            RUNS / 2
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_key_keeps_what_it_may_use() {
+    for database in databases().await {
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let permits = |grants: Option<&[&str]>| Permits {
+            scopes: vec![Scope::Run],
+            grants: grants.map(|texts| texts.iter().map(|text| text.parse().unwrap()).collect()),
+            ..Permits::default()
+        };
+        for (name, grants) in [
+            ("all", None),
+            ("nothing", Some(&[][..])),
+            ("some", Some(&["http", "probe:key_value", "probe:*"])),
+        ] {
+            let permits = permits(grants);
+            let hash = format!("hash of {name}");
+            assert!(store.add_key(name, &hash, &permits, None).await.unwrap());
+            assert!(
+                !store
+                    .add_key(name, "other", &Permits::default(), None)
+                    .await
+                    .unwrap()
+            );
+            assert_eq!(store.key(&hash).await.unwrap().unwrap().permits, permits);
+            assert!(store.revoke_key(name).await.unwrap());
+            // Its runs go on with what it had.
+            assert_eq!(store.grants_of(name).await.unwrap(), permits.grants);
+        }
+        assert_eq!(store.grants_of("").await.unwrap(), None);
+        let listed = store.keys().await.unwrap();
+        assert_eq!(listed.len(), 3);
+        assert_eq!(listed[1].permits, permits(Some(&[])));
+    }
+}
+
+#[tokio::test]
+async fn a_run_keeps_the_trace_that_it_began_in() {
+    for database in databases().await {
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        for label in [Some(trace.to_owned()), None].map(|trace| Label {
+            trace,
+            ..Label::default()
+        }) {
+            let mut script = Script::new();
+            let expected = label.trace.clone();
+            let mut journal = store.journal(script.run, label);
+            journal.append(&[script.begin("t")]).await.unwrap();
+            assert_eq!(store.trace(script.run).await.unwrap(), expected);
+        }
+        assert_eq!(store.trace(Uuid::now_v7()).await.unwrap(), None);
+    }
+}
+
+#[tokio::test]
+async fn processes_may_start_at_the_same_time() {
+    for database in databases().await {
+        let opened = (0..6).map(|_| Store::open(&database.location, OUTAGE_TIMEOUT));
+        for store in futures_util::future::join_all(opened).await {
+            assert!(store.unwrap().runs_since(0).await.unwrap().is_empty());
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_database_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "x".repeat(5_000)).unwrap();
+    for (location, expect) in [
+        (Location::File(file.clone()), "file is not a database"),
+        (
+            Location::File(file.join("below.db")),
+            "for the database cannot be used",
+        ),
+        (
+            Location::Postgres("mysql://u:secret@h/d".to_owned().into()),
+            "no postgres:// URL",
+        ),
+        (
+            Location::Postgres("secret".to_owned().into()),
+            "no postgres:// URL",
+        ),
+    ] {
+        let error = Store::open(&location, OUTAGE_TIMEOUT).await.unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains(expect), "{text}");
+        assert!(!text.contains("secret"), "{text}");
+    }
+}
+
+/// It was asked to take a run, and what was done about that broke off.
+#[tokio::test]
+async fn a_run_that_a_process_has_by_name_only_goes_on_nowhere() {
+    for database in databases().await {
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let other = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let mut script = Script::new();
+        let run = script.run;
+        let label = Label {
+            origin: Origin::Serve,
+            ..Label::default()
+        };
+        let mut journal = store.journal(run, label);
+        journal.append(&[script.begin("t")]).await.unwrap();
+        drop(journal);
+        until(async || store.holder(run).await.unwrap().is_none().then_some(())).await;
+        sqlx::query("UPDATE runs SET holder = $1")
+            .bind(store.process.name())
+            .execute(&store.pool)
+            .await
+            .unwrap();
+        until(async || (store.lease_state(run).await.unwrap() == LeaseState::Free).then_some(()))
+            .await;
+        assert!(other.is_held(run).await.unwrap(), "as far as others know");
+        other.request_cancellation(run).await.unwrap();
+        assert_eq!(store.requested_cancellations().await.unwrap(), [run]);
+        assert!(other.requested_cancellations().await.unwrap().is_empty());
+        let here = store.resumable_here().await.unwrap();
+        assert_eq!(here.iter().map(|row| row.id).collect::<Vec<_>>(), [run]);
+        assert!(other.resumable_here().await.unwrap().is_empty());
+        let (journal, _) = store.reopen(run).await.unwrap();
+        assert_eq!(store.lease_state(run).await.unwrap(), LeaseState::Held);
+        drop(journal);
+    }
+}
+
+#[tokio::test]
+async fn a_session_has_an_open_turn_until_that_is_over() {
+    for database in databases().await {
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let session = store.create_session("ann", "a", "").await.unwrap().id;
+        assert!(!store.has_open_turn(session).await.unwrap());
+        for number in 0..2 {
+            let mut script = Script::new();
+            let label = Label {
+                owner: "ann".into(),
+                turn: Some((session, number)),
+                ..Label::default()
+            };
+            let mut journal = store.journal(script.run, label);
+            journal.append(&[script.begin("t")]).await.unwrap();
+            assert!(store.has_open_turn(session).await.unwrap());
+            journal.append(&[script.done()]).await.unwrap();
+            assert!(!store.has_open_turn(session).await.unwrap());
+        }
+    }
+}

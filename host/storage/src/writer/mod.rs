@@ -1,0 +1,89 @@
+//! The one task of a process that writes to the database. It commits events of many runs that arrive at the same
+//! time in one transaction, which costs one wait for the disk.
+
+mod entry;
+mod task;
+mod transaction;
+mod transient;
+
+pub use entry::Attachment;
+
+use crate::change::Change;
+use crate::database::Database;
+use crate::health::Health;
+use entry::Entry;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use task::BatchWriter;
+use tokio::sync::{Notify, mpsc, oneshot};
+
+/// Entries that wait to be written. When the queue is full, callers of [`Writer::write`] and [`Writer::queue`] wait,
+/// and [`Writer::note`] drops its entry.
+const QUEUE_CAPACITY: usize = 1_024;
+
+/// A handle of the task. Clones share the task, which ends when the last handle is dropped.
+#[derive(Debug, Clone)]
+pub struct Writer {
+    queue: mpsc::Sender<Entry>,
+    /// Notified when a caller waits for a write, so that the task does not wait for more entries.
+    urgent: Arc<Notify>,
+}
+
+impl Writer {
+    /// Starts the task. During an outage it retries a write for `outage_timeout`; then the write fails, which stops
+    /// its run in a way that the run can be resumed.
+    pub fn start(database: Database, outage_timeout: Duration, health: Health) -> Self {
+        let (queue, entries) = mpsc::channel(QUEUE_CAPACITY);
+        let urgent = Arc::<Notify>::default();
+        let batches = BatchWriter::new(database, outage_timeout, health, urgent.clone());
+        tokio::spawn(task::run(batches, entries));
+        Self { queue, urgent }
+    }
+
+    /// Writes `changes` in one transaction and returns when it is committed. `durable`: the commit must survive a
+    /// crash of the machine, and not only of the process.
+    pub async fn write(&self, changes: Vec<Change>, durable: bool) -> io::Result<()> {
+        let (done, is_done) = oneshot::channel();
+        let entry = Entry {
+            changes,
+            durable,
+            done: Some(done),
+            attachment: None,
+            expected_head: None,
+        };
+        self.queue.send(entry).await.map_err(|_| gone())?;
+        self.urgent.notify_one();
+        match is_done.await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(io::Error::other(error)),
+            Err(_) => Err(gone()),
+        }
+    }
+
+    /// Queues a change and returns before it is written. The writer keeps queued audit rows in memory through an
+    /// outage of any length, so the caller must bound their number, by what it attaches to each.
+    pub async fn queue(&self, change: Change, attachment: Attachment) -> io::Result<()> {
+        let entry = Entry {
+            attachment: Some(attachment),
+            ..Entry::unawaited(change)
+        };
+        self.queue.send(entry).await.map_err(|_| gone())
+    }
+
+    /// Queues a change without waiting, for example from `drop`. The change is lost if the queue is full.
+    pub fn note(&self, change: Change) {
+        if self.queue.try_send(Entry::unawaited(change)).is_ok() {
+            self.urgent.notify_one();
+        }
+    }
+
+    /// Returns when everything that was queued before is committed, and is durable.
+    pub async fn catch_up(&self) -> io::Result<()> {
+        self.write(Vec::new(), true).await
+    }
+}
+
+fn gone() -> io::Error {
+    io::Error::other("the task that writes to the database is gone")
+}

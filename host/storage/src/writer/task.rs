@@ -1,0 +1,398 @@
+//! The writer's loop: gathers entries into batches, retries what an outage keeps from being written, and answers.
+
+use super::entry::Entry;
+use super::transaction::{WriterConnection, probe};
+use super::transient::{is_of_database, is_transient};
+use crate::change::Change;
+use crate::database::Database;
+use crate::error::WriteError;
+use crate::health::{Health, Outage};
+use std::collections::VecDeque;
+use std::fmt::Display;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, mpsc};
+use toolhold_admission::Backoff;
+
+/// Entries of one transaction.
+const BATCH_ENTRIES: usize = 256;
+/// Batching delay of writes that no caller awaits.
+const BATCH_DELAY: Duration = Duration::from_millis(10);
+/// Events that PostgreSQL may hold in memory only. It flushes them by itself within a second.
+const UNFLUSHED_EVENTS: usize = 512;
+/// Waits between attempts to commit one batch.
+const RETRY: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
+/// How long another process may lock SQLite's file before that counts as an outage.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time between two probes whether an outage is over.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Runs until the last handle is dropped.
+pub async fn run(mut batches: BatchWriter, mut entries: mpsc::Receiver<Entry>) {
+    let mut batch = Vec::with_capacity(BATCH_ENTRIES);
+    while batches.next(&mut entries, &mut batch).await.is_continue() {
+        match batches.commit(&mut batch).await {
+            Ok(durable) => batches.answer(&mut batch, durable),
+            // One entry that cannot be written must not fail the others.
+            Err(error) if batch.len() > 1 && !is_of_database(&error) => {
+                for entry in batch.drain(..) {
+                    let mut one = vec![entry];
+                    match batches.commit(&mut one).await {
+                        Ok(durable) => batches.answer(&mut one, durable),
+                        Err(error) => batches.refuse(&mut one, error),
+                    }
+                }
+            }
+            Err(error) => batches.refuse(&mut batch, error),
+        }
+    }
+    for entry in batches.backlog {
+        log_loss(&entry, &"the process ends");
+    }
+}
+
+fn log_loss(entry: &Entry, reason: &dyn Display) {
+    if entry.is_owed() {
+        tracing::error!(changes = ?entry.changes, "is not in the audit log: {reason}");
+    } else {
+        tracing::debug!(changes = ?entry.changes, "was not written: {reason}");
+    }
+}
+
+/// What the task keeps between batches.
+pub struct BatchWriter {
+    database: Database,
+    /// Absent after an error of the connection.
+    connection: Option<WriterConnection>,
+    /// Longest time for which a batch is retried during an outage.
+    outage_timeout: Duration,
+    health: Health,
+    /// Events that PostgreSQL has committed and would lose in a crash. They are written again if the server crashed
+    /// while this process lived.
+    unflushed: Vec<Change>,
+    /// Audit rows of results that were given out, until the database takes them. While there are any, the database
+    /// counts as out of order.
+    backlog: VecDeque<Entry>,
+    /// Entries of the backlog for one transaction: fewer if a disk is nearly full.
+    backlog_batch: usize,
+    /// Notified when a caller waits for a write.
+    urgent: Arc<Notify>,
+    /// When the next probe of an outage is due.
+    next_probe: tokio::time::Instant,
+}
+
+impl BatchWriter {
+    pub fn new(
+        database: Database,
+        outage_timeout: Duration,
+        health: Health,
+        urgent: Arc<Notify>,
+    ) -> Self {
+        Self {
+            database,
+            connection: None,
+            outage_timeout,
+            health,
+            unflushed: Vec::new(),
+            backlog: VecDeque::new(),
+            backlog_batch: BATCH_ENTRIES,
+            urgent,
+            next_probe: tokio::time::Instant::now(),
+        }
+    }
+
+    /// Waits for the next entries, and probes the database meanwhile if it is out of order.
+    async fn next(
+        &mut self,
+        entries: &mut mpsc::Receiver<Entry>,
+        batch: &mut Vec<Entry>,
+    ) -> ControlFlow<()> {
+        loop {
+            let is_out = self.health.outage().is_some();
+            tokio::select! {
+                biased;
+                received = entries.recv_many(batch, BATCH_ENTRIES) => {
+                    if received == 0 {
+                        return ControlFlow::Break(());
+                    }
+                    self.gather(entries, batch).await;
+                    return ControlFlow::Continue(());
+                }
+                () = tokio::time::sleep_until(self.next_probe), if is_out => self.probe().await,
+                () = self.health.breaks(), if !is_out => {}
+            }
+        }
+    }
+
+    /// Waits for more entries, if no caller awaits those in `batch`.
+    async fn gather(&mut self, entries: &mut mpsc::Receiver<Entry>, batch: &mut Vec<Entry>) {
+        let room = BATCH_ENTRIES.saturating_sub(batch.len());
+        if batch.iter().any(|entry| entry.done.is_some()) || room == 0 {
+            return;
+        }
+        if entries.len() < room {
+            tokio::select! {
+                () = tokio::time::sleep(BATCH_DELAY) => {}
+                () = self.urgent.notified() => {}
+            }
+        }
+        if !entries.is_empty() {
+            entries.recv_many(batch, room).await;
+        }
+    }
+
+    /// Notes a successful write. A constant stream of writes leaves no time for probes, so the backlog is retried
+    /// here, too.
+    async fn wrote(&mut self) {
+        if self.backlog.is_empty() {
+            self.health.works();
+        } else if tokio::time::Instant::now() >= self.next_probe {
+            self.probe().await;
+        }
+    }
+
+    /// Tries to write the backlog, or a probe without one, and notes the result.
+    async fn probe(&mut self) {
+        let probed = if self.backlog.is_empty() {
+            self.database.within(probe(&self.database)).await
+        } else {
+            self.write_backlog().await
+        };
+        match probed {
+            Ok(()) => self.health.works(),
+            Err(error) => {
+                if let Some(outage) = Outage::of(&error) {
+                    self.health.failed(outage, &error);
+                }
+            }
+        }
+        self.next_probe = tokio::time::Instant::now() + PROBE_INTERVAL;
+    }
+
+    async fn write_backlog(&mut self) -> Result<(), sqlx::Error> {
+        while !self.backlog.is_empty() {
+            let many = self.backlog_batch.min(self.backlog.len());
+            let mut batch: Vec<Entry> = self.backlog.drain(..many).collect();
+            match self.attempt(&mut batch).await {
+                Ok(durable) => {
+                    self.answer(&mut batch, durable);
+                    self.backlog_batch = BATCH_ENTRIES.min(many * 2);
+                }
+                Err(error) if many == 1 && !is_of_database(&error) => {
+                    log_loss(&batch[0], &error);
+                }
+                Err(error) => {
+                    let may_pass = is_of_database(&error);
+                    for entry in batch.into_iter().rev() {
+                        self.backlog.push_front(entry);
+                    }
+                    self.backlog_batch = (many / 2).max(1);
+                    if let (true, WriteError::Database(error)) = (may_pass, error) {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the callers of a committed batch. `durable`: everything that was committed survives a crash.
+    fn answer(&mut self, batch: &mut Vec<Entry>, durable: bool) {
+        if durable {
+            self.unflushed.clear();
+        }
+        for entry in batch.drain(..) {
+            if !durable {
+                let events = entry.changes.into_iter();
+                let events = events.filter(|change| matches!(change, Change::Events { .. }));
+                self.unflushed.extend(events);
+            }
+            if let Some(done) = entry.done {
+                let _ = done.send(Ok(()));
+            }
+        }
+    }
+
+    /// Tells the callers of a failed batch, and keeps the audit rows that must not be lost.
+    fn refuse(&mut self, batch: &mut Vec<Entry>, error: WriteError) {
+        let may_pass = is_of_database(&error);
+        let error = Arc::new(error);
+        for mut entry in batch.drain(..) {
+            match entry.done.take() {
+                Some(done) => drop(done.send(Err(error.clone()))),
+                None if may_pass && entry.is_owed() => self.backlog.push_back(entry),
+                None => log_loss(&entry, &error),
+            }
+        }
+    }
+
+    /// Commits a batch, and retries through conflicts and outages. Returns whether the commit is durable.
+    async fn commit(&mut self, entries: &mut [Entry]) -> Result<bool, WriteError> {
+        let started = Instant::now();
+        let mut failures = 0;
+        loop {
+            let error = match self.attempt(entries).await {
+                Ok(durable) => {
+                    // A batch that changed nothing does not show that the database can be written.
+                    if entries.iter().any(Entry::is_a_write) {
+                        self.wrote().await;
+                    }
+                    return Ok(durable);
+                }
+                Err(error) => error,
+            };
+            if self.is_over(&error, started) {
+                return Err(error);
+            }
+            failures += 1;
+            tokio::time::sleep(RETRY.after(failures)).await;
+        }
+    }
+
+    /// Whether a batch that failed is given up.
+    fn is_over(&self, error: &WriteError, started: Instant) -> bool {
+        let WriteError::Database(error) = error else {
+            return true;
+        };
+        let is_late = started.elapsed() >= BUSY_TIMEOUT;
+        let outage = match Outage::of(error) {
+            None if is_transient(error) && is_late => Some(Outage::Unreachable),
+            outage => outage,
+        };
+        match outage {
+            Some(outage) => {
+                self.health.failed(outage, error);
+                // The wait counts from the begin of the outage: a later batch does not start it again.
+                let since = self.health.since().unwrap_or(started);
+                since.elapsed() >= self.outage_timeout
+            }
+            None => !is_transient(error),
+        }
+    }
+
+    /// Tries once to commit `entries`. Returns whether the commit is durable. If the reply is lost, it is unknown
+    /// whether it succeeded.
+    async fn attempt(&mut self, entries: &mut [Entry]) -> Result<bool, WriteError> {
+        let database = self.database.clone();
+        database.within(self.commit_once(entries)).await
+    }
+
+    async fn commit_once(&mut self, entries: &mut [Entry]) -> Result<bool, WriteError> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => WriterConnection::open(&self.database).await?,
+        };
+        // On a new connection, the server may have crashed since the previous one.
+        let is_again = !connection.has_committed && !self.unflushed.is_empty();
+        let must_last = entries.iter().any(|entry| entry.durable)
+            || self.unflushed.len() >= UNFLUSHED_EVENTS
+            || is_again;
+        let is_file = self.database.is_file();
+        let again = if is_again {
+            self.unflushed.as_slice()
+        } else {
+            &[]
+        };
+        let written = connection.commit(is_file, must_last, again, entries).await;
+        connection.has_committed |= written.is_ok();
+        // SQLite ends a transaction by itself if something is wrong with the file.
+        if !written.as_ref().is_err_and(is_of_database) {
+            self.connection = Some(connection);
+        }
+        // SQLite's file survives a killed process at either level, so nothing has to be written again.
+        written.map(|()| is_file || must_last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit_log::Draft;
+    use crate::database::Location;
+    use crate::store::Store;
+    use crate::tests::{TestDatabase, databases};
+    use std::io;
+
+    fn rows(numbers: std::ops::Range<u32>) -> Vec<Entry> {
+        let row = |number| {
+            let draft = Draft::module_approved("ann", "m", &u32::to_string(&number));
+            Entry::unawaited(Change::Audit(Box::new(draft)))
+        };
+        numbers.map(row).collect()
+    }
+
+    async fn batches(location: &Location) -> (Store, BatchWriter) {
+        let outage_timeout = Duration::from_millis(10);
+        let store = Store::open(location, outage_timeout).await.unwrap();
+        let database = Database::of(location).unwrap();
+        let batches = BatchWriter::new(database, outage_timeout, Health::default(), Arc::default());
+        (store, batches)
+    }
+
+    async fn written(store: &Store) -> u64 {
+        let verified = store.verify_audit(None).await.unwrap();
+        assert_eq!(verified.faults, []);
+        verified.entries
+    }
+
+    #[tokio::test]
+    async fn a_commit_whose_reply_was_lost_is_not_repeated() {
+        for TestDatabase { location, .. } in databases().await {
+            let (store, mut batches) = batches(&location).await;
+            let mut entries = rows(0..3);
+            batches.attempt(&mut entries).await.unwrap();
+            // As if no reply had come: retried at once with another entry, and later from the backlog.
+            entries.extend(rows(3..4));
+            batches.attempt(&mut entries).await.unwrap();
+            assert_eq!(written(&store).await, 4);
+            let late = io::Error::from(io::ErrorKind::TimedOut);
+            batches.refuse(&mut entries, sqlx::Error::Io(late).into());
+            assert_eq!(batches.backlog.len(), 4);
+            batches.probe().await;
+            assert_eq!((batches.backlog.len(), written(&store).await), (0, 4));
+            // An attempt that failed was not written.
+            let mut failed = rows(4..5);
+            failed[0].expected_head = Some((5, "a hash that nothing has".into()));
+            batches.attempt(&mut failed).await.unwrap();
+            assert_eq!(written(&store).await, 5);
+        }
+    }
+
+    /// The backlog does not hold up other entries.
+    #[tokio::test]
+    async fn the_backlog_waits_for_room_on_the_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::File(folder.path().join("toolhold.db"));
+        let (store, mut batches) = batches(&location).await;
+        let full = sqlx::Error::Io(io::Error::from(io::ErrorKind::StorageFull));
+        batches.refuse(&mut rows(0..600), full.into());
+        let mut connection = WriterConnection::open(&batches.database).await.unwrap();
+        // Fewer pages than the file has: it cannot grow.
+        sqlx::query("PRAGMA max_page_count = 1")
+            .execute(&mut connection.connection)
+            .await
+            .unwrap();
+        batches.connection = Some(connection);
+        batches.probe().await;
+        assert_eq!(batches.health.outage(), Some(Outage::ReadOnly));
+        assert_eq!(
+            (batches.backlog.len(), batches.backlog_batch),
+            (600, BATCH_ENTRIES / 2)
+        );
+        let mut other = rows(600..601);
+        batches.commit(&mut other).await.unwrap();
+        assert_eq!(written(&store).await, 1);
+        assert!(
+            batches.health.outage().is_some(),
+            "the backlog is not empty"
+        );
+        batches.probe().await;
+        assert_eq!(
+            (batches.backlog.len(), batches.backlog_batch),
+            (0, BATCH_ENTRIES)
+        );
+        assert_eq!(batches.health.outage(), None);
+        assert_eq!(written(&store).await, 601);
+    }
+}

@@ -1,0 +1,118 @@
+//! One transaction of the writer.
+
+use super::entry::Entry;
+use crate::audit_log::{self, Draft};
+use crate::change::Change;
+use crate::database::Database;
+use crate::error::WriteError;
+use sqlx::AnyConnection;
+
+/// The writer's connection.
+pub struct WriterConnection {
+    pub connection: AnyConnection,
+    /// Whether a transaction was committed on it.
+    pub has_committed: bool,
+    /// SQLite: whether commits survive a crash of the machine, as set last.
+    durable: Option<bool>,
+}
+
+impl WriterConnection {
+    pub async fn open(database: &Database) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            connection: database.connect().await?,
+            has_committed: false,
+            durable: None,
+        })
+    }
+
+    /// Commits `changes` and then `entries`, all or nothing; if the reply to the commit is lost, it is unknown which.
+    /// `again`: changes of an earlier commit that the database may have lost.
+    pub async fn commit(
+        &mut self,
+        is_file: bool,
+        durable: bool,
+        again: &[Change],
+        entries: &mut [Entry],
+    ) -> Result<(), WriteError> {
+        if is_file {
+            self.set_durable(durable).await?;
+        }
+        let mut transaction = sqlx::Connection::begin(&mut self.connection).await?;
+        if !is_file && !durable {
+            sqlx::query("SET LOCAL synchronous_commit = off")
+                .execute(&mut *transaction)
+                .await?;
+        }
+        for change in again {
+            match change.write(&mut transaction, is_file).await {
+                // Another process has taken the run over; it refuses our later events, too.
+                Ok(()) | Err(WriteError::LeaseLost { .. } | WriteError::SessionGone { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let changes = entries.iter().flat_map(|entry| &entry.changes);
+        for change in changes.filter(|change| !matches!(change, Change::Audit(_))) {
+            change.write(&mut transaction, is_file).await?;
+        }
+        // Last, because the audit log is locked from here until the commit.
+        append_audit(&mut transaction, entries).await?;
+        Ok(transaction.commit().await?)
+    }
+
+    /// SQLite: a killed process loses nothing at either level, a crashed machine may lose what was not durable.
+    async fn set_durable(&mut self, durable: bool) -> Result<(), sqlx::Error> {
+        if self.durable != Some(durable) {
+            let level = if durable {
+                "PRAGMA synchronous = FULL"
+            } else {
+                "PRAGMA synchronous = NORMAL"
+            };
+            sqlx::query(level).execute(&mut self.connection).await?;
+            self.durable = Some(durable);
+        }
+        Ok(())
+    }
+}
+
+/// Adds the audit rows of `entries`, less those that the log holds because the reply to an earlier commit was lost.
+async fn append_audit(
+    connection: &mut AnyConnection,
+    entries: &mut [Entry],
+) -> Result<(), sqlx::Error> {
+    if entries.iter().all(|entry| entry.drafts().next().is_none()) {
+        return Ok(());
+    }
+    // An earlier attempt of ours has succeeded or failed by now: it would still hold this lock.
+    let head = audit_log::lock_head(connection).await?;
+    let mut failed = None;
+    for entry in &mut *entries {
+        let Some(expected) = &entry.expected_head else {
+            continue;
+        };
+        if failed.as_ref() == Some(expected) || !audit_log::contains(connection, expected).await? {
+            failed = entry.expected_head.take();
+        }
+    }
+    let is_new = |entry: &&mut Entry| entry.expected_head.is_none();
+    let new: Vec<&mut Entry> = entries.iter_mut().filter(is_new).collect();
+    let drafts: Vec<&Draft> = new.iter().flat_map(|entry| entry.drafts()).collect();
+    let end = audit_log::append_after(connection, head, &drafts).await?;
+    for entry in new {
+        entry.expected_head.clone_from(&end);
+    }
+    Ok(())
+}
+
+/// Tests whether the database can be written, with a write that changes nothing.
+pub async fn probe(database: &Database) -> Result<(), sqlx::Error> {
+    let mut connection = database.connect().await?;
+    let mut transaction = sqlx::Connection::begin(&mut connection).await?;
+    // SQLite skips an update that leaves a row as it is, so the row is changed and changed back.
+    for statement in [
+        "UPDATE audit_head SET number = number + 1",
+        "UPDATE audit_head SET number = number - 1",
+    ] {
+        sqlx::query(statement).execute(&mut *transaction).await?;
+    }
+    transaction.commit().await
+}

@@ -1,0 +1,45 @@
+//! The HTTP client of the exporters.
+
+use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
+use std::pin::Pin;
+use std::time::Duration;
+use tokio::runtime::Handle;
+
+/// Bound of one export. A collector that takes longer must not hold up the process.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The SDK exports from threads of its own, which have no reactor; this client sends on the runtime it was made on.
+#[derive(Debug, Clone)]
+pub struct Client {
+    runtime: Handle,
+    client: reqwest::Client,
+}
+
+impl Client {
+    /// A client that sends on the current runtime.
+    pub fn new() -> Result<Self, reqwest::Error> {
+        let client = reqwest::Client::builder()
+            .timeout(TIMEOUT)
+            .redirect(reqwest::redirect::Policy::none());
+        Ok(Self {
+            runtime: Handle::current(),
+            client: client.build()?,
+        })
+    }
+}
+
+type Sent<'a> = Pin<Box<dyn Future<Output = Result<Response<Bytes>, HttpError>> + Send + 'a>>;
+
+impl HttpClient for Client {
+    fn send_bytes<'a, 'b>(&'a self, request: Request<Bytes>) -> Sent<'b>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        let client = self.client.clone();
+        let sent = self
+            .runtime
+            .spawn(async move { client.send_bytes(request).await });
+        Box::pin(async move { sent.await? })
+    }
+}

@@ -1,0 +1,248 @@
+//! Metrics over all runs.
+
+use crate::conventions as names;
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::{Counter, Histogram, Meter};
+use std::time::Duration;
+use toolhold_protocol::completion::Usage;
+use toolhold_protocol::result::ToolUsage;
+
+/// Lookups of compiled modules in their cache, so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheLookups {
+    /// Found in the cache.
+    pub hits: u64,
+    /// Had to be compiled.
+    pub misses: u64,
+}
+
+/// The instruments that runs and calls record with.
+#[derive(Debug)]
+pub struct Instruments {
+    tokens: Histogram<u64>,
+    operation: Histogram<f64>,
+    first_chunk: Histogram<f64>,
+    next_chunk: Histogram<f64>,
+    agent: Histogram<f64>,
+    tool: Histogram<f64>,
+    tool_calls: Counter<u64>,
+    tool_errors: Counter<u64>,
+    fuel: Counter<u64>,
+    memory: Histogram<u64>,
+    repairs: Counter<u64>,
+    retries: Counter<u64>,
+    fallbacks: Counter<u64>,
+    runs: Counter<u64>,
+    endpoint_wait: Histogram<f64>,
+    queue_wait: Histogram<f64>,
+}
+
+impl Instruments {
+    pub fn new(meter: &Meter) -> Self {
+        let seconds = |name: &'static str, what: &'static str, boundaries: &[f64]| {
+            meter
+                .f64_histogram(name)
+                .with_unit("s")
+                .with_description(what)
+                .with_boundaries(boundaries.to_vec())
+                .build()
+        };
+        let sizes =
+            |name: &'static str, unit: &'static str, what: &'static str, boundaries: &[f64]| {
+                meter
+                    .u64_histogram(name)
+                    .with_unit(unit)
+                    .with_description(what)
+                    .with_boundaries(boundaries.to_vec())
+                    .build()
+            };
+        let counter = |name: &'static str, what: &'static str| {
+            meter.u64_counter(name).with_description(what).build()
+        };
+        Self {
+            tokens: sizes(
+                "gen_ai.client.token.usage",
+                "{token}",
+                "Tokens of requests and replies, as endpoints count them",
+                &names::TOKEN_BOUNDARIES,
+            ),
+            operation: seconds(
+                "gen_ai.client.operation.duration",
+                "From sending a request to the end of its reply",
+                &names::SECOND_BOUNDARIES,
+            ),
+            first_chunk: seconds(
+                "gen_ai.client.operation.time_to_first_chunk",
+                "From sending a request to the first piece of its reply",
+                &names::FIRST_CHUNK_BOUNDARIES,
+            ),
+            next_chunk: seconds(
+                "gen_ai.client.operation.time_per_output_chunk",
+                "Between two pieces of a reply",
+                &names::CHUNK_BOUNDARIES,
+            ),
+            agent: seconds(
+                "gen_ai.invoke_agent.duration",
+                "Runs and sub-agents",
+                &names::SECOND_BOUNDARIES,
+            ),
+            tool: seconds(
+                "gen_ai.execute_tool.duration",
+                "Calls of tools",
+                &names::TOOL_BOUNDARIES,
+            ),
+            tool_calls: counter("toolhold.tool.calls", "Calls of tools that ended"),
+            tool_errors: counter("toolhold.tool.errors", "Those of them that failed"),
+            fuel: counter("toolhold.tool.fuel", "Instructions of modules, roughly"),
+            memory: sizes(
+                "toolhold.tool.memory",
+                "By",
+                "The most linear memory that a call held",
+                &names::BYTE_BOUNDARIES,
+            ),
+            repairs: counter(
+                "toolhold.repairs",
+                "Faults of replies and arguments that were put right",
+            ),
+            retries: counter("toolhold.retries", "Requests that were sent again"),
+            fallbacks: counter(
+                "toolhold.fallbacks",
+                "Calls that another model was asked to make",
+            ),
+            runs: counter("toolhold.runs", "Runs that are over"),
+            endpoint_wait: seconds(
+                "toolhold.endpoint.queue.wait",
+                "How long requests stood in the queue before an endpoint",
+                &names::SECOND_BOUNDARIES,
+            ),
+            queue_wait: seconds(
+                "toolhold.run.queue.wait",
+                "How long runs of the server waited for a place",
+                &names::SECOND_BOUNDARIES,
+            ),
+        }
+    }
+
+    pub fn replied(
+        &self,
+        models: &[KeyValue],
+        usage: Option<&Usage>,
+        duration: Duration,
+        first_chunk: Option<Duration>,
+    ) {
+        if let Some(usage) = usage {
+            let typed = |kind: &'static str| with(models, names::TOKEN_TYPE, kind);
+            self.tokens
+                .record(usage.prompt_tokens, &typed(names::INPUT));
+            self.tokens
+                .record(usage.completion_tokens, &typed(names::OUTPUT));
+        }
+        self.operation.record(duration.as_secs_f64(), models);
+        if let Some(first_chunk) = first_chunk {
+            self.first_chunk.record(first_chunk.as_secs_f64(), models);
+        }
+    }
+
+    pub fn failed(&self, models: &[KeyValue], duration: Duration, error: &'static str) {
+        let attributes = with(models, names::ERROR_TYPE, error);
+        self.operation.record(duration.as_secs_f64(), &attributes);
+    }
+
+    pub fn next_chunk(&self, models: &[KeyValue], after: Duration) {
+        self.next_chunk.record(after.as_secs_f64(), models);
+    }
+
+    pub fn called(&self, tool: &str, error: Option<&str>, usage: &ToolUsage) {
+        let own = [KeyValue::new(names::TOOL_NAME, tool.to_owned())];
+        let attributes = match error {
+            None => own.to_vec(),
+            Some(error) => with(&own, names::ERROR_TYPE, error.to_owned()),
+        };
+        let duration = Duration::from_micros(usage.duration_us);
+        self.tool.record(duration.as_secs_f64(), &attributes);
+        self.tool_calls.add(1, &own);
+        if error.is_some() {
+            self.tool_errors.add(1, &attributes);
+        }
+        if usage.fuel > 0 {
+            self.fuel.add(usage.fuel, &own);
+        }
+        if usage.memory_bytes > 0 {
+            self.memory.record(usage.memory_bytes, &own);
+        }
+    }
+
+    pub fn agent_ended(&self, agent: &str, reason: &str, duration: Duration, is_run: bool) {
+        let attributes = [
+            KeyValue::new(names::AGENT_NAME, agent.to_owned()),
+            KeyValue::new(names::STOP_REASON, reason.to_owned()),
+        ];
+        self.agent.record(duration.as_secs_f64(), &attributes);
+        if is_run {
+            self.runs.add(1, &attributes);
+        }
+    }
+
+    pub fn repaired(&self, faults: u64) {
+        self.repairs.add(faults, &[]);
+    }
+
+    pub fn retried(&self, endpoint: &str) {
+        let attributes = [KeyValue::new(names::ENDPOINT, endpoint.to_owned())];
+        self.retries.add(1, &attributes);
+    }
+
+    pub fn fell_back(&self, model: &str) {
+        let attributes = [KeyValue::new(names::REQUEST_MODEL, model.to_owned())];
+        self.fallbacks.add(1, &attributes);
+    }
+
+    pub fn waited_for_endpoint(&self, endpoint: &str, wait: Duration) {
+        let attributes = [KeyValue::new(names::ENDPOINT, endpoint.to_owned())];
+        self.endpoint_wait.record(wait.as_secs_f64(), &attributes);
+    }
+
+    pub fn waited_for_place(&self, wait: Duration) {
+        self.queue_wait.record(wait.as_secs_f64(), &[]);
+    }
+}
+
+/// Gauges of a server's runs that work, and that wait in its queue.
+pub fn watch_load(
+    meter: &Meter,
+    load: impl Fn() -> (usize, usize) + Clone + Send + Sync + 'static,
+) {
+    let waiting = load.clone();
+    meter
+        .u64_observable_gauge("toolhold.run.active")
+        .with_description("Runs that go on in this process")
+        .with_callback(move |observer| observer.observe(load().0 as u64, &[]))
+        .build();
+    meter
+        .u64_observable_gauge("toolhold.run.queue.length")
+        .with_description("Runs that wait for a place")
+        .with_callback(move |observer| observer.observe(waiting().1 as u64, &[]))
+        .build();
+}
+
+/// Counts lookups in the cache of compiled modules.
+pub fn watch_cache(meter: &Meter, lookups: impl Fn() -> CacheLookups + Send + Sync + 'static) {
+    meter
+        .u64_observable_counter("toolhold.module.cache.lookups")
+        .with_description("Compiled modules that were looked for in the cache")
+        .with_callback(move |observer| {
+            let CacheLookups { hits, misses } = lookups();
+            observer.observe(hits, &[KeyValue::new(names::CACHE_RESULT, "hit")]);
+            observer.observe(misses, &[KeyValue::new(names::CACHE_RESULT, "miss")]);
+        })
+        .build();
+}
+
+fn with(
+    attributes: &[KeyValue],
+    name: &'static str,
+    value: impl Into<opentelemetry::Value>,
+) -> Vec<KeyValue> {
+    let own = KeyValue::new(name, value);
+    attributes.iter().cloned().chain([own]).collect()
+}

@@ -1,0 +1,40 @@
+//! Traces and metrics of runs, by OpenTelemetry's semantic conventions for GenAI.
+//!
+//! The crate promises that telemetry is derived from the events of a run alone: the loop does not know that it is
+//! observed, and an observer that fails does not fail the run. Prompts, arguments and results are recorded only if the
+//! operator asks for it ([`Settings::capture_content`]), and then redacted.
+//!
+//! Read `settings` and `setup` first: [`Telemetry::start`] makes the exporters. `handle` is the running telemetry,
+//! `observer` follows a run event by event, `call` covers calls outside of runs, `spans` and `instruments` are the
+//! traces and metrics, `conventions` their names. `context` reads and writes W3C trace contexts.
+//!
+//! ```
+//! use toolhold_telemetry::{Subject, Telemetry};
+//!
+//! let telemetry = Telemetry::off();
+//! let mut observer = telemetry.observe(Subject::default());
+//! // For each event of the run: observer.take(&event);
+//! assert_eq!(observer.trace(), None);
+//! observer.not_begun();
+//! ```
+#![forbid(unsafe_code)]
+
+mod call;
+mod client;
+mod clock;
+mod context;
+mod conventions;
+mod handle;
+mod instruments;
+mod observer;
+mod settings;
+mod setup;
+mod spans;
+
+pub use call::CallSpan;
+pub use context::{named, parent_of, remote};
+pub use handle::Telemetry;
+pub use instruments::CacheLookups;
+pub use observer::{Observer, Subject};
+pub use settings::{Settings, Variables, headers};
+pub use setup::TelemetryError;

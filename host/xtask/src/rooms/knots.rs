@@ -1,0 +1,112 @@
+//! Circles: rooms each of which reaches all others.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use super::arrows::Arrows;
+
+#[derive(Debug)]
+pub struct Knot {
+    pub rooms: BTreeSet<String>,
+    /// The arrows between its rooms, the rarest first.
+    pub ties: Vec<Tie>,
+}
+
+#[derive(Debug)]
+pub struct Tie {
+    pub from: String,
+    pub to: String,
+    /// How many lines draw this arrow.
+    pub lines: usize,
+    pub first: (PathBuf, usize),
+}
+
+pub fn knots(arrows: &Arrows) -> Vec<Knot> {
+    let mut knots: Vec<Knot> = Vec::new();
+    for room in &arrows.rooms {
+        if knots.iter().any(|knot| knot.rooms.contains(room)) {
+            continue;
+        }
+        let back = |other: &&String| reached(arrows, other).contains(room);
+        let rooms: BTreeSet<_> = reached(arrows, room).iter().filter(back).cloned().collect();
+        if !rooms.is_empty() {
+            let ties = ties(arrows, &rooms);
+            knots.push(Knot { rooms, ties });
+        }
+    }
+    knots
+}
+
+/// All rooms that can be reached from this one; itself only along a circle.
+fn reached(arrows: &Arrows, room: &str) -> BTreeSet<String> {
+    let mut reached = BTreeSet::new();
+    let mut open = vec![room.to_owned()];
+    while let Some(room) = open.pop() {
+        for next in arrows.from(&room) {
+            if reached.insert(next.to_owned()) {
+                open.push(next.to_owned());
+            }
+        }
+    }
+    reached
+}
+
+fn ties(arrows: &Arrows, rooms: &BTreeSet<String>) -> Vec<Tie> {
+    let inside = arrows
+        .lines
+        .iter()
+        .filter(|((from, to), _)| rooms.contains(from) && rooms.contains(to));
+    let mut ties: Vec<_> = inside
+        .filter_map(|((from, to), lines)| {
+            Some(Tie {
+                from: from.clone(),
+                to: to.clone(),
+                lines: lines.len(),
+                first: lines.first()?.clone(),
+            })
+        })
+        .collect();
+    ties.sort_by_key(|tie| tie.lines);
+    ties
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::arrows::tests::arrows;
+    use super::*;
+
+    #[test]
+    fn a_chain_is_no_circle() {
+        let arrows = arrows(&[
+            ("lib.rs", "mod a; mod b; mod c;"),
+            ("a.rs", "use crate::b; use crate::c;"),
+            ("b.rs", "use crate::c;"),
+            ("c.rs", ""),
+        ]);
+        assert!(knots(&arrows).is_empty());
+    }
+
+    #[test]
+    fn circles_are_told_apart_with_the_lines_that_tie_them() {
+        let arrows = arrows(&[
+            ("lib.rs", "mod a; mod b; mod c; mod x; mod y;"),
+            ("a.rs", "use crate::b::One;\nuse crate::b::Two;"),
+            ("b.rs", "\nuse crate::c;"),
+            ("c.rs", "use crate::a; use crate::x;"),
+            ("x.rs", "use crate::y;"),
+            ("y.rs", "use crate::x;"),
+        ]);
+        let knots = knots(&arrows);
+        let rooms: Vec<_> = knots
+            .iter()
+            .map(|knot| knot.rooms.iter().cloned().collect::<Vec<_>>().join(" "))
+            .collect();
+        assert_eq!(rooms, ["a b c", "x y"]);
+        let ties: Vec<_> = knots[0]
+            .ties
+            .iter()
+            .map(|tie| format!("{}->{} {} {}", tie.from, tie.to, tie.lines, tie.first.1))
+            .collect();
+        assert_eq!(ties, ["b->c 1 2", "c->a 1 1", "a->b 2 1"]);
+    }
+}

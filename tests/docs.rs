@@ -1,0 +1,77 @@
+//! The documents hold: the README is short, links lead somewhere, comments cite sections that exist, and
+//! commands run as they are printed.
+//!
+//! A fenced block says after its language what happens to it here:
+//! - `sh (run)`: it runs in the document's own folder, after the blocks before it. `http://gpu:8000/v1` is
+//!   the scripted endpoint.
+//! - `sh (server)`: the same beside a `toolhold serve`; `$KEY` is a key, `127.0.0.1:8700` its address.
+//! - `sh (starts)`: its last command serves until it is stopped; it must say where.
+//! - `sh (no test: REASON)`: it does not run; [`REASONS`] lists the reasons that count.
+//! - `json (file: NAME)`, with any language: the file that later commands read.
+
+mod commands;
+mod links;
+mod markdown;
+
+use std::path::{Path, PathBuf};
+use support::sandbox::repository;
+
+/// Why a command is not run here. A new reason is added only where no scripted run is possible.
+const REASONS: [&str; 12] = [
+    "needs a changed module",
+    "needs a component of yours",
+    "needs a hash of yours",
+    "needs a killed run",
+    "needs a registry",
+    "needs a server of yours",
+    "needs a toolchain",
+    "needs a waiting call",
+    "needs docker",
+    "needs nightly",
+    "needs recorded runs",
+    "takes minutes",
+];
+
+/// The documents at the root and in `docs/`, and the map of the code, relative to the repository.
+fn documents() -> Vec<PathBuf> {
+    let root = repository();
+    let mut found = vec![PathBuf::from("host/ARCHITECTURE.md")];
+    for folder in ["", "docs"] {
+        let entries = std::fs::read_dir(root.join(folder)).expect("a folder");
+        for entry in entries {
+            let name = PathBuf::from(entry.expect("an entry").file_name());
+            if name.extension().is_some_and(|end| end == "md") {
+                found.push(Path::new(folder).join(name));
+            }
+        }
+    }
+    found.sort();
+    assert!(found.len() > 12, "{found:?}");
+    found
+}
+
+fn read(document: &Path) -> String {
+    let path = repository().join(document);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn the_readme_is_read_in_a_minute() {
+    let lines = read(Path::new("README.md")).lines().count();
+    assert!(lines <= 150, "{lines} lines: move what is more to docs/");
+}
+
+/// A block of shell commands without a mark would not be run, and nobody would notice.
+#[test]
+fn every_shell_block_says_whether_it_runs() {
+    let mut faults = Vec::new();
+    for document in documents() {
+        for block in markdown::blocks(&read(&document)) {
+            let place = format!("{}:{}", document.display(), block.line);
+            if let Err(fault) = block.mark() {
+                faults.push(format!("{place}: {fault}"));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}

@@ -1,0 +1,261 @@
+//! Commands run as they are printed: each document in a folder of its own, its blocks one after the other.
+
+use super::markdown::{Block, Mark, blocks};
+use super::{documents, read};
+use serde_json::json;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use support::endpoint::{Endpoint, Expect, Order, Reply, Scenario};
+use support::host::{self, Host, binary};
+use support::server::Server;
+
+/// For one block, on a machine that compiles components meanwhile.
+const PATIENCE: Duration = Duration::from_mins(3);
+/// What the documents call an endpoint of the reader's, and where `toolhold serve` and `mcp --http` listen.
+const ENDPOINT: &str = "http://gpu:8000/v1";
+const SERVER: &str = "http://127.0.0.1:8700";
+const PORTS: [&str; 2] = [":8700", ":8808"];
+
+/// What the documents' tasks are answered with. The first that fits is taken, so what says most is first.
+fn endpoint() -> Endpoint {
+    let when = |texts: &[&str], solution: serde_json::Value| {
+        let expect = Expect {
+            contains: texts.iter().map(|&text| text.to_owned()).collect(),
+            ..Expect::default()
+        };
+        let reply = Reply::solution(solution).expecting(expect);
+        Reply {
+            usage: Some((100, 20)),
+            ..reply
+        }
+    };
+    let sum = json!({"_tool": "calculator.evaluate", "_reasoningForCall": "adds them", "expression": "418 + 275"});
+    let total = json!({"_tool": "calculator.evaluate", "_reasoningForCall": "first", "expression": "6*7", "_outputPath": "†state.total"});
+    let reversed = json!({"_tool": "text.reverse", "_reasoningForCall": "then", "text": "†state.total.value", "_outputPath": "†state.reversed"});
+    let replies = [
+        when(
+            &["numbers in costs.txt", "693"],
+            json!({"calls": [], "output": "The sum is 693."}),
+        ),
+        when(
+            &["numbers in costs.txt"],
+            json!({"calls": [sum], "output": null}),
+        ),
+        when(
+            &["reverse it"],
+            json!({"calls": [total, reversed], "output": null}),
+        ),
+        when(
+            &[],
+            json!({"calls": [], "output": "There is nothing more to do."}),
+        ),
+    ];
+    Endpoint::start(Scenario::new(replies).in_order(Order::FirstMatch))
+}
+
+/// Where the commands of one document run.
+struct Session {
+    host: Host,
+    endpoint: Endpoint,
+    server: Option<Server>,
+    key: String,
+}
+
+impl Session {
+    fn new() -> Self {
+        let host = Host::new();
+        for module in ["calculator", "text", "files"] {
+            host.ship(module);
+        }
+        Self {
+            host,
+            endpoint: endpoint(),
+            server: None,
+            key: String::new(),
+        }
+    }
+
+    /// A shell as a reader has it: this binary on its path, the endpoint in its environment.
+    fn shell(&self, script: &str) -> Command {
+        let toolhold = self.host.command(&[]);
+        let folder = binary();
+        let folder = folder.parent().expect("a folder").display();
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-e", "-c", script])
+            .current_dir(self.host.path())
+            .env_clear();
+        for (name, value) in toolhold.get_envs() {
+            if let Some(value) = value {
+                shell.env(name, value);
+            }
+        }
+        shell
+            .env("PATH", format!("{folder}:{path}"))
+            .env("TOOLHOLD_BASE_URL", self.endpoint.base_url())
+            .env("TOOLHOLD_MODEL", "scripted")
+            .env("KEY", &self.key)
+            .stdin(Stdio::null());
+        shell
+    }
+
+    fn script(&self, text: &str) -> String {
+        let text = text.replace(ENDPOINT, &self.endpoint.base_url());
+        match &self.server {
+            Some(server) => text.replace(SERVER, server.address()),
+            None => text,
+        }
+    }
+
+    /// # Errors
+    /// How it failed, with what it said.
+    fn run(&mut self, block: &Block) -> Result<(), String> {
+        match block.mark()? {
+            Mark::Text | Mark::NotRun => Ok(()),
+            Mark::File(name) => {
+                self.host.write(name, &block.text);
+                Ok(())
+            }
+            Mark::Run => self.finishes(&block.text),
+            Mark::Server => {
+                if self.server.is_none() {
+                    let made = self.host.run(&["keys", "create", "documents"]);
+                    made.stdout.trim().clone_into(&mut self.key);
+                    let url = self.endpoint.base_url();
+                    let arguments = ["--base-url", url.as_str(), "--model", "scripted"];
+                    self.server = Some(Server::start(&self.host, &arguments));
+                }
+                self.finishes(&block.text)
+            }
+            Mark::Starts => self.starts(&block.text),
+        }
+    }
+
+    fn finishes(&self, text: &str) -> Result<(), String> {
+        let said = self.host.path().join(".said");
+        let file = || fs::File::create(&said).map_err(|error| error.to_string());
+        let (out, errors) = (file()?, said.with_extension("err"));
+        let mut child = self
+            .shell(&self.script(text))
+            .stdout(out)
+            .stderr(fs::File::create(&errors).map_err(|error| error.to_string())?)
+            .spawn()
+            .map_err(|error| error.to_string())?;
+        let status = ended(&mut child, PATIENCE);
+        if status.is_some_and(|status| status.success()) {
+            return Ok(());
+        }
+        let mut fault = match status {
+            Some(status) => status.to_string(),
+            None => format!("it did not end within {PATIENCE:?}"),
+        };
+        for path in [&said, &errors] {
+            let _ = write!(fault, "\n{}", fs::read_to_string(path).unwrap_or_default());
+        }
+        Err(fault)
+    }
+
+    /// The last command serves: on any free port, until it is told to stop.
+    fn starts(&self, text: &str) -> Result<(), String> {
+        let mut script = self.script(text);
+        for port in PORTS {
+            script = script.replace(port, ":0");
+        }
+        // The default address has a port of its own, too. `exec`, so that the signal reaches the command.
+        let (before, last) = script
+            .trim_end()
+            .rsplit_once('\n')
+            .unwrap_or(("", script.trim_end()));
+        let script = format!("{before}\nexec {last}");
+        let said = self.host.path().join(".serving");
+        let file = fs::File::create(&said).map_err(|error| error.to_string())?;
+        let mut child = self
+            .shell(&script)
+            .env("TOOLHOLD_SERVE__LISTEN", "127.0.0.1:0")
+            .stdout(Stdio::null())
+            .stderr(file)
+            .spawn()
+            .map_err(|error| error.to_string())?;
+        let started = Instant::now();
+        let is_serving = loop {
+            let so_far = fs::read_to_string(&said).unwrap_or_default();
+            if so_far.contains("http://") {
+                break true;
+            }
+            let is_over = !matches!(child.try_wait(), Ok(None));
+            if is_over || started.elapsed() > PATIENCE {
+                break false;
+            }
+            thread::sleep(Duration::from_millis(20));
+        };
+        if is_serving {
+            host::signal(child.id(), "TERM");
+        }
+        // It says where it serves before it listens for the signal, which may therefore kill it.
+        let status = ended(&mut child, PATIENCE);
+        if is_serving && status.is_some() {
+            return Ok(());
+        }
+        let so_far = fs::read_to_string(&said).unwrap_or_default();
+        Err(format!(
+            "it served: {is_serving}, and ended with {status:?}\n{so_far}"
+        ))
+    }
+}
+
+/// How it ended; a child that takes too long is killed and has no status.
+fn ended(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
+    let started = Instant::now();
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Some(status),
+            Ok(None) if started.elapsed() < patience => thread::sleep(Duration::from_millis(10)),
+            _ => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return None;
+            }
+        }
+    }
+}
+
+/// What went wrong with the commands of a document.
+fn faults(document: &Path) -> Vec<String> {
+    let blocks = blocks(&read(document));
+    let runs = |block: &Block| matches!(block.mark(), Ok(Mark::Run | Mark::Server | Mark::Starts));
+    if !blocks.iter().any(runs) {
+        return Vec::new();
+    }
+    let mut session = Session::new();
+    let mut faults = Vec::new();
+    for block in &blocks {
+        if let Err(fault) = session.run(block) {
+            let place = format!("{}:{}", document.display(), block.line);
+            faults.push(format!("{place}: {fault}\n{}", block.text));
+        }
+    }
+    faults
+}
+
+#[test]
+fn commands_run_as_they_are_printed() {
+    let documents = documents();
+    // Built once, before the documents would wait for each other.
+    binary();
+    let faults: Vec<String> = thread::scope(|scope| {
+        let sessions: Vec<_> = documents
+            .iter()
+            .map(|document| scope.spawn(|| faults(document)))
+            .collect();
+        let ended = sessions.into_iter();
+        ended
+            .flat_map(|session| session.join().expect("no panic"))
+            .collect()
+    });
+    assert!(faults.is_empty(), "{}", faults.join("\n\n"));
+}
