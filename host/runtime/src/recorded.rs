@@ -7,7 +7,6 @@
 
 use crate::telemetry::cache_lookups;
 use futures_util::future::BoxFuture;
-use serde::Deserialize;
 use serde_json::Value;
 use std::io;
 use std::sync::Arc;
@@ -18,24 +17,12 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use toolhold_agent::calls::{CallEnd, CallRecorder, CallRecording, NewCall};
 use toolhold_agent::run::approval::{Decision, Verdict};
 use toolhold_agent::{ErrorClass, EventKind, ToolFailure, ToolResult};
+pub use toolhold_mcp::serve::AuditMode;
 use toolhold_mcp::serve::{CallRecords, RecordedCaller};
 use toolhold_policy::redaction::Redaction;
 use toolhold_sandbox::Registry;
 use toolhold_storage::{CallRecord, Draft, Durability, Store, kept_arguments};
 use toolhold_telemetry::{CallSpan, Telemetry};
-
-/// Whether calls are in the audit log, and what a result waits for before it is given out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum AuditMode {
-    /// Durability the row is on the disk.
-    Durable,
-    /// Durability the row is written: a process that is killed loses none; a machine that fails may lose the last.
-    Written,
-    /// For nothing; the row follows soon. A process that is killed loses the rows that are still to be written.
-    Behind,
-    Off,
-}
 
 /// Where such calls leave their records. Clones are the same one.
 #[derive(Debug, Clone)]

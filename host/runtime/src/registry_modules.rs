@@ -1,6 +1,6 @@
 //! The modules of a registry as an MCP server offers them.
 
-use crate::mcp_server::{Disabled, ModuleHost};
+use toolhold_mcp::serve::{Disabled, ModuleHost};
 use crate::tools::SandboxTools;
 use std::sync::Arc;
 use toolhold_agent::Toolbox;

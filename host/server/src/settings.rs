@@ -1,6 +1,6 @@
 //! `[serve]`: the HTTP server.
 
-use super::web_origin;
+use toolhold_connections::web_origin;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -19,7 +19,7 @@ use toolhold_runtime::config::{
     AgentConfiguration, AgentTable, Configuration, Fault, InvalidAgent, Surroundings, Tables,
 };
 use toolhold_sandbox::CompilerProcess;
-use toolhold_server::mcp_server;
+use toolhold_mcp::serve as mcp_server;
 use toolhold_server::settings as serve;
 
 /// The command that makes this binary the compiler's process.

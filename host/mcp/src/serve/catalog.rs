@@ -205,7 +205,7 @@ impl Listed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toolhold_sandbox::DocsSource;
+    use toolhold_policy::DocsSource;
 
     fn spec(name: &str) -> ToolSpec {
         ToolSpec {
@@ -214,7 +214,7 @@ mod tests {
             description: "Does it.".into(),
             input_schema: json!({"type": "object"}),
             output_schema: None,
-            annotations: toolhold_sandbox::Annotations::default(),
+            annotations: toolhold_policy::Annotations::default(),
             examples: Vec::new(),
             docs_source: DocsSource::Module,
         }
@@ -230,7 +230,7 @@ mod tests {
         let tool = listed(
             ToolSpec {
                 title: Some("Add".into()),
-                annotations: toolhold_sandbox::Annotations {
+                annotations: toolhold_policy::Annotations {
                     read_only: true,
                     ..Default::default()
                 },

@@ -11,9 +11,6 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 use toolhold_agent::ToolFailure;
 use toolhold_agent::run::approval::{Approver, Decision, Pending, Verdict};
-use toolhold_runtime::recorded::Ended;
-use toolhold_runtime::stored_approver::stored_decision;
-use toolhold_storage::Store;
 use uuid::Uuid;
 
 /// A call that waits.

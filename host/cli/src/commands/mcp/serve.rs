@@ -19,9 +19,11 @@ use toolhold_runtime::requests::Requests;
 use toolhold_runtime::shields::shields;
 use toolhold_agent::calls::CallRules;
 use toolhold_sandbox::Registry;
-use toolhold_server::mcp_server::{
-    Bound, Found, Mask, Offer, Rules, Runs, Service, request_tool, serve_http, serve_stdio,
+use toolhold_mcp::serve::{
+    Bound, Found, Mask, Offer, Rules, Service, request_tool, serve_http, serve_stdio,
 };
+use toolhold_runtime::registry_modules::RegistryModules;
+use toolhold_runtime::request_runs::Runs;
 
 #[derive(Debug, Args)]
 pub struct ServeArgs {

@@ -1,9 +1,9 @@
 //! The sessions of clients that began with `initialize`.
 
-use crate::mcp_server::approval::unguessable;
-use crate::mcp_server::in_flight::InFlightRequests;
-use crate::mcp_server::rpc::{Error, Request};
-use crate::mcp_server::session::Session;
+use crate::serve::approval::unguessable;
+use crate::serve::in_flight::InFlightRequests;
+use crate::serve::rpc::{Error, Request};
+use crate::serve::session::Session;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -115,7 +115,7 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp_server::rpc::Id;
+    use crate::serve::rpc::Id;
     use serde_json::json;
 
     fn begin(sessions: &Sessions) -> Result<Arc<Held>, Refusal> {
