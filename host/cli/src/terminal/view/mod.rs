@@ -476,8 +476,12 @@ pub fn bound_call(pending: &Pending) -> String {
         .instance
         .as_ref()
         .map_or(String::new(), |instance| format!(" for {instance}"));
+    let caller = match pending.callers.last() {
+        Some(caller) => format!(" (called by {caller})"),
+        None => String::new(),
+    };
     line(&format!(
-        "{}{instance} {}",
+        "{}{instance} {}{caller}",
         pending.call.tool, pending.arguments
     ))
 }
