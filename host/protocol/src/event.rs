@@ -29,11 +29,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
-use std::fmt::Debug;
+use std::fmt::{self, Debug, Display, Formatter};
 use std::io;
 use toolhold_json::hex::hex;
 use toolhold_json::repair::Repair;
 use uuid::Uuid;
+
+/// The format of the records that this version writes, and the only one that it replays. The crate's root
+/// says when it is raised.
+pub const FORMAT: u32 = 1;
 
 /// One thing that happened.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -96,6 +100,10 @@ impl Event {
 pub enum EventKind {
     /// The run begins: what it was asked and what it may use.
     Run {
+        /// The format of the record that begins here: [`FORMAT`]. Records of before there was a number
+        /// have none, which is read as 0.
+        #[serde(default)]
+        format: u32,
         /// The first thing the user says.
         task: String,
         model: String,
@@ -263,7 +271,10 @@ pub enum EventKind {
         tool: Option<String>,
         repairs: Vec<Repair>,
     },
-    /// Something a person should know: a reply that could not be used, a call that was intercepted.
+    /// A reply, or what came after its calls, could not be used.
+    UnusableReply(UnusableReply),
+    /// Something a person should know, such as a call that was intercepted. It quotes nothing that a
+    /// model wrote.
     Notice { step: u32, message: String },
     /// The run is over.
     Done {
@@ -282,34 +293,7 @@ pub enum EventKind {
     },
 }
 
-/// How the notices begin that a reply, or what came after its calls, could not be used. They are told from
-/// others by this, and by nothing that would have to be in records that are replayed.
-const UNUSABLE: &str = "the reply could not be used";
-const UNUSABLE_REST: &str = "the rest of the reply could not be used";
-
 impl EventKind {
-    /// The model is asked again, because of this.
-    pub fn unusable(step: u32, reason: &str) -> Self {
-        let message = format!("{UNUSABLE}, asking again: {reason}");
-        Self::Notice { step, message }
-    }
-
-    /// Calls of the reply were made before it turned out.
-    pub fn unusable_rest(step: u32, reason: &str) -> Self {
-        let message = format!("{UNUSABLE_REST}: {reason}");
-        Self::Notice { step, message }
-    }
-
-    /// Whether it says that a reply, or a part of one, could not be used.
-    pub fn is_unusable_reply(&self) -> bool {
-        let Self::Notice { message, .. } = self else {
-            return false;
-        };
-        [UNUSABLE, UNUSABLE_REST]
-            .iter()
-            .any(|words| message.starts_with(words))
-    }
-
     /// Its `event` on the wire.
     pub fn name(&self) -> &'static str {
         match self {
@@ -339,6 +323,7 @@ impl EventKind {
             Self::Sub { .. } => "sub",
             Self::Tokens { .. } => "tokens",
             Self::Repaired { .. } => "repaired",
+            Self::UnusableReply(_) => "unusable_reply",
             Self::Notice { .. } => "notice",
             Self::Done { .. } => "done",
         }
@@ -359,6 +344,34 @@ impl From<Result<Value, ToolFailure>> for ToolOutcome {
             Ok(value) => Self::Output(value),
             Err(failure) => Self::Error(failure),
         }
+    }
+}
+
+/// Why a reply could not be used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnusableReply {
+    pub step: u32,
+    /// Calls of the reply were made before it turned out, so only the rest of it is lost. Otherwise the
+    /// model is asked again.
+    pub calls_made: bool,
+    /// What is wrong with it. It quotes what the model wrote, so it is not for clients that may see only
+    /// what the shields on the run's output let through; empty where it was taken out for them.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+/// For people, in one line.
+impl Display for UnusableReply {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.calls_made {
+            "the rest of the reply could not be used"
+        } else {
+            "the reply could not be used, asking again"
+        })?;
+        if self.reason.is_empty() {
+            return Ok(());
+        }
+        write!(f, ": {}", self.reason)
     }
 }
 
@@ -491,14 +504,28 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_that_could_not_be_used_is_told_from_other_notices() {
-        let other = EventKind::Notice {
+    fn a_reply_that_could_not_be_used_says_what_became_of_it() {
+        let told = |calls_made, reason: &str| UnusableReply {
             step: 1,
-            message: "the plan could not be used".into(),
+            calls_made,
+            reason: reason.into(),
         };
-        assert!(EventKind::unusable(1, "it is empty").is_unusable_reply());
-        assert!(EventKind::unusable_rest(1, "it ends").is_unusable_reply());
-        assert!(!other.is_unusable_reply());
+        for (told, text) in [
+            (
+                told(false, "it is empty"),
+                "the reply could not be used, asking again: it is empty",
+            ),
+            (
+                told(true, "it ends"),
+                "the rest of the reply could not be used: it ends",
+            ),
+            (told(true, ""), "the rest of the reply could not be used"),
+        ] {
+            assert_eq!(told.to_string(), text);
+            let event = EventKind::UnusableReply(told);
+            let read: EventKind = serde_json::from_value(json!(event)).unwrap();
+            assert_eq!((json!(read), read.name()), (json!(event), "unusable_reply"));
+        }
     }
 
     proptest! {

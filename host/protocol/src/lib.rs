@@ -33,6 +33,22 @@
 //! assert_eq!(read.kind.name(), "notice");
 //! # Ok::<(), serde_json::Error>(())
 //! ```
+//! # How the record format evolves
+//!
+//! The first event of a run, and of each sub-agent's, names the [`format`](event::FORMAT) of what
+//! follows. A run is replayed only from a record of the format that this version writes: replay means
+//! that the loop comes to the same events again, so another format's record is an error that says
+//! which version can go on with it. There is one format; no code path serves an older one.
+//!
+//! - A field may be added without a new number if it may be absent and its absence means what it meant
+//!   before: `#[serde(default, skip_serializing_if = …)]`. The same holds for a new kind of event.
+//! - Whatever makes a run come to other events from the same inputs needs a new number: a changed rule of
+//!   the loop, another text that a model reads, another order of events, a changed default of a setting
+//!   that records leave out.
+//! - Meaning is never in a text for people. What a program needs to tell apart is an event of its own, or
+//!   a field.
+//! - Showing a record ([`event::Event`] read as data) is no replay: fields that are unknown are
+//!   ignored, and what is missing has its default.
 #![forbid(unsafe_code)]
 
 pub mod advisor;

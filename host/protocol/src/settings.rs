@@ -82,7 +82,7 @@ pub struct Settings {
     /// The most tokens of one reply.
     pub max_tokens: u32,
     /// What that is where nobody chose it. A reply that was cut while it thought is then asked for again
-    /// with more; what somebody chose is kept to, and so it is in records that do not say.
+    /// with more; what somebody chose is kept to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assumed_max_tokens: Option<u32>,
     /// The most tokens of the whole run, prompts and replies together, as the endpoint counts them.

@@ -14,9 +14,6 @@ pub struct Window {
     /// Whether the endpoint counts the tokens of a text, so that nobody need estimate them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub counted: bool,
-    /// How it is kept.
-    #[serde(default = "Habits::first", skip_serializing_if = "Habits::is_first")]
-    pub habits: Habits,
 }
 
 impl Default for Window {
@@ -25,32 +22,7 @@ impl Default for Window {
             tokens: None,
             max_tools: 64,
             counted: false,
-            habits: Habits::default(),
         }
-    }
-}
-
-/// What the loop does about a window that is full. A record is replayed by the habits that it was made
-/// with, and the first are of records that do not say.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Habits {
-    /// As little is dropped as makes a Request fit, and never is a reply given less. Of a result that was
-    /// cut only words are kept.
-    First,
-    /// A reply is given less before history is dropped; then enough is dropped for a while. Of a result
-    /// that was cut everything is kept that it told.
-    #[default]
-    Second,
-}
-
-impl Habits {
-    fn first() -> Self {
-        Self::First
-    }
-
-    pub fn is_first(&self) -> bool {
-        *self == Self::First
     }
 }
 

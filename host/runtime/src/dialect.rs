@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use toolhold_agent::model::{Delivery, Dialect, Model as _, OpenAiModel, Verdict};
 use toolhold_agent::protocol::compose::Forcing;
 use toolhold_agent::{Contract, Settings};
-use toolhold_storage::Dialects;
 
 /// What is known of the endpoints of a run that were probed, by their names.
 #[derive(Debug, Default)]

@@ -25,7 +25,6 @@ use toolhold_agent::model::{
     ChatRequest, Completion, Counter, Model, ModelError, OpenAiModel, RecordingTransport,
     SideModel, SideRole, Transport, Watch,
 };
-use toolhold_storage::Dialects;
 
 /// What answers a run's requests.
 #[derive(Debug)]

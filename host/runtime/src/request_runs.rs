@@ -288,6 +288,12 @@ fn tell(event: &Event, listener: &dyn Listener, told: &mut u64) {
             "{} waits for a person (toolhold approvals approve {})",
             pending.call.tool, pending.call.id
         ),
+        EventKind::UnusableReply(reply) => {
+            return listener.logged(LogLine {
+                level: LogLevel::Warn,
+                message: reply.to_string(),
+            });
+        }
         EventKind::Notice { message, .. } => {
             return listener.logged(LogLine {
                 level: LogLevel::Warn,

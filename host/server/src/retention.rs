@@ -132,6 +132,7 @@ mod tests {
         let mut journal = store.journal(run, Label::default());
         let mut seal = Seal::default();
         let begun = EventKind::Run {
+            format: toolhold_agent::event::FORMAT,
             task: "t".into(),
             model: "m".into(),
             request: Box::new(RunRequest::new("t")),

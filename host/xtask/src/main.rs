@@ -139,4 +139,13 @@ mod tests {
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
     }
+
+    #[test]
+    fn contributors_are_told_of_every_command() {
+        let told = std::fs::read_to_string(project::root().join("CONTRIBUTING.md")).unwrap();
+        for command in Cli::command().get_subcommands() {
+            let row = format!("| `cargo xtask {}", command.get_name());
+            assert!(told.contains(&row), "no row begins with {row}");
+        }
+    }
 }

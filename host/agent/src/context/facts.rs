@@ -4,7 +4,6 @@
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use toolhold_json::fragment;
-use toolhold_protocol::window::Habits;
 
 /// Characters of a text that is kept as it is; longer ones are prose, or one word.
 const MAX_VALUE: usize = 120;
@@ -48,21 +47,21 @@ impl Fact {
 }
 
 /// Of a value, with the place of each object in it.
-pub(super) fn of_value(value: &Value, habits: Habits) -> Told {
-    let mut collector = Collector::new(habits);
+pub(super) fn of_value(value: &Value) -> Told {
+    let mut collector = Collector::default();
     collector.collect("", value, 0);
     collector.told
 }
 
 /// Of a text: of the JSON in it, whole or not, and of its words.
-pub(super) fn of_text(text: &str, habits: Habits) -> Told {
-    let mut collector = Collector::new(habits);
+pub(super) fn of_text(text: &str) -> Told {
+    let mut collector = Collector::default();
     collector.text("", text, 0);
     collector.told
 }
 
+#[derive(Default)]
 struct Collector {
-    habits: Habits,
     told: Told,
     bytes: usize,
     /// From here on values are only counted.
@@ -72,20 +71,10 @@ struct Collector {
 }
 
 impl Collector {
-    fn new(habits: Habits) -> Self {
-        Self {
-            habits,
-            told: Told::default(),
-            bytes: 0,
-            is_full: false,
-            within: 0,
-        }
-    }
-
     fn push(&mut self, at: &str, what: &str, values: usize) {
         let fact = Fact::new(at, what, values);
         self.bytes = self.bytes.saturating_add(fact.line.len());
-        self.is_full |= self.bytes > MAX_TOLD && !self.habits.is_first();
+        self.is_full |= self.bytes > MAX_TOLD;
         if self.is_full {
             self.told.left += values;
         } else {
@@ -97,26 +86,25 @@ impl Collector {
         if depth > MAX_DEPTH {
             return;
         }
-        let habits = self.habits;
         match value {
             _ if self.is_full => self.told.left += leaves(value),
             Value::Object(fields) => self.object(at, fields, depth),
             Value::Array(items) => {
-                self.lines(at, items.iter().filter_map(|item| verbatim(item, habits)));
+                self.lines(at, items.iter().filter_map(|item| verbatim(item)));
                 for (index, item) in items.iter().enumerate() {
-                    if is_verbatim(item, habits) {
+                    if is_verbatim(item) {
                         continue;
                     }
                     // Nobody asks for its place then.
                     let place = if self.is_full {
                         String::new()
                     } else {
-                        tail(format!("{at}[{index}]"), habits)
+                        tail(format!("{at}[{index}]"))
                     };
                     self.collect(&place, item, depth + 1);
                 }
             }
-            other => match (verbatim(other, habits), other) {
+            other => match (verbatim(other), other) {
                 (Some(value), _) => self.push(at, &value, 1),
                 (None, Value::String(text)) => self.text(at, text, depth),
                 (None, _) => {}
@@ -125,23 +113,22 @@ impl Collector {
     }
 
     fn object(&mut self, at: &str, fields: &Map<String, Value>, depth: usize) {
-        let habits = self.habits;
         let plain = fields.iter().filter_map(|(key, value)| {
-            let value = verbatim(value, habits)?;
-            Some(Cow::Owned(format!("{}={value}", name(key, habits))))
+            let value = verbatim(value)?;
+            Some(Cow::Owned(format!("{}={value}", name(key))))
         });
         self.lines(at, plain);
         for (key, value) in fields {
-            if is_verbatim(value, habits) {
+            if is_verbatim(value) {
                 continue;
             }
-            let key = name(key, habits);
+            let key = name(key);
             let place = if at.is_empty() {
                 key.into_owned()
             } else {
                 format!("{at}.{key}")
             };
-            self.collect(&tail(place, habits), value, depth + 1);
+            self.collect(&tail(place), value, depth + 1);
         }
     }
 
@@ -154,7 +141,7 @@ impl Collector {
                 self.told.left += 1;
                 continue;
             }
-            let is_full = line.len() + value.len() > MAX_LINE && !self.habits.is_first();
+            let is_full = line.len() + value.len() > MAX_LINE;
             if is_full && values > 0 {
                 self.push(at, &line, values);
                 line.clear();
@@ -172,7 +159,7 @@ impl Collector {
     }
 
     fn text(&mut self, at: &str, text: &str, depth: usize) {
-        if self.habits.is_first() || self.within >= MAX_WITHIN {
+        if self.within >= MAX_WITHIN {
             return self.words(at, text);
         }
         let Some(found) = fragment::read(text) else {
@@ -188,7 +175,7 @@ impl Collector {
     }
 
     fn words(&mut self, at: &str, text: &str) {
-        identifiers(text, self.habits, |found| self.push(at, found, 1));
+        identifiers(text, |found| self.push(at, found, 1));
     }
 }
 
@@ -202,8 +189,8 @@ fn leaves(value: &Value) -> usize {
 }
 
 /// A name as it stands in a line: its end says the least.
-fn name(key: &str, habits: Habits) -> Cow<'_, str> {
-    if habits.is_first() || key.len() <= MAX_PLACE {
+fn name(key: &str) -> Cow<'_, str> {
+    if key.len() <= MAX_PLACE {
         return Cow::Borrowed(key);
     }
     let most = MAX_PLACE.saturating_sub(MORE.len());
@@ -213,8 +200,8 @@ fn name(key: &str, habits: Habits) -> Cow<'_, str> {
 }
 
 /// A place as it stands in a line: its end tells it from the ones beside it.
-fn tail(place: String, habits: Habits) -> String {
-    if habits.is_first() || place.len() <= MAX_PLACE {
+fn tail(place: String) -> String {
+    if place.len() <= MAX_PLACE {
         return place;
     }
     let least = (place.len() + MORE.len()).saturating_sub(MAX_PLACE);
@@ -224,9 +211,9 @@ fn tail(place: String, habits: Habits) -> String {
 }
 
 /// A value as it is, if it is one that can be an identifier or belong to one.
-fn verbatim(value: &Value, habits: Habits) -> Option<Cow<'_, str>> {
+fn verbatim(value: &Value) -> Option<Cow<'_, str>> {
     match value {
-        Value::String(text) if is_short(text, habits) => Some(Cow::Borrowed(text)),
+        Value::String(text) if is_short(text) => Some(Cow::Borrowed(text)),
         Value::Number(number) => Some(Cow::Owned(number.to_string())),
         Value::Bool(flag) => Some(Cow::Owned(flag.to_string())),
         Value::Null => Some(Cow::Borrowed("null")),
@@ -235,15 +222,15 @@ fn verbatim(value: &Value, habits: Habits) -> Option<Cow<'_, str>> {
 }
 
 /// Whether there is a [`verbatim`] of it.
-fn is_verbatim(value: &Value, habits: Habits) -> bool {
+fn is_verbatim(value: &Value) -> bool {
     match value {
-        Value::String(text) => is_short(text, habits),
+        Value::String(text) => is_short(text),
         Value::Number(_) | Value::Bool(_) | Value::Null => true,
         Value::Array(_) | Value::Object(_) => false,
     }
 }
 
-fn is_short(text: &str, habits: Habits) -> bool {
+fn is_short(text: &str) -> bool {
     let is_longer_than = |most: usize| text.chars().nth(most).is_some();
     let is_word = || {
         !text.contains(char::is_whitespace)
@@ -251,15 +238,15 @@ fn is_short(text: &str, habits: Habits) -> bool {
             && !text.contains("\":")
             && !is_longer_than(MAX_WORD)
     };
-    !is_longer_than(MAX_VALUE) || (!habits.is_first() && is_word())
+    !is_longer_than(MAX_VALUE) || is_word()
 }
 
 /// The words of a text that look like identifiers, quantities or addresses, each with the word before it:
 /// `order A-17`.
-fn identifiers(text: &str, habits: Habits, mut keep: impl FnMut(&str)) {
+fn identifiers(text: &str, mut keep: impl FnMut(&str)) {
     let mut before = "";
     for word in text.split_whitespace() {
-        let is_link = !habits.is_first() && word.contains("://");
+        let is_link = word.contains("://");
         let (bare, most) = if is_link {
             // An address may end with a sign of its own.
             (word.trim_matches(is_around), MAX_WORD)
@@ -274,7 +261,7 @@ fn identifiers(text: &str, habits: Habits, mut keep: impl FnMut(&str)) {
             }
             before = "";
         } else {
-            let is_name = habits.is_first() || bare.chars().nth(MAX_VALUE).is_none();
+            let is_name = bare.chars().nth(MAX_VALUE).is_none();
             before = if is_name { bare } else { "" };
         }
     }
@@ -322,20 +309,19 @@ mod tests {
         let link = format!("https://shop.example/o?sig={}==", "aB3".repeat(200));
         let value = json!({"id": "A-17", "link": link, "note": "word ".repeat(60), "blob": "x".repeat(9_000)});
         let kept = [format!("id=A-17, link={link}")];
-        assert_eq!(lines(of_value(&value, Habits::Second)), kept);
-        assert_eq!(lines(of_value(&value, Habits::First))[0], "id=A-17");
+        assert_eq!(lines(of_value(&value)), kept);
 
         let prose = format!("{} See ({link}), order 7.", "word ".repeat(60));
         let kept = [format!("See {link}"), "order 7".to_owned()];
-        assert_eq!(lines(of_text(&prose, Habits::Second)), kept);
+        assert_eq!(lines(of_text(&prose)), kept);
     }
 
-    /// Before, all of an array or of an object was one line, and one line was left out or not.
+    /// What is left out is left out by lines, so one line never holds all of a large array or object.
     #[test]
     fn many_values_are_many_lines() {
         let fields: Map<String, Value> = (0..400).map(|n| (format!("A-{n}"), json!(n))).collect();
         let ids: Vec<String> = (0..400).map(|n| format!("B-{n}")).collect();
-        let told = of_value(&json!({"prices": fields, "ids": ids}), Habits::Second);
+        let told = of_value(&json!({"prices": fields, "ids": ids}));
         assert_eq!(told.left, 0);
         let facts = &told.facts;
         assert!(facts.len() > 6, "{facts:?}");
@@ -353,10 +339,7 @@ mod tests {
             .map(|n| json!({"id": format!("A-{n}"), "total": n * 17}))
             .collect();
         let body = json!({"orders": orders}).to_string();
-        let facts = lines(of_value(
-            &json!({"status": 200, "body": body}),
-            Habits::Second,
-        ));
+        let facts = lines(of_value(&json!({"status": 200, "body": body})));
         assert_eq!(facts.first().map(String::as_str), Some("status=200"));
         for n in 0..40 {
             let line = format!("body.orders[{n}]: id=A-{n}, total={}", n * 17);
@@ -372,12 +355,12 @@ mod tests {
         told.facts.iter().map(|fact| fact.values).sum()
     }
 
-    /// Before, a name was written as often as there were objects under it.
+    /// It would be written as often as there are objects under it.
     #[test]
     fn a_long_name_is_not_written_over_and_over() {
         let items: Vec<Value> = (0..50_000).map(|n| json!({"a": n})).collect();
         for long in ["k".repeat(1 << 21), "ä€😀".repeat(1 << 18)] {
-            let told = of_value(&json!({ &long: items, "b": 1 }), Habits::Second);
+            let told = of_value(&json!({ &long: items, "b": 1 }));
             assert!(bytes(&told) <= MAX_TOLD, "{}", bytes(&told));
             assert_eq!(values(&told) + told.left, 50_001);
             assert!(told.left > 40_000, "{}", told.left);
@@ -393,19 +376,16 @@ mod tests {
         for _ in 0..30 {
             value = json!({ "n".repeat(150): value });
         }
-        let kept = lines(of_value(&value, Habits::Second));
+        let kept = lines(of_value(&value));
         assert_eq!(kept.len(), 1);
         assert!(kept[0].len() < MAX_PLACE + 20 && kept[0].ends_with("nnn: id=A-17"));
-        // As it was.
-        let kept = lines(of_value(&value, Habits::First));
-        assert!(kept[0].len() > 4_000, "{}", kept[0].len());
     }
 
     #[test]
     fn no_line_is_longer_than_a_word_beyond_what_one_may_be() {
         let wide = |count: usize| "😀".repeat(count);
         let value = json!({ wide(900): [{ wide(500): wide(MAX_WORD), "a": wide(MAX_VALUE) }, wide(MAX_WORD), "b", "c"] });
-        let told = of_value(&value, Habits::Second);
+        let told = of_value(&value);
         assert_eq!((values(&told), told.left), (5, 0));
         for fact in &told.facts {
             assert!(fact.line.len() <= MAX_LINE + 4 * MAX_WORD);
@@ -415,14 +395,12 @@ mod tests {
     #[test]
     fn what_there_is_no_room_for_is_counted() {
         let numbers: Vec<usize> = (0..200_000).collect();
-        let told = of_value(&json!({"a": numbers, "b": {"c": [1, 2]}}), Habits::Second);
+        let told = of_value(&json!({"a": numbers, "b": {"c": [1, 2]}}));
         assert!(bytes(&told) <= MAX_TOLD);
         assert_eq!(values(&told) + told.left, 200_002);
         let words = "order A-17 and ".repeat(20_000);
-        let told = of_text(&words, Habits::Second);
+        let told = of_text(&words);
         assert!(bytes(&told) <= MAX_TOLD);
         assert_eq!(values(&told) + told.left, 20_000);
-        assert_eq!(of_text(&words, Habits::First).left, 0);
-        assert_eq!(of_text(&words, Habits::First).facts.len(), 20_000);
     }
 }

@@ -15,4 +15,4 @@ pub use stored::Stored;
 pub use summary::Summary;
 pub use toolbook::Toolbook;
 
-pub use toolhold_protocol::window::{Habits, Part, Parts, Window};
+pub use toolhold_protocol::window::{Part, Parts, Window};

@@ -10,7 +10,6 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use toolhold_json::validate::cut;
 use toolhold_protocol::turn::Answered;
 use toolhold_protocol::turn::Turn;
-use toolhold_protocol::window::Habits;
 
 /// Characters of a call's arguments, of an error, of a note.
 const MAX_TEXT: usize = 200;
@@ -24,7 +23,6 @@ pub const CUT: &str = "\n[cut: ";
 /// The dropped part of a history.
 #[derive(Debug, Default)]
 pub struct Summary {
-    habits: Habits,
     entries: Vec<Entry>,
     /// What is kept already is not kept again: the hashes of all lines.
     seen: BTreeSet<u64>,
@@ -46,13 +44,6 @@ struct Entry {
 }
 
 impl Summary {
-    pub fn new(habits: Habits) -> Self {
-        Self {
-            habits,
-            ..Self::default()
-        }
-    }
-
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -67,7 +58,7 @@ impl Summary {
                 }
             }
             Turn::Text { text, .. } => {
-                let told = facts::of_text(text, self.habits);
+                let told = facts::of_text(text);
                 self.push(cut(text, MAX_TEXT), told, None);
             }
             // What could not be used says nothing that is needed.
@@ -79,14 +70,14 @@ impl Summary {
         let arguments = answered.call.arguments.to_string();
         let mut told = Told::default();
         if arguments.chars().count() > MAX_TEXT {
-            told = facts::of_value(&answered.call.arguments, self.habits);
+            told = facts::of_value(&answered.call.arguments);
         }
         let outcome = if answered.failed {
             format!("failed: {}", cut(&answered.text, MAX_TEXT))
         } else {
             format!("({})", answered.call.id)
         };
-        let more = self.facts_of(answered, whole);
+        let more = Self::facts_of(answered, whole);
         told.facts.extend(more.facts);
         told.left += more.left;
         let head = format!(
@@ -114,9 +105,6 @@ impl Summary {
 
     /// Lets the oldest lines go while there are too many; what they told may be kept again.
     fn forget(&mut self) {
-        if self.habits.is_first() {
-            return;
-        }
         for entry in self.entries.iter_mut().skip(self.emptied) {
             let mut gone = 0;
             for fact in &entry.facts {
@@ -139,15 +127,14 @@ impl Summary {
         }
     }
 
-    fn facts_of(&self, answered: &Answered, whole: Option<&str>) -> Told {
-        let whole = whole.filter(|_| !self.habits.is_first());
+    fn facts_of(answered: &Answered, whole: Option<&str>) -> Told {
         let text = whole.unwrap_or(&answered.text);
         match serde_json::from_str::<Value>(text) {
-            Ok(value) if !answered.failed => facts::of_value(&value, self.habits),
-            _ if answered.failed || self.habits.is_first() => facts::of_text(text, self.habits),
+            Ok(value) if !answered.failed => facts::of_value(&value),
+            _ if answered.failed => facts::of_text(text),
             _ => {
                 let kept = text.rsplit_once(CUT).map_or(text, |(kept, _)| kept);
-                facts::of_text(kept, self.habits)
+                facts::of_text(kept)
             }
         }
     }
@@ -168,11 +155,10 @@ impl Summary {
             } else {
                 let _ = write!(text, "\n- {}", entry.head);
             }
-            let is_all = over_facts > 0 && self.habits.is_first();
             let before = left_out.values;
             left_out.values += entry.left;
             for fact in &entry.facts {
-                if over_facts > 0 || is_all {
+                if over_facts > 0 {
                     over_facts = over_facts.saturating_sub(written(fact));
                     left_out.lines += 1;
                     left_out.values += fact.values;
@@ -186,11 +172,7 @@ impl Summary {
                 .extend(call.filter(|_| left_out.values > before));
         }
         let head = "# Earlier in this run\nThe calls that were made and what they told, in short.";
-        let said = if self.habits.is_first() {
-            left_out.first()
-        } else {
-            left_out.text()
-        };
+        let said = left_out.text();
         format!("{head}{said}{text}")
     }
 }
@@ -225,7 +207,7 @@ struct LeftOut<'a> {
 impl LeftOut<'_> {
     fn text(&self) -> String {
         if self.values == 0 {
-            return self.first();
+            return self.calls_only();
         }
         let mut text = match (self.heads, self.values) {
             (0, values) => format!(" Left out are {values} values of what was told"),
@@ -245,8 +227,8 @@ impl LeftOut<'_> {
         text
     }
 
-    /// As it was said before values were counted.
-    fn first(&self) -> String {
+    /// Where no value is left out.
+    fn calls_only(&self) -> String {
         match (self.heads, self.lines) {
             (0, _) => String::new(),
             (heads, 0) => {
@@ -382,10 +364,6 @@ mod tests {
             );
         }
         assert!(!text.contains("cut 8000"), "{text}");
-
-        let mut first = Summary::new(Habits::First);
-        first.add(&turn, &wholes);
-        assert!(first.text(1 << 20, |_| false).contains("cut 8000"));
     }
 
     /// Pages of `read_result` are JSON that begins and ends anywhere, in a text.
@@ -507,13 +485,6 @@ mod tests {
             " Left out are {left} values of what was told; read_result has them under call_2."
         );
         assert!(text.contains(&said), "{said}: {text:.300}");
-
-        // As it was.
-        let mut first = Summary::new(Habits::First);
-        add(&mut first, "call_2", &orders(20_000));
-        let text = first.text(1 << 24, |_| true);
-        assert_eq!(text.matches("id=A-").count(), 20_000);
-        assert!(!text.contains("eft out"), "{text:.300}");
     }
 
     proptest! {

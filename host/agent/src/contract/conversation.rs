@@ -6,7 +6,7 @@ use toolhold_model::chat::ChatMessage;
 use toolhold_protocol::turn::{Exchange, Role, Turn};
 
 /// How a contract writes what the model said and what it is told about it.
-pub(super) trait Voice {
+pub(super) trait TranscriptFormat {
     /// A final answer, as the model would have written it.
     fn answer(&self, text: &str) -> ChatMessage;
     /// Calls as the model would have written them, and their results.
@@ -19,15 +19,15 @@ pub(super) trait Voice {
 pub(super) fn messages(
     view: &View<'_>,
     system: String,
-    voice: &dyn Voice,
+    format: &dyn TranscriptFormat,
     last: String,
 ) -> Vec<ChatMessage> {
     let mut messages = vec![ChatMessage::system(system)];
     for turn in examples::turns(view.tools, view.settings.examples) {
-        render(&turn, voice, &mut messages);
+        render(&turn, format, &mut messages);
     }
     for turn in view.turns {
-        render(turn, voice, &mut messages);
+        render(turn, format, &mut messages);
     }
     if !last.is_empty() {
         messages.push(ChatMessage::user(last));
@@ -53,15 +53,15 @@ fn one_voice_at_a_time(messages: Vec<ChatMessage>) -> Vec<ChatMessage> {
     joined
 }
 
-fn render(turn: &Turn, voice: &dyn Voice, out: &mut Vec<ChatMessage>) {
+fn render(turn: &Turn, format: &dyn TranscriptFormat, out: &mut Vec<ChatMessage>) {
     match turn {
         Turn::Text { role, text } => out.push(match role {
             Role::System => ChatMessage::system(text.clone()),
             Role::User => ChatMessage::user(text.clone()),
-            Role::Assistant => voice.answer(text),
+            Role::Assistant => format.answer(text),
         }),
         Turn::Summary(text) => out.push(ChatMessage::user(text.clone())),
-        Turn::Exchange(exchange) => voice.exchange(exchange, out),
-        Turn::Rejected { reply, reason } => voice.rejected(reply, reason, out),
+        Turn::Exchange(exchange) => format.exchange(exchange, out),
+        Turn::Rejected { reply, reason } => format.rejected(reply, reason, out),
     }
 }

@@ -1,6 +1,6 @@
 //! The `schema` contract: one JSON object that satisfies the composed schema.
 
-use crate::contract::conversation::{self, Voice};
+use crate::contract::conversation::{self, TranscriptFormat};
 use crate::contract::reader::SolutionReader;
 use crate::contract::{Said, View, text};
 use serde_json::{Value, json};
@@ -100,7 +100,7 @@ struct Solutions {
     reasons: bool,
 }
 
-impl Voice for Solutions {
+impl TranscriptFormat for Solutions {
     fn answer(&self, text: &str) -> ChatMessage {
         ChatMessage::assistant(json!({"calls": [], "output": text}).to_string())
     }

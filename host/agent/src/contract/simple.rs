@@ -1,6 +1,6 @@
 //! The `simple` contract: JSON in plain text, one call or the answer a reply (PROTOCOL.md, 4.3).
 
-use crate::contract::conversation::{self, Voice};
+use crate::contract::conversation::{self, TranscriptFormat};
 use crate::contract::reader::{Given, ObjectFinder, call_object};
 use crate::contract::{Said, View, text};
 use serde_json::{Map, Value, json};
@@ -153,7 +153,7 @@ struct Objects {
     reasons: bool,
 }
 
-impl Voice for Objects {
+impl TranscriptFormat for Objects {
     fn answer(&self, text: &str) -> ChatMessage {
         ChatMessage::assistant(json!({FINAL_ANSWER: text}).to_string())
     }

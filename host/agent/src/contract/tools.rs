@@ -1,7 +1,7 @@
 //! The `tools` contract: native tool calling. Each tool is a function; with an output schema there is
 //! one more, `finish`, that carries the output.
 
-use crate::contract::conversation::{self, Voice};
+use crate::contract::conversation::{self, TranscriptFormat};
 use crate::contract::leak::{self, Leak, Offer};
 use crate::contract::reader::{Given, call_object};
 use crate::contract::{Said, View, text, thought};
@@ -261,7 +261,7 @@ struct Functions {
     reasons: bool,
 }
 
-impl Voice for Functions {
+impl TranscriptFormat for Functions {
     fn answer(&self, text: &str) -> ChatMessage {
         ChatMessage::assistant(text.to_owned())
     }

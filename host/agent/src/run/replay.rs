@@ -10,7 +10,7 @@ use std::time::Duration;
 use thiserror::Error;
 use toolhold_protocol::bound::Bound;
 use toolhold_protocol::error::RunError;
-use toolhold_protocol::event::{Event, EventKind, Seal, StopReason, ToolOutcome};
+use toolhold_protocol::event::{Event, EventKind, FORMAT, Seal, StopReason, ToolOutcome};
 use toolhold_protocol::result::{ToolOutput, ToolResult};
 use toolhold_protocol::routing::Routing;
 use uuid::Uuid;
@@ -62,6 +62,11 @@ impl Replayed {
 pub enum ReplayError {
     #[error("the record does not begin with a run event, so it does not say what was run")]
     Beginning,
+    #[error(
+        "the record has format {found} and was written by Toolhold {host}; this version reads format {FORMAT} \
+         alone: go on with the run with the version that wrote it, or begin it anew"
+    )]
+    Format { found: u32, host: String },
     #[error(
         "event {at} of the record is numbered {seq} of the run {run}: events are missing, doubled or of another run"
     )]
@@ -165,14 +170,22 @@ fn rebuild(events: &[Event]) -> Result<Replayed, ReplayError> {
         return Err(ReplayError::Beginning);
     };
     let EventKind::Run {
+        format,
         model,
         request,
         tools,
+        host,
         ..
     } = &first.kind
     else {
         return Err(ReplayError::Beginning);
     };
+    if *format != FORMAT {
+        return Err(ReplayError::Format {
+            found: *format,
+            host: host.clone(),
+        });
+    }
     let warnings = rest.iter().map_while(|event| match &event.kind {
         EventKind::Notice { step: 0, message } => Some(message.clone()),
         _ => None,

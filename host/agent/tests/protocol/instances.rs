@@ -328,11 +328,7 @@ async fn each_instance_gets_as_many_calls_as_a_run_without_any() {
         let told = run(request, [calls(all), output("done")]).await;
         assert_eq!(told.calls.len(), made, "{instances}");
         let expect = format!("of 9 calls only the first {made} are made (run.max_calls)");
-        assert!(
-            told.notices().contains(&expect.as_str()),
-            "{:?}",
-            told.notices()
-        );
+        assert!(told.notices().contains(&expect), "{:?}", told.notices());
     }
 }
 

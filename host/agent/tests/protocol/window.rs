@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use toolhold_agent::context::Habits;
 use toolhold_agent::event::NoJournal;
 use toolhold_agent::guard::pii::{Kind, Privacy};
 use toolhold_agent::model::{ChatRequest, Completion, Counter, Model, ModelError, Watch};
@@ -334,34 +333,6 @@ async fn prefixes_hold_from_one_summary_to_the_next() {
             assert!(after > 3_000, "{contract:?}: {summed_up}");
         }
     }
-}
-
-/// A record from before does not say how its window is kept, and comes to the same again.
-#[tokio::test]
-async fn older_records_keep_their_habits() {
-    let contract = Contract::Schema;
-    let older = |window: Option<u64>| {
-        let mut asked = asking(contract, window);
-        asked.settings.window.habits = Habits::First;
-        asked.settings.assumed_max_tokens = None;
-        asked
-    };
-    let replies = (1..=14).map(|n| order(contract, n));
-    let script = Script::new(replies.chain([done(contract)]));
-    let events = run(&driver(&script, orders()), older(Some(2_500))).await;
-    let settings = json_of(&events[0])["request"]["settings"].clone();
-    for (said, key) in [
-        (&settings["window"], "habits"),
-        (&settings, "assumed_max_tokens"),
-    ] {
-        assert_eq!(said.get(key), None, "{settings}");
-    }
-    let steps = of(&events, "summarized").count();
-    assert!(steps >= 5, "in nearly every step: {steps}");
-
-    let script = Script::new([Reply::overflowing(3_200, 4_096)]);
-    let events = run(&driver(&script, orders()), older(None)).await;
-    assert_eq!((end(&events).0.as_str(), script.asked()), ("model", 1));
 }
 
 /// Of too many tools those are shown that the task speaks of; the model finds the others.

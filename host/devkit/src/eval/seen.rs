@@ -101,9 +101,7 @@ impl Seen {
                 stage: Stage::Asked { attempt: 1, .. },
                 ..
             } => counts.fallbacks += 1,
-            notice @ EventKind::Notice { .. } => {
-                counts.unusable += u32::from(notice.is_unusable_reply());
-            }
+            EventKind::UnusableReply(_) => counts.unusable += 1,
             EventKind::Repaired { repairs, .. } => {
                 counts.repairs += u32::try_from(repairs.len()).unwrap_or(u32::MAX);
             }
@@ -166,8 +164,8 @@ mod tests {
             json!({"event": "routing", "decision": "retry", "endpoint": "e", "attempt": 1, "wait_ms": 5, "reason": "busy"}),
             json!({"event": "repaired", "step": 1, "repairs": [{"kind": "trailing_comma"}]}),
             json!({"event": "repaired", "step": 1, "tool": "text.count", "repairs": [{"kind": "number_as_text", "at": "/limit"}]}),
-            notice("the reply could not be used, asking again: it is empty"),
-            notice("the rest of the reply could not be used: it ends"),
+            json!({"event": "unusable_reply", "step": 1, "calls_made": false, "reason": "it is empty"}),
+            json!({"event": "unusable_reply", "step": 1, "calls_made": true, "reason": "it ends"}),
             notice("the saved plan could not be used"),
             notice("of 9 calls only the first 8 are made (run.max_calls)"),
             json!({"event": "fallback", "step": 1, "tool": "a.b", "stage": "begun", "failures": 3, "first_error": "e"}),

@@ -81,11 +81,13 @@ fn has_text(kind: &EventKind) -> bool {
     match kind {
         EventKind::Sub { what, .. } => has_text(what),
         kind => {
-            kind.is_unusable_reply()
-                || matches!(
-                    kind,
-                    EventKind::Reply { .. } | EventKind::Request { .. } | EventKind::Council { .. }
-                )
+            matches!(
+                kind,
+                EventKind::Reply { .. }
+                    | EventKind::Request { .. }
+                    | EventKind::Council { .. }
+                    | EventKind::UnusableReply(_)
+            )
         }
     }
 }
@@ -107,11 +109,7 @@ fn without_text(kind: &mut EventKind) {
             extra.clear();
         }
         // The reason quotes what could not be used.
-        EventKind::Notice { message, .. } => {
-            if let Some((what, _)) = message.split_once(": ") {
-                *message = what.to_owned();
-            }
-        }
+        EventKind::UnusableReply(reply) => reply.reason.clear(),
         EventKind::Council { council, .. } => {
             for opinion in &mut council.opinions {
                 opinion.fields.clear();

@@ -198,6 +198,12 @@ const HANDLERS = {
     const what = event.repairs.map((repair) => plain(repair.kind) + (repair.at ? ` at ${repair.at}` : "")).join(", ");
     this.note(event, "repaired", `${event.tool ? `${event.tool}: ` : ""}${what}`, "warn");
   },
+  unusable_reply(event) {
+    const what = event.calls_made
+      ? "the rest of the reply could not be used"
+      : "the reply could not be used, asking again";
+    this.note(event, "notice", event.reason ? `${what}: ${event.reason}` : what, "warn");
+  },
   notice(event) {
     this.note(event, "notice", event.message, "warn");
   },

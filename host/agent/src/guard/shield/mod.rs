@@ -17,7 +17,9 @@ mod tests;
 pub use domains::Domains;
 pub use guard_model::{Category, GuardModel};
 pub use personal::PersonalData;
-pub use policy::{OnFailure, Post, Shields};
+/// The name before.
+pub use policy::ShieldBinding as Post;
+pub use policy::{OnFailure, ShieldBinding, Shields};
 pub use toolhold_protocol::shield::{Judgement, Place, Policy, Ruling, Screened};
 
 use futures_util::future::BoxFuture;

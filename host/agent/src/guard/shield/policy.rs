@@ -15,9 +15,9 @@ use toolhold_protocol::shield::{Judgement, Place, Policy, Ruling, Screened};
 /// The most characters of a reason: it is a shield's text, and a model reads it.
 const MAX_REASON: usize = 300;
 
-/// A shield at its post.
+/// A shield, and the calls and places that it screens.
 #[derive(Debug, Clone)]
-pub struct Post {
+pub struct ShieldBinding {
     pub name: String,
     pub places: BTreeSet<Place>,
     /// The tools whose calls it screens, or modules for all of their tools. Empty: all.
@@ -42,7 +42,7 @@ pub enum OnFailure {
 /// The shields of a host, in the order in which they screen.
 #[derive(Debug, Clone, Default)]
 pub struct Shields {
-    pub posts: Vec<Post>,
+    pub posts: Vec<ShieldBinding>,
     /// What else the operator decided: which modules get what.
     pub grants: Value,
 }
@@ -64,7 +64,7 @@ impl Shields {
 
     /// Everything that decides what is screened, hidden, asked about and given. No secret is in it.
     pub fn effective(&self, settings: &Settings) -> Value {
-        let shields: Vec<Value> = self.posts.iter().map(Post::terms).collect();
+        let shields: Vec<Value> = self.posts.iter().map(ShieldBinding::terms).collect();
         json!({
             "shields": shields,
             "privacy": settings.privacy,
@@ -145,7 +145,7 @@ impl Shields {
     }
 }
 
-impl Post {
+impl ShieldBinding {
     async fn ask(&self, screening: &Screening, watch: &mut dyn Watch) -> Result<Verdict, String> {
         let asked = tokio::time::timeout(self.timeout, self.shield.screen(screening, watch));
         let verdict = asked

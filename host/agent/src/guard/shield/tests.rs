@@ -75,8 +75,8 @@ impl Shield for Sleeps {
     }
 }
 
-fn post(name: &str, shield: impl Shield + 'static) -> Post {
-    Post {
+fn post(name: &str, shield: impl Shield + 'static) -> ShieldBinding {
+    ShieldBinding {
         name: name.into(),
         places: Place::ALL.into(),
         tools: BTreeSet::new(),
@@ -117,11 +117,11 @@ async fn shields_screen_one_after_the_other() {
         }))
     };
     let fails = || Says(Err("broken".into()));
-    let lenient = |post: Post| Post {
+    let lenient = |post: ShieldBinding| ShieldBinding {
         on_failure: OnFailure::Pass,
         ..post
     };
-    let for_others = |post: Post| Post {
+    let for_others = |post: ShieldBinding| ShieldBinding {
         tools: ["other".to_owned()].into(),
         ..post
     };
@@ -191,7 +191,7 @@ fn a_tool_is_meant_by_its_module_and_in_every_version() {
         ("web.put", false),
         ("we", false),
     ] {
-        let only = Post {
+        let only = ShieldBinding {
             tools: [names.to_owned()].into(),
             ..post("a", Sleeps)
         };
@@ -446,7 +446,7 @@ fn the_hash_changes_with_the_policy_and_with_nothing_else() {
     private.privacy.hide.insert(Kind::Email);
     let mut asked = settings.clone();
     asked.approval.plans = true;
-    let with = |change: fn(&mut Post)| {
+    let with = |change: fn(&mut ShieldBinding)| {
         let mut other = one.clone();
         other.posts.iter_mut().for_each(change);
         other.policy(&Settings::default(), 0).hash

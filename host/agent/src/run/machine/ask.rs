@@ -6,7 +6,6 @@ use crate::contract::{self, Reader, View};
 use crate::run::purse::Budgets;
 use serde_json::Value;
 use std::sync::Arc;
-use std::time::Duration;
 use toolhold_protocol::advisor;
 use toolhold_protocol::advisor::Moment;
 use toolhold_protocol::bound::Bound;
@@ -21,9 +20,9 @@ use toolhold_protocol::turn::Turn;
 
 impl Machine {
     /// The next Request, if there may be one.
-    pub(super) fn ask(&mut self, effects: &mut Effects, elapsed: Duration) {
+    pub(super) fn ask(&mut self, effects: &mut Effects) {
         if let Some((reason, message)) = self.exhausted() {
-            return self.fail(reason, ErrorClass::Correctable, message, effects, elapsed);
+            return self.fail(reason, ErrorClass::Correctable, message, effects);
         }
         self.steps += 1;
         self.send(effects);

@@ -9,7 +9,6 @@ use super::{Action, Effects, Machine, Work};
 use crate::run::Budgets;
 use crate::toolbox::ToolCall;
 use serde_json::{Map, Value, json};
-use std::time::Duration;
 use toolhold_json::validate::cut;
 use toolhold_protocol::approval::Pending;
 use toolhold_protocol::bound::Runner;
@@ -354,7 +353,6 @@ impl Machine {
         id: &str,
         screened: Screened,
         effects: &mut Effects,
-        elapsed: Duration,
     ) {
         let Some(index) = self.index_of(id) else {
             return;
@@ -386,7 +384,7 @@ impl Machine {
             self.settle(index, Ending::refused(failure), effects);
         }
         self.begin_unblocked(effects);
-        self.proceed(effects, elapsed);
+        self.proceed(effects);
     }
 
     /// Makes a call, once a person let it be made where one has to.

@@ -4,20 +4,13 @@ use serde_json::Value;
 use crate::calls::approve::{Decided, decided};
 use super::results::Ending;
 use super::{Effects, Machine};
-use std::time::Duration;
 use toolhold_protocol::approval::Decision;
 use toolhold_protocol::event::EventKind;
 
 impl Machine {
     /// A person decided about a call.
-    pub(super) fn decided(
-        &mut self,
-        id: &str,
-        decision: Decision,
-        effects: &mut Effects,
-        elapsed: Duration,
-    ) {
-        if self.decided_plan(id, &decision, effects, elapsed) {
+    pub(super) fn decided(&mut self, id: &str, decision: Decision, effects: &mut Effects) {
+        if self.decided_plan(id, &decision, effects) {
             return;
         }
         let Some(index) = self.index_of(id) else {
@@ -59,6 +52,6 @@ impl Machine {
             self.settle(index, Ending::refused(failure), effects);
         }
         self.begin_unblocked(effects);
-        self.proceed(effects, elapsed);
+        self.proceed(effects);
     }
 }

@@ -3,7 +3,6 @@
 use super::{Action, Effects, Machine, millis};
 use crate::run::Spent;
 use serde_json::Value;
-use std::time::Duration;
 use toolhold_protocol::cost::Amount;
 use toolhold_protocol::event::{EventKind, RunFailure, StopReason};
 use toolhold_protocol::failure::ErrorClass;
@@ -17,10 +16,9 @@ impl Machine {
         class: ErrorClass,
         message: String,
         effects: &mut Effects,
-        elapsed: Duration,
     ) {
         let failure = RunFailure::new(class, message);
-        self.finish(reason, Value::Null, Some(failure), effects, elapsed);
+        self.finish(reason, Value::Null, Some(failure), effects);
     }
 
     pub(super) fn finish(
@@ -29,7 +27,6 @@ impl Machine {
         output: Value,
         error: Option<RunFailure>,
         effects: &mut Effects,
-        elapsed: Duration,
     ) {
         if reason == StopReason::Output && !self.background.is_empty() {
             // Nobody waits for their results, but what they do should be done.
@@ -53,7 +50,7 @@ impl Machine {
             calls: self.calls,
             tokens: self.spent.tokens,
             cost_nano: self.cost(),
-            duration_ms: millis(elapsed),
+            duration_ms: millis(self.elapsed),
         });
         effects.actions.push(Action::Finish);
     }

@@ -1,21 +1,22 @@
 //! The loop as a state machine: told what happened, it says what to do next. No I/O, no clock, no
 //! randomness: the same inputs give the same events and actions (PROTOCOL.md, 7).
 //!
-//! `door` is what goes in and comes out; `ask` makes the next Request, `budget` counts it, and `allowance` is
+//! `io` is what goes in and comes out; `ask` makes the next Request, `budget` counts it, and `completion_limit` is
 //! what its reply may take; `reply` reads what the model says, while it says it; `calls` takes each call from
 //! there to being made, `results` from there to what the model is told; `turns` is what it is shown of it
 //! all, `window` what of that it is not; `end` is the end.
 
-mod allowance;
 mod ask;
 mod budget;
 mod calls;
-mod carried;
+mod completion_limit;
 mod decided;
-mod door;
 mod end;
 mod fallback;
+mod fallbacks;
+mod io;
 mod plan;
+mod plan_progress;
 mod privacy;
 #[cfg(test)]
 mod random_tests;
@@ -29,7 +30,7 @@ mod window;
 #[cfg(test)]
 mod window_tests;
 
-pub use door::{Action, Effects, Input, Work};
+pub use io::{Action, Effects, Input, Work};
 
 use crate::calls::CallChecks;
 use crate::contract::Reader;
@@ -37,8 +38,8 @@ use crate::guard::pii::Vault;
 use crate::run::purse::Spent;
 use crate::run::schedule::Schedule;
 use budget::Fitting;
-use carried::Carried;
-use fallback::Fallbacks;
+use fallbacks::Fallbacks;
+use plan_progress::PlanProgress;
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -48,7 +49,7 @@ use toolhold_protocol::advisor::Moment;
 use toolhold_protocol::bound::Bound;
 use toolhold_protocol::context::{Context, Message};
 use toolhold_protocol::error::RunError;
-use toolhold_protocol::event::{EventKind, StopReason};
+use toolhold_protocol::event::{EventKind, FORMAT, StopReason};
 use toolhold_protocol::failure::ErrorClass;
 use toolhold_protocol::plan::Mode;
 use toolhold_protocol::settings::RunRequest;
@@ -92,7 +93,7 @@ pub struct Machine {
     /// Replies that could be used.
     solutions: u32,
     /// The context's plan, and what became of its steps.
-    carried: Carried,
+    progress: PlanProgress,
     fallbacks: Fallbacks,
     window: Window,
     /// Replies in a row that broke off before anything was done.
@@ -196,7 +197,7 @@ impl Machine {
             spent: Spent::default(),
             unusable: 0,
             solutions: 0,
-            carried: Carried::default(),
+            progress: PlanProgress::default(),
             fallbacks: Fallbacks::default(),
             window: Window::default(),
             broken: 0,
@@ -240,31 +241,25 @@ impl Machine {
         }
         self.elapsed = elapsed;
         match input {
-            Input::Called { id, result } => self.called(&id, result, &mut effects, elapsed),
-            Input::Start => self.start(&mut effects, elapsed),
+            Input::Called { id, result } => self.called(&id, result, &mut effects),
+            Input::Start => self.start(&mut effects),
             Input::Wrote(delta) => self.wrote(delta, &mut effects),
-            Input::Replied(completion) => self.replied(completion, &mut effects, elapsed),
-            Input::ModelFailed(failure) => self.model_failed(failure, &mut effects, elapsed),
-            Input::Decided { id, decision } => self.decided(&id, decision, &mut effects, elapsed),
+            Input::Replied(completion) => self.replied(completion, &mut effects),
+            Input::ModelFailed(failure) => self.model_failed(failure, &mut effects),
+            Input::Decided { id, decision } => self.decided(&id, decision, &mut effects),
             Input::Screened {
                 call: None,
                 screened,
-            } => self.screened(screened, &mut effects, elapsed),
+            } => self.screened(screened, &mut effects),
             Input::Screened {
                 call: Some(id),
                 screened,
-            } => self.call_screened(&id, screened, &mut effects, elapsed),
+            } => self.call_screened(&id, screened, &mut effects),
             Input::Counted(counted) => self.tokens_counted(counted, &mut effects),
             Input::SideRequest(request) => self.asked_beside(request, &mut effects),
-            Input::Resumed => self.resumed(&mut effects, elapsed),
+            Input::Resumed => self.resumed(&mut effects),
             Input::Cancelled => {
-                self.finish(
-                    StopReason::Cancelled,
-                    Value::Null,
-                    None,
-                    &mut effects,
-                    elapsed,
-                );
+                self.finish(StopReason::Cancelled, Value::Null, None, &mut effects);
             }
             Input::OutOf(budget) => {
                 self.fail(
@@ -272,7 +267,6 @@ impl Machine {
                     ErrorClass::Fatal,
                     budget.taken().into(),
                     &mut effects,
-                    elapsed,
                 );
             }
             Input::TimedOut => {
@@ -285,15 +279,15 @@ impl Machine {
                     ErrorClass::Retryable,
                     message,
                     &mut effects,
-                    elapsed,
                 );
             }
         }
         effects
     }
 
-    fn start(&mut self, effects: &mut Effects, elapsed: Duration) {
+    fn start(&mut self, effects: &mut Effects) {
         effects.events.push(EventKind::Run {
+            format: FORMAT,
             task: self.task(),
             model: self.model.clone(),
             request: Box::new(self.request.clone()),
@@ -304,15 +298,15 @@ impl Machine {
             effects.events.push(EventKind::Notice { step: 0, message });
         }
         if !self.screens_input(effects) {
-            self.begin_work(effects, elapsed);
+            self.begin_work(effects);
         }
     }
 
-    fn begin_work(&mut self, effects: &mut Effects, elapsed: Duration) {
+    fn begin_work(&mut self, effects: &mut Effects) {
         if self.request.plan.is_some() {
-            self.carry_out(effects, elapsed);
+            self.carry_out(effects);
         } else {
-            self.ask(effects, elapsed);
+            self.ask(effects);
         }
     }
 

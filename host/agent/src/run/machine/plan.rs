@@ -8,7 +8,6 @@ use super::scopes::scopes;
 use super::{Effects, Machine, Step};
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
-use std::time::Duration;
 use toolhold_protocol::approval::{Decision, Pending, Verdict};
 use toolhold_protocol::bound::Runner;
 use toolhold_protocol::error::RunError;
@@ -49,11 +48,11 @@ impl Machine {
             let calls = read(message.plan).map_err(failed)?;
             if !calls.is_empty() {
                 // The model is told, and makes another.
-                self.carried.fault = self.check_plan(&calls).err();
+                self.progress.fault = self.check_plan(&calls).err();
             }
             let calls = calls.into_iter().map(|call| self.placed(call));
             let calls: Vec<Call> = calls.collect();
-            self.carried.plan(calls, &self.context.instances);
+            self.progress.plan(calls, &self.context.instances);
         }
         if let Some(plan) = self.request.plan.clone() {
             self.step.planned = self.saved_plan(plan).map_err(failed)?;
@@ -62,13 +61,13 @@ impl Machine {
     }
 
     /// The reply is complete, and it is a plan.
-    pub(super) fn planned(&mut self, reply: &str, effects: &mut Effects, elapsed: Duration) {
+    pub(super) fn planned(&mut self, reply: &str, effects: &mut Effects) {
         let checked = match self.check_plan(&self.step.planned) {
             Ok(checked) => checked,
             Err(reason) => {
                 self.step.planned.clear();
                 let reason = format!("the plan cannot be run: {reason}");
-                return self.reject(reply, reason, effects, elapsed);
+                return self.reject(reply, reason, effects);
             }
         };
         let output = self.request.settings.dry_run.then(|| checked.report());
@@ -80,12 +79,12 @@ impl Machine {
         self.unusable = 0;
         self.solutions += 1;
         if let Some(output) = output {
-            return self.deliver(StopReason::Planned, output, None, effects, elapsed);
+            return self.deliver(StopReason::Planned, output, None, effects);
         }
         if self.request.settings.approval.plans {
             return self.decide_plan(effects);
         }
-        self.run_plan(effects, elapsed);
+        self.run_plan(effects);
     }
 
     /// Has a person decide about the plan.
@@ -94,7 +93,7 @@ impl Machine {
     }
 
     /// Runs the saved plan, which was checked, instead of asking a model.
-    pub(super) fn carry_out(&mut self, effects: &mut Effects, elapsed: Duration) {
+    pub(super) fn carry_out(&mut self, effects: &mut Effects) {
         self.steps = 1;
         self.step = Step {
             planned: std::mem::take(&mut self.step.planned),
@@ -105,25 +104,24 @@ impl Machine {
             calls: self.step.planned.clone(),
         });
         if !self.request.settings.dry_run {
-            return self.run_plan(effects, elapsed);
+            return self.run_plan(effects);
         }
         match self.check_plan(&self.step.planned) {
             Ok(checked) => {
                 let report = checked.report();
-                self.deliver(StopReason::Planned, report, None, effects, elapsed);
+                self.deliver(StopReason::Planned, report, None, effects);
             }
             Err(reason) => self.fail(
                 StopReason::Incomplete,
                 ErrorClass::Correctable,
                 format!("the plan cannot be run: {reason}"),
                 effects,
-                elapsed,
             ),
         }
     }
 
     /// Every call of a saved plan is answered: the output is the data that they wrote.
-    pub(super) fn carried_out(&mut self, effects: &mut Effects, elapsed: Duration) {
+    pub(super) fn carried_out(&mut self, effects: &mut Effects) {
         let output = self.written();
         let failed: Vec<String> = self
             .answered()
@@ -135,7 +133,7 @@ impl Machine {
             })
             .collect();
         if failed.is_empty() {
-            return self.deliver(StopReason::Output, output.into(), None, effects, elapsed);
+            return self.deliver(StopReason::Output, output.into(), None, effects);
         }
         let more = failed.len().saturating_sub(FAULTS);
         let more = match more {
@@ -155,7 +153,7 @@ impl Machine {
             Some((StopReason::MaxToolCalls, _)) => StopReason::MaxToolCalls,
             _ => StopReason::Incomplete,
         };
-        self.deliver(reason, output.into(), Some(failure), effects, elapsed);
+        self.deliver(reason, output.into(), Some(failure), effects);
     }
 
     /// The data that calls wrote, by kind; that of an instance under `@` and its name, because no kind
@@ -358,19 +356,19 @@ impl Machine {
         }
     }
 
-    fn run_plan(&mut self, effects: &mut Effects, elapsed: Duration) {
+    fn run_plan(&mut self, effects: &mut Effects) {
         let calls = std::mem::take(&mut self.step.planned);
         if self.context.plan.is_some() {
             let placed = calls.iter().map(|call| self.placed(call.clone()));
             let placed: Vec<Call> = placed.collect();
-            self.carried.replace();
-            self.carried.plan(placed, &self.context.instances);
+            self.progress.replace();
+            self.progress.plan(placed, &self.context.instances);
         }
         for call in self.served(calls) {
             self.open(call, effects);
         }
         self.step.is_over = true;
-        self.proceed(effects, elapsed);
+        self.proceed(effects);
     }
 
     /// What became of the plan's steps in this iteration.
@@ -383,7 +381,7 @@ impl Machine {
             // A question is no step, and a tool that nobody knows cannot become one.
             if execution.is_some_and(|execution| *execution != Execution::Consult) {
                 let call = self.placed(one.call.clone());
-                self.carried.settle(&call, one.failed);
+                self.progress.settle(&call, one.failed);
             }
         }
     }
@@ -404,7 +402,6 @@ impl Machine {
         id: &str,
         decision: &Decision,
         effects: &mut Effects,
-        elapsed: Duration,
     ) -> bool {
         if self.step.planned.is_empty() {
             return false;
@@ -427,7 +424,7 @@ impl Machine {
             return true;
         }
         match &decision.verdict {
-            Verdict::Approve => self.run_plan(effects, elapsed),
+            Verdict::Approve => self.run_plan(effects),
             Verdict::Edit { arguments } | Verdict::Replace { result: arguments } => {
                 match self.changed_plan(arguments) {
                     Ok(calls) => {
@@ -436,7 +433,7 @@ impl Machine {
                             calls: calls.clone(),
                         });
                         self.step.planned = calls;
-                        self.run_plan(effects, elapsed);
+                        self.run_plan(effects);
                     }
                     Err(reason) => {
                         let message = format!("the changed plan cannot be run: {reason}");
@@ -454,7 +451,7 @@ impl Machine {
                         "a person refused this plan: {reason}. Make another, or end and say so"
                     ),
                 });
-                self.ask(effects, elapsed);
+                self.ask(effects);
             }
         }
         true

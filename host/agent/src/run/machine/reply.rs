@@ -9,13 +9,12 @@ use toolhold_json::validate::cut;
 use toolhold_protocol::advisor;
 use toolhold_protocol::advisor::{Attendance, Council};
 use toolhold_protocol::completion::{Completion, Delta, Usage};
-use toolhold_protocol::event::{EventKind, RunFailure, StopReason};
+use toolhold_protocol::event::{EventKind, RunFailure, StopReason, UnusableReply};
 use toolhold_protocol::failure::ErrorClass;
 use toolhold_protocol::meta;
 use toolhold_protocol::settings::Settings;
 use toolhold_protocol::solution::{Call, Solution};
 use toolhold_protocol::turn::Turn;
-use toolhold_protocol::window::Habits;
 
 impl Machine {
     /// A piece of the reply: calls that it completes are made at once (7.2).
@@ -56,12 +55,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn replied(
-        &mut self,
-        completion: Completion,
-        effects: &mut Effects,
-        elapsed: Duration,
-    ) {
+    pub(super) fn replied(&mut self, completion: Completion, effects: &mut Effects) {
         self.step.has_reply = true;
         self.broken = 0;
         self.fitted();
@@ -111,9 +105,9 @@ impl Machine {
         let read = contract::read(self.contract(), &completion, &view);
         let usable = read.and_then(|solution| self.check(&solution).map(|()| solution));
         match usable {
-            Ok(solution) => self.solved(solution, &completion, effects, elapsed),
+            Ok(solution) => self.solved(solution, &completion, effects),
             Err(reason) if self.has_acted() => {
-                let notice = EventKind::unusable_rest(self.steps, &reason);
+                let notice = self.unusable_reply(true, &reason);
                 effects.events.push(notice);
                 self.unusable += 1;
                 self.step.notes.push(format!(
@@ -121,7 +115,7 @@ impl Machine {
                 ));
                 self.note_ignored(effects);
                 self.step.is_over = true;
-                self.proceed(effects, elapsed);
+                self.proceed(effects);
             }
             Err(reason) => {
                 if contract::is_cut_in_thought(&completion)
@@ -135,18 +129,13 @@ impl Machine {
                         ),
                     });
                 }
-                self.reject(&completion.content, reason, effects, elapsed);
+                self.reject(&completion.content, reason, effects);
             }
         }
     }
 
     /// There is no reply, or it broke off. What was already called is not called again.
-    pub(super) fn model_failed(
-        &mut self,
-        failure: RunFailure,
-        effects: &mut Effects,
-        elapsed: Duration,
-    ) {
+    pub(super) fn model_failed(&mut self, failure: RunFailure, effects: &mut Effects) {
         effects.events.push(EventKind::ModelFailed {
             step: self.steps,
             failure: failure.clone(),
@@ -170,7 +159,7 @@ impl Machine {
         }
         if self.forced().is_some() && !self.has_acted() {
             let is_hopeless = failure.class != ErrorClass::Retryable;
-            return self.attempt_failed(&failure.message, is_hopeless, effects, elapsed);
+            return self.attempt_failed(&failure.message, is_hopeless, effects);
         }
         let may_ask_again = self.step.has_begun && failure.class == ErrorClass::Retryable;
         if may_ask_again
@@ -178,7 +167,7 @@ impl Machine {
             && self.broken < self.request.settings.max_broken_replies
         {
             if let Some((reason, message)) = self.overdrawn().filter(|_| is_paid) {
-                return self.fail(reason, ErrorClass::Correctable, message, effects, elapsed);
+                return self.fail(reason, ErrorClass::Correctable, message, effects);
             }
             self.broken += 1;
             effects.events.push(EventKind::Notice {
@@ -189,13 +178,7 @@ impl Machine {
         }
         let is_last = self.unusable + 1 >= self.request.settings.max_unusable;
         if !self.has_acted() || (is_last && !self.hands_over()) {
-            return self.finish(
-                StopReason::Model,
-                Value::Null,
-                Some(failure),
-                effects,
-                elapsed,
-            );
+            return self.finish(StopReason::Model, Value::Null, Some(failure), effects);
         }
         self.unusable += 1;
         self.step.notes.push(format!(
@@ -204,7 +187,7 @@ impl Machine {
         ));
         self.note_ignored(effects);
         self.step.is_over = true;
-        self.proceed(effects, elapsed);
+        self.proceed(effects);
     }
 
     /// What was written of a reply that broke off was paid for, and nobody counted it. Whether it is
@@ -256,25 +239,27 @@ impl Machine {
         }
     }
 
+    fn unusable_reply(&self, calls_made: bool, reason: &str) -> EventKind {
+        EventKind::UnusableReply(UnusableReply {
+            step: self.steps,
+            calls_made,
+            reason: reason.to_owned(),
+        })
+    }
+
     /// A reply that cannot be used goes back to the model with the reason, a few times.
-    pub(super) fn reject(
-        &mut self,
-        reply: &str,
-        reason: String,
-        effects: &mut Effects,
-        elapsed: Duration,
-    ) {
+    pub(super) fn reject(&mut self, reply: &str, reason: String, effects: &mut Effects) {
         if self.forced().is_some() {
             self.remember(Turn::Rejected {
                 reply: reply.to_owned(),
                 reason: reason.clone(),
             });
-            return self.attempt_failed(&reason, false, effects, elapsed);
+            return self.attempt_failed(&reason, false, effects);
         }
         self.unusable += 1;
         if self.unusable >= self.request.settings.max_unusable {
             // Both quote what no shield saw.
-            let why = if self.withholds() && self.habits() != Habits::First {
+            let why = if self.withholds() {
                 "; what it wrote is for the run's record alone, because shields stand on its output"
                     .to_owned()
             } else {
@@ -293,26 +278,17 @@ impl Machine {
                 ErrorClass::Correctable,
                 message,
                 effects,
-                elapsed,
             );
         }
-        effects
-            .events
-            .push(EventKind::unusable(self.steps, &reason));
+        effects.events.push(self.unusable_reply(false, &reason));
         self.history.push(Turn::Rejected {
             reply: reply.to_owned(),
             reason,
         });
-        self.ask(effects, elapsed);
+        self.ask(effects);
     }
 
-    fn solved(
-        &mut self,
-        mut solution: Solution,
-        completion: &Completion,
-        effects: &mut Effects,
-        elapsed: Duration,
-    ) {
+    fn solved(&mut self, mut solution: Solution, completion: &Completion, effects: &mut Effects) {
         let meant = |output: &Value| self.vault.reveal_all(output);
         solution.output = solution.output.as_ref().map(meant);
         if !solution.repairs.is_empty() {
@@ -328,7 +304,7 @@ impl Machine {
         {
             let reason = format!("the output does not fit its schema: {reason}");
             if solution.calls.is_empty() && !self.has_acted() {
-                return self.reject(&completion.content, reason, effects, elapsed);
+                return self.reject(&completion.content, reason, effects);
             }
             self.step
                 .notes
@@ -363,7 +339,7 @@ impl Machine {
         self.hear(solution.advisors.as_ref(), effects);
         self.step.output = solution.output.filter(|_| self.forced().is_none());
         if !self.step.planned.is_empty() {
-            return self.planned(&completion.content, effects, elapsed);
+            return self.planned(&completion.content, effects);
         }
         self.unusable = 0;
         self.solutions += 1;
@@ -379,7 +355,7 @@ impl Machine {
             });
         }
         self.step.is_over = true;
-        self.proceed(effects, elapsed);
+        self.proceed(effects);
     }
 
     /// Calls beyond the most that are made are not lost without a word.
@@ -431,7 +407,7 @@ impl Machine {
     }
 
     /// The model gave its output: the end, unless advisors wait for exactly this moment.
-    pub(super) fn conclude(&mut self, output: Value, effects: &mut Effects, elapsed: Duration) {
+    pub(super) fn conclude(&mut self, output: Value, effects: &mut Effects) {
         // Those who speak in every iteration have spoken in this one.
         let waiting: Vec<&str> = advisor::latest(&self.context.advisors)
             .into_iter()
@@ -439,7 +415,7 @@ impl Machine {
             .map(|advisor| advisor.id.as_str())
             .collect();
         if self.finishing || waiting.is_empty() {
-            return self.deliver(StopReason::Output, output, None, effects, elapsed);
+            return self.deliver(StopReason::Output, output, None, effects);
         }
         if let Some((_, limit)) = self.exhausted() {
             // An output that nobody advised on is more than none.
@@ -447,7 +423,7 @@ impl Machine {
                 step: self.steps,
                 message: format!("{} could not be heard: {limit}", waiting.join(", ")),
             });
-            return self.deliver(StopReason::Output, output, None, effects, elapsed);
+            return self.deliver(StopReason::Output, output, None, effects);
         }
         self.finishing = true;
         self.history.push(Turn::assistant(text_of(&output)));
@@ -455,7 +431,7 @@ impl Machine {
             "Before this ends, the advisors say what they think of it. Let them speak first; then give the \
              output again, changed if they convinced you, or make the calls that are still needed.",
         ));
-        self.ask(effects, elapsed);
+        self.ask(effects);
     }
 
     /// Has a person decide about a call.

@@ -5,7 +5,6 @@ use super::calls::Background;
 use super::{Effects, Machine};
 use crate::run::Spent;
 use serde_json::{Value, json};
-use std::time::Duration;
 use toolhold_protocol::data::{Method, Write};
 use toolhold_protocol::event::{EventKind, StopReason};
 use toolhold_protocol::failure::ToolFailure;
@@ -29,13 +28,7 @@ pub(super) struct Ending {
 }
 
 impl Machine {
-    pub(super) fn called(
-        &mut self,
-        id: &str,
-        result: ToolResult,
-        effects: &mut Effects,
-        elapsed: Duration,
-    ) {
+    pub(super) fn called(&mut self, id: &str, result: ToolResult, effects: &mut Effects) {
         if let Some(Background { call, .. }) = self.background.remove(id) {
             self.ran(&result);
             let ending = Ending {
@@ -48,10 +41,10 @@ impl Machine {
             self.tell_background(call, ending, effects);
             self.start_queued(effects);
             if self.ending.is_some() {
-                return self.end_if_nothing_runs(effects, elapsed);
+                return self.end_if_nothing_runs(effects);
             }
             // The one that had its place may have been the last that the step waited for.
-            return self.proceed(effects, elapsed);
+            return self.proceed(effects);
         }
         let Some(index) = self.index_of(id) else {
             return;
@@ -67,7 +60,7 @@ impl Machine {
         self.settle(index, ending, effects);
         self.begin_unblocked(effects);
         self.start_queued(effects);
-        self.proceed(effects, elapsed);
+        self.proceed(effects);
     }
 
     fn ran(&mut self, result: &ToolResult) {
@@ -111,9 +104,9 @@ impl Machine {
     }
 
     /// The end, if there is an output and it only waited for calls in the background.
-    pub(super) fn end_if_nothing_runs(&mut self, effects: &mut Effects, elapsed: Duration) {
+    pub(super) fn end_if_nothing_runs(&mut self, effects: &mut Effects) {
         if let Some(output) = self.ending.take_if(|_| self.background.is_empty()) {
-            self.finish(StopReason::Output, output, None, effects, elapsed);
+            self.finish(StopReason::Output, output, None, effects);
         }
     }
 
@@ -255,7 +248,7 @@ impl Machine {
 
     /// When the reply is complete and every call of the step is answered, or handed over: the next Request, or
     /// the end.
-    pub(super) fn proceed(&mut self, effects: &mut Effects, elapsed: Duration) {
+    pub(super) fn proceed(&mut self, effects: &mut Effects) {
         if !self.step.is_over || self.finished || self.waiting.is_some() {
             return;
         }
@@ -274,7 +267,7 @@ impl Machine {
         }
         if self.has_handed_over() {
             let reason = StopReason::ToolCalls;
-            return self.finish(reason, Value::Null, None, effects, elapsed);
+            return self.finish(reason, Value::Null, None, effects);
         }
         if self.step.open.iter().any(|open| open.answer.is_none()) {
             return;
@@ -303,12 +296,12 @@ impl Machine {
             self.remember(Turn::user(notes.join("\n")));
         }
         if self.forced().is_some() {
-            return self.attempted(&calls, effects, elapsed);
+            return self.attempted(&calls, effects);
         }
         match self.step.output.take() {
-            _ if self.request.plan.is_some() => self.carried_out(effects, elapsed),
-            Some(output) => self.conclude(output, effects, elapsed),
-            None => self.next(effects, elapsed),
+            _ if self.request.plan.is_some() => self.carried_out(effects),
+            Some(output) => self.conclude(output, effects),
+            None => self.next(effects),
         }
     }
 

@@ -2,17 +2,16 @@
 //! that does no harm.
 
 use super::{Action, Effects, Machine, Work, millis};
-use std::time::Duration;
 use toolhold_protocol::bound::Runner;
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ErrorClass;
 use toolhold_protocol::failure::ToolFailure;
 
 impl Machine {
-    pub(super) fn resumed(&mut self, effects: &mut Effects, elapsed: Duration) {
+    pub(super) fn resumed(&mut self, effects: &mut Effects) {
         effects.events.push(EventKind::Resumed {
             step: self.steps,
-            active_ms: millis(elapsed),
+            active_ms: millis(self.elapsed),
         });
         self.window.tokens_of.forget();
         self.resume_calls(effects);
@@ -20,10 +19,10 @@ impl Machine {
             return self.screen(effects);
         }
         if self.ending.is_some() {
-            return self.end_if_nothing_runs(effects, elapsed);
+            return self.end_if_nothing_runs(effects);
         }
         if self.step.is_over {
-            return self.proceed(effects, elapsed);
+            return self.proceed(effects);
         }
         if self.step.has_reply && !self.step.planned.is_empty() {
             // The plan waits for a person.
@@ -38,7 +37,7 @@ impl Machine {
             .notes
             .push("Your reply broke off after these calls. Go on from here.".into());
         self.step.is_over = true;
-        self.proceed(effects, elapsed);
+        self.proceed(effects);
     }
 
     /// A call that only reads, or that may be made twice, is made again; one that a sub-agent answers

@@ -4,7 +4,6 @@
 use super::{Action, Effects, Machine, reply};
 use crate::guard::shield::Screening;
 use serde_json::Value;
-use std::time::Duration;
 use toolhold_protocol::context::{Context, ContextError, Message};
 use toolhold_protocol::event::{EventKind, RunFailure, StopReason};
 use toolhold_protocol::failure::ErrorClass;
@@ -40,11 +39,10 @@ impl Machine {
         output: Value,
         error: Option<RunFailure>,
         effects: &mut Effects,
-        elapsed: Duration,
     ) {
         let output = self.for_user(output);
         if !self.request.policy.screens.contains(&Place::Output) {
-            return self.finish(reason, output, error, effects, elapsed);
+            return self.finish(reason, output, error, effects);
         }
         self.waiting = Some(Waiting::Output {
             reason,
@@ -71,12 +69,7 @@ impl Machine {
     }
 
     /// The shields have spoken.
-    pub(super) fn screened(
-        &mut self,
-        screened: Screened,
-        effects: &mut Effects,
-        elapsed: Duration,
-    ) {
+    pub(super) fn screened(&mut self, screened: Screened, effects: &mut Effects) {
         let Some(waiting) = self.waiting.take() else {
             return;
         };
@@ -91,20 +84,20 @@ impl Machine {
             screened: screened.clone(),
         });
         let (reason, output, error) = match (waiting, screened) {
-            (Waiting::Input, Screened::Pass) => return self.begin_work(effects, elapsed),
+            (Waiting::Input, Screened::Pass) => return self.begin_work(effects),
             (Waiting::Input, Screened::Redacted { value }) => {
                 return match self.replace_said(value) {
-                    Ok(()) => self.begin_work(effects, elapsed),
+                    Ok(()) => self.begin_work(effects),
                     Err(error) => {
                         let message =
                             format!("what the shields left of the input cannot be used: {error}");
-                        self.stop(message, effects, elapsed);
+                        self.stop(message, effects);
                     }
                 };
             }
             (Waiting::Input, Screened::Blocked { shield, reason }) => {
                 let message = format!("the shield {shield} blocked the input: {reason}");
-                return self.stop(message, effects, elapsed);
+                return self.stop(message, effects);
             }
             (
                 Waiting::Output {
@@ -114,7 +107,7 @@ impl Machine {
                 },
                 Screened::Blocked { shield, reason },
             ) => {
-                return self.blocked_output(end, &output, &shield, &reason, effects, elapsed);
+                return self.blocked_output(end, &output, &shield, &reason, effects);
             }
             (Waiting::Output { reason, error, .. }, Screened::Redacted { value }) => {
                 let validator = self
@@ -125,7 +118,7 @@ impl Machine {
                     let message = format!(
                         "what the shields left of the output does not fit its schema: {fault}"
                     );
-                    return self.stop(message, effects, elapsed);
+                    return self.stop(message, effects);
                 }
                 (reason, value, error)
             }
@@ -138,7 +131,7 @@ impl Machine {
                 Screened::Pass,
             ) => (reason, output, error),
         };
-        self.finish(reason, output, error, effects, elapsed);
+        self.finish(reason, output, error, effects);
     }
 
     /// The model is told once, and may give another output.
@@ -149,12 +142,11 @@ impl Machine {
         shield: &str,
         reason: &str,
         effects: &mut Effects,
-        elapsed: Duration,
     ) {
         let is_models = end == StopReason::Output && self.request.plan.is_none();
         if self.was_blocked || !is_models || self.exhausted().is_some() {
             let message = format!("the shield {shield} blocked the output: {reason}");
-            return self.stop(message, effects, elapsed);
+            return self.stop(message, effects);
         }
         self.was_blocked = true;
         self.history.push(Turn::assistant(reply::text_of(output)));
@@ -162,17 +154,11 @@ impl Machine {
             "Your output was not delivered. A shield ({shield}) blocked it: {reason}. Give another one that it can let \
              pass, or say that you cannot answer."
         )));
-        self.ask(effects, elapsed);
+        self.ask(effects);
     }
 
-    fn stop(&mut self, message: String, effects: &mut Effects, elapsed: Duration) {
-        self.fail(
-            StopReason::Blocked,
-            ErrorClass::Fatal,
-            message,
-            effects,
-            elapsed,
-        );
+    fn stop(&mut self, message: String, effects: &mut Effects) {
+        self.fail(StopReason::Blocked, ErrorClass::Fatal, message, effects);
     }
 
     /// Whether what there is when a run is stopped goes to nobody: no shield saw it.

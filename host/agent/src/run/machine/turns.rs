@@ -103,7 +103,7 @@ impl Machine {
             .collect();
         if let Some(plan) = &self.context.plan {
             let max = self.request.settings.result_chars;
-            blocks.extend(self.carried.block(plan.mode, max));
+            blocks.extend(self.progress.block(plan.mode, max));
         }
         if let Some(meta) = &self.context.meta {
             blocks.push(format!(

@@ -1,8 +1,8 @@
 //! The window: what each Request takes of it, what is dropped when it is nearly full, and the tools by
 //! which the model reads what it was not shown (PROTOCOL.md, 7, "Budget").
 
-use super::allowance::ReplyTokens;
 use super::budget::{Composed, Tokens};
+use super::completion_limit::CompletionLimit;
 use super::results::Ending;
 use super::{Effects, Machine};
 use crate::context::summary::CUT;
@@ -19,7 +19,6 @@ use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool::Annotations;
 use toolhold_protocol::tool::{Execution, Tool};
 use toolhold_protocol::turn::Turn;
-use toolhold_protocol::window::Habits;
 
 /// Of the window, what the tools may take before they are shown in part.
 const TOOLS_SHARE: u64 = 3;
@@ -50,7 +49,7 @@ pub(super) struct Window {
     shown: Option<Vec<Tool>>,
     book: Toolbook,
     refusals: u32,
-    pub(super) reply: ReplyTokens,
+    pub(super) reply: CompletionLimit,
 }
 
 impl Machine {
@@ -58,7 +57,6 @@ impl Machine {
     pub(super) fn open_window(&mut self) {
         let settings = &self.request.settings.window;
         self.window.tokens = settings.tokens;
-        self.window.summary = Summary::new(settings.habits);
         let most = self.window.tokens.map(|tokens| tokens / TOOLS_SHARE);
         let fits = |tools: &[&Tool]| {
             let bytes: usize = tools.iter().map(|tool| size(tool)).sum();
@@ -210,11 +208,7 @@ impl Machine {
     pub(super) fn remembered(&self) -> Vec<Turn> {
         let mut turns = Vec::new();
         if !self.window.summary.is_empty() {
-            let text = match self.habits() {
-                Habits::First => self.sum_up(),
-                Habits::Second => self.window.summed_up.clone(),
-            };
-            turns.push(Turn::Summary(text));
+            turns.push(Turn::Summary(self.window.summed_up.clone()));
         }
         let mut seen: BTreeSet<&str> = BTreeSet::new();
         for turn in self.history.iter().skip(self.window.dropped) {
@@ -255,15 +249,9 @@ impl Machine {
         text
     }
 
-    /// From now on the summary is shown as it is now. By the first habits it is made anew each time.
+    /// From now on the summary is shown as it is now.
     fn sum_up_anew(&mut self) {
-        if !self.habits().is_first() {
-            self.window.summed_up = self.sum_up();
-        }
-    }
-
-    pub(super) fn habits(&self) -> Habits {
-        self.request.settings.window.habits
+        self.window.summed_up = self.sum_up();
     }
 
     /// How many turns [`Self::remembered`] gives.
@@ -327,9 +315,7 @@ impl Machine {
         let half = self.droppable().div_ceil(2);
         let mut dropped = 0;
         loop {
-            let is_worth_it = self.habits() != Habits::First
-                && (1..half).contains(&dropped)
-                && self.is_beyond(KEPT, &composed);
+            let is_worth_it = (1..half).contains(&dropped) && self.is_beyond(KEPT, &composed);
             let is_due = is_worth_it || self.is_too_long(&composed);
             if !is_due || !self.drop_oldest() {
                 return composed;
@@ -374,9 +360,7 @@ impl Machine {
     /// All of what calls returned, where it is kept, as the model may be shown it.
     fn wholes(&mut self, turn: &Turn) -> BTreeMap<String, String> {
         let mut wholes = BTreeMap::new();
-        if let Turn::Exchange(exchange) = turn
-            && self.habits() != Habits::First
-        {
+        if let Turn::Exchange(exchange) = turn {
             for answered in exchange.calls.iter().filter(|answered| !answered.failed) {
                 let id = &answered.call.id;
                 if let Some(text) = self.window.stored.find(id) {

@@ -134,9 +134,10 @@ impl Done {
         }
     }
 
-    pub fn notices(&self) -> Vec<&str> {
+    pub fn notices(&self) -> Vec<String> {
         let notices = self.events.iter().filter_map(|event| match &event.kind {
-            EventKind::Notice { message, .. } => Some(message.as_str()),
+            EventKind::Notice { message, .. } => Some(message.clone()),
+            EventKind::UnusableReply(reply) => Some(reply.to_string()),
             _ => None,
         });
         notices.collect()

@@ -184,6 +184,9 @@ impl View {
                 let text = line(&format!("{what}: {}", repairs.join(", ")));
                 self.line(&format!("  {} {text}", warn("!")));
             }
+            EventKind::UnusableReply(reply) => {
+                self.line(&format!("  {} {}", warn("!"), line(&reply.to_string())));
+            }
             EventKind::Notice { message, .. } => {
                 self.line(&format!("  {} {}", warn("!"), line(message)));
             }

@@ -4,7 +4,6 @@
 use super::Machine;
 use super::budget::Composed;
 use toolhold_protocol::completion::ContextOverflow;
-use toolhold_protocol::window::Habits;
 
 /// Tokens in which a call can be written, or a short answer: below this a reply is not given less.
 const MIN_REPLY: u64 = 256;
@@ -16,7 +15,7 @@ const MAX_RAISED: u32 = 16_384;
 
 /// What a reply may take, where that is not what the run says.
 #[derive(Debug, Default)]
-pub(super) struct ReplyTokens {
+pub(super) struct CompletionLimit {
     /// More: thoughts took all of one.
     raised: Option<u32>,
     /// Less, in this step: the endpoint refused its Request and told how much the prompt leaves. Nothing
@@ -30,7 +29,7 @@ impl Machine {
     /// What the reply to this Request may take.
     pub(super) fn reply_tokens(&self, composed: &Composed) -> u32 {
         let base = self.request.settings.max_tokens;
-        if self.forced().is_some() || self.habits() == Habits::First {
+        if self.forced().is_some() {
             return base;
         }
         if let Some(left) = self.left() {
@@ -76,9 +75,7 @@ impl Machine {
         let settings = &self.request.settings;
         let base = settings.max_tokens;
         let before = self.window.reply.raised.unwrap_or(base);
-        let may_take_more = settings.assumed_max_tokens == Some(base)
-            && self.habits() != Habits::First
-            && self.forced().is_none();
+        let may_take_more = settings.assumed_max_tokens == Some(base) && self.forced().is_none();
         // Where there was no room for what it might have been, there is none for more.
         if !may_take_more || self.sent_reply_tokens() < before {
             return None;
@@ -96,7 +93,7 @@ impl Machine {
     pub(super) fn left_beside_prompt(&self, window: u64, overflow: ContextOverflow) -> Option<u32> {
         let left = self.window.reply.left;
         let was_tried = left.is_some_and(|(step, _)| step == self.steps);
-        if self.habits() == Habits::First || was_tried {
+        if was_tried {
             return None;
         }
         let prompt = overflow

@@ -21,7 +21,7 @@ const LAZY: &str = "\nYour calls are a plan: it is checked as a whole before any
 
 /// The carried plan.
 #[derive(Debug, Default)]
-pub struct Carried {
+pub struct PlanProgress {
     steps: Vec<Step>,
     /// Why the plan that the context brought cannot be run, until the model made its own.
     pub fault: Option<String>,
@@ -51,7 +51,7 @@ impl Standing {
     }
 }
 
-impl Carried {
+impl PlanProgress {
     /// Adds steps that are yet to be made.
     pub fn plan(&mut self, calls: impl IntoIterator<Item = Call>, instances: &[String]) {
         for call in calls {
@@ -232,7 +232,7 @@ mod tests {
         call(json!({"_tool": "t.a", "x": x, "_outputPath": format!("†state.a{x}")}))
     }
 
-    fn block(carried: &Carried) -> String {
+    fn block(carried: &PlanProgress) -> String {
         carried.block(Mode::Eager, 2_000).unwrap_or_default()
     }
 
@@ -275,7 +275,7 @@ mod tests {
                 &["open", "open", "made"],
             ),
         ] {
-            let mut carried = Carried::default();
+            let mut carried = PlanProgress::default();
             carried.plan([a(1), a(2)], &[]);
             for (call, failed) in ended {
                 carried.settle(&call, failed);
@@ -296,7 +296,7 @@ mod tests {
             instance: Some(instance.into()),
             ..a(1)
         };
-        let mut carried = Carried::default();
+        let mut carried = PlanProgress::default();
         carried.plan([a(1)], &instances);
         carried.settle(&of("y"), false);
         carried.settle(&of("z"), true);
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_new_plan_keeps_what_was_made() {
-        let mut carried = Carried::default();
+        let mut carried = PlanProgress::default();
         carried.plan([a(1), a(2), a(3)], &[]);
         carried.settle(&a(1), false);
         carried.settle(&a(2), true);
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn a_long_plan_shows_what_is_left_to_do_first() {
-        let mut carried = Carried::default();
+        let mut carried = PlanProgress::default();
         carried.plan((0..100).map(a), &[]);
         for x in 0..98 {
             carried.settle(&a(x), false);
@@ -356,7 +356,7 @@ mod tests {
             text.contains(" more steps)") && !text.contains("\"x\":1,"),
             "{text}"
         );
-        let mut open = Carried::default();
+        let mut open = PlanProgress::default();
         open.plan((0..1_000).map(a), &[]);
         let text = open.block(Mode::Eager, 400).unwrap();
         assert!(text.chars().count() < 700 && text.contains("(99"), "{text}");
