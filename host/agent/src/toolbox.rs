@@ -1,12 +1,12 @@
 //! The seam between the loop and whatever runs tools.
 
-use toolhold_policy::{GrantRestrictions, Listener, NestedCalls, ToolSpec};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 use std::time::Duration;
+use toolhold_policy::{GrantRestrictions, Listener, NestedCalls, ToolSpec};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::reference::Path;
 use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};

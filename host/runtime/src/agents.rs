@@ -18,8 +18,8 @@ use toolhold_agent::guard::shield::{Place, Shields};
 use toolhold_agent::model::{Model, ModelError};
 use toolhold_agent::run::DEFAULT_INSTRUCTIONS;
 use toolhold_agent::{Activities, Driver, ErrorClass, RunRequest, Toolbox};
-use toolhold_sandbox::{Bounds, Permit, Registry, Within, same_directory};
 use toolhold_mcp::{Servers, WithServers};
+use toolhold_sandbox::{Bounds, Permit, Registry, Within, same_directory};
 use toolhold_storage::Store;
 
 /// One agent, ready to run.

@@ -1,9 +1,9 @@
 //! The modules of a registry as an MCP server offers them.
 
-use toolhold_mcp::serve::{Disabled, ModuleHost};
 use crate::tools::SandboxTools;
 use std::sync::Arc;
 use toolhold_agent::Toolbox;
+use toolhold_mcp::serve::{Disabled, ModuleHost};
 use toolhold_policy::ToolSpec;
 use toolhold_sandbox::Registry;
 

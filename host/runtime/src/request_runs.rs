@@ -1,5 +1,11 @@
 //! A saved Request that is called: a run of the default agent, recorded as every run is.
 
+use crate::agents::{Agent, Agents, OnBehalf};
+use crate::cancellation;
+use crate::config::{Configuration, DEFAULT_AGENT};
+use crate::host;
+use crate::recorded::Recorder;
+use crate::stored_approver::stored_decision;
 use anyhow::{Context as _, Result};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
@@ -14,16 +20,10 @@ use toolhold_agent::{
     ErrorClass, Event, EventKind, Run, RunRequest, StopReason, ToolFailure, ToolOutput, ToolResult,
     ToolUsage,
 };
-use crate::agents::{Agent, Agents, OnBehalf};
-use crate::cancellation;
-use crate::config::{Configuration, DEFAULT_AGENT};
-use crate::host;
-use crate::recorded::Recorder;
-use crate::stored_approver::stored_decision;
+use toolhold_mcp::serve::{RequestCall, RequestRunner};
 use toolhold_sandbox::{Listener, LogLevel, LogLine, Progress, Registry};
 use toolhold_storage::{Label, Origin, Store};
 use toolhold_telemetry::{Observer, Subject};
-use toolhold_mcp::serve::{RequestCall, RequestRunner};
 use uuid::Uuid;
 
 /// What runs saved Requests. It is made when the first is called: until then no endpoint is asked, and none is

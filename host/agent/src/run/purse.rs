@@ -1,11 +1,11 @@
 //! What a run and all its sub-agents may take together, and what they took: several run at the same
 //! time, each with what was left when it began, and together they must not take it several times.
 
-use toolhold_protocol::failure::{ErrorClass, ToolFailure};
 use std::sync::{Mutex, PoisonError};
 use toolhold_protocol::completion::Usage;
 use toolhold_protocol::cost::Amount;
 use toolhold_protocol::event::{EventKind, StopReason};
+use toolhold_protocol::failure::{ErrorClass, ToolFailure};
 use toolhold_protocol::settings::Settings;
 use toolhold_protocol::side_request::SideRequest;
 

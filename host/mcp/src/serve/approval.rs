@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use toolhold_agent::ToolFailure;
 use toolhold_agent::calls::{CallApprover, Undecided};
-use toolhold_json::hex::hex;
 use toolhold_agent::run::approval::{Decision, Pending, Verdict};
+use toolhold_json::hex::hex;
 use toolhold_policy::visible;
 
 /// Bytes of arguments that a person can be expected to read. Longer arguments count as not seen.

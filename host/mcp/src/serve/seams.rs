@@ -38,6 +38,7 @@ pub trait RequestRunner: Send + Sync + Debug {
 }
 
 /// A call of a saved Request.
+#[derive(Debug)]
 pub struct RequestCall<'a> {
     /// The run's.
     pub id: Uuid,

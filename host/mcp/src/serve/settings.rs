@@ -1,10 +1,10 @@
 //! What the operator says of serving MCP.
 
-use toolhold_connections::web_origin;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use std::time::Duration;
+use toolhold_connections::web_origin;
 
 /// Whether calls are in the audit log, and what a result waits for before it is given out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

@@ -347,7 +347,10 @@ mod tests {
         let admission = FairQueue::new(1, 9);
         let permit = permit(&admission, 1).await;
         let asking = permit.ask_a_person(0);
-        let taken = admission.enter(lane(), 9, Instant::now().into()).await.unwrap();
+        let taken = admission
+            .enter(lane(), 9, Instant::now().into())
+            .await
+            .unwrap();
         let waits = tokio::spawn({
             let permit = permit.clone();
             async move { drop(permit.work().await) }

@@ -137,7 +137,10 @@ mod tests {
             owner: "key".into(),
             way: Map::from_iter([("via".to_owned(), "mcp".into())]),
         };
-        let entry = record.ended(Ok(&json!(1)), 7, None, false).entry(3).unwrap();
+        let entry = record
+            .ended(Ok(&json!(1)), 7, None, false)
+            .entry(3)
+            .unwrap();
         assert!(
             entry.contains(r#""arguments":{"a":0,"z":{"a":[{"c":2,"d":1}],"b":1}},"at_ms":"#),
             "{entry}"

@@ -10,7 +10,6 @@ mod within;
 pub(in crate::run) use sink::Sink;
 pub(in crate::run) use within::Within;
 
-use toolhold_protocol::shield::Place;
 use crate::calls::CallRules;
 use crate::guard::shield::Shields;
 use crate::run::approval::{Approver, Nobody};
@@ -35,6 +34,7 @@ use toolhold_protocol::context::Context;
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{Event, EventKind, Journal, Seal};
 use toolhold_protocol::settings::RunRequest;
+use toolhold_protocol::shield::Place;
 use uuid::Uuid;
 
 /// Readers that fall further behind than this hold the run up rather than memory.

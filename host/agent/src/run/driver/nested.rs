@@ -14,12 +14,12 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
-use uuid::Uuid;
 use toolhold_protocol::approval::{Decision, Pending};
 use toolhold_protocol::event::{EventKind, ToolOutcome};
 use toolhold_protocol::failure::{ErrorClass, ToolFailure};
 use toolhold_protocol::result::{ToolResult, ToolUsage};
 use toolhold_protocol::solution::Call;
+use uuid::Uuid;
 
 /// What the calls took that one call of a run made, and the calls of those: it is part of that call's usage.
 #[derive(Debug, Default)]

@@ -1,18 +1,18 @@
 //! One run: tells the machine what happened, and does what it asks for.
 
-use crate::toolbox::ToolCall;
-use crate::guard::pii::Masked;
-use crate::calls::{CallPipeline, CallRules, CallableTools, NestedCaller};
-use crate::calls::screen::{released, screen};
 use super::nested::{NestedUsage, RunApprover, RunBudget, RunRecorder};
 use super::within::Happened;
 use super::{Begin, Driver, Sink, Within};
+use crate::calls::screen::{released, screen};
+use crate::calls::{CallPipeline, CallRules, CallableTools, NestedCaller};
+use crate::guard::pii::Masked;
 use crate::run::Spent;
 use crate::run::counting::count;
 use crate::run::machine::{Action, Effects, Input, Machine, Work};
 use crate::run::purse::Purse;
 use crate::run::replay::Replayed;
 use crate::run::sub_agent::{self, Ended, Left};
+use crate::toolbox::ToolCall;
 use futures_util::future::BoxFuture;
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
@@ -29,10 +29,10 @@ use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{EventKind, RunFailure};
 use toolhold_protocol::failure::ErrorClass;
 use toolhold_protocol::failure::ToolFailure;
-use toolhold_protocol::result::ToolResult;
+use toolhold_protocol::result::{ToolOutput, ToolResult};
 use toolhold_protocol::routing::Routing;
 use toolhold_protocol::settings::RunRequest;
-use toolhold_protocol::shield::Screened;
+use toolhold_protocol::shield::{Place, Screened};
 use toolhold_protocol::side_request::SideRequest;
 use toolhold_protocol::window::Counted;
 

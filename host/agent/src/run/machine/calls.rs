@@ -1,11 +1,10 @@
 //! A step's calls, each from the model's words to being made (PROTOCOL.md, 5 and 7).
 
-use toolhold_protocol::shield::{Place, Screened};
-use crate::guard::shield::Screening;
-use crate::calls::screen::admitted;
 use super::results::{Ending, some_of};
 use super::scopes::{consultation, scopes};
 use super::{Action, Effects, Machine, Work};
+use crate::calls::screen::admitted;
+use crate::guard::shield::Screening;
 use crate::run::Budgets;
 use crate::toolbox::ToolCall;
 use serde_json::{Map, Value, json};
@@ -18,6 +17,7 @@ use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::reference;
 use toolhold_protocol::reference::{Path, Source, Target};
 use toolhold_protocol::result::ToolUsage;
+use toolhold_protocol::shield::{Place, Screened};
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool::Scopes;
 use toolhold_protocol::tool::Tool;
@@ -348,12 +348,7 @@ impl Machine {
     }
 
     /// The shields have spoken about a call.
-    pub(super) fn call_screened(
-        &mut self,
-        id: &str,
-        screened: Screened,
-        effects: &mut Effects,
-    ) {
+    pub(super) fn call_screened(&mut self, id: &str, screened: Screened, effects: &mut Effects) {
         let Some(index) = self.index_of(id) else {
             return;
         };

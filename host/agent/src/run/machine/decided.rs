@@ -1,9 +1,9 @@
 //! What becomes of a call when a person has decided about it (PROTOCOL.md, 7).
 
-use serde_json::Value;
-use crate::calls::approve::{Decided, decided};
 use super::results::Ending;
 use super::{Effects, Machine};
+use crate::calls::approve::{Decided, decided};
+use serde_json::Value;
 use toolhold_protocol::approval::Decision;
 use toolhold_protocol::event::EventKind;
 

@@ -1,12 +1,12 @@
 //! What a machine is told, and what it says.
 
-use std::sync::Arc;
 use crate::calls::ToolCheck;
 use crate::guard::pii::Masked;
 use crate::guard::shield::Screening;
 use crate::run::purse::{Budget, Budgets};
 use crate::toolbox::ToolCall;
 use serde_json::Value;
+use std::sync::Arc;
 use toolhold_model::chat::ChatRequest;
 use toolhold_protocol::approval::{Decision, Pending};
 use toolhold_protocol::bound::Runner;

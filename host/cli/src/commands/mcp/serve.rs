@@ -10,20 +10,20 @@ use clap::Args;
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
+use toolhold_agent::calls::CallRules;
+use toolhold_mcp::serve::{
+    Bound, Found, Mask, Offer, Rules, Service, request_tool, serve_http, serve_stdio,
+};
 use toolhold_runtime::components::Components;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::models::Models;
 use toolhold_runtime::recorded::Recorder;
-use toolhold_runtime::requests::Requests;
-use toolhold_runtime::shields::shields;
-use toolhold_agent::calls::CallRules;
-use toolhold_sandbox::Registry;
-use toolhold_mcp::serve::{
-    Bound, Found, Mask, Offer, Rules, Service, request_tool, serve_http, serve_stdio,
-};
 use toolhold_runtime::registry_modules::RegistryModules;
 use toolhold_runtime::request_runs::Runs;
+use toolhold_runtime::requests::Requests;
+use toolhold_runtime::shields::shields;
+use toolhold_sandbox::Registry;
 
 #[derive(Debug, Args)]
 pub struct ServeArgs {

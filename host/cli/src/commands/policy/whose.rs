@@ -3,10 +3,10 @@
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use toolhold_sandbox::{Bounds, Narrowed, Permit, Within, same_directory};
 use toolhold_runtime::agents::both;
 use toolhold_runtime::config::{Configuration, DEFAULT_AGENT};
 use toolhold_runtime::host;
+use toolhold_sandbox::{Bounds, Narrowed, Permit, Within, same_directory};
 
 /// What holds for somebody.
 #[derive(Debug)]
