@@ -8,6 +8,7 @@
 
 mod approval;
 mod authority;
+mod call_pipeline;
 mod capacity;
 mod chat;
 mod cli;

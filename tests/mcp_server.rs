@@ -8,7 +8,7 @@ mod records;
 mod requests;
 mod sessions;
 mod stateless;
-mod wire;
+pub mod wire;
 
 use serde_json::{Value, json};
 use support::host::Host;
@@ -105,7 +105,7 @@ fn modern(id: impl Into<Value>, method: &str, mut params: Value, capabilities: V
     request(id, method, params)
 }
 
-fn call(id: impl Into<Value>, tool: &str, arguments: Value) -> Value {
+pub fn call(id: impl Into<Value>, tool: &str, arguments: Value) -> Value {
     request(
         id,
         "tools/call",

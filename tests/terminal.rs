@@ -45,7 +45,7 @@ fn typing(host: &Host, endpoint: &Endpoint, dialogue: &[(&str, &str)]) -> Finish
 }
 
 /// `command` with a terminal for stdin, stdout and stderr; `stdout` is what the terminal showed.
-fn at_terminal(command: &Command, dialogue: &[(&str, &str)]) -> Finished {
+pub fn at_terminal(command: &Command, dialogue: &[(&str, &str)]) -> Finished {
     let mut terminal = Command::new("python3");
     terminal
         .arg(repository().join("tests/fixtures/terminal.py"))

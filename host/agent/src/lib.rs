@@ -87,6 +87,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod calls;
 pub mod context;
 pub mod contract;
 pub mod guard;
@@ -97,7 +98,7 @@ pub mod run;
 pub mod toolbox;
 
 pub use run::{Driver, Run};
-pub use toolbox::{Activities, Activity, Module, NoModules, ToolCall, Toolbox};
+pub use toolbox::{Activities, Activity, Module, NoModules, ToolCall, Toolbox, module_tool};
 pub use toolhold_json::hex;
 pub use toolhold_protocol::compose::Shape;
 pub use toolhold_protocol::context::Message;

@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 use std::time::Duration;
+use toolhold_policy::{GrantRestrictions, Listener, NestedCalls, ToolSpec};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::reference::Path;
 use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
 use toolhold_protocol::saved::Saved;
-use toolhold_protocol::tool::{Annotations, Tool};
+use toolhold_protocol::tool::{Annotations, Example, Execution, Tool};
 
 /// Modules: whatever `_module` can name. The loop has already checked that the tool exists and the
 /// arguments fit.
@@ -18,6 +19,12 @@ pub trait Toolbox: Send + Sync + Debug {
     /// What there is to call without anyone defining it. Asked once, when a run starts: a run sees
     /// one set of tools.
     fn tools(&self) -> Vec<Tool>;
+
+    /// The tool of this name, if it may be called; the name may say of which version of a module. By default one of
+    /// [`Self::tools`].
+    fn tool(&self, name: &str) -> Option<Tool> {
+        self.tools().into_iter().find(|tool| tool.name == name)
+    }
 
     /// Finds what a tool message names as `_module`, before anything is asked or called.
     ///
@@ -28,6 +35,34 @@ pub trait Toolbox: Send + Sync + Debug {
     /// Runs one call. Must return within `call.timeout`; must stop working when dropped. Called
     /// concurrently.
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult>;
+}
+
+/// A tool as a module describes it, run by the toolbox under its own name.
+pub fn module_tool(spec: &ToolSpec) -> Tool {
+    Tool {
+        description: spec.description.clone(),
+        parameters: spec.input_schema.clone(),
+        output: spec.output_schema.clone(),
+        execution: Execution::Module(spec.name.clone()),
+        annotations: Annotations {
+            read_only: spec.annotations.read_only,
+            idempotent: spec.annotations.idempotent,
+            destructive: spec.annotations.destructive,
+            open_world: spec.annotations.open_world,
+            fire_and_forget: false,
+        },
+        examples: spec
+            .examples
+            .iter()
+            .map(|example| Example {
+                task: example.task.clone(),
+                arguments: example.arguments.clone(),
+                output: example.output.clone(),
+                answer: example.answer.clone(),
+            })
+            .collect(),
+        ..Tool::new(spec.name.clone())
+    }
 }
 
 /// A host without modules: its tools are activities and latent ones.
@@ -91,9 +126,41 @@ pub struct ToolCall {
     /// The call's reserved properties by their names on the wire, `_tool` first (PROTOCOL.md, 3):
     /// where the tool fixes one, what is in force, and otherwise what the model wrote.
     pub reserved: Map<String, Value>,
-    /// The tool as the run defines it, as [`toolhold_protocol::tool::Tool::schema`] gives it.
-    pub schema: Arc<Value>,
+    /// The tool as the run defines it, as [`crate::Tool::schema`] gives it. Absent where no run defines it: then it
+    /// is as the toolbox itself describes it.
+    pub schema: Option<Arc<Value>>,
     pub timeout: Duration,
+    /// How many calls it is nested in.
+    pub depth: u8,
+    /// What restricts what the tool may reach. Absent: what the toolbox knows of.
+    pub restrictions: Option<Arc<GrantRestrictions>>,
+    /// Makes the calls that the tool makes of other tools. Absent: it can make none.
+    pub nested: Option<Arc<dyn NestedCalls>>,
+    /// Told what the tool logs and how far it is, while it works.
+    pub listener: Option<Arc<dyn Listener>>,
+}
+
+/// The most time for a call of which nothing else is said.
+const CALL_TIMEOUT: Duration = Duration::from_mins(1);
+
+impl ToolCall {
+    /// A call that nothing else is said of.
+    pub fn new(id: impl Into<String>, tool: impl Into<String>, arguments: Value) -> Self {
+        Self {
+            id: id.into(),
+            tool: tool.into(),
+            arguments,
+            instance: None,
+            context: Vec::new(),
+            reserved: Map::new(),
+            schema: None,
+            timeout: CALL_TIMEOUT,
+            depth: 0,
+            restrictions: None,
+            nested: None,
+            listener: None,
+        }
+    }
 }
 
 impl Activities {

@@ -31,6 +31,7 @@ mod lingering;
 mod server;
 mod settings;
 mod unread;
+pub mod web_origin;
 pub mod websocket;
 mod write_timeout;
 

@@ -11,6 +11,7 @@ pub struct Claim {
     pub title: Option<String>,
     pub description: String,
     pub input_schema: String,
+    pub output_schema: Option<String>,
 }
 
 impl Claim {
@@ -21,6 +22,7 @@ impl Claim {
             title: None,
             description: "Says what it was told to say.".into(),
             input_schema: r#"{"type":"object"}"#.into(),
+            output_schema: None,
         }
     }
 }
@@ -98,8 +100,9 @@ impl Data {
             records.extend(self.option(tool.title.as_deref()));
             records.extend(self.text(&tool.description));
             records.extend(self.text(&tool.input_schema));
-            // No output schema, no annotations, no examples.
-            records.extend([0; 3 + 1 + 2]);
+            records.extend(self.option(tool.output_schema.as_deref()));
+            // No annotations, no examples.
+            records.extend([0; 1 + 2]);
         }
         let at = self.words(&records);
         self.words(&[at, tools.len() as u32])

@@ -6,6 +6,8 @@
 //! after they are pinned, and that everything that a server sends is bounded, cleaned and labelled. A server is offered
 //! no sampling, no roots and no elicitation, and its instructions are not read.
 //!
+//! [`serve`] is the other side: the modules of this host, and its saved Requests, as tools for clients.
+//!
 //! Read it in this order: `settings` (what the operator says), `servers` (all of them in a run), `server` (one: started
 //! when first used, restarted, judged), then `offer` (cleans what a server says about its tools), `pin` (holds the
 //! server to what was approved) and `content` (reads results). `wire` is the protocol itself.
@@ -20,6 +22,7 @@ mod content;
 mod error;
 mod offer;
 mod pin;
+pub mod serve;
 mod server;
 mod servers;
 mod settings;

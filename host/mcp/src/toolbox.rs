@@ -53,6 +53,11 @@ impl<T: Toolbox> Toolbox for WithServers<T> {
         tools
     }
 
+    fn tool(&self, name: &str) -> Option<Tool> {
+        let own = self.offered.iter().find(|tool| tool.name == name);
+        own.cloned().or_else(|| self.inner.tool(name))
+    }
+
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Module, String>> {
         match self.offered.iter().find(|tool| tool.name == name) {
             Some(tool) => Box::pin(std::future::ready(Ok(Module::Tool(Box::new(tool.clone()))))),

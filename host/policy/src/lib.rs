@@ -33,6 +33,7 @@ pub mod grant;
 pub mod limits;
 pub mod log;
 pub mod manifest;
+pub mod names;
 pub mod pii;
 pub mod redact;
 pub mod redaction;

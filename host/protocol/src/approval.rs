@@ -45,6 +45,9 @@ pub struct Pending {
     /// SHA-256 over tool, instance and arguments, in hex.
     pub digest: String,
     pub annotations: Annotations,
+    /// The tools whose calls it is nested in, the outermost first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub callers: Vec<String>,
 }
 
 /// What a person decided about a call.
@@ -114,6 +117,7 @@ impl Pending {
             arguments,
             digest,
             annotations,
+            callers: Vec::new(),
         }
     }
 }

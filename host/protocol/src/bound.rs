@@ -14,6 +14,14 @@ pub struct Bound {
 }
 
 impl Bound {
+    /// The name of what runs it, by which shields know it.
+    pub fn called(&self) -> &str {
+        match &self.runner {
+            Runner::Module(own) | Runner::Activity(own) => own,
+            _ => &self.tool.name,
+        }
+    }
+
     /// Whether a call waits for a person.
     pub fn waits(&self, approvals: &Approvals) -> bool {
         let mut names = vec![self.tool.name.as_str()];

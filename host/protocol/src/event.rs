@@ -113,10 +113,13 @@ pub enum EventKind {
     },
     /// What one shield said. It changes nothing of the run by itself.
     Shield(Judgement),
-    /// What came of all shields for the run's input or output.
+    /// What came of all shields for the run's input or output, or for the arguments of a call.
     Screened {
         step: u32,
         place: Place,
+        /// The call whose arguments they were.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call: Option<String>,
         #[serde(flatten)]
         screened: Screened,
     },

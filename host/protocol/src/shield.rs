@@ -77,6 +77,9 @@ pub struct Policy {
     /// Where the run has to be screened as a whole: its input and its output.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub screens: BTreeSet<Place>,
+    /// The tools of the run whose calls' arguments are screened, by the names under which it has them.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub tool_inputs: BTreeSet<String>,
 }
 
 impl Policy {

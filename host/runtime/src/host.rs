@@ -5,6 +5,7 @@ use crate::config::{Configuration, Endpoint};
 use crate::recorded::{AuditMode, Recorder};
 use anyhow::{Context as _, Result};
 use futures_util::stream::{self, StreamExt as _};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use toolhold_agent::model::{
@@ -67,6 +68,30 @@ pub async fn load(
                 config.modules_folder().display()
             )
         })
+}
+
+/// Loads the modules whose tools loaded modules may call, and those whose tools these may.
+pub async fn load_callees(
+    registry: &Registry,
+    config: &Configuration,
+    on_event: &(dyn Fn(LoadEvent) + Sync),
+) -> Result<()> {
+    let mut looked_for = BTreeSet::new();
+    loop {
+        let mut callees = Vec::new();
+        for module in registry.modules() {
+            for tool in &module.grant().tools {
+                let name = tool.split(['.', '@']).next().unwrap_or_default();
+                if registry.module(name).is_none() && looked_for.insert(name.to_owned()) {
+                    callees.push(name.to_owned());
+                }
+            }
+        }
+        if callees.is_empty() {
+            return Ok(());
+        }
+        load(registry, config, Some(&callees), on_event).await?;
+    }
 }
 
 /// Takes away what was fetched for a `source` that the configuration does not have.

@@ -6,32 +6,23 @@
 //! meanwhile has none.
 
 use crate::telemetry::cache_lookups;
-use serde::Deserialize;
-use serde_json::{Map, Value};
+use futures_util::future::BoxFuture;
+use serde_json::Value;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
-use toolhold_agent::{ToolFailure, ToolResult, ToolUsage};
+use toolhold_agent::calls::{CallEnd, CallRecorder, CallRecording, NewCall};
+use toolhold_agent::run::approval::{Decision, Verdict};
+use toolhold_agent::{ErrorClass, EventKind, ToolFailure, ToolResult};
+pub use toolhold_mcp::serve::AuditMode;
+use toolhold_mcp::serve::{CallRecords, RecordedCaller};
 use toolhold_policy::redaction::Redaction;
 use toolhold_sandbox::Registry;
-use toolhold_storage::{CallRecord, Draft, Durability, Store, StoreError, kept_arguments};
+use toolhold_storage::{CallRecord, Draft, Durability, Store, kept_arguments};
 use toolhold_telemetry::{CallSpan, Telemetry};
-
-/// Whether calls are in the audit log, and what a result waits for before it is given out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum AuditMode {
-    /// Durability the row is on the disk.
-    Durable,
-    /// Durability the row is written: a process that is killed loses none; a machine that fails may lose the last.
-    Written,
-    /// For nothing; the row follows soon. A process that is killed loses the rows that are still to be written.
-    Behind,
-    Off,
-}
 
 /// Where such calls leave their records. Clones are the same one.
 #[derive(Debug, Clone)]
@@ -54,52 +45,6 @@ struct Audit {
 /// Calls that run or whose row is not written yet. More wait to begin, which happens only when the database is
 /// slow: far fewer run (`mcp_server.calls`). Each row holds its arguments.
 const MAX_OPEN_CALLS: usize = 4_096;
-
-/// A call that is about to be made.
-#[derive(Debug)]
-pub struct Begun<'a> {
-    pub id: &'a str,
-    pub tool: &'a str,
-    pub arguments: &'a Value,
-    /// The policy's hash.
-    pub policy: &'a str,
-    /// Whose it is; empty for the user of this machine.
-    pub owner: &'a str,
-    /// By which way it came, and what whoever makes it says of itself.
-    pub way: Map<String, Value>,
-    /// The trace that it goes on with.
-    pub trace: &'a opentelemetry::Context,
-}
-
-/// What a call came to.
-#[derive(Debug)]
-pub struct Ended {
-    pub outcome: Result<Value, ToolFailure>,
-    pub usage: ToolUsage,
-    /// SHA-256 of the module that ran, in hex, if one did.
-    pub module: Option<String>,
-}
-
-impl Ended {
-    /// The call was not made.
-    pub fn refused(failure: ToolFailure) -> Self {
-        Self {
-            outcome: Err(failure),
-            usage: ToolUsage::default(),
-            module: None,
-        }
-    }
-}
-
-impl From<ToolResult> for Ended {
-    fn from(result: ToolResult) -> Self {
-        Self {
-            outcome: result.outcome.map(|output| output.value),
-            usage: result.usage,
-            module: result.module,
-        }
-    }
-}
 
 /// How long rows are waited for when a process ends.
 const CLOSE_GRACE: Duration = Duration::from_secs(2);
@@ -146,39 +91,38 @@ impl Recorder {
         self.open.token()
     }
 
-    /// # Errors
-    /// What is called now would be in no log, as is known without trying.
-    pub fn writable(&self) -> Result<(), StoreError> {
-        self.store().map_or(Ok(()), Store::writable)
-    }
-
-    pub async fn begin(&self, begun: Begun<'_>) -> Recording {
-        let Begun {
-            id,
-            tool,
-            arguments,
-            policy,
-            owner,
-            way,
-            trace,
-        } = begun;
-        let record = self.redaction().map(|redaction| CallRecord {
-            id: id.to_owned(),
-            tool: tool.to_owned(),
-            arguments: kept_arguments(redaction, arguments),
-            policy: policy.to_owned(),
-            owner: owner.to_owned(),
-            way,
+    async fn begin(
+        &self,
+        caller: &RecordedCaller,
+        parent: Option<&str>,
+        call: NewCall<'_>,
+    ) -> Recording {
+        let record = self.redaction().map(|redaction| {
+            let mut way = caller.way.clone();
+            if let Some(parent) = parent {
+                way.insert("parent".into(), parent.into());
+            }
+            CallRecord {
+                id: call.id.to_owned(),
+                tool: call.tool.to_owned(),
+                arguments: kept_arguments(redaction, call.arguments),
+                policy: caller.policy.to_string(),
+                owner: caller.owner.clone(),
+                way,
+            }
         });
         let room = match &self.audit {
             // Nobody closes it.
             Some(audit) => audit.room.clone().acquire_owned().await.ok(),
             None => None,
         };
+        let span = self
+            .telemetry
+            .call(call.tool, call.id, &caller.trace, call.arguments);
         Recording {
             recorder: self.clone(),
             record,
-            span: Some(self.telemetry.call(tool, id, trace, arguments)),
+            span: Some(span),
             began: Instant::now(),
             open: Some((self.open.token(), room)),
         }
@@ -214,39 +158,118 @@ pub struct Recording {
     open: Option<(TaskTrackerToken, Option<OwnedSemaphorePermit>)>,
 }
 
-impl Recording {
-    /// A person let it be made.
-    pub fn approved_by(&mut self, whom: &str) {
-        if let Some(record) = &mut self.record {
-            record.way.insert("approved_by".into(), whom.into());
-        }
+impl CallRecords for Recorder {
+    fn of(&self, caller: RecordedCaller) -> Arc<dyn CallRecorder> {
+        Arc::new(CallerRecorder {
+            recorder: self.clone(),
+            caller: Arc::new(caller),
+            parent: None,
+        })
+    }
+}
+
+/// Records the calls of one caller, or those that one of them makes.
+#[derive(Debug)]
+struct CallerRecorder {
+    recorder: Recorder,
+    caller: Arc<RecordedCaller>,
+    /// The call that makes them.
+    parent: Option<String>,
+}
+
+impl CallRecorder for CallerRecorder {
+    fn ready(&self) -> Result<(), ToolFailure> {
+        let writable = self.recorder.store().map_or(Ok(()), Store::writable);
+        writable.map_err(|error| ToolFailure {
+            kind: "not_recorded".into(),
+            class: ErrorClass::Retryable,
+            message: format!(
+                "nothing was called: the audit log cannot be written just now ({error}); try again later"
+            ),
+        })
     }
 
-    /// It was no call: somebody is asked first, or the request was none.
-    pub fn forget(mut self) {
+    fn begin<'a>(&'a self, call: NewCall<'a>) -> BoxFuture<'a, Box<dyn CallRecording>> {
+        Box::pin(async move {
+            let parent = self.parent.as_deref();
+            let recording = self.recorder.begin(&self.caller, parent, call).await;
+            Box::new(recording) as Box<dyn CallRecording>
+        })
+    }
+
+    fn within(&self, id: &str) -> Arc<dyn CallRecorder> {
+        Arc::new(Self {
+            recorder: self.recorder.clone(),
+            caller: self.caller.clone(),
+            parent: Some(id.to_owned()),
+        })
+    }
+}
+
+impl CallRecording for Recording {
+    fn event(&mut self, event: EventKind) -> BoxFuture<'_, ()> {
+        match (event, &mut self.record) {
+            (EventKind::Decided { decision, .. }, Some(record)) => {
+                if let (false, Some(whom)) = (is_refusal(&decision), decision.by) {
+                    record.way.insert("approved_by".into(), whom.into());
+                }
+            }
+            (EventKind::Shield(judgement), _) => {
+                tracing::debug!(?judgement, "a shield judged");
+            }
+            // What a guard model costs is nobody's budget here.
+            _ => {}
+        }
+        Box::pin(std::future::ready(()))
+    }
+
+    fn started<'a>(&'a mut self, others: Option<&'a Value>) -> BoxFuture<'a, ()> {
+        if let (Some(others), Some(record), Some(redaction)) =
+            (others, &mut self.record, self.recorder.redaction())
+        {
+            record.arguments = kept_arguments(redaction, others);
+        }
+        Box::pin(std::future::ready(()))
+    }
+
+    fn ended<'a>(mut self: Box<Self>, end: &'a CallEnd) -> BoxFuture<'a, io::Result<()>> {
+        let writing = self.close(end).and_then(|draft| self.writing(draft));
+        Box::pin(async move {
+            match writing {
+                // A task of its own: a caller that goes away now was told nothing, and the call was made.
+                Some(writing) => tokio::spawn(writing).await.map_err(io::Error::other)?,
+                None => Ok(()),
+            }
+        })
+    }
+
+    fn forget(mut self: Box<Self>) {
         self.record = None;
         if let Some(span) = self.span.take() {
             span.forget();
         }
     }
+}
 
-    /// When this returns, the call is in the log, or will be.
-    ///
-    /// # Errors
-    /// It is not, and nobody may be given what it came to.
-    pub async fn end(mut self, ended: &Ended) -> io::Result<()> {
+fn is_refusal(decision: &Decision) -> bool {
+    matches!(decision.verdict, Verdict::Refuse { .. })
+}
+
+impl Recording {
+    /// Ends its span, and returns its row.
+    fn close(&mut self, end: &CallEnd) -> Option<Draft> {
+        let ToolResult {
+            outcome,
+            usage,
+            module,
+            ..
+        } = &end.result;
+        let outcome = outcome.as_ref().map(|output| &output.value);
         if let Some(span) = self.span.take() {
-            span.end(&ended.outcome, &ended.usage, ended.module.as_deref());
+            span.end(outcome, usage, module.as_deref());
         }
-        let draft = self.record.take().map(|record| {
-            let (took, module) = (ended.usage.duration_us, ended.module.as_deref());
-            record.ended(&ended.outcome, took, module)
-        });
-        match draft.and_then(|draft| self.writing(draft)) {
-            // A task of its own: a caller that goes away now was told nothing, and the call was made.
-            Some(writing) => tokio::spawn(writing).await.map_err(io::Error::other)?,
-            None => Ok(()),
-        }
+        let record = self.record.take()?;
+        Some(record.ended(outcome, usage.duration_us, module.as_deref(), end.by_host))
     }
 
     fn writing(
@@ -273,20 +296,11 @@ impl Drop for Recording {
         }
         let message = "the caller did not wait for its end";
         let cancelled = ToolFailure::correctable("cancelled", message);
-        let took = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let outcome = Err(cancelled);
-        if let Some(span) = self.span.take() {
-            let usage = ToolUsage {
-                duration_us: took,
-                ..ToolUsage::default()
-            };
-            span.end(&outcome, &usage, None);
-        }
-        let Some(record) = self.record.take() else {
-            return;
-        };
-        let draft = record.ended(&outcome, took, None);
-        if let Ok(runtime) = tokio::runtime::Handle::try_current()
+        let mut end = CallEnd::refused(cancelled);
+        let took = self.began.elapsed().as_micros();
+        end.result.usage.duration_us = u64::try_from(took).unwrap_or(u64::MAX);
+        if let Some(draft) = self.close(&end)
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
             && let Some(writing) = self.writing(draft)
         {
             runtime.spawn(writing);
@@ -322,22 +336,17 @@ mod tests {
         let calls = (0..CALLS).map(|number| {
             let recorder = recorder.clone();
             tokio::spawn(async move {
-                let begun = Begun {
+                let recorder = recorder.of(RecordedCaller {
+                    owner: "ann".into(),
+                    ..RecordedCaller::default()
+                });
+                let call = NewCall {
                     id: &number.to_string(),
                     tool: "m.f",
                     arguments: &json!({}),
-                    policy: "p",
-                    owner: "ann",
-                    way: Map::new(),
-                    trace: &opentelemetry::Context::new(),
                 };
-                let recording = recorder.begin(begun).await;
-                let ended = Ended {
-                    outcome: Ok(json!(number)),
-                    usage: ToolUsage::default(),
-                    module: None,
-                };
-                recording.end(&ended).await
+                let recording = recorder.begin(call).await;
+                recording.ended(&CallEnd::answered(json!(number))).await
             })
         });
         let calls: Vec<_> = calls.collect();

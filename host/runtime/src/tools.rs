@@ -8,9 +8,10 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use toolhold_agent::guard::Validator;
-use toolhold_agent::protocol::{Annotations, Example, Execution, Tool};
+use toolhold_agent::protocol::Tool;
 use toolhold_agent::{
     ErrorClass, Module, ToolCall, ToolFailure, ToolOutput, ToolResult, ToolUsage, Toolbox,
+    module_tool,
 };
 use toolhold_sandbox::{
     self as sandbox, Bounds, CallError, CallReport, Caller, Invocation, Output, Permit, Registry,
@@ -183,7 +184,10 @@ impl SandboxTools {
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(name.clone(), Arc::new(validator));
-        Ok(Some(Tool { name, ..tool(spec) }))
+        Ok(Some(Tool {
+            name,
+            ..module_tool(spec)
+        }))
     }
 
     fn nothing(&self, name: &str) -> String {
@@ -210,6 +214,42 @@ impl SandboxTools {
         }
     }
 
+    /// Runs one call, and tells all that there is to know of it.
+    ///
+    /// # Errors
+    /// The arguments are none that the module takes.
+    pub async fn report(&self, call: &ToolCall) -> Result<CallReport, ToolFailure> {
+        self.check(call)?;
+        let context: Vec<(String, Value)> = call
+            .context
+            .iter()
+            .map(|(path, value)| {
+                let path = path.to_string();
+                (path.trim_start_matches('†').to_owned(), value.clone())
+            })
+            .collect();
+        let invocation = Invocation {
+            context: &context,
+            reserved: (!call.reserved.is_empty()).then_some(&call.reserved),
+            tool_schema: call.schema.clone(),
+            timeout: Some(call.timeout),
+            caller: Caller {
+                tenant: &self.tenant,
+                session: &self.session,
+            },
+            // A call that another one makes is under what that one is under.
+            restrictions: match &call.restrictions {
+                Some(restrictions) => Some(restrictions.clone()),
+                None => self.narrowing.now(),
+            },
+            listener: call.listener.clone(),
+            nested: call.nested.clone(),
+            depth: call.depth,
+            ..Invocation::new(&call.id, &call.tool, &call.arguments)
+        };
+        Ok(self.components.registry().call(&invocation).await)
+    }
+
     /// The arguments satisfy what the tool message says; a module was promised that they satisfy what
     /// it says itself.
     fn check(&self, call: &ToolCall) -> Result<(), ToolFailure> {
@@ -233,8 +273,13 @@ impl Toolbox for SandboxTools {
             .tools()
             .iter()
             .filter(|spec| self.is_allowed(&spec.name))
-            .map(tool)
+            .map(module_tool)
             .collect()
+    }
+
+    fn tool(&self, name: &str) -> Option<Tool> {
+        let spec = self.components.registry().tool(name)?;
+        self.is_allowed(&spec.name).then(|| module_tool(&spec))
     }
 
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Module, String>> {
@@ -260,32 +305,10 @@ impl Toolbox for SandboxTools {
 
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
-            if let Err(failure) = self.check(call) {
-                return ToolResult::failed(failure);
+            match self.report(call).await {
+                Ok(report) => result(report),
+                Err(failure) => ToolResult::failed(failure),
             }
-            let context: Vec<(String, Value)> = call
-                .context
-                .iter()
-                .map(|(path, value)| {
-                    (
-                        path.to_string().trim_start_matches('†').to_owned(),
-                        value.clone(),
-                    )
-                })
-                .collect();
-            let invocation = Invocation {
-                context: &context,
-                reserved: Some(&call.reserved),
-                tool_schema: Some(call.schema.clone()),
-                timeout: Some(call.timeout),
-                caller: Caller {
-                    tenant: &self.tenant,
-                    session: &self.session,
-                },
-                restrictions: self.narrowing.now(),
-                ..Invocation::new(&call.id, &call.tool, &call.arguments)
-            };
-            result(self.components.registry().call(&invocation).await)
         })
     }
 }
@@ -326,34 +349,6 @@ impl Narrowing {
                 Some(Arc::new(Bounds::clone(&own).with("this key", permits)))
             }
         }
-    }
-}
-
-/// A sandbox tool as the protocol sees it.
-pub fn tool(spec: &ToolSpec) -> Tool {
-    Tool {
-        description: spec.description.clone(),
-        parameters: spec.input_schema.clone(),
-        output: spec.output_schema.clone(),
-        execution: Execution::Module(spec.name.clone()),
-        annotations: Annotations {
-            read_only: spec.annotations.read_only,
-            idempotent: spec.annotations.idempotent,
-            destructive: spec.annotations.destructive,
-            open_world: spec.annotations.open_world,
-            fire_and_forget: false,
-        },
-        examples: spec
-            .examples
-            .iter()
-            .map(|example| Example {
-                task: example.task.clone(),
-                arguments: example.arguments.clone(),
-                output: example.output.clone(),
-                answer: example.answer.clone(),
-            })
-            .collect(),
-        ..Tool::new(spec.name.clone())
     }
 }
 

@@ -43,14 +43,9 @@ fn registry(policy: Policy) -> Registry {
 
 async fn value(tools: &SandboxTools, tool: &str, arguments: Value) -> Value {
     let call = ToolCall {
-        id: "c".into(),
-        tool: tool.into(),
-        arguments,
-        instance: None,
-        context: Vec::new(),
-        reserved: Map::new(),
-        schema: Arc::default(),
+        schema: Some(Arc::default()),
         timeout: Duration::from_secs(10),
+        ..ToolCall::new("c", tool, arguments)
     };
     tools.call(&call).await.outcome.unwrap().value
 }

@@ -1,4 +1,4 @@
-//! Agents as a service: the HTTP API with its sessions and its page, and modules as MCP tools.
+//! Agents as a service: the HTTP API with its sessions and its page.
 //!
 //! A server admits runs fairly, records every event before it is shown, and resumes what a server that is gone
 //! left behind. It knows no terminal; configuration reaches it as values ([`Settings`](settings::Settings),
@@ -6,8 +6,7 @@
 //!
 //! Read it in this order: [`settings`] (`[serve]`), [`runs`] (the runs of this server), [`sessions`] (what a
 //! turn leaves for the next), [`answer`] and [`answer_stream`] (what a run came to, whole and while it is
-//! written), [`http`] (one resource a file), [`mcp_server`] (modules and saved Requests as MCP tools),
-//! [`retention`] (deleting what is old).
+//! written), [`http`] (one resource a file), [`retention`] (deleting what is old).
 //!
 //! ```
 //! use toolhold_server::web_origin;
@@ -21,9 +20,8 @@
 pub mod answer;
 pub mod answer_stream;
 pub mod http;
-pub mod mcp_server;
 pub mod retention;
 pub mod runs;
 pub mod sessions;
 pub mod settings;
-pub mod web_origin;
+pub use toolhold_connections::web_origin;

@@ -1,9 +1,9 @@
 //! `[serve]`: the HTTP server.
 
-use super::web_origin;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::time::Duration;
+use toolhold_connections::web_origin;
 
 /// When requests need a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

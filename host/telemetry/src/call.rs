@@ -38,7 +38,7 @@ impl CallSpan {
     /// Ends the span, and records the call's metrics.
     pub fn end(
         self,
-        outcome: &Result<Value, ToolFailure>,
+        outcome: Result<&Value, &ToolFailure>,
         usage: &ToolUsage,
         module: Option<&str>,
     ) {

@@ -51,11 +51,14 @@ pub struct Observer {
     bodies: Bodies,
 }
 
-/// A run, or a sub-agent of one.
+/// A run, a sub-agent of one, or the calls that a call makes.
 #[derive(Debug, Default)]
 struct AgentRun {
     agent: String,
+    /// None of its own for the calls that a call makes.
     span: OpenSpan,
+    /// The span of the call that makes its calls.
+    caller: Option<Context>,
     began_ms: u64,
     model: String,
     /// Names of its tools. Another name is a model's invention, and no metric may have it as a label.
@@ -144,11 +147,19 @@ impl Observer {
                 Some(call) => (call.tool.clone(), call.span.as_parent()),
                 None => ("sub-agent".to_owned(), lane.span.as_parent()),
             };
-            lane = lane.subs.entry(call.clone()).or_insert_with(|| AgentRun {
-                span: spans.agent(&agent, &parent, at_ms, subject.about()),
-                agent,
-                began_ms: at_ms,
-                ..AgentRun::default()
+            lane = lane.subs.entry(call.clone()).or_insert_with(|| {
+                let is_calls = is_of_a_call(what);
+                AgentRun {
+                    span: if is_calls {
+                        OpenSpan::default()
+                    } else {
+                        spans.agent(&agent, &parent, at_ms, subject.about())
+                    },
+                    caller: is_calls.then_some(parent),
+                    agent,
+                    began_ms: at_ms,
+                    ..AgentRun::default()
+                }
             });
             (kind, is_run) = (what, false);
         }
@@ -165,7 +176,27 @@ impl Observer {
     }
 }
 
+/// Whether an event that is the first within a call is of another call that this one makes. A sub-agent begins with
+/// its run, or goes on with it.
+fn is_of_a_call(first: &EventKind) -> bool {
+    matches!(
+        first,
+        EventKind::ToolStart { .. }
+            | EventKind::ToolResult { .. }
+            | EventKind::Approval { .. }
+            | EventKind::Shield(_)
+            | EventKind::SideRequest(_)
+            | EventKind::Routing(_)
+    )
+}
+
 impl AgentRun {
+    /// The span within which its calls are.
+    fn around(&self) -> Context {
+        let caller = self.caller.clone();
+        caller.unwrap_or_else(|| self.span.as_parent())
+    }
+
     fn take(
         &mut self,
         kind: &EventKind,
@@ -241,8 +272,7 @@ impl AgentRun {
             }
             EventKind::Routing(routing) => self.routed(routing, at_ms, instruments),
             EventKind::ToolStart { call, filled, .. } => {
-                let parent = self.span.as_parent();
-                let span = spans.tool(&call.tool, &call.id, &parent, at_ms);
+                let span = spans.tool(&call.tool, &call.id, &self.around(), at_ms);
                 spans.capture(&span, names::TOOL_ARGUMENTS, || {
                     filled.as_ref().unwrap_or(&call.arguments).clone()
                 });
@@ -262,10 +292,12 @@ impl AgentRun {
                     sub.end(at_ms, Some("cancelled"));
                 }
                 let begun = self.calls.remove(id);
-                let is_known = begun.is_some() || self.tools.contains(tool);
+                // A module calls nothing but tools that there are.
+                let is_known =
+                    begun.is_some() || self.tools.contains(tool) || self.caller.is_some();
                 let tool = if is_known { tool } else { OTHER };
                 // A call that was refused has no event of its begin.
-                let refused = || spans.tool(tool, id, &self.span.as_parent(), at_ms);
+                let refused = || spans.tool(tool, id, &self.around(), at_ms);
                 let span = begun.map_or_else(refused, |call| call.span);
                 let error = match outcome {
                     ToolOutcome::Output(value) => {

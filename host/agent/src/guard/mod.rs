@@ -1,12 +1,8 @@
-//! What stands between a model's wish and a call: validation, and the guard against repetition.
+//! What a call is checked by: data that is hidden, shields.
 
-pub mod gate;
 pub mod pii;
-pub mod repeats;
 pub mod shield;
 
-pub use gate::Gate;
-pub use repeats::Repeats;
 // Where these were before they had a crate of their own.
 pub use toolhold_json::coerce;
 pub use toolhold_json::repair::{self, Repair};

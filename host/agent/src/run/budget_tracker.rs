@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use toolhold_protocol::completion::Usage;
 use toolhold_protocol::cost::Amount;
 use toolhold_protocol::event::{EventKind, StopReason};
+use toolhold_protocol::failure::{ErrorClass, ToolFailure};
 use toolhold_protocol::settings::Settings;
 use toolhold_protocol::side_request::SideRequest;
 
@@ -95,6 +96,21 @@ impl Budgets {
         }
     }
 
+    /// # Errors
+    /// So many calls are more than there may be.
+    pub fn allows(&self, calls: u32) -> Result<(), ToolFailure> {
+        match self.calls {
+            Some(most) if calls > most => Err(ToolFailure {
+                kind: "calls".into(),
+                class: ErrorClass::Fatal,
+                message: format!(
+                    "a run may make {most} tool calls (run.max_tool_calls), and this is one more"
+                ),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// Which of them allows no more, and why. The last call that is allowed may still be answered, so
     /// calls are used up when there was one more.
     pub fn overdrawn(&self, spent: &Spent, currency: &str) -> Option<(Budget, String)> {
@@ -146,7 +162,7 @@ impl BudgetTracker {
     /// Notes what an event of the run itself, or of one of its sub-agents, says it took. Each is to be
     /// noted once, where it happened.
     pub fn note(&self, event: &EventKind) {
-        let counts_money = self.budgets.cost.is_some();
+        let counts_money = self.counts_money();
         match event {
             EventKind::Tokens {
                 prompt,
@@ -164,12 +180,21 @@ impl BudgetTracker {
         }
     }
 
-    /// Notes that a call is made.
-    pub fn note_call(&self) {
-        self.add(Spent {
-            calls: 1,
-            ..Spent::default()
-        });
+    /// Whether the cost of every reply has to be known.
+    pub fn counts_money(&self) -> bool {
+        self.budgets.cost.is_some()
+    }
+
+    /// Takes a call that is made.
+    ///
+    /// # Errors
+    /// It is one more than there may be.
+    pub fn take_call(&self) -> Result<(), ToolFailure> {
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        let calls = spent.calls.saturating_add(1);
+        self.budgets.allows(calls)?;
+        spent.calls = calls;
+        Ok(())
     }
 
     /// What is used up, if anything is.

@@ -12,7 +12,6 @@ mod budget_tracker;
 mod machine;
 pub mod replay;
 mod schedule;
-mod screening;
 mod sub_agent;
 
 pub use budget_tracker::{Budget, Budgets, Spent};

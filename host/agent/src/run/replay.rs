@@ -33,6 +33,8 @@ pub struct Replayed {
     pub is_done: bool,
     /// Runs of sub-agents whose answer the run does not have yet, by the call that each answers.
     pub(super) subs: BTreeMap<String, Replayed>,
+    /// What the calls took that other calls made, as far as the run does not have the results of those.
+    pub(super) nested: Spent,
     pub(super) ended: Option<Ended>,
     /// The class of the task, if that was decided: the run keeps to it.
     pub(super) class: Option<String>,
@@ -50,7 +52,7 @@ impl Replayed {
         self.subs
             .values()
             .map(Self::spent)
-            .fold(self.machine.spent(), Spent::plus)
+            .fold(self.machine.spent().plus(self.nested), Spent::plus)
     }
 }
 
@@ -108,8 +110,12 @@ pub fn replay(events: &[Event]) -> Result<Replayed, ReplayError> {
     rebuild(events)
 }
 
-/// The runs of sub-agents, to the depth that the run allowed; those that are still of use.
-fn replay_subs(events: &[Event]) -> Result<BTreeMap<String, Replayed>, ReplayError> {
+/// The runs of sub-agents, to the depth that the run allowed, those that are still of use; and what the calls took
+/// that unanswered calls made. Those are told from sub-agents by how they begin: a sub-agent is a run.
+fn replay_subs(
+    events: &[Event],
+    counts_money: bool,
+) -> Result<(BTreeMap<String, Replayed>, Spent), ReplayError> {
     let mut runs: BTreeMap<&str, Vec<Event>> = BTreeMap::new();
     let mut answered = BTreeSet::new();
     for event in events {
@@ -124,8 +130,16 @@ fn replay_subs(events: &[Event]) -> Result<BTreeMap<String, Replayed>, ReplayErr
             _ => {}
         }
     }
-    let mut subs = BTreeMap::new();
+    let (mut subs, mut nested) = (BTreeMap::new(), Spent::default());
     for (call, events) in runs {
+        let is_run = |event: &Event| matches!(event.kind, EventKind::Run { .. });
+        if !events.first().is_some_and(is_run) {
+            if !answered.contains(call) {
+                let spent = events.iter().map(|it| nested_spent(&it.kind, counts_money));
+                nested = spent.fold(nested, Spent::plus);
+            }
+            continue;
+        }
         let sub = rebuild(&events).map_err(|error| ReplayError::Sub {
             call: call.to_owned(),
             error: Box::new(error),
@@ -134,7 +148,20 @@ fn replay_subs(events: &[Event]) -> Result<BTreeMap<String, Replayed>, ReplayErr
             subs.insert(call.to_owned(), sub);
         }
     }
-    Ok(subs)
+    Ok((subs, nested))
+}
+
+/// What a call took that another call made, as far as this event of it says so.
+fn nested_spent(event: &EventKind, counts_money: bool) -> Spent {
+    match event {
+        EventKind::Sub { what, .. } => nested_spent(what, counts_money),
+        EventKind::SideRequest(request) => Spent::beside(request, counts_money),
+        EventKind::ToolStart { .. } => Spent {
+            calls: 1,
+            ..Spent::default()
+        },
+        _ => Spent::default(),
+    }
 }
 
 /// Seals and numbers are those of the whole record, whose part the events of a sub-agent are.
@@ -198,9 +225,11 @@ fn rebuild(events: &[Event]) -> Result<Replayed, ReplayError> {
         }
     }
     let last = events.last().unwrap_or(first);
+    let (subs, nested) = replay_subs(events, request.settings.max_cost.is_some())?;
     Ok(Replayed {
         time_left: request.settings.timeout.saturating_sub(elapsed),
-        subs: replay_subs(events)?,
+        subs,
+        nested,
         ended: Ended::of(&last.kind, player.machine.spent()),
         class: class(events),
         machine: player.machine,
@@ -257,7 +286,10 @@ fn input(event: &EventKind) -> Option<Input> {
             id: id.clone(),
             decision: decision.clone(),
         },
-        EventKind::Screened { screened, .. } => Input::Screened(screened.clone()),
+        EventKind::Screened { call, screened, .. } => Input::Screened {
+            call: call.clone(),
+            screened: screened.clone(),
+        },
         EventKind::Counted { counted, .. } => Input::Counted(counted.clone()),
         EventKind::SideRequest(request) => Input::SideRequest(request.clone()),
         EventKind::Resumed { .. } => Input::Resumed,

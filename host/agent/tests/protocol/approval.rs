@@ -16,13 +16,13 @@ use uuid::Uuid;
 
 /// Decides as it was told, and keeps what it was asked. A decision may be bound to something else.
 #[derive(Debug, Default)]
-struct Person {
+pub struct Person {
     verdicts: Mutex<VecDeque<(Option<&'static str>, Verdict)>>,
-    asked: Mutex<Vec<Pending>>,
+    pub asked: Mutex<Vec<Pending>>,
 }
 
 impl Person {
-    fn who(verdicts: impl IntoIterator<Item = Verdict>) -> Arc<Self> {
+    pub fn who(verdicts: impl IntoIterator<Item = Verdict>) -> Arc<Self> {
         Arc::new(Self {
             verdicts: Mutex::new(
                 verdicts

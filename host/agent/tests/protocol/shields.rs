@@ -1,5 +1,6 @@
 //! Section 7, shields: what screens a run and its calls, and what the model is not shown.
 
+use super::approval::Person;
 use super::support::{
     Echo, Reply, Script, driver, end, holds, json_of, lines, place, plain_tools, request, rest,
     results, run, watched,
@@ -15,6 +16,7 @@ use toolhold_agent::guard::shield::{
     Domains, OnFailure, Place, Post, Screening, Shield, Shields, Verdict,
 };
 use toolhold_agent::model::{SideRequest, SideRole, Usage, Watch};
+use toolhold_agent::run::approval::{Verdict as Decided, When};
 use toolhold_agent::run::replay::replay;
 use toolhold_agent::{Activities, Contract, Driver, EventKind, Message, RunRequest};
 
@@ -173,6 +175,60 @@ async fn what_is_taken_out_of_arguments_and_results_stays_out() {
             json!({"output": "a [redacted: word] b"}),
             "{place:?}"
         );
+    }
+}
+
+/// What runs is what was shown, and what was shown is what the shields left.
+#[tokio::test]
+async fn a_person_decides_about_what_the_shields_left() {
+    let edit = |of: &str| Decided::Edit {
+        arguments: json!({"of": of}),
+    };
+    let redacted = json!({"of": "a [redacted: word]"});
+    for (verdicts, shown, made) in [
+        (
+            vec![Decided::Approve],
+            vec![&redacted],
+            Some(redacted.clone()),
+        ),
+        (
+            vec![edit("another")],
+            vec![&redacted],
+            Some(json!({"of": "another"})),
+        ),
+        (vec![edit("the bad word")], vec![&redacted], None),
+        // It is another call than the one that was approved.
+        (
+            vec![edit("a secret"), Decided::Approve],
+            vec![&redacted, &redacted],
+            Some(redacted.clone()),
+        ),
+    ] {
+        let script = Script::new([
+            Reply::calls(&[json!({"_tool": "echo", "of": "a secret"})]),
+            Reply::output("done"),
+        ]);
+        let echo = Echo::default();
+        let words = Arc::new(Words {
+            block: "bad",
+            redact: "secret",
+            ..Words::default()
+        });
+        let person = Person::who(verdicts.clone());
+        let driver = Driver {
+            approver: person.clone(),
+            ..shielded(&script, &echo, &[Place::ToolInput], words)
+        };
+        let mut request = request([plain_tools(&["echo"])]);
+        request.settings.approval.default = When::Always;
+        let events = run(&driver, request).await;
+        holds(&events);
+        let asked = person.asked.lock().unwrap();
+        let arguments: Vec<_> = asked.iter().map(|pending| &pending.arguments).collect();
+        assert_eq!(arguments, shown, "{verdicts:?}");
+        let made: Vec<_> = made.into_iter().collect();
+        assert_eq!(*echo.made.lock().unwrap(), made, "{verdicts:?}");
+        assert_eq!(end(&events).1, json!("done"), "{verdicts:?}");
     }
 }
 
@@ -435,11 +491,18 @@ async fn what_a_shield_costs_is_in_the_runs_money_and_unknown_is_not_nothing() {
 
 #[tokio::test]
 async fn a_run_that_died_while_it_was_screened_is_screened_again() {
-    for screened in [Place::Input, Place::Output] {
-        let script = Script::new([Reply::output("done")]);
+    for (screened, replies) in [
+        (Place::Input, vec![]),
+        (Place::Output, vec![]),
+        (
+            Place::ToolInput,
+            vec![Reply::calls(&[json!({"_tool": "echo", "of": "it"})])],
+        ),
+    ] {
+        let script = Script::new(replies.into_iter().chain([Reply::output("done")]));
         let words = Arc::new(Words::default());
         let driver = shielded(&script, &Echo::default(), &[screened], words.clone());
-        let events = run(&driver, request([])).await;
+        let events = run(&driver, request([plain_tools(&["echo"])])).await;
         let at = place(&events, |kind| matches!(kind, EventKind::Shield(_)));
         let replayed = replay(&events[..at]).expect("a record");
         let seen = words.seen.lock().unwrap().len();

@@ -15,11 +15,11 @@ use layers::{Files, Merged};
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
+use toolhold_mcp::serve as mcp_server;
 use toolhold_runtime::config::{
     AgentConfiguration, AgentTable, Configuration, Fault, InvalidAgent, Surroundings, Tables,
 };
 use toolhold_sandbox::CompilerProcess;
-use toolhold_server::mcp_server;
 use toolhold_server::settings as serve;
 
 /// The command that makes this binary the compiler's process.

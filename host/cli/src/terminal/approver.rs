@@ -17,12 +17,23 @@ use uuid::Uuid;
 #[derive(Debug)]
 pub struct TerminalApprover {
     store: Store,
-    /// One question at a time; absent if the terminal is not asked.
-    terminal: Option<Mutex<Terminal>>,
+    /// Absent if the terminal is not asked.
+    terminal: Option<Terminal>,
 }
 
-/// The typed lines, from the first question on.
-type Terminal = Option<mpsc::Receiver<String>>;
+/// The terminal, for one question at a time.
+#[derive(Debug, Default)]
+pub struct Terminal {
+    /// The typed lines, from the first question on.
+    lines: Mutex<Option<mpsc::Receiver<String>>>,
+}
+
+/// The input of the terminal has ended: nothing more can be decided there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InputEnded {
+    /// Whether it ended with this question, and not before.
+    pub is_news: bool,
+}
 
 /// How long to wait before a question for lines that were typed earlier, so that they can be discarded.
 const STALE_INPUT_WAIT: Duration = Duration::from_millis(50);
@@ -41,34 +52,55 @@ impl TerminalApprover {
     pub fn new(store: Store, asks: bool) -> Self {
         Self {
             store,
-            terminal: (asks && std::io::stdin().is_terminal() && std::io::stderr().is_terminal())
-                .then(Mutex::default),
+            terminal: Terminal::open().filter(|_| asks),
         }
     }
 
-    async fn asked(&self, terminal: &Mutex<Terminal>, pending: &Pending) -> Decision {
-        let mut terminal = terminal.lock().await;
-        let lines = terminal.get_or_insert_with(typed);
+    async fn asked(&self, terminal: &Terminal, pending: &Pending) -> Decision {
+        match terminal.ask(pending).await {
+            Ok(decision) => decision,
+            Err(InputEnded { is_news }) => {
+                if is_news {
+                    gone(&pending.call.id);
+                }
+                std::future::pending().await
+            }
+        }
+    }
+}
+
+impl Terminal {
+    /// If there is a person at it.
+    pub fn open() -> Option<Self> {
+        let is_there = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+        is_there.then(Self::default)
+    }
+
+    /// Asks until there is an answer.
+    ///
+    /// # Errors
+    /// There will be none.
+    pub async fn ask(&self, pending: &Pending) -> Result<Decision, InputEnded> {
+        let mut lines = self.lines.lock().await;
+        let lines = lines.get_or_insert_with(typed);
         // What was typed before the question is no answer to it.
         tokio::time::sleep(STALE_INPUT_WAIT).await;
         while lines.try_recv().is_ok() {}
         if lines.is_closed() {
-            // The end of the input was reported when it happened.
-            return std::future::pending().await;
+            return Err(InputEnded { is_news: false });
         }
         question(pending);
         loop {
             let Some(answer) = lines.recv().await else {
-                gone(&pending.call.id);
-                return std::future::pending().await;
+                return Err(InputEnded { is_news: true });
             };
             match verdict(answer.trim()) {
                 Ok(verdict) => {
-                    return Decision {
+                    return Ok(Decision {
                         digest: pending.digest.clone(),
                         verdict,
                         by: Some("terminal".into()),
-                    };
+                    });
                 }
                 Err(Unclear::Nothing) => question(pending),
                 Err(Unclear::Because(reason)) => unclear(&reason),

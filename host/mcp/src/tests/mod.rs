@@ -139,14 +139,8 @@ async fn call_for(
         is_withheld: false,
     };
     let call = ToolCall {
-        id: "c".into(),
-        tool: format!("s.{tool}"),
-        arguments,
-        instance: None,
-        context: Vec::new(),
-        reserved: serde_json::Map::new(),
-        schema: Arc::default(),
         timeout,
+        ..ToolCall::new("c", format!("s.{tool}"), arguments)
     };
     runner.call(&call).await.outcome.map(|output| output.value)
 }

@@ -154,13 +154,38 @@ impl RunStats {
         let mut calls = Vec::new();
         let mut kind = &event.kind;
         while let EventKind::Sub { call, what } = kind {
-            if !self.delegated.contains(call) {
-                self.delegated.insert(call.clone());
-            }
             calls.push(call.clone());
             kind = what;
         }
+        let begins = matches!(kind, EventKind::Run { .. } | EventKind::Request { .. });
+        if !calls.is_empty() && !begins && !self.lanes.contains_key(&calls) {
+            // No sub-agent's, but of a call that a call makes.
+            return self.take_nested(&calls, kind);
+        }
+        self.delegated.extend(calls.iter().cloned());
         self.take_kind(&calls, kind, event.at_ms);
+    }
+
+    /// Of a call that a call makes: it is a call of the step. Its time is part of the other's.
+    fn take_nested(&mut self, calls: &[String], kind: &EventKind) {
+        match kind {
+            EventKind::SideRequest(request) => self.sides.add(request),
+            EventKind::ToolResult {
+                tool,
+                outcome,
+                usage,
+                by_host,
+                ..
+            } => {
+                self.tools.add(tool, outcome, usage, *by_host);
+                let runs = (0..calls.len()).rev().filter_map(|end| calls.get(..end));
+                let run = runs.into_iter().find(|run| self.lanes.contains_key(*run));
+                if let Some(step) = run.and_then(|run| self.step(run)).filter(|_| !by_host) {
+                    step.took.calls += 1;
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Of all steps, and beside them.

@@ -224,8 +224,9 @@ const HANDLERS = {
       event.verdict === "redact" ? "warn" : "bad");
   },
   screened(event) {
-    if (event.screened === "blocked") this.note(event, "blocked", `${event.place} by ${event.shield}: ${event.reason}`, "bad");
-    else if (event.screened === "redacted") this.note(event, "redacted", `the ${event.place}`, "warn");
+    const of = event.call === undefined ? plain(event.place) : `arguments of ${this.calls.get(event.call)?.tool ?? event.call}`;
+    if (event.screened === "blocked") this.note(event, "blocked", `${of} by ${event.shield}: ${event.reason}`, "bad");
+    else if (event.screened === "redacted") this.note(event, "redacted", `the ${of}`, "warn");
   },
   hidden(event) {
     const counts = Object.entries(event.counts).map(([kind, many]) => `${many} × ${plain(kind)}`);

@@ -54,8 +54,12 @@ enum Has {
 #[derive(Debug)]
 struct Working(RunPermit);
 
+/// A call waits for a person, and meanwhile nothing is done by those that it is nested in.
 #[derive(Debug)]
-struct AskingAPerson(RunPermit);
+struct AskingAPerson {
+    permit: RunPermit,
+    callers: usize,
+}
 
 impl RunPermit {
     pub fn new(place: Permit<String>, admission: AdmissionHandle) -> Self {
@@ -130,9 +134,16 @@ impl RunPermit {
         Some(Working(self.clone()))
     }
 
-    fn ask_a_person(&self) -> AskingAPerson {
-        self.changed(|state| state.waiting += 1);
-        AskingAPerson(self.clone())
+    /// For a call that is nested in so many.
+    fn ask_a_person(&self, callers: usize) -> AskingAPerson {
+        self.changed(|state| {
+            state.waiting += 1;
+            state.working = state.working.saturating_sub(callers);
+        });
+        AskingAPerson {
+            permit: self.clone(),
+            callers,
+        }
     }
 
     /// Gives the place back if nobody needs it. A run keeps it if too many are without one already.
@@ -169,7 +180,10 @@ impl Drop for Working {
 
 impl Drop for AskingAPerson {
     fn drop(&mut self) {
-        self.0.changed(|state| state.waiting -= 1);
+        self.permit.changed(|state| {
+            state.waiting -= 1;
+            state.working += self.callers;
+        });
     }
 }
 
@@ -183,10 +197,11 @@ struct ParkingApprover {
 impl Approver for ParkingApprover {
     fn decide<'a>(&'a self, run: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
         Box::pin(async move {
-            let asking = self.permit.ask_a_person();
+            let asking = self.permit.ask_a_person(pending.callers.len());
             let decision = self.approver.decide(run, pending).await;
+            let working = self.permit.work().await;
             drop(asking);
-            drop(self.permit.work().await);
+            drop(working);
             decision
         })
     }
@@ -238,6 +253,10 @@ impl Toolbox for PermittedToolbox {
         self.toolbox.tools()
     }
 
+    fn tool(&self, name: &str) -> Option<Tool> {
+        self.toolbox.tool(name)
+    }
+
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Module, String>> {
         self.toolbox.module(name)
     }
@@ -276,7 +295,7 @@ mod tests {
         let admission = FairQueue::new(1, 9);
         let permit = permit(&admission, 1).await;
         let call = permit.work().await;
-        let asking = permit.ask_a_person();
+        let asking = permit.ask_a_person(0);
         assert_eq!(admission.free(), 0, "another call goes on");
         drop(call);
         assert_eq!(admission.free(), 1);
@@ -301,10 +320,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_call_that_waits_within_another_frees_the_place_of_both() {
+        let admission = FairQueue::new(1, 9);
+        let permit = permit(&admission, 1).await;
+        let caller = permit.work().await;
+        let asking = permit.ask_a_person(1);
+        assert_eq!(admission.free(), 1);
+        let working = permit.work().await;
+        drop(asking);
+        assert_eq!(admission.free(), 0);
+        drop((working, caller));
+        assert_eq!(admission.free(), 0, "the run goes on");
+    }
+
+    #[tokio::test]
     async fn no_more_than_may_be_are_without_a_place() {
         let admission = FairQueue::new(1, 9);
         let permit = permit(&admission, 0).await;
-        let _asking = permit.ask_a_person();
+        let _asking = permit.ask_a_person(0);
         assert_eq!(admission.free(), 0);
         drop(permit.work().await);
     }
@@ -313,7 +346,7 @@ mod tests {
     async fn whoever_gives_up_leaves_no_trace() {
         let admission = FairQueue::new(1, 9);
         let permit = permit(&admission, 1).await;
-        let asking = permit.ask_a_person();
+        let asking = permit.ask_a_person(0);
         let taken = admission
             .enter(lane(), 9, Instant::now().into())
             .await

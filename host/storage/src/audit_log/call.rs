@@ -47,21 +47,21 @@ impl CallRecord {
     /// The row for the ended call.
     pub fn ended(
         self,
-        outcome: &Result<Value, ToolFailure>,
+        outcome: Result<&Value, &ToolFailure>,
         duration_us: u64,
         module: Option<&str>,
+        by_host: bool,
     ) -> Draft {
-        let mut details = self.way;
-        for (name, value) in [
-            ("call", self.id.into()),
-            ("arguments", self.arguments),
-            ("duration_us", duration_us.into()),
-            ("policy", self.policy.into()),
-            ("by_host", module.is_none().into()),
-        ] {
-            details.insert(name.into(), value);
-        }
-        describe_outcome(&mut details, outcome.as_ref(), module);
+        let details = audited(AuditedCall {
+            way: self.way,
+            call: &self.id,
+            arguments: self.arguments,
+            policy: &self.policy,
+            outcome,
+            duration_us,
+            module,
+            by_host,
+        });
         Draft {
             at_ms: signed(now_ms()),
             owner: who(&self.owner),
@@ -73,12 +73,40 @@ impl CallRecord {
     }
 }
 
-/// Adds the outcome of a call to its entry: its status, and the digest of its result in place of the result.
-pub(super) fn describe_outcome(
-    details: &mut Map<String, Value>,
-    outcome: Result<&Value, &ToolFailure>,
-    module: Option<&str>,
-) {
+/// An ended call, of a run or of none, before it is an entry.
+pub(super) struct AuditedCall<'a> {
+    /// Members beside those of every call.
+    pub way: Map<String, Value>,
+    pub call: &'a str,
+    /// As [`kept_arguments`] returns them.
+    pub arguments: Value,
+    /// Hash of the policy.
+    pub policy: &'a str,
+    pub outcome: Result<&'a Value, &'a ToolFailure>,
+    pub duration_us: u64,
+    /// Digest of the module that ran, if one did.
+    pub module: Option<&'a str>,
+    /// Whether the host answered in the place of the tool.
+    pub by_host: bool,
+}
+
+/// The members of a call's entry: its status, and the digest of its result in place of the result.
+pub(super) fn audited(call: AuditedCall<'_>) -> Map<String, Value> {
+    let AuditedCall {
+        way: mut details,
+        outcome,
+        module,
+        ..
+    } = call;
+    for (name, value) in [
+        ("call", call.call.into()),
+        ("arguments", call.arguments),
+        ("duration_us", call.duration_us.into()),
+        ("policy", call.policy.into()),
+        ("by_host", call.by_host.into()),
+    ] {
+        details.insert(name.into(), value);
+    }
     let (status, result) = match outcome {
         Ok(value) => ("ok", digest(value.to_string().as_bytes())),
         Err(failure) => {
@@ -91,6 +119,7 @@ pub(super) fn describe_outcome(
     if let Some(module) = module {
         details.insert("module_digest".into(), module.into());
     }
+    details
 }
 
 #[cfg(test)]
@@ -108,7 +137,10 @@ mod tests {
             owner: "key".into(),
             way: Map::from_iter([("via".to_owned(), "mcp".into())]),
         };
-        let entry = record.ended(&Ok(json!(1)), 7, None).entry(3).unwrap();
+        let entry = record
+            .ended(Ok(&json!(1)), 7, None, false)
+            .entry(3)
+            .unwrap();
         assert!(
             entry.contains(r#""arguments":{"a":0,"z":{"a":[{"c":2,"d":1}],"b":1}},"at_ms":"#),
             "{entry}"

@@ -1,9 +1,9 @@
 //! Rows that follow from a run's events.
 
-use super::call::{describe_outcome, kept_arguments};
+use super::call::{AuditedCall, audited, kept_arguments};
 use super::draft::{Draft, canonical, tool_name, who};
 use crate::column::signed;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use toolhold_policy::redaction::Redaction;
 use toolhold_protocol::approval::Verdict;
@@ -78,21 +78,21 @@ impl RunAudit {
                 by_host,
                 ..
             } => {
-                let mut details = json!({
-                    "call": id,
-                    "arguments": self.begun.remove(&(within, id.clone())),
-                    "duration_us": usage.duration_us,
-                    "policy": self.policy,
-                    "by_host": by_host,
+                let arguments = self.begun.remove(&(within, id.clone()));
+                let details = audited(AuditedCall {
+                    way: Map::new(),
+                    call: id,
+                    arguments: arguments.unwrap_or_default(),
+                    policy: &self.policy,
+                    outcome: match outcome {
+                        ToolOutcome::Output(value) => Ok(value),
+                        ToolOutcome::Error(failure) => Err(failure),
+                    },
+                    duration_us: usage.duration_us,
+                    module: module.as_deref(),
+                    by_host: *by_host,
                 });
-                let result = match outcome {
-                    ToolOutcome::Output(value) => Ok(value),
-                    ToolOutcome::Error(failure) => Err(failure),
-                };
-                if let Value::Object(details) = &mut details {
-                    describe_outcome(details, result, module.as_deref());
-                }
-                ("call", Some(tool_name(tool)), details)
+                ("call", Some(tool_name(tool)), details.into())
             }
             EventKind::Decided { id, decision, .. } => {
                 let verdict = match &decision.verdict {

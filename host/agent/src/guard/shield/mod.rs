@@ -43,6 +43,13 @@ pub struct Screening {
     pub context: Vec<(String, Value)>,
 }
 
+impl Screening {
+    /// The call whose arguments or result it is about, if it is about a call.
+    pub fn call_id(&self) -> Option<String> {
+        (!self.call.is_empty()).then(|| self.call.clone())
+    }
+}
+
 /// What a shield says.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {

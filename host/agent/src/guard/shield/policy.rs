@@ -58,6 +58,7 @@ impl Shields {
             screens: screens
                 .filter(|place| depth == 0 && stands(*place))
                 .collect(),
+            tool_inputs: BTreeSet::new(),
         }
     }
 

@@ -3,10 +3,11 @@
 use tokio::sync::{mpsc, oneshot};
 use toolhold_protocol::event::EventKind;
 
-/// Sends a run what happens within its calls.
-#[derive(Clone)]
+/// Tells a run what happens within its calls.
+#[derive(Debug, Clone)]
 pub(in crate::run) struct CallEventSender(mpsc::Sender<CallEvent>);
 
+#[derive(Debug)]
 pub(in crate::run) struct CallEvent {
     pub kind: EventKind,
     /// Told once it is recorded.
@@ -23,6 +24,13 @@ impl CallEventSender {
         self.send(kind, None).await;
     }
 
+    /// Tells these, in their order. A run that is gone asks for nothing any more.
+    pub async fn tell_all(&self, kinds: Vec<EventKind>) {
+        for kind in kinds {
+            self.tell(kind).await;
+        }
+    }
+
     /// When this returns, they are recorded.
     pub async fn record(&self, mut kinds: Vec<EventKind>) {
         let Some(last) = kinds.pop() else {
@@ -37,6 +45,15 @@ impl CallEventSender {
             // The run ended, or could not record it, and drops whoever waits here.
             std::future::pending::<()>().await;
         }
+    }
+
+    /// Tells it if there is room for it now: for what is dropped.
+    pub fn tell_if_room(&self, kind: EventKind) {
+        let event = CallEvent {
+            kind,
+            recorded: None,
+        };
+        let _ = self.0.try_send(event);
     }
 
     async fn send(&self, kind: EventKind, recorded: Option<oneshot::Sender<()>>) {

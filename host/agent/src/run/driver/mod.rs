@@ -1,14 +1,16 @@
 //! Performs what the machine asks for: the only place in the loop with I/O, time and concurrency.
 //!
-//! Here runs begin; `performer` is one run until its end, `sink` where its events go.
+//! Here runs begin; `performer` is one run until its end, `nested` what its calls call, `sink` where its events go.
 
 mod call_events;
+mod nested;
 mod performer;
 mod sink;
 
 pub(in crate::run) use call_events::CallEventSender;
 pub(in crate::run) use sink::Sink;
 
+use crate::calls::CallRules;
 use crate::guard::shield::Shields;
 use crate::run::approval::{Approver, Nobody};
 use crate::run::bind;
@@ -32,6 +34,7 @@ use toolhold_protocol::context::Context;
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{Event, EventKind, Journal, Seal};
 use toolhold_protocol::settings::RunRequest;
+use toolhold_protocol::shield::Place;
 use uuid::Uuid;
 
 /// Readers that fall further behind than this hold the run up rather than memory.
@@ -182,6 +185,11 @@ impl Driver {
         };
         let (tools, warnings) =
             bind::bind(&context, offered, self.toolbox.as_ref(), &activities).await?;
+        let screened = tools.iter().filter(|bound| {
+            let tool = Some(bound.called());
+            self.shields.applies_to(Place::ToolInput, tool)
+        });
+        request.policy.tool_inputs = screened.map(|bound| bound.tool.name.clone()).collect();
         Machine::new(request, self.model.name().to_owned(), tools, warnings)
     }
 
@@ -196,7 +204,15 @@ impl Driver {
     ) -> BoxFuture<'static, Result<Ended, RunError>> {
         Box::pin(async move {
             let (events, call_events) = CallEventSender::channel(EVENT_QUEUE);
+            let settings = &machine.request().settings;
+            let rules = CallRules {
+                shields: self.shields.clone(),
+                approvals: settings.approval.clone(),
+                call_timeout: settings.call_timeout,
+            };
             let performer = Performer {
+                rules: Arc::new(rules),
+                tools: Arc::default(),
                 deadline: Instant::now() + begin.time_left,
                 budget,
                 parent: Arc::new(machine.request().clone()),

@@ -1,14 +1,18 @@
-//! One run: tells the machine what happened, and does what it asks for.
+//! One run: tells the machine what event, and does what it asks for.
 
 use super::call_events::CallEvent;
+use super::nested::{NestedUsage, RunApprover, RunBudget, RunRecorder};
 use super::{Begin, CallEventSender, Driver, Sink};
+use crate::calls::screen::{released, screen};
+use crate::calls::{CallPipeline, CallRules, CallableTools, NestedCaller};
+use crate::guard::pii::Masked;
 use crate::run::Spent;
 use crate::run::budget_tracker::BudgetTracker;
 use crate::run::counting::count;
 use crate::run::machine::{Action, Effects, Input, Machine, Work};
 use crate::run::replay::Replayed;
-use crate::run::screening::{admit, released, screen};
 use crate::run::sub_agent::{self, Ended, Left};
+use crate::toolbox::ToolCall;
 use futures_util::future::BoxFuture;
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
@@ -25,10 +29,10 @@ use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{EventKind, RunFailure};
 use toolhold_protocol::failure::ErrorClass;
 use toolhold_protocol::failure::ToolFailure;
-use toolhold_protocol::result::ToolResult;
+use toolhold_protocol::result::{ToolOutput, ToolResult};
 use toolhold_protocol::routing::Routing;
 use toolhold_protocol::settings::RunRequest;
-use toolhold_protocol::shield::Screened;
+use toolhold_protocol::shield::{Place, Screened};
 use toolhold_protocol::side_request::SideRequest;
 use toolhold_protocol::window::Counted;
 
@@ -43,6 +47,9 @@ pub(super) struct Performer {
     pub(super) parent: Arc<RunRequest>,
     pub(super) deadline: Instant,
     pub(super) budget: Arc<BudgetTracker>,
+    /// For the calls that calls make.
+    pub(super) rules: Arc<CallRules>,
+    pub(super) tools: Arc<CallableTools>,
     pub(super) sink: Sink,
     /// For calls: what happens in them.
     pub(super) events: CallEventSender,
@@ -60,7 +67,8 @@ pub(super) enum Doing {
     Ask,
     Call(String),
     Decide(Box<Pending>),
-    Screen,
+    /// Of a call's arguments, or of the run itself.
+    Screen(Option<String>),
     Count,
 }
 
@@ -94,7 +102,7 @@ impl Performer {
                 biased;
                 () = cancel.cancelled() => (None, Some(Input::Cancelled)),
                 () = tokio::time::sleep_until(deadline) => (None, Some(Input::TimedOut)),
-                Some(happened) = call_events.recv() => (Some(self.told(happened)), None),
+                Some(event) = call_events.recv() => (Some(self.told(event)), None),
                 // Before the work: a reply is complete only after its last piece.
                 Some(heard) = hearing.recv() => (Some(heard), None),
                 Some(done) = self.work.join_next_with_id() => (None, Some(self.input(done))),
@@ -115,11 +123,8 @@ impl Performer {
                         return Ok(ended);
                     }
                 }
-                // Before the result of a call, all that happened in it; before a reply, all of its pieces.
-                told = call_events
-                    .try_recv()
-                    .ok()
-                    .map(|happened| self.told(happened));
+                // Before the result of a call, all that event in it; before a reply, all of its pieces.
+                told = call_events.try_recv().ok().map(|event| self.told(event));
                 if told.is_none() && (input.is_none() || is_reply) {
                     told = hearing.try_recv().ok();
                 }
@@ -133,9 +138,9 @@ impl Performer {
         }
     }
 
-    fn told(&mut self, happened: CallEvent) -> Told {
-        self.waiting.extend(happened.recorded);
-        Told::Event(Box::new(happened.kind))
+    fn told(&mut self, event: CallEvent) -> Told {
+        self.waiting.extend(event.recorded);
+        Told::Event(Box::new(event.kind))
     }
 
     /// What a task came to.
@@ -164,10 +169,13 @@ impl Performer {
                         by: None,
                     },
                 },
-                Some(Doing::Screen) => Input::Screened(Screened::Blocked {
-                    shield: "host".into(),
-                    reason: "its code that asks the shields crashed".into(),
-                }),
+                Some(Doing::Screen(call)) => Input::Screened {
+                    call,
+                    screened: Screened::Blocked {
+                        shield: "host".into(),
+                        reason: "its code that asks the shields crashed".into(),
+                    },
+                },
                 Some(Doing::Count) => Input::Counted(Counted {
                     tokens: Vec::new(),
                     failure: Some("the host's code that asks for counts crashed".into()),
@@ -256,12 +264,21 @@ impl Performer {
                     });
                 }
                 Action::Call(work) => {
-                    if !work.again {
-                        self.budget.note_call();
-                    }
-                    let doing = Doing::Call(work.call.id.clone());
-                    let call = self.call(*work);
-                    self.spawn(doing, call);
+                    let id = work.call.id.clone();
+                    let taken = if work.again {
+                        Ok(())
+                    } else {
+                        self.budget.take_call()
+                    };
+                    let call = match taken {
+                        Ok(()) => self.call(*work),
+                        // Calls that other calls made meanwhile took what was left.
+                        Err(failure) => Box::pin(std::future::ready(Input::Called {
+                            id: id.clone(),
+                            result: ToolResult::failed(failure),
+                        })),
+                    };
+                    self.spawn(Doing::Call(id), call);
                 }
                 Action::Decide(pending) => {
                     let (approver, run) = (self.driver.approver.clone(), self.parent.id);
@@ -275,8 +292,11 @@ impl Performer {
                 }
                 Action::Screen(screening) => {
                     let (shields, events) = (self.driver.shields.clone(), self.events.clone());
-                    self.spawn(Doing::Screen, async move {
-                        Input::Screened(screen(&shields, *screening, &events).await)
+                    let call = screening.call_id();
+                    self.spawn(Doing::Screen(call.clone()), async move {
+                        let (screened, said) = screen(&shields, *screening).await;
+                        events.tell_all(said).await;
+                        Input::Screened { call, screened }
                     });
                 }
                 Action::Count(texts) => {
@@ -292,18 +312,42 @@ impl Performer {
         Ok(None)
     }
 
+    /// What the calls are made with that a call makes, and what they take.
+    fn nested(&self, call: &ToolCall) -> (NestedCaller, Arc<NestedUsage>) {
+        let usage = Arc::<NestedUsage>::default();
+        let budget = RunBudget {
+            budget: self.budget.clone(),
+            usage: usage.clone(),
+        };
+        let pipeline = CallPipeline {
+            toolbox: self.driver.toolbox.clone(),
+            tools: self.tools.clone(),
+            rules: self.rules.clone(),
+            approver: Arc::new(RunApprover {
+                approver: self.driver.approver.clone(),
+                run: self.parent.id,
+            }),
+            recorder: Arc::new(RunRecorder {
+                events: self.events.clone(),
+                budget: budget.clone(),
+                within: Vec::new(),
+            }),
+            budget: Arc::new(budget),
+            hiding: None,
+        };
+        let callers = vec![call.tool.clone()];
+        (NestedCaller::new(pipeline, &call.id, callers), usage)
+    }
+
     fn call(&mut self, mut work: Work) -> BoxFuture<'static, Input> {
+        let (nested, nested_usage) = self.nested(&work.call);
+        work.call.nested = Some(Arc::new(nested));
         let begun = self.subs.remove(&work.call.id);
         let driver = self.driver.clone();
         let (parent, events) = (self.parent.clone(), self.events.clone());
         let (deadline, budget) = (self.deadline, self.budget.clone());
         Box::pin(async move {
             let id = work.call.id.clone();
-            let admitted = admit(&driver.shields, &mut work, &events).await;
-            if let Err(failure) = admitted {
-                let result = ToolResult::failed(failure);
-                return Input::Called { id, result };
-            }
             let (shields, told) = (driver.shields.clone(), events.clone());
             let mut result = match &work.runner {
                 Runner::Module(_) => driver.toolbox.call(&work.call).await,
@@ -326,9 +370,34 @@ impl Performer {
                     Box::pin(sub_agent::run(driver, &work, begun, &parent, left, events)).await
                 }
             };
-            result.outcome = released(&shields, &work, result.outcome, &told).await;
+            nested_usage.add_to(&mut result.usage);
+            let outcome = revealed(&work.masked, result.outcome);
+            // Where no shield stands, the machine checks the result, and nothing comes between.
+            let tool = &work.call.tool;
+            let is_screened = shields.applies_to(Place::ToolOutput, Some(tool));
+            let check = is_screened.then_some(&*work.check);
+            let (outcome, said) = released(&shields, &id, tool, outcome, check).await;
+            told.tell_all(said).await;
+            result.outcome = outcome;
             Input::Called { id, result }
         })
+    }
+}
+
+/// What a call came to, with the data in it that its tool was given placeholders for.
+fn revealed(
+    masked: &Masked,
+    outcome: Result<ToolOutput, ToolFailure>,
+) -> Result<ToolOutput, ToolFailure> {
+    match outcome {
+        Ok(output) => Ok(ToolOutput {
+            value: masked.reveal_value(&output.value),
+            ..output
+        }),
+        Err(failure) => Err(ToolFailure {
+            message: masked.reveal(&failure.message),
+            ..failure
+        }),
     }
 }
 
@@ -340,7 +409,7 @@ fn millis(duration: Duration) -> u64 {
 enum Told {
     /// By the model.
     Wrote(Delta),
-    /// Of something else that happened, which may change nothing of the run.
+    /// Of something else that event, which may change nothing of the run.
     Event(Box<EventKind>),
 }
 

@@ -3,6 +3,8 @@
 use super::results::{Ending, some_of};
 use super::scopes::{consultation, scopes};
 use super::{Action, Effects, Machine, Work};
+use crate::calls::screen::admitted;
+use crate::guard::shield::Screening;
 use crate::run::Budgets;
 use crate::toolbox::ToolCall;
 use serde_json::{Map, Value, json};
@@ -11,11 +13,11 @@ use toolhold_protocol::approval::Pending;
 use toolhold_protocol::bound::Runner;
 use toolhold_protocol::data::Method;
 use toolhold_protocol::event::EventKind;
-use toolhold_protocol::failure::ErrorClass;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::reference;
 use toolhold_protocol::reference::{Path, Source, Target};
 use toolhold_protocol::result::ToolUsage;
+use toolhold_protocol::shield::{Place, Screened};
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool::Scopes;
 use toolhold_protocol::tool::Tool;
@@ -28,12 +30,22 @@ pub struct Open {
     pub(super) wiring: Wiring,
     /// With references replaced, once they can be.
     pub(super) arguments: Value,
+    /// Its arguments, while the shields are asked about them.
+    pub(super) screening: Option<AtShields>,
     /// Shown to a person, who has not decided yet.
     pub pending: Option<Pending>,
     /// It is for whoever asked for the run to make, and was told.
     pub(super) is_handed_over: bool,
     /// Text for the model and whether it is an error; absent while the call waits or runs.
     pub(super) answer: Option<(String, bool)>,
+}
+
+/// Arguments that the shields are asked about.
+#[derive(Debug, Clone)]
+pub(super) struct AtShields {
+    arguments: Value,
+    /// A person let the call be made with them.
+    is_approved: bool,
 }
 
 /// What a call's reserved properties say about data.
@@ -106,6 +118,7 @@ impl Machine {
             arguments: Value::Null,
             fence,
             wiring,
+            screening: None,
             pending: None,
             is_handed_over: false,
             answer: None,
@@ -134,7 +147,7 @@ impl Machine {
         if self.is_own(&call.tool) {
             return Ok(Wiring::default());
         }
-        self.gate.known(&call.tool)?;
+        self.checks.known(&call.tool)?;
         self.check_forced(call)?;
         let Some(bound) = self.tool(&call.tool) else {
             return Ok(Wiring::default());
@@ -241,7 +254,8 @@ impl Machine {
             })?;
             let references = reference::references(&call.arguments).unwrap_or_default();
             let open: Vec<&str> = references.iter().map(|(at, _)| at.as_str()).collect();
-            self.gate.check_latent(&call.tool, &call.arguments, &open)?;
+            self.checks
+                .check_latent(&call.tool, &call.arguments, &open)?;
             let ending = Ending {
                 outcome: Ok(output.into()),
                 usage: ToolUsage::default(),
@@ -257,8 +271,6 @@ impl Machine {
             self.settle(index, ending, effects);
             return Ok(());
         }
-        let annotations = bound.tool.annotations;
-        let waits = bound.waits(&self.request.settings.approval);
         let arguments = self
             .context
             .data
@@ -267,7 +279,7 @@ impl Machine {
             arguments.map_err(|error| ToolFailure::correctable("reference", error.to_string()))?;
         let arguments = self.for_tool(&call, &arguments);
         let (arguments, repairs) = if self.request.settings.repair {
-            self.gate.put_right(&call.tool, arguments)
+            self.checks.coerced(&call.tool, arguments)
         } else {
             (arguments, Vec::new())
         };
@@ -279,16 +291,123 @@ impl Machine {
                 repairs,
             });
         }
-        self.gate.check(&call, &arguments)?;
-        if waits {
-            let pending = Pending::new(call, arguments, annotations);
-            if let Some(open) = self.step.open.get_mut(index) {
-                open.pending = Some(pending.clone());
-            }
-            self.decide(pending, effects);
-            return Ok(());
+        self.checks.check(&call, &arguments)?;
+        self.screen_call(index, arguments, false, effects)
+    }
+
+    /// Asks the shields about a call that passed every check, if some screen what its tool is given.
+    pub(super) fn screen_call(
+        &mut self,
+        index: usize,
+        arguments: Value,
+        is_approved: bool,
+        effects: &mut Effects,
+    ) -> Result<(), ToolFailure> {
+        let tool = self.step.open.get(index).map(|open| &open.call.tool);
+        if !tool.is_some_and(|tool| self.request.policy.tool_inputs.contains(tool)) {
+            return self.approve(index, arguments, is_approved, effects);
         }
-        self.make(index, arguments, effects)
+        if let Some(open) = self.step.open.get_mut(index) {
+            open.pending = None;
+            open.screening = Some(AtShields {
+                arguments,
+                is_approved,
+            });
+        }
+        self.ask_shields(index, effects)
+    }
+
+    /// Asks the shields about a call, also again where the process ended before they answered.
+    pub(super) fn ask_shields(
+        &mut self,
+        index: usize,
+        effects: &mut Effects,
+    ) -> Result<(), ToolFailure> {
+        let open = self.step.open.get(index);
+        let Some(AtShields { arguments, .. }) = open.and_then(|open| open.screening.clone()) else {
+            return Ok(());
+        };
+        let ToolCall {
+            id,
+            tool,
+            arguments,
+            context,
+            ..
+        } = self.prepared(index, &arguments)?.call;
+        let context = context.into_iter();
+        effects.actions.push(Action::Screen(Box::new(Screening {
+            call: id,
+            place: Place::ToolInput,
+            tool: Some(tool),
+            value: arguments,
+            context: context
+                .map(|(path, value)| (path.to_string(), value))
+                .collect(),
+        })));
+        Ok(())
+    }
+
+    /// The shields have spoken about a call.
+    pub(super) fn call_screened(&mut self, id: &str, screened: Screened, effects: &mut Effects) {
+        let Some(index) = self.index_of(id) else {
+            return;
+        };
+        let open = self.step.open.get_mut(index);
+        let Some((call, at)) = open.and_then(|open| {
+            let at = open.screening.take()?;
+            Some((open.call.clone(), at))
+        }) else {
+            return;
+        };
+        effects.events.push(EventKind::Screened {
+            step: self.steps,
+            place: Place::ToolInput,
+            call: Some(id.to_owned()),
+            screened: screened.clone(),
+        });
+        let check = self.checks.of(&call.tool).map(AsRef::as_ref);
+        let next = match admitted(screened, at.arguments, check) {
+            Ok((arguments, false)) => self.approve(index, arguments, at.is_approved, effects),
+            // It is another call than the one that was checked, and than the one that was approved.
+            Ok((left, true)) => match self.checks.check(&call, &left) {
+                Ok(()) => self.approve(index, left, false, effects),
+                Err(failure) => Err(failure),
+            },
+            Err(failure) => Err(failure),
+        };
+        if let Err(failure) = next {
+            self.settle(index, Ending::refused(failure), effects);
+        }
+        self.begin_unblocked(effects);
+        self.proceed(effects);
+    }
+
+    /// Makes a call, once a person let it be made where one has to.
+    fn approve(
+        &mut self,
+        index: usize,
+        arguments: Value,
+        is_approved: bool,
+        effects: &mut Effects,
+    ) -> Result<(), ToolFailure> {
+        let Some(open) = self.step.open.get(index) else {
+            return Ok(());
+        };
+        let call = open.call.clone();
+        let bound = self.tool(&call.tool);
+        let waits = bound.filter(|bound| bound.waits(&self.request.settings.approval));
+        let Some(annotations) = waits.map(|bound| bound.tool.annotations) else {
+            return self.make(index, arguments, effects);
+        };
+        if is_approved {
+            return self.make(index, arguments, effects);
+        }
+        let pending = Pending::new(call, arguments, annotations);
+        if let Some(open) = self.step.open.get_mut(index) {
+            open.pending = Some(pending.clone());
+        }
+        self.decide(pending, effects);
+        Ok(())
     }
 
     /// Makes a call that passed every check, as soon as there is room for it.
@@ -330,17 +449,7 @@ impl Machine {
             bound.tool.annotations.fire_and_forget && open.wiring.target.is_none()
         });
         self.spent.calls = self.spent.calls.saturating_add(1);
-        if let Some(most) = self.request.settings.max_tool_calls
-            && self.spent.calls > most
-        {
-            return Err(ToolFailure {
-                kind: "calls".into(),
-                class: ErrorClass::Fatal,
-                message: format!(
-                    "a run may make {most} tool calls (run.max_tool_calls), and this is one more"
-                ),
-            });
-        }
+        Budgets::of(&self.request.settings).allows(self.spent.calls)?;
         // A sub-agent is told what is left without this call.
         let work = self.prepared(index, &arguments)?;
         effects.events.push(EventKind::ToolStart {
@@ -396,19 +505,14 @@ impl Machine {
         Ok(Work {
             masked: self.masked(&call.tool, given),
             offered: call.tool.clone(),
-            parameters: bound.tool.parameters.clone(),
+            check: self.checks.of(&call.tool).ok_or_else(gone)?.clone(),
             call: ToolCall {
-                id: call.id.clone(),
-                tool: match &runner {
-                    Runner::Module(own) | Runner::Activity(own) => own.clone(),
-                    _ => call.tool.clone(),
-                },
-                arguments: arguments.clone(),
                 instance: call.instance.clone(),
                 context,
                 reserved,
-                schema: self.schema(&call.tool),
+                schema: Some(self.schema(&call.tool)),
                 timeout: self.request.settings.call_timeout,
+                ..ToolCall::new(&call.id, bound.called(), arguments.clone())
             },
             description: bound.tool.description.clone(),
             output: bound.tool.output.clone(),

@@ -2,10 +2,10 @@
 
 use super::results::Ending;
 use super::{Effects, Machine};
-use toolhold_protocol::approval::{Decision, Pending, Verdict};
+use crate::calls::approve::{Decided, decided};
+use serde_json::Value;
+use toolhold_protocol::approval::Decision;
 use toolhold_protocol::event::EventKind;
-use toolhold_protocol::failure::ToolFailure;
-use toolhold_protocol::result::ToolUsage;
 
 impl Machine {
     /// A person decided about a call.
@@ -29,58 +29,29 @@ impl Machine {
             id: id.to_owned(),
             decision: decision.clone(),
         });
-        if decision.digest != pending.digest {
-            effects.events.push(EventKind::Notice {
-                step: self.steps,
-                message: format!(
-                    "the decision about {id} was made for other arguments and does not count"
-                ),
-            });
-            return self.decide(pending, effects);
-        }
-        let by_host = |outcome| Ending {
-            outcome,
-            usage: ToolUsage::default(),
-            printed: Vec::new(),
-            module: None,
-            by_host: true,
-        };
-        let made = match decision.verdict {
-            Verdict::Approve => self.make(index, pending.arguments, effects),
-            Verdict::Edit { arguments } => match self.gate.check(&pending.call, &arguments) {
-                Ok(()) => self.make(index, arguments, effects),
-                Err(failure) => return self.decide_again(pending, &failure, effects),
-            },
-            Verdict::Replace { result } => match self.gate.output(&pending.call.tool, result) {
-                Ok(result) => {
-                    self.settle(index, by_host(Ok(result.into())), effects);
-                    Ok(())
-                }
-                Err(failure) => return self.decide_again(pending, &failure, effects),
-            },
-            Verdict::Refuse { reason } => Err(ToolFailure::correctable(
-                "refused",
-                format!(
-                    "a person refused this call: {reason}. Do not make it again; find another way, or end and say so"
-                ),
-            )),
+        let call = &pending.call;
+        let fits = |arguments: &Value| self.checks.check(call, arguments);
+        let check = self.checks.of(&call.tool).map(AsRef::as_ref);
+        let made = match decided(pending.clone(), decision, fits, check) {
+            Decided::Make(arguments) => self.make(index, arguments, effects),
+            Decided::Edited(arguments) => self.screen_call(index, arguments, true, effects),
+            Decided::Replaced(result) => {
+                self.settle(index, Ending::answered(result), effects);
+                Ok(())
+            }
+            Decided::Refused(failure) => Err(failure),
+            Decided::Void(message) => {
+                effects.events.push(EventKind::Notice {
+                    step: self.steps,
+                    message,
+                });
+                return self.decide(pending, effects);
+            }
         };
         if let Err(failure) = made {
             self.settle(index, Ending::refused(failure), effects);
         }
         self.begin_unblocked(effects);
         self.proceed(effects);
-    }
-
-    /// Somebody decided something that cannot be done.
-    fn decide_again(&self, pending: Pending, failure: &ToolFailure, effects: &mut Effects) {
-        effects.events.push(EventKind::Notice {
-            step: self.steps,
-            message: format!(
-                "what was decided about {} cannot be done: {}",
-                pending.call.id, failure.message
-            ),
-        });
-        self.decide(pending, effects);
     }
 }

@@ -1,10 +1,12 @@
 //! What a machine is told, and what it says.
 
+use crate::calls::ToolCheck;
 use crate::guard::pii::Masked;
 use crate::guard::shield::Screening;
 use crate::run::budget_tracker::{Budget, Budgets};
 use crate::toolbox::ToolCall;
 use serde_json::Value;
+use std::sync::Arc;
 use toolhold_model::chat::ChatRequest;
 use toolhold_protocol::approval::{Decision, Pending};
 use toolhold_protocol::bound::Runner;
@@ -33,8 +35,11 @@ pub enum Input {
         id: String,
         decision: Decision,
     },
-    /// What the shields say of the run's input or output.
-    Screened(Screened),
+    /// What the shields say of the run's input or output, or of the arguments of a call.
+    Screened {
+        call: Option<String>,
+        screened: Screened,
+    },
     /// How many tokens the texts are that [`Action::Count`] named.
     Counted(Counted),
     /// A model was asked on behalf of the run, beside its own Requests.
@@ -61,7 +66,7 @@ pub enum Action {
     Call(Box<Work>),
     /// Ask a person.
     Decide(Box<Pending>),
-    /// Ask the shields about the run's input or output.
+    /// Ask the shields about the run's input or output, or about the arguments of a call.
     Screen(Box<Screening>),
     /// Ask the endpoint how many tokens each of these texts is; as the model is shown them.
     Count(Vec<String>),
@@ -78,8 +83,8 @@ pub struct Work {
     pub offered: String,
     /// Placeholders that it is given in the place of data, and that it may give back.
     pub masked: Masked,
-    /// What the arguments must satisfy.
-    pub parameters: Value,
+    /// What the arguments and the result must satisfy.
+    pub check: Arc<ToolCheck>,
     /// What the tool is for.
     pub description: String,
     /// What the tool's result must satisfy.

@@ -32,8 +32,8 @@ mod window_tests;
 
 pub use io::{Action, Effects, Input, Work};
 
+use crate::calls::CallChecks;
 use crate::contract::Reader;
-use crate::guard::Gate;
 use crate::guard::pii::Vault;
 use crate::run::budget_tracker::Spent;
 use crate::run::schedule::Schedule;
@@ -70,7 +70,7 @@ pub struct Machine {
     /// The same, as calls carry them.
     schemas: Vec<Arc<Value>>,
     warnings: Vec<String>,
-    gate: Gate,
+    checks: CallChecks,
     output: Option<Validator>,
     context: Context,
     /// How much of the context's data was there before the run.
@@ -164,7 +164,7 @@ impl Machine {
             plan.mode = Mode::Lazy;
         }
         let offered: Vec<Tool> = tools.iter().map(|bound| bound.tool.clone()).collect();
-        let gate = Gate::new(&offered)?;
+        let checks = CallChecks::new(&offered)?;
         let output = request
             .output_schema
             .as_ref()
@@ -184,7 +184,7 @@ impl Machine {
             schemas: offered.iter().map(|tool| Arc::new(tool.schema())).collect(),
             offered,
             warnings,
-            gate,
+            checks,
             output,
             context,
             history: Vec::new(),
@@ -247,7 +247,14 @@ impl Machine {
             Input::Replied(completion) => self.replied(completion, &mut effects),
             Input::ModelFailed(failure) => self.model_failed(failure, &mut effects),
             Input::Decided { id, decision } => self.decided(&id, decision, &mut effects),
-            Input::Screened(screened) => self.screened(screened, &mut effects),
+            Input::Screened {
+                call: None,
+                screened,
+            } => self.screened(screened, &mut effects),
+            Input::Screened {
+                call: Some(id),
+                screened,
+            } => self.call_screened(&id, screened, &mut effects),
             Input::Counted(counted) => self.tokens_counted(counted, &mut effects),
             Input::SideRequest(request) => self.asked_beside(request, &mut effects),
             Input::Resumed => self.resumed(&mut effects),

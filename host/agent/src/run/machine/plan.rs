@@ -264,7 +264,7 @@ impl Machine {
     /// What a plan's step says by itself.
     fn check_step(&self, index: usize, call: &Call) -> Result<plan::Step, String> {
         let at = |message: String| format!("plan[{index}]: {message}");
-        self.gate
+        self.checks
             .known(&call.tool)
             .map_err(|failure| at(failure.message))?;
         self.known_instance(call)
@@ -278,7 +278,7 @@ impl Machine {
         if !bound.tool.is_latent() {
             let reads = step.reads.iter();
             let open: Vec<&str> = reads.map(|read| read.pointer.as_str()).collect();
-            let faults = self.gate.faults(&call.tool, &call.arguments, &open);
+            let faults = self.checks.faults(&call.tool, &call.arguments, &open);
             if let Some(fault) = faults.first() {
                 return Err(format!("plan[{index}]{}: {}", fault.pointer, fault.reason));
             }

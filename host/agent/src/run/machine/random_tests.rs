@@ -195,7 +195,10 @@ impl World {
                         by: None,
                     },
                 }),
-                Action::Screen(_) => self.pending.push(Input::Screened(Screened::Pass)),
+                Action::Screen(screening) => self.pending.push(Input::Screened {
+                    call: screening.call_id(),
+                    screened: Screened::Pass,
+                }),
                 Action::Count(_) => unreachable!("nothing counts here"),
                 Action::Finish => {}
             }

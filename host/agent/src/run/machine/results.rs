@@ -125,7 +125,7 @@ impl Machine {
         let call = open.call.clone();
         let ran = !ending.by_host;
         let checked = ending.outcome.and_then(|output| {
-            let value = self.gate.output(&call.tool, output.value)?;
+            let value = self.checks.output(&call.tool, output.value)?;
             Ok(ToolOutput { value, ..output })
         });
         let (outcome, written) = self.write(index, checked);
@@ -150,7 +150,7 @@ impl Machine {
             Err(failure) => (self.shortened(&call.id, &failure.message, max), true),
         };
         if let (true, Some(open)) = (ran, self.step.open.get(index)) {
-            self.gate.ran(&call, &open.arguments, &result);
+            self.checks.ran(&call, &open.arguments, &result);
         }
         let is_latent = self
             .tool(&call.tool)

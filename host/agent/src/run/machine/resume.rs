@@ -64,6 +64,12 @@ impl Machine {
                 self.decide(pending, effects);
                 continue;
             }
+            if open.screening.is_some() {
+                if let Err(failure) = self.ask_shields(index, effects) {
+                    self.refuse(index, failure, effects);
+                }
+                continue;
+            }
             let may_go_on = self.may_go_on(&open.call.tool);
             let work = self.work(index).filter(|_| may_go_on);
             match work {

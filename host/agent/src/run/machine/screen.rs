@@ -80,6 +80,7 @@ impl Machine {
         effects.events.push(EventKind::Screened {
             step: self.steps,
             place,
+            call: None,
             screened: screened.clone(),
         });
         let (reason, output, error) = match (waiting, screened) {

@@ -10,17 +10,20 @@ use clap::Args;
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
+use toolhold_agent::calls::CallRules;
+use toolhold_mcp::serve::{
+    Bound, Found, Mask, Offer, Rules, Service, request_tool, serve_http, serve_stdio,
+};
 use toolhold_runtime::components::Components;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::models::Models;
 use toolhold_runtime::recorded::Recorder;
+use toolhold_runtime::registry_modules::RegistryModules;
+use toolhold_runtime::request_runs::Runs;
 use toolhold_runtime::requests::Requests;
 use toolhold_runtime::shields::shields;
 use toolhold_sandbox::Registry;
-use toolhold_server::mcp_server::{
-    Bound, Found, Mask, Offer, Rules, Runs, Service, request_tool, serve_http, serve_stdio,
-};
 
 #[derive(Debug, Args)]
 pub struct ServeArgs {
@@ -60,12 +63,12 @@ pub async fn serve(loaded: &Loaded, args: ServeArgs) -> Result<Exit> {
     };
     let rules = Box::pin(making.rules(config)).await?;
     let service = Service::new(
-        registry,
+        Arc::new(RegistryModules(registry)),
         &requests,
         rules,
         args.tools,
         settings,
-        recorder.clone(),
+        Arc::new(recorder.clone()),
     );
     let service = Arc::new(service);
     for refused in &service.catalog().refused {
@@ -105,13 +108,16 @@ impl Making {
         let guards = Box::pin(guards.guards()).await?;
         let tools = self.tools.as_deref();
         let shields = Box::pin(shields(config, &components, tools, &guards)).await?;
+        let requests = Runs::new(config, &self.registry, &self.recorder, &self.stop);
         Ok(Rules {
-            policy: shields.policy(&settings, 0).hash,
-            shields,
-            mask: Mask::of(&settings.privacy),
-            runs: Runs::new(config, &self.registry, &self.recorder, &self.stop),
-            approvals: settings.approval,
-            call_timeout: settings.call_timeout,
+            policy: shields.policy(&settings, 0).hash.into(),
+            mask: Arc::new(Mask::of(&settings.privacy)),
+            requests: Arc::new(requests),
+            calls: Arc::new(CallRules {
+                shields,
+                approvals: settings.approval,
+                call_timeout: settings.call_timeout,
+            }),
         })
     }
 }
@@ -189,7 +195,7 @@ impl Serving for Modules<'_> {
     }
 
     fn renew_secrets(&self, secrets: Vec<(String, String)>) {
-        self.service.renew_secrets(secrets);
+        self.making.recorder.renew_secrets(secrets);
     }
 
     /// Clients are told if that changed what there is.

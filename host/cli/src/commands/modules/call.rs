@@ -3,27 +3,49 @@
 use super::{load, module};
 use crate::commands::build;
 use crate::exit::Exit;
+use crate::terminal::approver::Terminal;
 use crate::terminal::style::{bad, dim, plain};
 use crate::terminal::{input, view};
 use anyhow::{Context as _, Result, bail};
+use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
-use toolhold_agent::guard::Validator;
-use toolhold_agent::guard::shield::Shields;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use toolhold_agent::calls::{
+    CallApprover, CallPipeline, CallRequest, CallRules, CallableTool, NotCalled, Undecided,
+    Unlimited,
+};
+use toolhold_agent::run::approval::{Decision, Pending, Verdict};
+use toolhold_agent::{Module, Tool, ToolCall, ToolFailure, ToolResult, Toolbox, module_tool};
 use toolhold_devkit::build::Language;
+use toolhold_mcp::serve::{CallRecords as _, RecordedCaller};
+use toolhold_policy::{Captured, LogLine, Output, Usage};
+use toolhold_runtime::components::Components;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
-use toolhold_runtime::recorded::{AuditMode, Begun, Ended};
-use toolhold_runtime::tools;
-use toolhold_sandbox::{CallError, CallReport, Caller, Invocation, LoadError, Output, Registry};
+use toolhold_runtime::models::Models;
+use toolhold_runtime::recorded::AuditMode;
+use toolhold_runtime::shields::shields;
+use toolhold_runtime::tools::{self, SandboxTools};
+use toolhold_sandbox::{LoadError, Registry};
+
+/// What whoever calls says besides.
+#[derive(Debug, Clone, Copy)]
+pub struct Said<'a> {
+    /// Whose scratch files the call sees.
+    pub session: &'a str,
+    /// Calls that wait for a person may be made.
+    pub is_yes: bool,
+    pub is_json: bool,
+}
 
 /// Calls `tool`, building its module first if it only lacks that.
 pub async fn call(
     config: &Configuration,
     tool: &str,
     arguments: &str,
-    session: &str,
-    json: bool,
+    said: Said<'_>,
 ) -> Result<Exit> {
     let Some((name, _)) = tool.rsplit_once('.') else {
         bail!("{tool:?}: expected MODULE.TOOL; see `toolhold modules list`");
@@ -42,6 +64,7 @@ pub async fn call(
         );
         registry = load(config, Some(name)).await?;
     }
+    host::load_callees(&registry, config, &|_| ()).await?;
     let module = module(&registry, name)?;
     let full = tool
         .rsplit_once('.')
@@ -57,56 +80,166 @@ pub async fn call(
             names.join(", ")
         );
     };
-    let fits = Validator::new(&spec.input_schema).and_then(|validator| validator.check(&arguments));
-    let id = uuid::Uuid::now_v7().to_string();
+    let callable = CallableTool::new(module_tool(spec))?;
     let recorder = host::recorder(config, AuditMode::Durable)
         .await
         .context("the call would not be in the audit log, and is not made")?;
-    // No shield screens it: whoever makes the call is who would have put one there.
-    let policy = Shields {
-        grants: config.granted(),
-        ..Shields::default()
+    let settings = config.settings();
+    let components = Components::new(registry.clone(), host::sources(config));
+    let mut guards = Models::new(config, settings.timeout, None)?;
+    let guards = Box::pin(guards.guards()).await?;
+    let shields = Box::pin(shields(config, &components, None, &guards)).await?;
+    let id = uuid::Uuid::now_v7().to_string();
+    let tools = Arc::new(ReportingTools {
+        tools: SandboxTools::new(registry).on_behalf_of("", said.session),
+        id: id.clone(),
+        reported: Mutex::default(),
+    });
+    let pipeline = CallPipeline {
+        recorder: recorder.of(RecordedCaller {
+            policy: shields.policy(&settings, 0).hash.into(),
+            way: Map::from_iter([("via".to_owned(), "cli".into())]),
+            ..RecordedCaller::default()
+        }),
+        toolbox: tools.clone(),
+        tools: Arc::default(),
+        rules: Arc::new(CallRules {
+            shields,
+            approvals: settings.approval,
+            call_timeout: Duration::MAX,
+        }),
+        approver: Arc::new(Operator {
+            is_yes: said.is_yes,
+            terminal: Arc::new(Terminal::open()),
+        }),
+        budget: Arc::new(Unlimited),
+        // Whoever is at the terminal sees what a module sees.
+        hiding: None,
     };
-    let policy = policy.policy(&config.settings(), 0).hash;
-    let begun = Begun {
-        id: &id,
-        tool: &spec.name,
-        arguments: &arguments,
-        policy: &policy,
-        owner: "",
-        way: Map::from_iter([("via".to_owned(), "cli".into())]),
-        trace: &opentelemetry::Context::default(),
+    let request = CallRequest {
+        asked_as: id.clone(),
+        id,
+        tool: Arc::new(callable),
+        name: tool.to_owned(),
+        arguments,
+        callers: Vec::new(),
+        timeout: None,
+        restrictions: None,
+        listener: None,
     };
-    let recording = recorder.begin(begun).await;
-    let report = match fits {
-        Ok(()) => {
-            registry
-                .call(&Invocation {
-                    caller: Caller {
-                        tenant: "",
-                        session,
-                    },
-                    ..Invocation::new(&id, tool, &arguments)
-                })
-                .await
-        }
-        Err(reason) => CallReport::refused(CallError::Arguments { reason }),
-    };
-    let recorded = recording.end(&ended(&report)).await;
+    let called = pipeline.call(request).await;
     recorder.close().await;
-    recorded.context("the call was made, and could not be written into the audit log")?;
-    show(&report, json)
+    let end = match called {
+        Ok(end) => end,
+        Err(NotCalled::NotRecorded(failure)) => bail!(failure.message),
+        Err(NotCalled::Lost { was_made: true }) => {
+            bail!("the call was made, and could not be written into the audit log")
+        }
+        Err(NotCalled::Lost { was_made: false }) => {
+            bail!("nothing was called, and that could not be written into the audit log")
+        }
+        Err(NotCalled::Busy(message)) => bail!(message),
+        Err(NotCalled::HandedBack) => bail!("nobody was asked whether the call may be made"),
+    };
+    let reported = tools
+        .reported
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    show(&end.result, reported.as_ref(), said.is_json)
 }
 
-fn ended(report: &CallReport) -> Ended {
-    let outcome = match &report.result {
-        Ok(Output::Value(value) | Output::Message(value)) => Ok(value.clone()),
-        Err(error) => Err(tools::failure(error)),
-    };
-    Ended {
-        outcome,
-        usage: tools::usage(report.usage),
-        module: report.module.map(|digest| digest.to_string()),
+/// The tools of a registry, which keep what there is to tell of one call besides its result.
+#[derive(Debug)]
+struct ReportingTools {
+    tools: SandboxTools,
+    /// Of the call; those that it makes have others.
+    id: String,
+    reported: Mutex<Option<Reported>>,
+}
+
+#[derive(Debug)]
+struct Reported {
+    usage: Usage,
+    stdout: Captured,
+    stderr: Captured,
+    logs: Vec<LogLine>,
+    /// The whole message, if that is what the tool returned.
+    message: Option<Value>,
+}
+
+impl Toolbox for ReportingTools {
+    fn tools(&self) -> Vec<Tool> {
+        self.tools.tools()
+    }
+
+    fn tool(&self, name: &str) -> Option<Tool> {
+        self.tools.tool(name)
+    }
+
+    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Module, String>> {
+        self.tools.module(name)
+    }
+
+    fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async move {
+            let report = match self.tools.report(call).await {
+                Ok(report) => report,
+                Err(failure) => return ToolResult::failed(failure),
+            };
+            if call.id == self.id {
+                let reported = Reported {
+                    usage: report.usage,
+                    stdout: report.stdout.clone(),
+                    stderr: report.stderr.clone(),
+                    logs: report.logs.clone(),
+                    message: match &report.result {
+                        Ok(Output::Message(message)) => Some(message.clone()),
+                        _ => None,
+                    },
+                };
+                let mut last = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+                *last = Some(reported);
+            }
+            tools::result(report)
+        })
+    }
+}
+
+/// The person who makes the call decides about it, and about the calls that it makes.
+#[derive(Debug, Clone)]
+struct Operator {
+    /// Has said so beforehand.
+    is_yes: bool,
+    terminal: Arc<Option<Terminal>>,
+}
+
+impl CallApprover for Operator {
+    fn decide<'a>(&'a self, pending: &'a Pending) -> BoxFuture<'a, Result<Decision, Undecided>> {
+        Box::pin(async move {
+            if self.is_yes {
+                return Ok(Decision {
+                    digest: pending.digest.clone(),
+                    verdict: Verdict::Approve,
+                    by: Some("--yes".into()),
+                });
+            }
+            let asked = match self.terminal.as_ref() {
+                Some(terminal) => terminal.ask(pending).await.ok(),
+                None => None,
+            };
+            asked.ok_or_else(|| {
+                let message = format!(
+                    "calls of {} wait for a person ([approval]), and there is no terminal to ask at; say that they \
+                     may be made with --yes",
+                    pending.call.tool
+                );
+                Undecided::Refused(ToolFailure::correctable("not_approved", message))
+            })
+        })
+    }
+
+    fn within(&self, _: &str) -> Arc<dyn CallApprover> {
+        Arc::new(self.clone())
     }
 }
 
@@ -129,37 +262,58 @@ fn unbuilt(registry: &Registry) -> Option<PathBuf> {
         })
 }
 
-fn show(report: &CallReport, json: bool) -> Result<Exit> {
-    let exit = if report.result.is_ok() {
+fn show(result: &ToolResult, reported: Option<&Reported>, json: bool) -> Result<Exit> {
+    let exit = if result.outcome.is_ok() {
         Exit::Ok
     } else {
         Exit::Tool
     };
     if json {
-        let (key, outcome) = match &report.result {
-            Ok(output) => ("result", serde_json::to_value(output)?),
-            Err(error) => (
+        let message = reported.and_then(|reported| reported.message.clone());
+        let (key, outcome) = match (&result.outcome, message) {
+            (Ok(output), Some(mut message)) => {
+                // As the shields left it.
+                message["data"] = output.value.clone();
+                ("result", json!({"message": message}))
+            }
+            (Ok(output), None) => ("result", json!({"value": output.value})),
+            (Err(failure), _) => (
                 "error",
-                json!({"kind": error.kind(), "class": error.class(), "message": error.to_string()}),
+                json!({"kind": failure.kind, "class": failure.class, "message": failure.message}),
             ),
         };
-        let whole = json!({key: outcome, "usage": report.usage, "stdout": report.stdout, "stderr": report.stderr, "logs": report.logs});
+        let whole = match reported {
+            Some(Reported {
+                usage,
+                stdout,
+                stderr,
+                logs,
+                ..
+            }) => {
+                json!({key: outcome, "usage": usage, "stdout": stdout, "stderr": stderr, "logs": logs})
+            }
+            None => json!({
+                key: outcome,
+                "usage": Usage::default(),
+                "stdout": Captured::default(),
+                "stderr": Captured::default(),
+                "logs": [],
+            }),
+        };
         println!("{}", serde_json::to_string_pretty(&whole)?);
         return Ok(exit);
     }
-    for line in tools::printed(report) {
-        eprintln!("{}", dim(&plain(&line)));
+    for line in &result.printed {
+        eprintln!("{}", dim(&plain(line)));
     }
-    match &report.result {
-        Ok(Output::Value(value) | Output::Message(value)) => {
-            println!("{}", plain(&view::answer(value)));
-        }
-        Err(error) => eprintln!(
+    match &result.outcome {
+        Ok(output) => println!("{}", plain(&view::answer(&output.value))),
+        Err(failure) => eprintln!(
             "{} {}",
-            bad(&format!("{}:", error.kind())),
-            plain(&error.to_string())
+            bad(&format!("{}:", failure.kind)),
+            plain(&failure.message)
         ),
     }
-    eprintln!("{}", dim(&view::cost(&tools::usage(report.usage))));
+    eprintln!("{}", dim(&view::cost(&result.usage)));
     Ok(exit)
 }

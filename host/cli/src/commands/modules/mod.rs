@@ -47,6 +47,9 @@ pub enum ModulesCommand {
         /// The session whose scratch files the call sees.
         #[arg(long, value_name = "NAME", default_value = "")]
         session: String,
+        /// Make calls that wait for a person ([approval]) without asking.
+        #[arg(long, short)]
+        yes: bool,
         /// Everything about the call as one JSON object.
         #[arg(long)]
         json: bool,
@@ -91,8 +94,16 @@ pub async fn modules(loaded: &Loaded, command: ModulesCommand) -> Result<Exit> {
             tool,
             arguments,
             session,
+            yes,
             json,
-        } => call::call(config, &tool, &arguments, &session, json).await,
+        } => {
+            let said = call::Said {
+                session: &session,
+                is_yes: yes,
+                is_json: json,
+            };
+            call::call(config, &tool, &arguments, said).await
+        }
         ModulesCommand::Pull(args) => pull::pull(config, args).await,
         ModulesCommand::Grant(args) => Box::pin(grant::grant(loaded, &args)).await,
         ModulesCommand::Revoke { name } => grant::revoke(loaded, &name).await,

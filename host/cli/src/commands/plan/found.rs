@@ -225,7 +225,7 @@ fn of_module(module: Arc<Module>, spec: &ToolSpec) -> Result<Found, Unusable> {
         .map_err(|error| unknown(format!("the schema of {:?} is none: {error}", spec.name)))?;
     let see = format!("`toolhold modules inspect {}`", module.name);
     Ok(Found {
-        annotations: toolhold_runtime::tools::tool(spec).annotations,
+        annotations: toolhold_agent::module_tool(spec).annotations,
         by: By::Module(module),
         checks: vec![Check { validator, see }],
     })

@@ -18,14 +18,16 @@ use toolhold_agent::model::NoModel;
 use toolhold_agent::protocol::Tool;
 use toolhold_agent::protocol::context::Context;
 use toolhold_agent::protocol::plan::{Place, Plan};
-use toolhold_agent::{Activities, Driver, Module, RunRequest, ToolCall, ToolResult, Toolbox};
+use toolhold_agent::{
+    Activities, Driver, Module, RunRequest, ToolCall, ToolResult, Toolbox, module_tool,
+};
 use toolhold_mcp::Servers;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::models::Models;
 use toolhold_runtime::requests::Requests;
 use toolhold_runtime::shields::shields;
-use toolhold_runtime::tools::{SandboxTools, tool};
+use toolhold_runtime::tools::SandboxTools;
 use toolhold_sandbox::Registry;
 use toolhold_storage::Store;
 
@@ -146,6 +148,8 @@ async fn tools(config: &Configuration, request: &RunRequest) -> Result<PlanTools
     host::load(&registry, config, only, &|event| loading.on_event(event)).await?;
     if only.is_none() {
         warn_of_failures(&registry);
+    } else {
+        host::load_callees(&registry, config, &|event| loading.on_event(event)).await?;
     }
     let mut found: BTreeMap<&str, Tool> = BTreeMap::new();
     let mut faults = Vec::new();
@@ -198,7 +202,7 @@ fn of_module(registry: &Registry, name: &str) -> Result<Tool, String> {
         Some(reason) => Err(reason),
         None => Ok(Tool {
             name: name.to_owned(),
-            ..tool(&spec)
+            ..module_tool(&spec)
         }),
     }
 }
@@ -206,6 +210,12 @@ fn of_module(registry: &Registry, name: &str) -> Result<Tool, String> {
 impl Toolbox for PlanTools {
     fn tools(&self) -> Vec<Tool> {
         self.tools.clone()
+    }
+
+    /// What modules call need not be part of the plan.
+    fn tool(&self, name: &str) -> Option<Tool> {
+        let own = self.tools.iter().find(|tool| tool.name == name);
+        own.cloned().or_else(|| self.modules.tool(name))
     }
 
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Module, String>> {

@@ -274,14 +274,14 @@ impl View {
         ));
     }
 
-    /// What happens in a sub-agent, one level further in.
+    /// What happens in a sub-agent, or in a call that a call makes, one level further in.
     fn sub(&mut self, event: &EventKind) {
         match event {
-            EventKind::ToolStart { call, .. } => {
+            EventKind::ToolStart { call, filled, .. } => {
                 self.line(&dim(&format!(
                     "    → {} {}",
                     plain(&call.tool),
-                    shown(&call.arguments)
+                    shown(filled.as_ref().unwrap_or(&call.arguments))
                 )));
             }
             EventKind::ToolResult { tool, outcome, .. } => {
@@ -479,8 +479,12 @@ pub fn bound_call(pending: &Pending) -> String {
         .instance
         .as_ref()
         .map_or(String::new(), |instance| format!(" for {instance}"));
+    let caller = match pending.callers.last() {
+        Some(caller) => format!(" (called by {caller})"),
+        None => String::new(),
+    };
     line(&format!(
-        "{}{instance} {}",
+        "{}{instance} {}{caller}",
         pending.call.tool, pending.arguments
     ))
 }

@@ -7,7 +7,7 @@
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use toolhold_agent::ToolFailure;
+use toolhold_agent::calls::Hiding;
 use toolhold_agent::guard::pii::{Kind, Privacy};
 use toolhold_policy::redaction;
 use toolhold_policy::redaction::Masking;
@@ -41,19 +41,25 @@ impl Mask {
     pub fn hides_in(&self, value: &Value) -> bool {
         !self.is_off() && self.masked_value(value.clone()) != *value
     }
+}
 
-    pub fn failure(&self, failure: ToolFailure) -> ToolFailure {
-        ToolFailure {
-            message: self.text(&failure.message).into_owned(),
-            ..failure
-        }
+impl Hiding for Mask {
+    fn is_off(&self) -> bool {
+        self.hide.is_empty()
     }
 
-    pub fn value(&self, value: Value) -> Value {
+    fn hide_value(&self, value: Value) -> Value {
         if self.is_off() {
             value
         } else {
             self.masked_value(value)
+        }
+    }
+
+    fn hide_text(&self, text: String) -> String {
+        match self.masked(&text) {
+            Cow::Borrowed(_) => text,
+            Cow::Owned(masked) => masked,
         }
     }
 }
@@ -89,9 +95,9 @@ mod tests {
             ),
             (json!("call +49 30 901820"), json!("call +49 30 901820")),
         ] {
-            assert_eq!(mask.value(before), after);
+            assert_eq!(mask.hide_value(before), after);
         }
         let open = json!({"ada@example.org": "ada@example.org"});
-        assert_eq!(Mask::default().value(open.clone()), open);
+        assert_eq!(Mask::default().hide_value(open.clone()), open);
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
-use toolhold_sandbox::{Listener, LogLevel, LogLine, Progress, visible};
+use toolhold_policy::{Listener, LogLevel, LogLine, Progress, visible};
 
 /// Log lines of a call that are on their way. More are dropped: the guest does not wait for a reader.
 const LOG_BACKLOG: usize = 64;
@@ -185,7 +185,7 @@ impl Teller<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp_server::revision::Era;
+    use crate::serve::revision::Era;
 
     fn terms(least: Option<LogLevel>, progress: Option<Value>) -> Terms {
         Terms {

@@ -9,10 +9,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
-use toolhold_agent::guard::Validator;
-use toolhold_agent::protocol::{Annotations, Saved};
-use toolhold_runtime::names;
-use toolhold_sandbox::{Registry, ToolSpec};
+use toolhold_agent::calls::CallableTool;
+use toolhold_agent::module_tool;
+use toolhold_agent::protocol::Saved;
+use toolhold_policy::ToolSpec;
+use toolhold_policy::names;
 
 /// Of one page. Few clients read a second one, and all of this is for a model.
 const PAGE_TOOLS: usize = 250;
@@ -34,9 +35,7 @@ pub struct Catalog {
 #[derive(Debug)]
 pub struct Offered {
     pub name: String,
-    pub annotations: Annotations,
-    pub input: Validator,
-    pub output: Option<Validator>,
+    pub callable: Arc<CallableTool>,
     /// Whether sessions are told of its result as the property [`RESULT`] of an object.
     pub is_wrapped: bool,
     /// What is run in the place of a module.
@@ -56,19 +55,9 @@ struct Listed {
 }
 
 impl Catalog {
-    /// The tools of `registry` now and these saved Requests, of those that `allowed` names: `module.tool`,
-    /// `module` or `request-NAME`. Clients are told of them what `mask` lets through.
-    pub fn of(
-        registry: &Registry,
-        requests: &[Found],
-        allowed: Option<&[String]>,
-        mask: &Mask,
-        generation: u64,
-    ) -> Self {
-        Self::new(registry.tools(), requests, allowed, mask, generation)
-    }
-
-    fn new(
+    /// The tools of modules and these saved Requests, of those that `allowed` names: `module.tool`, `module` or
+    /// `request-NAME`. Clients are told of them what `mask` lets through.
+    pub fn new(
         specs: Vec<ToolSpec>,
         requests: &[Found],
         allowed: Option<&[String]>,
@@ -165,27 +154,14 @@ fn decoded(cursor: &Value) -> Option<String> {
 
 impl Offered {
     fn new(spec: &ToolSpec, request: Option<Request>, mask: &Mask) -> Result<Self, String> {
-        let compiled = |what, schema| {
-            Validator::new(schema)
-                .map_err(|reason| format!("its {what} schema cannot be used: {reason}"))
-        };
-        let own = spec.annotations;
-        let annotations = Annotations {
-            read_only: own.read_only,
-            idempotent: own.idempotent,
-            destructive: own.destructive,
-            open_world: own.open_world,
-            fire_and_forget: false,
-        };
+        let callable = CallableTool::new(module_tool(spec)).map_err(|error| error.to_string())?;
         let output = spec.output_schema.as_ref();
         let shown = output.map(|own| schema::masked(own.clone(), mask));
         // Before 2026-07-28 structured results are objects.
         let told = shown.as_ref().map(|own| of_object(own, RESULT, true));
         Ok(Self {
             name: spec.name.clone(),
-            annotations,
-            input: compiled("input", &spec.input_schema)?,
-            output: output.map(|own| compiled("output", own)).transpose()?,
+            callable: Arc::new(callable),
             is_wrapped: matches!(told, Some(Told::Wrapped(_))),
             listed: Listed::new(spec, shown, told, mask),
             request,
@@ -229,7 +205,7 @@ impl Listed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toolhold_sandbox::DocsSource;
+    use toolhold_policy::DocsSource;
 
     fn spec(name: &str) -> ToolSpec {
         ToolSpec {
@@ -238,7 +214,7 @@ mod tests {
             description: "Does it.".into(),
             input_schema: json!({"type": "object"}),
             output_schema: None,
-            annotations: toolhold_sandbox::Annotations::default(),
+            annotations: toolhold_policy::Annotations::default(),
             examples: Vec::new(),
             docs_source: DocsSource::Module,
         }
@@ -254,7 +230,7 @@ mod tests {
         let tool = listed(
             ToolSpec {
                 title: Some("Add".into()),
-                annotations: toolhold_sandbox::Annotations {
+                annotations: toolhold_policy::Annotations {
                     read_only: true,
                     ..Default::default()
                 },

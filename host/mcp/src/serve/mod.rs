@@ -6,12 +6,12 @@
 //! approvals of every other call.
 //!
 //! Written here and not taken from `rmcp`, whose features unify with those of `serde`, `libc` and
-//! `futures-util` below wasmtime, as [`toolhold_mcp`] says. What it would save is the small part: how many
+//! `futures-util` below wasmtime, which is built in the other order. What it would save is the small part: how many
 //! calls there may be, what stops them and who decides about them is this host's either way.
 //!
 //! Read it in this order: [`rpc`] (messages), [`revision`] (what a request says of itself),
 //! [`catalog`] (the tools as they are listed) and [`schema`] (what of their schemas), [`service`] (methods), [`call`] with [`approval`], [`mask`] and
-//! [`result`], and [`request`] with [`run`] and
+//! [`result`], [`seams`] (what the program brings along), and [`request`] with
 //! [`elicitation`] (a saved Request that is called); then who talks: [`client_sender`] (what a request says while it runs), [`in_flight`] (requests
 //! that can be cancelled), [`work`] (one in its task, several in a batch), [`session`] (a client that said `initialize`); then how: [`stdio`], [`http`].
 
@@ -27,8 +27,8 @@ mod request;
 mod result;
 mod revision;
 mod rpc;
-mod run;
 mod schema;
+mod seams;
 mod service;
 mod session;
 mod settings;
@@ -39,7 +39,7 @@ pub use catalog::Found;
 pub use http::{Bound, serve as serve_http};
 pub use mask::Mask;
 pub use request::tool_name as request_tool;
-pub use run::Runs;
+pub use seams::{CallRecords, Disabled, ModuleHost, RecordedCaller, RequestCall, RequestRunner};
 pub use service::{Rules, Service};
-pub use settings::{Offer, Settings, Table};
+pub use settings::{AuditMode, Offer, Settings, Table};
 pub use stdio::serve as serve_stdio;

@@ -1,11 +1,23 @@
 //! What the operator says of serving MCP.
 
-use crate::web_origin;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use std::time::Duration;
-use toolhold_runtime::recorded::AuditMode;
+use toolhold_connections::web_origin;
+
+/// Whether calls are in the audit log, and what a result waits for before it is given out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AuditMode {
+    /// Durability the row is on the disk.
+    Durable,
+    /// Durability the row is written: a process that is killed loses none; a machine that fails may lose the last.
+    Written,
+    /// For nothing; the row follows soon. A process that is killed loses the rows that are still to be written.
+    Behind,
+    Off,
+}
 
 /// Which saved Requests are tools.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

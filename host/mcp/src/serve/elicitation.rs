@@ -1,5 +1,5 @@
-//! Calls that wait for a person within a run: the run goes on meanwhile, and whoever decides first counts, the
-//! client's user or somebody with `toolhold approvals`.
+//! Calls that wait for a person within a run of a saved Request: the run goes on meanwhile, and the client's user
+//! is asked in the session, if there is one.
 
 use super::approval::{Said, form, judged, said, too_late};
 use super::client_sender::ClientSender;
@@ -11,9 +11,6 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 use toolhold_agent::ToolFailure;
 use toolhold_agent::run::approval::{Approver, Decision, Pending, Verdict};
-use toolhold_runtime::recorded::Ended;
-use toolhold_runtime::stored_approver::stored_decision;
-use toolhold_storage::Store;
 use uuid::Uuid;
 
 /// A call that waits.
@@ -27,19 +24,18 @@ pub struct Question {
 /// The run's end of it.
 #[derive(Debug)]
 pub struct ElicitationApprover {
-    store: Store,
     questions: mpsc::Sender<Question>,
     time: Duration,
 }
 
 /// Goes on with `run`, and puts what it asks meanwhile to the session's user.
-pub async fn asking<'a>(
-    mut run: BoxFuture<'a, Ended>,
+pub async fn asking<'a, T>(
+    mut run: BoxFuture<'a, T>,
     mut questions: mpsc::Receiver<Question>,
     session: Option<&'a Session>,
     client_sender: &'a ClientSender,
     time: Duration,
-) -> Ended {
+) -> T {
     let mut asking: FuturesUnordered<BoxFuture<'a, ()>> = FuturesUnordered::new();
     loop {
         tokio::select! {
@@ -90,12 +86,8 @@ fn refuse(failure: ToolFailure) -> Verdict {
 
 impl ElicitationApprover {
     /// What waits longer than `time` is refused.
-    pub fn new(store: &Store, questions: mpsc::Sender<Question>, time: Duration) -> Self {
-        Self {
-            store: store.clone(),
-            questions,
-            time,
-        }
+    pub fn new(questions: mpsc::Sender<Question>, time: Duration) -> Self {
+        Self { questions, time }
     }
 
     async fn asked(&self, pending: &Pending) -> Option<Verdict> {
@@ -108,7 +100,7 @@ impl ElicitationApprover {
 }
 
 impl Approver for ElicitationApprover {
-    fn decide<'a>(&'a self, run: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
+    fn decide<'a>(&'a self, _: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
         let decision = |verdict, by| Decision {
             digest: pending.digest.clone(),
             verdict,
@@ -116,7 +108,6 @@ impl Approver for ElicitationApprover {
         };
         Box::pin(async move {
             tokio::select! {
-                decision = stored_decision(&self.store, run, pending) => decision,
                 Some(verdict) = self.asked(pending) => {
                     decision(verdict, Some("the client's user".into()))
                 }

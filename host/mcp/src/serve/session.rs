@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
-use toolhold_sandbox::LogLevel;
+use toolhold_policy::LogLevel;
 
 /// Questions to the user of one client that wait for an answer.
 const MAX_OPEN_QUESTIONS: usize = 32;

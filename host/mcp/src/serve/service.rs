@@ -1,22 +1,18 @@
 //! What is served, and the methods by which: the same for every client and every way to it.
 
-use super::approval::{Questions, WAITING};
+use super::approval::Asking;
 use super::catalog::{Catalog, Found};
 use super::client_sender::ClientSender;
 use super::mask::Mask;
 use super::revision::{Era, MODERN, SERVER_INFO_KEY, SUBSCRIPTION_KEY, Terms, level, server_info};
 use super::rpc::{self, Error, Id, METHOD_NOT_FOUND, Request};
-use super::run::Runs;
+use super::seams::{CallRecords, ModuleHost, RequestRunner};
 use super::session::Session;
 use super::settings::Settings;
 use serde_json::{Map, Value, json};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
-use toolhold_agent::guard::shield::Shields;
-use toolhold_agent::run::approval::Approvals;
-use toolhold_runtime::recorded::Recorder;
-use toolhold_sandbox::Registry;
+use toolhold_agent::calls::{CallRules, CallableTools};
 
 /// How long a client may keep a list without asking whether it changed.
 const LIST_TTL_MS: u64 = 60_000;
@@ -27,52 +23,51 @@ pub const INSTRUCTIONS: &str = "Every tool is a sandboxed WebAssembly component.
 /// What the rest of the configuration says of every call, as it is now.
 #[derive(Debug)]
 pub struct Rules {
-    pub shields: Shields,
-    /// Which calls wait for a person.
-    pub approvals: Approvals,
-    pub call_timeout: Duration,
+    pub calls: Arc<CallRules>,
     /// What no client is told.
-    pub mask: Mask,
+    pub mask: Arc<Mask>,
     /// What runs saved Requests.
-    pub runs: Runs,
+    pub requests: Arc<dyn RequestRunner>,
     /// The hash of all of it.
-    pub policy: String,
+    pub policy: Arc<str>,
 }
 
 /// The modules and saved Requests of a host, ready to be called by clients.
 #[derive(Debug)]
 pub struct Service {
-    pub(super) registry: Registry,
-    pub(super) recorder: Recorder,
+    pub(super) modules: Arc<dyn ModuleHost>,
+    pub(super) records: Arc<dyn CallRecords>,
     rules: RwLock<Arc<Rules>>,
     pub(super) settings: Settings,
-    pub(super) questions: Questions,
-    /// For calls that wait for a session's user.
-    pub(super) asking: Semaphore,
-    pub(super) calls: Semaphore,
+    pub(super) asking: Arc<Asking>,
+    /// For calls that run.
+    pub(super) slots: Arc<Semaphore>,
+    /// What modules call.
+    pub(super) tools: Arc<CallableTools>,
     allowed: Option<Vec<String>>,
     catalog: watch::Sender<Arc<Catalog>>,
 }
 
 impl Service {
-    /// Serves the tools that `registry` has now and these saved Requests, of those that `allowed` names.
+    /// Serves the tools that `modules` has now and these saved Requests, of those that `allowed` names.
     pub fn new(
-        registry: Registry,
+        modules: Arc<dyn ModuleHost>,
         requests: &[Found],
         rules: Rules,
         allowed: Option<Vec<String>>,
         settings: Settings,
-        recorder: Recorder,
+        records: Arc<dyn CallRecords>,
     ) -> Self {
-        let catalog = Catalog::of(&registry, requests, allowed.as_deref(), &rules.mask, 1);
+        let tools = modules.tools();
+        let catalog = Catalog::new(tools, requests, allowed.as_deref(), &rules.mask, 1);
         Self {
-            registry,
-            recorder,
+            modules,
+            records,
             rules: RwLock::new(Arc::new(rules)),
             allowed,
-            questions: Questions::default(),
-            asking: Semaphore::new(WAITING),
-            calls: Semaphore::new(settings.calls),
+            asking: Arc::new(Asking::new(settings.ask, settings.answer_timeout)),
+            slots: Arc::new(Semaphore::new(settings.calls)),
+            tools: Arc::default(),
             settings,
             catalog: watch::Sender::new(Arc::new(catalog)),
         }
@@ -89,11 +84,6 @@ impl Service {
     /// From now on these hold.
     pub fn renew(&self, rules: Rules) {
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
-    }
-
-    /// The host has these secrets now.
-    pub fn renew_secrets(&self, secrets: Vec<(String, String)>) {
-        self.recorder.renew_secrets(secrets);
     }
 
     pub fn settings(&self) -> &Settings {
@@ -114,8 +104,8 @@ impl Service {
     pub fn refresh(&self, requests: &[Found]) {
         let generation = self.catalog.borrow().generation + 1;
         let rules = self.rules();
-        let mut now = Catalog::of(
-            &self.registry,
+        let mut now = Catalog::new(
+            self.modules.tools(),
             requests,
             self.allowed.as_deref(),
             &rules.mask,
@@ -138,7 +128,7 @@ impl Service {
         &self,
         request: Request,
         terms: Terms,
-        session: Option<&Session>,
+        session: Option<&Arc<Session>>,
         client_sender: &ClientSender,
     ) -> Result<Value, Error> {
         let Request { id, method, params } = request;

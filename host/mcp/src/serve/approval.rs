@@ -4,19 +4,21 @@
 //! again with the answer; what was asked is remembered here, so that an answer is to this question, in
 //! time, and counts once.
 
-use super::catalog::Offered;
 use super::client_sender::ClientSender;
+use super::revision::{Era, Terms};
 use super::rpc::{Error, INTERNAL_ERROR, MISSING_CAPABILITY};
 use super::session::{Answer, Session};
+use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
 use toolhold_agent::ToolFailure;
-use toolhold_agent::hex::hex;
-use toolhold_agent::protocol::Call;
-use toolhold_agent::run::approval::Pending;
-use toolhold_sandbox::visible;
+use toolhold_agent::calls::{CallApprover, Undecided};
+use toolhold_agent::run::approval::{Decision, Pending, Verdict};
+use toolhold_json::hex::hex;
+use toolhold_policy::visible;
 
 /// Bytes of arguments that a person can be expected to read. Longer arguments count as not seen.
 const MAX_SHOWN_BYTES: usize = 16 << 10;
@@ -47,14 +49,146 @@ struct Asked {
     until: Instant,
 }
 
-/// The call as it is decided about.
-pub fn pending(offered: &Offered, arguments: &Value) -> Pending {
-    let call = Call {
-        tool: offered.name.clone(),
-        arguments: arguments.clone(),
-        ..Call::default()
-    };
-    Pending::new(call, arguments.clone(), offered.annotations)
+/// What asking needs, whoever is asked.
+#[derive(Debug)]
+pub struct Asking {
+    /// Whether the client's user may decide.
+    pub is_on: bool,
+    /// How long a question waits for its answer.
+    pub time: Duration,
+    questions: Questions,
+    /// For calls that wait for a session's user.
+    room: Semaphore,
+}
+
+impl Asking {
+    pub fn new(is_on: bool, time: Duration) -> Self {
+        Self {
+            is_on,
+            time,
+            questions: Questions::default(),
+            room: Semaphore::new(WAITING),
+        }
+    }
+}
+
+/// The client's user, for one call and for those that it makes.
+#[derive(Debug, Clone)]
+pub struct CallerApprover {
+    asking: Arc<Asking>,
+    era: Era,
+    elicits: bool,
+    session: Option<Arc<Session>>,
+    client_sender: ClientSender,
+    /// Whether a call asks that another call makes.
+    is_nested: bool,
+    /// What the request says besides.
+    params: Arc<Map<String, Value>>,
+    /// What the request is answered with in the place of a result.
+    handed_back: Arc<Mutex<Option<Result<Value, Error>>>>,
+}
+
+impl CallerApprover {
+    pub fn new(
+        asking: Arc<Asking>,
+        terms: &Terms,
+        session: Option<Arc<Session>>,
+        client_sender: ClientSender,
+        params: Map<String, Value>,
+    ) -> Self {
+        Self {
+            asking,
+            era: terms.era,
+            elicits: terms.elicits,
+            session,
+            client_sender,
+            is_nested: false,
+            params: Arc::new(params),
+            handed_back: Arc::default(),
+        }
+    }
+
+    /// What the request is answered with where the question goes back to the client.
+    pub fn handed_back(&self) -> Result<Value, Error> {
+        let mut answer = self
+            .handed_back
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let nothing = || Err(Error::new(INTERNAL_ERROR, "the question got lost"));
+        answer.take().unwrap_or_else(nothing)
+    }
+
+    fn hand_back(&self, answer: Result<Value, Error>) -> Undecided {
+        *self
+            .handed_back
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(answer);
+        Undecided::HandedBack
+    }
+
+    async fn approved(&self, pending: &Pending) -> Result<(), Undecided> {
+        let tool = &pending.call.tool;
+        let unasked = |why: &str| {
+            Undecided::Refused(ToolFailure::correctable("not_approved", nobody(tool, why)))
+        };
+        if !self.asking.is_on {
+            return Err(unasked(
+                "this server does not put it to the client's user (mcp_server.ask)",
+            ));
+        }
+        if !self.elicits {
+            let why = "the client offers no elicitation";
+            return Err(match self.era {
+                Era::Modern if !self.is_nested => self.hand_back(Err(incapable(tool))),
+                _ => unasked(why),
+            });
+        }
+        let asking = &self.asking;
+        let time = asking.time;
+        if let Some(session) = &self.session {
+            let Ok(_room) = asking.room.try_acquire() else {
+                return Err(Undecided::Refused(too_many()));
+            };
+            let put = put(pending, session, &self.client_sender, time);
+            return put.await.map_err(Undecided::Refused);
+        }
+        if self.is_nested {
+            return Err(unasked(
+                "without a session, a client can be asked only before its call begins",
+            ));
+        }
+        match asking.questions.answered(pending, &self.params) {
+            Ok(Some(said)) => judged(said).map_err(Undecided::Refused),
+            Ok(None) => {
+                let form = form(pending).map_err(Undecided::Refused)?;
+                Err(match asking.questions.ask(pending, form, time) {
+                    Ok(Some(question)) => self.hand_back(Ok(question)),
+                    Ok(None) => Undecided::Refused(too_many()),
+                    Err(error) => self.hand_back(Err(error)),
+                })
+            }
+            Err(error) => Err(self.hand_back(Err(error))),
+        }
+    }
+}
+
+impl CallApprover for CallerApprover {
+    fn decide<'a>(&'a self, pending: &'a Pending) -> BoxFuture<'a, Result<Decision, Undecided>> {
+        Box::pin(async move {
+            self.approved(pending).await.map(|()| Decision {
+                digest: pending.digest.clone(),
+                verdict: Verdict::Approve,
+                by: Some("the client's user".into()),
+            })
+        })
+    }
+
+    fn within(&self, _: &str) -> Arc<dyn CallApprover> {
+        Arc::new(Self {
+            is_nested: true,
+            ..self.clone()
+        })
+    }
 }
 
 /// The parameters of `elicitation/create`.
@@ -80,10 +214,14 @@ pub fn form(pending: &Pending) -> Result<Value, ToolFailure> {
     } else {
         ""
     };
+    let caller = match pending.callers.last() {
+        Some(caller) => format!(" The tool {caller} calls it."),
+        None => String::new(),
+    };
     Ok(json!({
         "mode": "form",
         "message": format!(
-            "May the tool {} run? It {effect}{reach}. Its arguments are exactly:\n{}",
+            "May the tool {} run?{caller} It {effect}{reach}. Its arguments are exactly:\n{}",
             pending.call.tool,
             visible(&arguments, 2 * MAX_SHOWN_BYTES),
         ),
@@ -261,7 +399,7 @@ pub fn unguessable() -> Result<String, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toolhold_agent::protocol::Annotations;
+    use toolhold_agent::protocol::{Annotations, Call};
 
     fn pending(arguments: Value) -> Pending {
         let call = Call {

@@ -1,26 +1,26 @@
 //! A saved Request that is called: a run of the default agent, recorded as every run is.
 
-use super::elicitation::{ElicitationApprover, Question};
-use super::request::Request;
-use super::revision::Terms;
+use crate::agents::{Agent, Agents, OnBehalf};
+use crate::cancellation;
+use crate::config::{Configuration, DEFAULT_AGENT};
+use crate::host;
+use crate::recorded::Recorder;
+use crate::stored_approver::stored_decision;
 use anyhow::{Context as _, Result};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::{OnceCell, mpsc, oneshot};
+use tokio::sync::{OnceCell, oneshot};
 use tokio_util::sync::CancellationToken;
 use toolhold_agent::run::DEFAULT_INSTRUCTIONS;
+use toolhold_agent::run::approval::{Approver, Decision, Pending};
 use toolhold_agent::{
-    ErrorClass, Event, EventKind, Run, RunRequest, StopReason, ToolFailure, ToolUsage,
+    ErrorClass, Event, EventKind, Run, RunRequest, StopReason, ToolFailure, ToolOutput, ToolResult,
+    ToolUsage,
 };
-use toolhold_runtime::agents::{Agent, Agents, OnBehalf};
-use toolhold_runtime::cancellation;
-use toolhold_runtime::config::{Configuration, DEFAULT_AGENT};
-use toolhold_runtime::host;
-use toolhold_runtime::recorded::{Ended, Recorder};
+use toolhold_mcp::serve::{RequestCall, RequestRunner};
 use toolhold_sandbox::{Listener, LogLevel, LogLine, Progress, Registry};
 use toolhold_storage::{Label, Origin, Store};
 use toolhold_telemetry::{Observer, Subject};
@@ -42,21 +42,6 @@ pub struct Runs {
 struct Means {
     agent: Arc<Agent>,
     store: Store,
-}
-
-/// A call of a saved Request.
-#[expect(missing_debug_implementations, reason = "a listener cannot be shown")]
-pub struct Asked<'a> {
-    /// The run's.
-    pub id: Uuid,
-    pub request: &'a Request,
-    pub input: Option<Value>,
-    pub terms: &'a Terms,
-    pub listener: Option<Arc<dyn Listener>>,
-    /// Who puts its questions to the client's user.
-    pub questions: mpsc::Sender<Question>,
-    /// How long each waits.
-    pub answer_timeout: Duration,
 }
 
 /// How a run ended.
@@ -83,25 +68,7 @@ impl Runs {
         }
     }
 
-    /// Runs a saved Request to its end. Dropped, the run is cancelled.
-    pub fn run<'a>(&'a self, asked: Asked<'a>) -> BoxFuture<'a, Ended> {
-        Box::pin(async move {
-            let (request, id) = (asked.request, asked.id);
-            match self.done(asked).await {
-                Ok(done) => Ended {
-                    usage: ToolUsage {
-                        duration_us: done.duration_ms.saturating_mul(1_000),
-                        ..ToolUsage::default()
-                    },
-                    outcome: outcome(done, &request.name, id),
-                    module: None,
-                },
-                Err(failure) => Ended::refused(failure),
-            }
-        })
-    }
-
-    async fn done<'a>(&'a self, asked: Asked<'a>) -> Result<Done, ToolFailure> {
+    async fn done(&self, asked: RequestCall<'_>) -> Result<Done, ToolFailure> {
         let means = self.means.get_or_try_init(|| self.made()).await;
         let Means { agent, store } = means.map_err(|error| ToolFailure {
             kind: "host".into(),
@@ -109,8 +76,8 @@ impl Runs {
             message: format!("saved Requests cannot be run now: {error:#}"),
         })?;
         let behalf = OnBehalf {
-            session: asked.terms.session.to_string(),
-            trace: asked.terms.trace.clone(),
+            session: asked.session.to_owned(),
+            trace: asked.trace.clone(),
             ..OnBehalf::default()
         };
         let request = request(agent, &behalf, &asked)?;
@@ -121,7 +88,7 @@ impl Runs {
             ..Subject::default()
         });
         let label = Label {
-            owner: asked.terms.owner.to_owned(),
+            owner: asked.owner.to_owned(),
             agent: agent.name.clone(),
             origin: Origin::Cli,
             trace: observer.trace(),
@@ -130,13 +97,12 @@ impl Runs {
         let journal = store.journal(asked.id, label);
         let (mut driver, notes) = agent.driver(store, &behalf).await;
         for note in notes {
-            tracing::warn!(request = asked.request.name, "{note}");
+            tracing::warn!(request = asked.name, "{note}");
         }
-        driver.approver = Arc::new(ElicitationApprover::new(
-            store,
-            asked.questions,
-            asked.answer_timeout,
-        ));
+        driver.approver = Arc::new(StoredOrClients {
+            store: store.clone(),
+            client: asked.approver,
+        });
         let run = match driver.start(request, Box::new(journal)).await {
             Ok(run) => run,
             Err(refused) => {
@@ -171,6 +137,44 @@ impl Runs {
     }
 }
 
+impl RequestRunner for Runs {
+    fn run<'a>(&'a self, call: RequestCall<'a>) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async move {
+            let (name, id) = (call.name, call.id);
+            match self.done(call).await {
+                Ok(done) => ToolResult {
+                    usage: ToolUsage {
+                        duration_us: done.duration_ms.saturating_mul(1_000),
+                        ..ToolUsage::default()
+                    },
+                    outcome: outcome(done, name, id).map(ToolOutput::from),
+                    printed: Vec::new(),
+                    module: None,
+                },
+                Err(failure) => ToolResult::failed(failure),
+            }
+        })
+    }
+}
+
+/// Whoever decides first counts: the client's user, or somebody with `toolhold approvals`.
+#[derive(Debug)]
+struct StoredOrClients {
+    store: Store,
+    client: Arc<dyn Approver>,
+}
+
+impl Approver for StoredOrClients {
+    fn decide<'a>(&'a self, run: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
+        Box::pin(async move {
+            tokio::select! {
+                decision = stored_decision(&self.store, run, pending) => decision,
+                decision = self.client.decide(run, pending) => decision,
+            }
+        })
+    }
+}
+
 impl Means {
     async fn new(config: &Configuration, registry: Registry, known: Option<Store>) -> Result<Self> {
         let agents = Box::pin(Agents::new(config, registry)).await?;
@@ -186,8 +190,12 @@ impl Means {
 }
 
 /// The run that is asked for. As when it is a sub-agent, the Request means the same whoever runs it.
-fn request(agent: &Agent, behalf: &OnBehalf, asked: &Asked<'_>) -> Result<RunRequest, ToolFailure> {
-    let saved = &asked.request.saved;
+fn request(
+    agent: &Agent,
+    behalf: &OnBehalf,
+    asked: &RequestCall<'_>,
+) -> Result<RunRequest, ToolFailure> {
+    let saved = asked.saved;
     let mut request = agent.request();
     request.id = asked.id;
     request.own_tools_only = true;

@@ -1,12 +1,12 @@
 //! How a request is answered over HTTP: with JSON, or with a stream of events that ends with the reply.
 
-use crate::mcp_server::client_sender::ClientSender;
-use crate::mcp_server::rpc;
-use crate::mcp_server::rpc::{
+use crate::serve::client_sender::ClientSender;
+use crate::serve::rpc;
+use crate::serve::rpc::{
     Error, HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, Id, METHOD_NOT_FOUND,
     MISSING_CAPABILITY, PARSE_ERROR, UNSUPPORTED_VERSION,
 };
-use crate::mcp_server::work::{Batch, Outcome, Task};
+use crate::serve::work::{Batch, Outcome, Task};
 use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderName, StatusCode};

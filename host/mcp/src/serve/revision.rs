@@ -4,7 +4,7 @@ use super::rpc::{Error, INVALID_REQUEST, Request, UNSUPPORTED_VERSION};
 use opentelemetry::Context;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
-use toolhold_sandbox::{LogLevel, visible};
+use toolhold_policy::{LogLevel, visible};
 use toolhold_telemetry as telemetry;
 
 /// The revision without sessions.
@@ -187,7 +187,7 @@ fn meta(params: &Map<String, Value>) -> Option<&Map<String, Value>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp_server::rpc::{INVALID_PARAMS, Id};
+    use crate::serve::rpc::{INVALID_PARAMS, Id};
 
     fn request(params: Value) -> Request {
         Request {

@@ -1,7 +1,7 @@
 //! Who may talk to the endpoint at all: no page of elsewhere, and nobody without the token.
 
 use super::Refused;
-use crate::mcp_server::settings::{Bearer, Settings};
+use crate::serve::settings::{Bearer, Settings};
 use axum::http::{HeaderMap, StatusCode};
 use toolhold_connections as connections;
 use toolhold_connections::{ForeignHeader, bearer};

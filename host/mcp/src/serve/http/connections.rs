@@ -3,8 +3,8 @@
 use super::guard::Guard;
 use super::sessions::Sessions;
 use super::{Endpoint, router};
-use crate::mcp_server::service::Service;
-use crate::mcp_server::settings::Bearer;
+use crate::serve::service::Service;
+use crate::serve::settings::Bearer;
 use anyhow::{Context as _, Result, bail};
 use std::net::SocketAddr;
 use std::sync::Arc;

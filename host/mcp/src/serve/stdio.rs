@@ -216,10 +216,9 @@ impl Client {
         let flight = self.in_flight.begin(&request.id)?;
         let client = self.clone();
         let work = async move {
-            let session = session.as_deref();
             let answer = client
                 .service
-                .answer(request, terms, session, &client.sender);
+                .answer(request, terms, session.as_ref(), &client.sender);
             flight.run(answer).await
         };
         Ok((work, unanswered))

@@ -1,9 +1,9 @@
 //! The sessions of clients that began with `initialize`.
 
-use crate::mcp_server::approval::unguessable;
-use crate::mcp_server::in_flight::InFlightRequests;
-use crate::mcp_server::rpc::{Error, Request};
-use crate::mcp_server::session::Session;
+use crate::serve::approval::unguessable;
+use crate::serve::in_flight::InFlightRequests;
+use crate::serve::rpc::{Error, Request};
+use crate::serve::session::Session;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ pub struct Sessions {
 /// A session, and its stream.
 #[derive(Debug)]
 pub struct Held {
-    pub session: Session,
+    pub session: Arc<Session>,
     /// Counts the streams that it had: an older one ends when there is a newer, or none is wanted.
     pub streams: watch::Sender<u64>,
     touched: Mutex<Instant>,
@@ -44,7 +44,7 @@ impl Sessions {
         let session = Session::new(id.clone(), request, Arc::new(InFlightRequests::default()))
             .map_err(Refusal::Request)?;
         let held = Arc::new(Held {
-            session,
+            session: Arc::new(session),
             streams: watch::Sender::new(0),
             touched: Mutex::new(Instant::now()),
         });
@@ -115,7 +115,7 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp_server::rpc::Id;
+    use crate::serve::rpc::Id;
     use serde_json::json;
 
     fn begin(sessions: &Sessions) -> Result<Arc<Held>, Refusal> {

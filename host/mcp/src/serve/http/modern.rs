@@ -2,9 +2,9 @@
 
 use super::reply::{self, Work};
 use super::{Endpoint, VERSION, accepts, remote};
-use crate::mcp_server::revision;
-use crate::mcp_server::revision::{LEGACY, MODERN, unsupported};
-use crate::mcp_server::rpc::{Error, HEADER_MISMATCH, INVALID_REQUEST, Message, Request};
+use crate::serve::revision;
+use crate::serve::revision::{LEGACY, MODERN, unsupported};
+use crate::serve::rpc::{Error, HEADER_MISMATCH, INVALID_REQUEST, Message, Request};
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
@@ -128,7 +128,7 @@ fn decoded(value: &str) -> Option<Cow<'_, str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp_server::rpc::Id;
+    use crate::serve::rpc::Id;
     use serde_json::json;
 
     fn headers(pairs: &[(&str, &str)]) -> HeaderMap {

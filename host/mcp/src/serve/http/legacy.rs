@@ -3,13 +3,13 @@
 use super::reply::{self, Work};
 use super::sessions::{Held, Refusal};
 use super::{Endpoint, Refused, SESSION, VERSION, accepts, remote};
-use crate::mcp_server::client_sender::ClientSender;
-use crate::mcp_server::in_flight::InFlightRequest;
-use crate::mcp_server::revision::{LEGACY, Terms};
-use crate::mcp_server::rpc;
-use crate::mcp_server::rpc::{Error, INTERNAL_ERROR, Malformed, Message, Request};
-use crate::mcp_server::service::Service;
-use crate::mcp_server::work::{Batch, Outcome, Task};
+use crate::serve::client_sender::ClientSender;
+use crate::serve::in_flight::InFlightRequest;
+use crate::serve::revision::{LEGACY, Terms};
+use crate::serve::rpc;
+use crate::serve::rpc::{Error, INTERNAL_ERROR, Malformed, Message, Request};
+use crate::serve::service::Service;
+use crate::serve::work::{Batch, Outcome, Task};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse as _, Response};
@@ -134,7 +134,7 @@ struct Begun {
 
 impl Begun {
     /// # Errors
-    /// As [`InFlightRequests::begin`](crate::mcp_server::in_flight::InFlightRequests::begin).
+    /// As [`InFlightRequests::begin`](crate::serve::in_flight::InFlightRequests::begin).
     fn new(
         endpoint: &Endpoint,
         held: &Arc<Held>,

@@ -1,0 +1,84 @@
+//! What a person's decision means for the call that it is about (docs/protocol.md).
+//!
+//! A decision is bound to the digest of exactly what was shown, which is what would run: the shields have spoken
+//! before a person is asked.
+
+use crate::calls::ToolCheck;
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use std::fmt::Debug;
+use std::sync::Arc;
+use toolhold_protocol::approval::{Decision, Pending, Verdict};
+use toolhold_protocol::failure::ToolFailure;
+
+/// What becomes of a call that somebody decided about.
+#[derive(Debug)]
+pub enum Decided {
+    /// It is made with the arguments that were shown.
+    Make(Value),
+    /// It is made with these, once the shields let them pass.
+    Edited(Value),
+    /// It is not made; this is its result.
+    Replaced(Value),
+    /// It is not made.
+    Refused(ToolFailure),
+    /// The decision cannot be carried out for this reason, and another one is waited for.
+    Void(String),
+}
+
+/// Reads a decision about a call. `fits` judges arguments that were put in the place of those that were shown;
+/// `check` judges a result that was put in the place of the call.
+pub fn decided(
+    pending: Pending,
+    decision: Decision,
+    fits: impl FnOnce(&Value) -> Result<(), ToolFailure>,
+    check: Option<&ToolCheck>,
+) -> Decided {
+    let id = &pending.call.id;
+    if decision.digest != pending.digest {
+        return Decided::Void(format!(
+            "the decision about {id} was made for other arguments and does not count"
+        ));
+    }
+    let void = |failure: ToolFailure| {
+        let reason = failure.message;
+        Decided::Void(format!(
+            "what was decided about {id} cannot be done: {reason}"
+        ))
+    };
+    match decision.verdict {
+        Verdict::Approve => Decided::Make(pending.arguments),
+        Verdict::Edit { arguments } => match fits(&arguments) {
+            Ok(()) => Decided::Edited(arguments),
+            Err(failure) => void(failure),
+        },
+        Verdict::Replace { result } => match check.map_or(Ok(()), |check| check.result(&result)) {
+            Ok(()) => Decided::Replaced(result),
+            Err(failure) => void(failure),
+        },
+        Verdict::Refuse { reason } => Decided::Refused(ToolFailure::correctable(
+            "refused",
+            format!(
+                "a person refused this call: {reason}. Do not make it again; find another way, or end and say so"
+            ),
+        )),
+    }
+}
+
+/// Why nobody decided about a call.
+#[derive(Debug)]
+pub enum Undecided {
+    /// The question went back to the caller, who makes the call again with the answer.
+    HandedBack,
+    /// The call is not made.
+    Refused(ToolFailure),
+}
+
+/// Has a person decide about calls that no machine conducts.
+pub trait CallApprover: Send + Sync + Debug {
+    /// Waits for a decision. Dropped when the call is cancelled.
+    fn decide<'a>(&'a self, pending: &'a Pending) -> BoxFuture<'a, Result<Decision, Undecided>>;
+
+    /// Asks about the calls that the call `id` makes.
+    fn within(&self, id: &str) -> Arc<dyn CallApprover>;
+}

@@ -1,0 +1,239 @@
+//! Whether a call may be made, and a result taken, as far as the tool's own description says so: is there
+//! such a tool, do the arguments fit, was this very call made before; does the result fit (docs/protocol.md).
+
+use crate::calls::Repeats;
+use serde_json::Value;
+use std::collections::HashMap;
+use std::sync::Arc;
+use thiserror::Error;
+use toolhold_json::coerce::coerce;
+use toolhold_json::repair::Repair;
+use toolhold_json::validate::{Fault, Validator, cut};
+use toolhold_protocol::error::RunError;
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::solution::Call;
+use toolhold_protocol::tool::Tool;
+
+/// What calls of one tool and their results must satisfy. Compiled once, used for every call.
+#[derive(Debug)]
+pub struct ToolCheck {
+    is_latent: bool,
+    parameters: Value,
+    arguments: Validator,
+    output: Option<Validator>,
+}
+
+/// A schema of a tool that is none.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("its {which} schema cannot be used: {reason}")]
+pub struct SchemaError {
+    which: &'static str,
+    reason: String,
+}
+
+impl ToolCheck {
+    /// # Errors
+    /// A schema that is none.
+    pub fn new(tool: &Tool) -> Result<Self, SchemaError> {
+        let compiled =
+            |which, schema| Validator::new(schema).map_err(|reason| SchemaError { which, reason });
+        let output = tool.output.as_ref();
+        Ok(Self {
+            is_latent: tool.is_latent(),
+            parameters: tool.parameters.clone(),
+            arguments: compiled("input", &tool.parameters)?,
+            output: output.map(|own| compiled("output", own)).transpose()?,
+        })
+    }
+
+    /// `arguments` with light faults put right, and what was done. Arguments that fit, and those that would
+    /// not fit even so, are left as they are.
+    pub fn coerced(&self, arguments: Value) -> (Value, Vec<Repair>) {
+        if self.fits(&arguments).is_ok() {
+            return (arguments, Vec::new());
+        }
+        match coerce(&self.parameters, &arguments) {
+            Some(coerced) if self.fits(&coerced.arguments).is_ok() => {
+                (coerced.arguments, coerced.repairs)
+            }
+            _ => (arguments, Vec::new()),
+        }
+    }
+
+    /// # Errors
+    /// What does not fit the tool's parameters.
+    pub fn fits(&self, arguments: &Value) -> Result<(), String> {
+        self.arguments.check(arguments)
+    }
+
+    /// # Errors
+    /// The same, in words that a model can act on.
+    pub fn arguments(&self, arguments: &Value) -> Result<(), ToolFailure> {
+        self.fits(arguments).map_err(unfit)
+    }
+
+    /// What is wrong with arguments. What the references at `open` (JSON pointers) stand for may be
+    /// anything.
+    fn faults(&self, arguments: &Value, open: &[&str]) -> Vec<Fault> {
+        self.arguments.faults(arguments, open)
+    }
+
+    /// # Errors
+    /// What of a result is not as the tool promised.
+    pub fn result_fits(&self, result: &Value) -> Result<(), String> {
+        let promised = self.output.as_ref();
+        promised.map_or(Ok(()), |schema| schema.check(result))
+    }
+
+    /// # Errors
+    /// The same, in words that a model can act on.
+    pub fn result(&self, result: &Value) -> Result<(), ToolFailure> {
+        let Err(reason) = self.result_fits(result) else {
+            return Ok(());
+        };
+        let message = if self.is_latent {
+            format!(
+                "\"_output\" does not fit its schema: {reason}; make the call again with one that does"
+            )
+        } else {
+            format!("the tool returned something that does not fit its own output schema: {reason}")
+        };
+        Err(ToolFailure::correctable("output_schema", message))
+    }
+}
+
+fn unfit(reason: impl std::fmt::Display) -> ToolFailure {
+    let message = format!("the arguments do not fit the tool's parameters: {reason}");
+    ToolFailure::correctable("arguments", message)
+}
+
+/// There is no such tool, but those.
+pub(super) fn unknown<'a>(tool: &str, known: impl Iterator<Item = &'a str>) -> ToolFailure {
+    let known: Vec<&str> = known.collect();
+    let available = match known.as_slice() {
+        [] => "there are no tools".to_owned(),
+        names => format!("there are {}", names.join(", ")),
+    };
+    let tool = cut(tool, 64);
+    ToolFailure::correctable(
+        "unknown_tool",
+        format!("there is no tool named {tool:?}; {available}"),
+    )
+}
+
+/// The checks of one run's calls.
+#[derive(Debug)]
+pub struct CallChecks {
+    /// In the tools' order, for messages.
+    names: Vec<String>,
+    tools: HashMap<String, Arc<ToolCheck>>,
+    repeats: Repeats,
+}
+
+impl CallChecks {
+    /// # Errors
+    /// A schema that is none, or two tools of one name.
+    pub fn new(tools: &[Tool]) -> Result<Self, RunError> {
+        let mut checks = HashMap::new();
+        for tool in tools {
+            let own = ToolCheck::new(tool).map_err(|error| RunError::ToolSchema {
+                tool: tool.name.clone(),
+                reason: error.reason,
+            })?;
+            if checks.insert(tool.name.clone(), Arc::new(own)).is_some() {
+                return Err(RunError::DuplicateTool {
+                    name: tool.name.clone(),
+                });
+            }
+        }
+        Ok(Self {
+            names: tools.iter().map(|tool| tool.name.clone()).collect(),
+            tools: checks,
+            repeats: Repeats::default(),
+        })
+    }
+
+    /// Of one tool, if there is such a tool.
+    pub fn of(&self, tool: &str) -> Option<&Arc<ToolCheck>> {
+        self.tools.get(tool)
+    }
+
+    /// # Errors
+    /// There is no tool of this name, in words that say what there is.
+    pub fn known(&self, tool: &str) -> Result<(), ToolFailure> {
+        if self.tools.contains_key(tool) {
+            return Ok(());
+        }
+        Err(unknown(tool, self.names.iter().map(String::as_str)))
+    }
+
+    /// As [`ToolCheck::coerced`].
+    pub fn coerced(&self, tool: &str, arguments: Value) -> (Value, Vec<Repair>) {
+        match self.of(tool) {
+            Some(check) => check.coerced(arguments),
+            None => (arguments, Vec::new()),
+        }
+    }
+
+    /// Judges a call of a known tool; `arguments` are its own, with references replaced by what they
+    /// stand for.
+    ///
+    /// # Errors
+    /// Which rule it breaks, in words that the model can act on.
+    pub fn check(&self, call: &Call, arguments: &Value) -> Result<(), ToolFailure> {
+        if let Some(check) = self.of(&call.tool) {
+            check.arguments(arguments)?;
+        }
+        match self.repeats.intercept(call, arguments) {
+            None => Ok(()),
+            Some(earlier) => Err(ToolFailure::correctable(
+                "repeated",
+                format!(
+                    "this very call was made before and its result will not change: {earlier}. \
+                     Use that result, or do something else"
+                ),
+            )),
+        }
+    }
+
+    /// What is wrong with the arguments of a planned call of `tool`. What the references at `open`
+    /// (JSON pointers) stand for may be anything.
+    pub fn faults(&self, tool: &str, arguments: &Value, open: &[&str]) -> Vec<Fault> {
+        let check = self.of(tool);
+        check.map_or_else(Vec::new, |check| check.faults(arguments, open))
+    }
+
+    /// Judges a call that the model answers itself: what its references at `open` (JSON pointers) stand
+    /// for need not be known.
+    ///
+    /// # Errors
+    /// As [`Self::check`].
+    pub fn check_latent(
+        &self,
+        tool: &str,
+        arguments: &Value,
+        open: &[&str],
+    ) -> Result<(), ToolFailure> {
+        match self.faults(tool, arguments, open).first() {
+            None => Ok(()),
+            Some(fault) => Err(unfit(fault)),
+        }
+    }
+
+    /// The output of `tool`, if it is what the tool promised.
+    ///
+    /// # Errors
+    /// As [`ToolCheck::result`].
+    pub fn output(&self, tool: &str, output: Value) -> Result<Value, ToolFailure> {
+        if let Some(check) = self.of(tool) {
+            check.result(&output)?;
+        }
+        Ok(output)
+    }
+
+    /// Remembers the text that the model is given for a call that ran. A refusal is not remembered:
+    /// it costs nothing, and teaches.
+    pub fn ran(&mut self, call: &Call, arguments: &Value, text: &str) {
+        self.repeats.record(call, arguments, text);
+    }
+}

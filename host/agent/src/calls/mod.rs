@@ -1,0 +1,42 @@
+//! The way of a tool call, whoever makes it: a model's reply, a plan's step, a module that calls another
+//! module's tool, an MCP client, a person at the terminal.
+//!
+//! ```text
+//! the arguments fit the tool's parameters, and the call is no repetition   check, repeats
+//!   → shields on the arguments; what they leave is checked again           screen
+//!   → a person decides, about exactly what will run                       approve
+//!   → it counts in a budget                                                budget
+//!   → it is begun in the record                                            record
+//!   → the toolbox runs it                                                  pipeline
+//!   → the result fits the tool's output schema, shields on it              check, screen
+//!   → it is ended in the record
+//! ```
+//!
+//! Each stage is implemented here, once. Two conductors call them in this order. The calls of a run's model and of
+//! its plan are conducted by the run's [machine](crate::run::Machine), because a run can be played again from
+//! its record: what shields and people say is an input of it. All others are conducted by a [`CallPipeline`],
+//! which waits for them.
+//!
+//! The guard against repetition is about a model that asks the same thing again and again, so it remembers the
+//! calls of one run's model. A call that no model makes has no such memory.
+
+pub(crate) mod approve;
+mod budget;
+mod check;
+mod nested;
+pub(crate) mod pipeline;
+mod privacy;
+mod record;
+mod repeats;
+pub(crate) mod screen;
+mod tools;
+
+pub use approve::{CallApprover, Undecided};
+pub use budget::{CallBudget, CallPermit, NoBudget, Unlimited};
+pub use check::{CallChecks, SchemaError, ToolCheck};
+pub use nested::NestedCaller;
+pub use pipeline::{CallPipeline, CallRequest, CallRules, NotCalled};
+pub use privacy::Hiding;
+pub use record::{CallEnd, CallRecorder, CallRecording, NewCall};
+pub use repeats::Repeats;
+pub use tools::{CallableTool, CallableTools};

@@ -1,0 +1,96 @@
+//! Calls that a running call makes of other tools. They go the same way as every call, with the id of the call
+//! that makes them as their parent, on the same one's behalf, under no fewer restrictions.
+
+use crate::calls::pipeline::{CallPipeline, CallRequest, NotCalled};
+use futures_util::future::BoxFuture;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use toolhold_policy::{self as policy, CallError, NestedCall, NestedCalls, NestedResult, Output};
+use toolhold_protocol::failure::{ErrorClass, ToolFailure};
+
+/// Makes the calls that one call makes.
+///
+/// The time for which a nested call waits for a person, or for anything else, is time of the call that makes it:
+/// when that is over, so is the nested call.
+#[derive(Debug)]
+pub struct NestedCaller {
+    pipeline: CallPipeline,
+    parent: String,
+    /// The tools that call, the outermost first; the last one is the parent's.
+    callers: Vec<String>,
+    /// How many were made.
+    made: AtomicU32,
+}
+
+impl NestedCaller {
+    /// For the call `parent`, which `pipeline` makes, or could have made. `callers`: the tools that it is nested in,
+    /// and its own.
+    pub fn new(pipeline: CallPipeline, parent: &str, callers: Vec<String>) -> Self {
+        Self {
+            pipeline,
+            parent: parent.to_owned(),
+            callers,
+            made: AtomicU32::new(0),
+        }
+    }
+
+    async fn made(&self, call: NestedCall) -> Result<Output, ToolFailure> {
+        let pipeline = self.pipeline.within(&self.parent);
+        let tool = pipeline.tools.find(&*pipeline.toolbox, &call.tool)?;
+        let number = self.made.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        let id = format!("{}.{number}", self.parent);
+        let timeout = Some(call.remaining());
+        let request = CallRequest {
+            asked_as: id.clone(),
+            id,
+            tool,
+            name: call.tool,
+            arguments: call.arguments,
+            callers: self.callers.clone(),
+            timeout,
+            restrictions: call.restrictions,
+            listener: None,
+        };
+        match pipeline.call(request).await {
+            Ok(end) => end.result.outcome.map(|output| Output::Value(output.value)),
+            Err(NotCalled::NotRecorded(failure)) => Err(failure),
+            Err(NotCalled::Busy(message)) => Err(retryable("busy", message)),
+            Err(NotCalled::HandedBack) => {
+                let message =
+                    "the call waits for a person, who cannot be asked while another call goes on";
+                Err(ToolFailure::correctable("not_approved", message))
+            }
+            Err(NotCalled::Lost { .. }) => {
+                let message = "what came of the call could not be recorded, so it is not given out";
+                Err(retryable("not_recorded", message.into()))
+            }
+        }
+    }
+}
+
+impl NestedCalls for NestedCaller {
+    fn call(self: Arc<Self>, call: NestedCall) -> BoxFuture<'static, NestedResult> {
+        Box::pin(async move { self.made(call).await.map_err(error) })
+    }
+}
+
+fn retryable(kind: &str, message: String) -> ToolFailure {
+    ToolFailure {
+        kind: kind.into(),
+        class: ErrorClass::Retryable,
+        message,
+    }
+}
+
+/// A failure as the module that made the call is told of it.
+fn error(failure: ToolFailure) -> CallError {
+    CallError::Tool {
+        class: match failure.class {
+            ErrorClass::Retryable => policy::ErrorClass::Retryable,
+            ErrorClass::Correctable => policy::ErrorClass::Correctable,
+            ErrorClass::Fatal => policy::ErrorClass::Fatal,
+        },
+        message: failure.message,
+        data: None,
+    }
+}

@@ -1,0 +1,294 @@
+//! Conducts calls that no run's machine conducts: an MCP client's, a person's at the terminal, and those that
+//! modules make of other modules' tools.
+
+use crate::calls::approve::{self, CallApprover, Decided, Undecided};
+use crate::calls::privacy::{Hiding, hidden};
+use crate::calls::record::{CallEnd, CallRecorder, CallRecording, NewCall};
+use crate::calls::screen::{admitted, released, screen};
+use crate::calls::{CallBudget, CallableTool, CallableTools, NestedCaller, NoBudget};
+use crate::guard::shield::{Screening, Shields};
+use crate::toolbox::{ToolCall, Toolbox};
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+use toolhold_policy::{GrantRestrictions, Listener};
+use toolhold_protocol::approval::{Approvals, Pending};
+use toolhold_protocol::event::EventKind;
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::result::ToolResult;
+use toolhold_protocol::shield::Place;
+use toolhold_protocol::solution::Call;
+
+/// What the operator decided about all calls.
+#[derive(Debug, Default)]
+pub struct CallRules {
+    pub shields: Shields,
+    pub approvals: Approvals,
+    /// The most time for one call.
+    pub call_timeout: Duration,
+}
+
+/// Makes calls. What differs by caller is who may approve, what they count in, and where they are recorded.
+/// Clones are cheap.
+#[derive(Debug, Clone)]
+pub struct CallPipeline {
+    /// What runs calls, and knows the tools that modules may call.
+    pub toolbox: Arc<dyn Toolbox>,
+    /// Tools that modules called, prepared.
+    pub tools: Arc<CallableTools>,
+    pub rules: Arc<CallRules>,
+    pub approver: Arc<dyn CallApprover>,
+    pub budget: Arc<dyn CallBudget>,
+    pub recorder: Arc<dyn CallRecorder>,
+    /// What the caller is not told. A module that calls a tool is told all of its result.
+    pub hiding: Option<Arc<dyn Hiding>>,
+}
+
+/// A call as its caller asks for it.
+#[derive(Debug)]
+pub struct CallRequest {
+    pub id: String,
+    pub tool: Arc<CallableTool>,
+    /// How the caller names the tool: a version may be part of it.
+    pub name: String,
+    pub arguments: Value,
+    /// The id under which a person decides about it: its own, or nothing where the call is made again with the
+    /// decision, under another id.
+    pub asked_as: String,
+    /// The tools whose calls it is nested in, the outermost first.
+    pub callers: Vec<String>,
+    /// A deadline tighter than that of the rules.
+    pub timeout: Option<Duration>,
+    /// What restricts what modules may reach, besides what the toolbox knows of.
+    pub restrictions: Option<Arc<GrantRestrictions>>,
+    /// Told what the tool logs, and how far it is.
+    pub listener: Option<Arc<dyn Listener>>,
+}
+
+/// Why a caller is not given what came of a call.
+#[derive(Debug)]
+pub enum NotCalled {
+    /// A person is asked by way of the caller, who makes the call again. Nothing is recorded.
+    HandedBack,
+    /// There is no room for it now. Nothing is recorded.
+    Busy(String),
+    /// It would be in no record, for this reason, and so is not made.
+    NotRecorded(ToolFailure),
+    /// What came of it could not be recorded.
+    Lost {
+        /// Whether the tool was called.
+        was_made: bool,
+    },
+}
+
+/// Why a call goes no further.
+enum Stop {
+    Refused(ToolFailure),
+    /// A person gave a result in the place of the call.
+    Replaced(Value),
+    NotCalled(NotCalled),
+}
+
+impl From<ToolFailure> for Stop {
+    fn from(failure: ToolFailure) -> Self {
+        Self::Refused(failure)
+    }
+}
+
+impl CallPipeline {
+    /// Makes one call. Dropped, the call is cancelled.
+    ///
+    /// # Errors
+    /// There is nothing to tell the caller of it. A call that is refused ends like one that fails.
+    pub async fn call(&self, request: CallRequest) -> Result<CallEnd, NotCalled> {
+        self.ready()?;
+        let mut recording = self
+            .recorder
+            .begin(NewCall {
+                id: &request.id,
+                tool: &request.name,
+                arguments: &request.arguments,
+            })
+            .await;
+        let tool = request.tool.clone();
+        let mut end = match self.conduct(request, &mut *recording).await {
+            Ok(result) => CallEnd {
+                result,
+                by_host: false,
+            },
+            Err(Stop::Refused(failure)) => CallEnd::refused(failure),
+            Err(Stop::Replaced(result)) => CallEnd::answered(result),
+            Err(Stop::NotCalled(reason)) => {
+                recording.forget();
+                return Err(reason);
+            }
+        };
+        if let Some(hiding) = &self.hiding {
+            end.result.outcome = hidden(&**hiding, end.result.outcome, &tool.check);
+        }
+        let was_made = !end.by_host;
+        match recording.ended(&end).await {
+            Ok(()) => Ok(end),
+            Err(_) => Err(NotCalled::Lost { was_made }),
+        }
+    }
+
+    /// A pipeline for the calls that the call `id` makes.
+    pub(super) fn within(&self, id: &str) -> Self {
+        Self {
+            approver: self.approver.within(id),
+            budget: self.budget.within(),
+            recorder: self.recorder.within(id),
+            hiding: None,
+            toolbox: self.toolbox.clone(),
+            tools: self.tools.clone(),
+            rules: self.rules.clone(),
+        }
+    }
+
+    fn ready(&self) -> Result<(), NotCalled> {
+        self.recorder.ready().map_err(NotCalled::NotRecorded)
+    }
+
+    /// The stages, in their order.
+    async fn conduct(
+        &self,
+        mut request: CallRequest,
+        recording: &mut dyn CallRecording,
+    ) -> Result<ToolResult, Stop> {
+        let tool = request.tool.clone();
+        let asked = std::mem::take(&mut request.arguments);
+        tool.check.arguments(&asked)?;
+        let (arguments, is_other) = self.screened(&request, asked, recording).await?;
+        let (arguments, is_other) = self
+            .approved(&request, arguments, is_other, recording)
+            .await?;
+        self.ready().map_err(Stop::NotCalled)?;
+        let _permit = self.budget.take().map_err(|none| match none {
+            NoBudget::Refused(failure) => Stop::Refused(failure),
+            NoBudget::Busy(message) => Stop::NotCalled(NotCalled::Busy(message)),
+        })?;
+        recording.started(is_other.then_some(&arguments)).await;
+        let call = self.tool_call(request, arguments);
+        let mut result = self.toolbox.call(&call).await;
+        let shields = &self.rules.shields;
+        let check = Some(&tool.check);
+        let (outcome, said) = released(shields, &call.id, &call.tool, result.outcome, check).await;
+        for event in said {
+            recording.event(event).await;
+        }
+        result.outcome = outcome;
+        Ok(result)
+    }
+
+    /// What the shields leave of the arguments, and whether that is something else than before.
+    async fn screened(
+        &self,
+        request: &CallRequest,
+        arguments: Value,
+        recording: &mut dyn CallRecording,
+    ) -> Result<(Value, bool), ToolFailure> {
+        let (shields, place) = (&self.rules.shields, Place::ToolInput);
+        if !shields.applies_to(place, Some(&request.name)) {
+            return Ok((arguments, false));
+        }
+        let screening = Screening {
+            call: request.id.clone(),
+            place,
+            tool: Some(request.name.clone()),
+            value: arguments.clone(),
+            context: Vec::new(),
+        };
+        let (screened, said) = screen(shields, screening).await;
+        for event in said {
+            recording.event(event).await;
+        }
+        admitted(screened, arguments, Some(&request.tool.check))
+    }
+
+    /// The arguments with which a person lets the call be made, where a person has to; and whether they are others
+    /// than the caller wrote, as `is_other` says of those that are shown.
+    async fn approved(
+        &self,
+        request: &CallRequest,
+        mut arguments: Value,
+        mut is_other: bool,
+        recording: &mut dyn CallRecording,
+    ) -> Result<(Value, bool), Stop> {
+        let CallRequest { tool, name, .. } = request;
+        let annotations = tool.tool.annotations;
+        if !self.rules.approvals.apply_to(name, annotations) {
+            return Ok((arguments, is_other));
+        }
+        let call = Call {
+            id: request.asked_as.clone(),
+            tool: name.clone(),
+            arguments: arguments.clone(),
+            ..Call::default()
+        };
+        loop {
+            let mut pending = Pending::new(call.clone(), arguments, annotations);
+            pending.callers.clone_from(&request.callers);
+            let question = EventKind::Approval {
+                step: STEP,
+                pending: pending.clone(),
+            };
+            recording.event(question).await;
+            let decision = match self.approver.decide(&pending).await {
+                Ok(decision) => decision,
+                Err(Undecided::Refused(failure)) => return Err(failure.into()),
+                Err(Undecided::HandedBack) => return Err(Stop::NotCalled(NotCalled::HandedBack)),
+            };
+            let decided = EventKind::Decided {
+                step: STEP,
+                id: call.id.clone(),
+                decision: decision.clone(),
+            };
+            recording.event(decided).await;
+            let shown = pending.arguments.clone();
+            let fits = |arguments: &Value| tool.check.arguments(arguments);
+            arguments = match approve::decided(pending, decision, fits, Some(&tool.check)) {
+                Decided::Make(arguments) => return Ok((arguments, is_other)),
+                Decided::Edited(edited) => {
+                    is_other = true;
+                    match self.screened(request, edited, recording).await? {
+                        (arguments, false) => return Ok((arguments, is_other)),
+                        // It is another call than the one that was approved.
+                        (left, true) => left,
+                    }
+                }
+                Decided::Replaced(result) => return Err(Stop::Replaced(result)),
+                Decided::Refused(failure) => return Err(failure.into()),
+                Decided::Void(message) => {
+                    let notice = EventKind::Notice {
+                        step: STEP,
+                        message,
+                    };
+                    recording.event(notice).await;
+                    shown
+                }
+            };
+        }
+    }
+
+    /// What the toolbox is asked to run.
+    fn tool_call(&self, request: CallRequest, arguments: Value) -> ToolCall {
+        let most = self.rules.call_timeout;
+        let timeout = request.timeout.map_or(most, |own| own.min(most));
+        let mut callers = request.callers;
+        let depth = u8::try_from(callers.len()).unwrap_or(u8::MAX);
+        callers.push(request.name.clone());
+        let nested = NestedCaller::new(self.clone(), &request.id, callers);
+        ToolCall {
+            timeout,
+            depth,
+            restrictions: request.restrictions,
+            nested: Some(Arc::new(nested)),
+            listener: request.listener,
+            ..ToolCall::new(request.id, request.name, arguments)
+        }
+    }
+}
+
+/// Calls that no machine conducts are in no step of a run, or all in one of what a call does.
+pub(crate) const STEP: u32 = 1;

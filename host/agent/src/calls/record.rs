@@ -1,0 +1,85 @@
+//! Where calls are recorded that no machine conducts, as they happen.
+
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use std::fmt::Debug;
+use std::io;
+use std::sync::Arc;
+use toolhold_protocol::event::EventKind;
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::result::{ToolResult, ToolUsage};
+
+/// A call that is about to be checked.
+#[derive(Debug, Clone, Copy)]
+pub struct NewCall<'a> {
+    pub id: &'a str,
+    pub tool: &'a str,
+    /// As the caller wrote them.
+    pub arguments: &'a Value,
+}
+
+/// How a call ended.
+#[derive(Debug)]
+pub struct CallEnd {
+    pub result: ToolResult,
+    /// The tool was not called: a check, a shield, a person or a budget refused it.
+    pub by_host: bool,
+}
+
+impl CallEnd {
+    /// The tool was not called.
+    pub fn refused(failure: ToolFailure) -> Self {
+        Self {
+            result: ToolResult::failed(failure),
+            by_host: true,
+        }
+    }
+
+    /// The tool was not called, and a person gave the result.
+    pub fn answered(result: Value) -> Self {
+        Self {
+            result: ToolResult {
+                outcome: Ok(result.into()),
+                usage: ToolUsage::default(),
+                printed: Vec::new(),
+                module: None,
+            },
+            by_host: true,
+        }
+    }
+}
+
+/// Records calls: into the audit log and traces, or into the record of the run that they are part of.
+pub trait CallRecorder: Send + Sync + Debug {
+    /// Asked before a call is looked at, and again before its tool is called: then a person may have taken long.
+    ///
+    /// # Errors
+    /// What is called now would be in no record, as is known without trying. Nothing is called then.
+    fn ready(&self) -> Result<(), ToolFailure>;
+
+    /// Begins the record of a call.
+    fn begin<'a>(&'a self, call: NewCall<'a>) -> BoxFuture<'a, Box<dyn CallRecording>>;
+
+    /// Records the calls that the call `id` makes.
+    fn within(&self, id: &str) -> Arc<dyn CallRecorder>;
+}
+
+/// The record of one call. Dropped before it ended, the call was cancelled, and that is recorded.
+pub trait CallRecording: Send {
+    /// Takes what happens around the call: what shields say, and what they ask; the question to a person and the
+    /// decision; notices. A question is recorded when this returns.
+    fn event(&mut self, event: EventKind) -> BoxFuture<'_, ()>;
+
+    /// The tool is called, with these arguments if they are others than the caller wrote. It is recorded when this
+    /// returns.
+    fn started<'a>(&'a mut self, others: Option<&'a Value>) -> BoxFuture<'a, ()>;
+
+    /// When this returns, the call is recorded, or will be.
+    ///
+    /// # Errors
+    /// It is not, and the caller must not be given what it came to.
+    fn ended<'a>(self: Box<Self>, end: &'a CallEnd) -> BoxFuture<'a, io::Result<()>>;
+
+    /// It was no call: the question to a person went back to the caller, or there was no room.
+    fn forget(self: Box<Self>);
+}

@@ -1,0 +1,122 @@
+//! Shields around a call: what it is given, and what it came to (docs/protocol.md). Every call passes here,
+//! whoever makes it.
+
+use crate::calls::ToolCheck;
+use crate::guard::shield::{Screening, Shields};
+use serde_json::Value;
+use toolhold_model::Watch;
+use toolhold_protocol::completion::Delta;
+use toolhold_protocol::event::EventKind;
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::result::ToolOutput;
+use toolhold_protocol::routing::Routing;
+use toolhold_protocol::shield::{Place, Screened};
+use toolhold_protocol::side_request::SideRequest;
+
+/// Asks the shields. Returns what came of it, and what each of them said and took, for the record.
+pub async fn screen(shields: &Shields, screening: Screening) -> (Screened, Vec<EventKind>) {
+    let mut heard = Heard::default();
+    let (screened, judgements) = shields.screen(screening, &mut heard).await;
+    let Heard(mut events) = heard;
+    events.extend(judgements.into_iter().map(EventKind::Shield));
+    (screened, events)
+}
+
+/// What event between the shields and the models that they ask. Bounded by their time: each waits for
+/// an endpoint between two of these.
+#[derive(Default)]
+struct Heard(Vec<EventKind>);
+
+impl Watch for Heard {
+    fn delta(&mut self, _: Delta) {}
+
+    fn routing(&mut self, routing: Routing) {
+        self.0.push(EventKind::Routing(routing));
+    }
+
+    fn side_request(&mut self, request: SideRequest) {
+        self.0.push(EventKind::SideRequest(request));
+    }
+}
+
+/// What the shields leave of a call's arguments, and whether that is something else than before. What is left
+/// must fit the tool's parameters as the arguments did.
+///
+/// # Errors
+/// Why the call is not made.
+pub fn admitted(
+    screened: Screened,
+    arguments: Value,
+    check: Option<&ToolCheck>,
+) -> Result<(Value, bool), ToolFailure> {
+    match screened {
+        Screened::Pass => Ok((arguments, false)),
+        Screened::Blocked { shield, reason } => Err(blocked(&shield, "this call", &reason)),
+        Screened::Redacted { value } => match check.map_or(Ok(()), |check| check.fits(&value)) {
+            Ok(()) => Ok((value, true)),
+            Err(reason) => Err(ToolFailure::correctable(
+                "shield",
+                format!(
+                    "a shield took something out of the arguments, and what is left does not fit: {reason}. Make \
+                         the call without what must not be there"
+                ),
+            )),
+        },
+    }
+}
+
+/// What the shields leave of what a call of `tool` came to, and what they said. A result that does not fit what
+/// the tool says of its results is shown to no shield.
+pub async fn released(
+    shields: &Shields,
+    call: &str,
+    tool: &str,
+    outcome: Result<ToolOutput, ToolFailure>,
+    check: Option<&ToolCheck>,
+) -> (Result<ToolOutput, ToolFailure>, Vec<EventKind>) {
+    let fits = |value: &Value| check.map_or(Ok(()), |check| check.result(value));
+    let outcome = outcome.and_then(|output| fits(&output.value).map(|()| output));
+    let place = Place::ToolOutput;
+    if !shields.applies_to(place, Some(tool)) {
+        return (outcome, Vec::new());
+    }
+    let screening = Screening {
+        call: call.to_owned(),
+        place,
+        tool: Some(tool.to_owned()),
+        value: match &outcome {
+            Ok(output) => output.value.clone(),
+            Err(failure) => failure.message.clone().into(),
+        },
+        context: Vec::new(),
+    };
+    let (screened, events) = screen(shields, screening).await;
+    let outcome = match (screened, outcome) {
+        (Screened::Pass, outcome) => outcome,
+        (Screened::Blocked { shield, reason }, _) => {
+            Err(blocked(&shield, "the result of this call", &reason))
+        }
+        (Screened::Redacted { value }, Ok(output)) => {
+            let left = check.map_or(Ok(()), |check| check.result_fits(&value));
+            left.map(|()| ToolOutput { value, ..output }).map_err(|reason| {
+                let message = format!(
+                    "a shield took something out of the result, and what is left does not fit the tool's output \
+                     schema: {reason}. Ask for something else"
+                );
+                ToolFailure::correctable("shield", message)
+            })
+        }
+        (Screened::Redacted { value }, Err(failure)) => Err(ToolFailure {
+            message: value.as_str().unwrap_or_default().to_owned(),
+            ..failure
+        }),
+    };
+    (outcome, events)
+}
+
+fn blocked(shield: &str, what: &str, reason: &str) -> ToolFailure {
+    let message = format!(
+        "the shield {shield} blocked {what}: {reason}. Do not try to get around it; change the call, or go on without it"
+    );
+    ToolFailure::correctable("shield", message)
+}

@@ -1,0 +1,59 @@
+//! Tools as calls of them are made: what every call needs, prepared once.
+
+use crate::calls::ToolCheck;
+use crate::calls::check::{SchemaError, unknown};
+use crate::toolbox::Toolbox;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::tool::Tool;
+
+/// A tool, with its schemas compiled.
+#[derive(Debug)]
+pub struct CallableTool {
+    pub tool: Tool,
+    pub check: ToolCheck,
+}
+
+impl CallableTool {
+    /// # Errors
+    /// A schema of the tool that is none.
+    pub fn new(tool: Tool) -> Result<Self, SchemaError> {
+        let check = ToolCheck::new(&tool)?;
+        Ok(Self { tool, check })
+    }
+}
+
+/// Tools that modules called, by the names by which they did. The names are those of tools that there are, so they
+/// are as bounded as those.
+#[derive(Debug, Default)]
+pub struct CallableTools(Mutex<HashMap<String, Arc<CallableTool>>>);
+
+impl CallableTools {
+    /// The tool that `name` means now. One that changed since it was called is prepared again.
+    ///
+    /// # Errors
+    /// There is no such tool, in words that say what there is, or it cannot be called.
+    pub fn find(
+        &self,
+        toolbox: &dyn Toolbox,
+        name: &str,
+    ) -> Result<Arc<CallableTool>, ToolFailure> {
+        let Some(tool) = toolbox.tool(name) else {
+            let tools = toolbox.tools();
+            return Err(unknown(name, tools.iter().map(|tool| tool.name.as_str())));
+        };
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock().get(name).cloned();
+        if let Some(known) = known.filter(|known| known.tool == tool) {
+            return Ok(known);
+        }
+        let callable = CallableTool::new(tool).map_err(|error| {
+            let message = format!("the tool {name:?} cannot be called: {error}");
+            ToolFailure::correctable("unknown_tool", message)
+        })?;
+        let callable = Arc::new(callable);
+        lock().insert(name.to_owned(), callable.clone());
+        Ok(callable)
+    }
+}

@@ -1,0 +1,222 @@
+//! Calls that the calls of a run make: approved like the run's own, counted in its budgets, and events of the run
+//! under the call that makes them.
+
+use super::CallEventSender;
+use crate::calls::pipeline::STEP;
+use crate::calls::{
+    CallApprover, CallBudget, CallEnd, CallPermit, CallRecorder, CallRecording, NewCall, NoBudget,
+    Undecided,
+};
+use crate::run::approval::Approver;
+use crate::run::budget_tracker::{BudgetTracker, Spent};
+use crate::run::sub_run;
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use toolhold_protocol::approval::{Decision, Pending};
+use toolhold_protocol::event::{EventKind, ToolOutcome};
+use toolhold_protocol::failure::{ErrorClass, ToolFailure};
+use toolhold_protocol::result::{ToolResult, ToolUsage};
+use toolhold_protocol::solution::Call;
+use uuid::Uuid;
+
+/// What the calls took that one call of a run made, and the calls of those: it is part of that call's usage.
+#[derive(Debug, Default)]
+pub(super) struct NestedUsage(Mutex<Spent>);
+
+impl NestedUsage {
+    fn add(&self, more: Spent) {
+        let mut spent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *spent = spent.plus(more);
+    }
+
+    pub fn add_to(&self, usage: &mut ToolUsage) {
+        let spent = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        usage.tokens = usage.tokens.saturating_add(spent.tokens);
+        usage.cost_nano = usage.cost_nano.plus(spent.cost);
+        usage.unpriced = usage.unpriced.saturating_add(spent.unpriced);
+        usage.calls = usage.calls.saturating_add(spent.calls);
+    }
+}
+
+/// Asks whoever approves the run's own calls.
+#[derive(Debug)]
+pub(super) struct RunApprover {
+    pub approver: Arc<dyn Approver>,
+    /// The run as which the calls within a call are known ([`sub_run`]).
+    pub run: Uuid,
+}
+
+impl CallApprover for RunApprover {
+    fn decide<'a>(&'a self, pending: &'a Pending) -> BoxFuture<'a, Result<Decision, Undecided>> {
+        Box::pin(async move { Ok(self.approver.decide(self.run, pending).await) })
+    }
+
+    fn within(&self, id: &str) -> Arc<dyn CallApprover> {
+        Arc::new(Self {
+            approver: self.approver.clone(),
+            run: sub_run(self.run, id),
+        })
+    }
+}
+
+/// The run's budget of calls.
+#[derive(Debug, Clone)]
+pub(super) struct RunBudget {
+    pub budget: Arc<BudgetTracker>,
+    pub usage: Arc<NestedUsage>,
+}
+
+impl CallBudget for RunBudget {
+    fn take(&self) -> Result<CallPermit, NoBudget> {
+        self.budget.take_call().map_err(NoBudget::Refused)?;
+        self.usage.add(Spent {
+            calls: 1,
+            ..Spent::default()
+        });
+        Ok(Box::new(()))
+    }
+
+    fn within(&self) -> Arc<dyn CallBudget> {
+        Arc::new(self.clone())
+    }
+}
+
+/// Records calls as events of the run, under the calls that make them.
+#[derive(Debug, Clone)]
+pub(super) struct RunRecorder {
+    pub events: CallEventSender,
+    pub budget: RunBudget,
+    /// The calls that they are nested in, the outermost first.
+    pub within: Vec<String>,
+}
+
+impl RunRecorder {
+    fn nested(&self, event: EventKind) -> EventKind {
+        let calls = self.within.iter().rev();
+        calls.fold(event, |event, call| EventKind::Sub {
+            call: call.clone(),
+            what: Box::new(event),
+        })
+    }
+
+    async fn record(&self, event: EventKind) {
+        self.events.record(vec![self.nested(event)]).await;
+    }
+}
+
+impl CallRecorder for RunRecorder {
+    fn ready(&self) -> Result<(), ToolFailure> {
+        // A run that cannot be recorded ends, and its calls with it.
+        Ok(())
+    }
+
+    fn begin<'a>(&'a self, call: NewCall<'a>) -> BoxFuture<'a, Box<dyn CallRecording>> {
+        let recording: Box<dyn CallRecording> = Box::new(RunRecording {
+            recorder: self.clone(),
+            call: Some(Call {
+                id: call.id.to_owned(),
+                tool: call.tool.to_owned(),
+                arguments: call.arguments.clone(),
+                ..Call::default()
+            }),
+        });
+        Box::pin(std::future::ready(recording))
+    }
+
+    fn within(&self, id: &str) -> Arc<dyn CallRecorder> {
+        let mut inner = self.clone();
+        inner.within.push(id.to_owned());
+        Arc::new(inner)
+    }
+}
+
+struct RunRecording {
+    recorder: RunRecorder,
+    /// Until it has ended.
+    call: Option<Call>,
+}
+
+impl RunRecording {
+    fn result(call: Call, end: &CallEnd) -> EventKind {
+        let ToolResult {
+            outcome,
+            usage,
+            printed,
+            module,
+        } = &end.result;
+        EventKind::ToolResult {
+            step: STEP,
+            id: call.id,
+            tool: call.tool,
+            outcome: match outcome {
+                Ok(output) => ToolOutcome::Output(output.value.clone()),
+                Err(failure) => ToolOutcome::Error(failure.clone()),
+            },
+            written: Vec::new(),
+            usage: *usage,
+            printed: printed.clone(),
+            module: module.clone(),
+            by_host: end.by_host,
+        }
+    }
+}
+
+impl CallRecording for RunRecording {
+    fn event(&mut self, event: EventKind) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let RunBudget { budget, usage } = &self.recorder.budget;
+            if let EventKind::SideRequest(request) = &event {
+                budget.note(&event);
+                usage.add(Spent::beside(request, budget.counts_money()));
+            }
+            match event {
+                event @ EventKind::Approval { .. } => self.recorder.record(event).await,
+                event => self.recorder.events.tell(self.recorder.nested(event)).await,
+            }
+        })
+    }
+
+    fn started<'a>(&'a mut self, others: Option<&'a Value>) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let Some(call) = self.call.clone() else {
+                return;
+            };
+            let started = EventKind::ToolStart {
+                step: STEP,
+                call,
+                filled: others.cloned(),
+            };
+            self.recorder.record(started).await;
+        })
+    }
+
+    fn ended<'a>(mut self: Box<Self>, end: &'a CallEnd) -> BoxFuture<'a, io::Result<()>> {
+        Box::pin(async move {
+            if let Some(call) = self.call.take() {
+                self.recorder.record(Self::result(call, end)).await;
+            }
+            Ok(())
+        })
+    }
+
+    fn forget(mut self: Box<Self>) {
+        self.call = None;
+    }
+}
+
+impl Drop for RunRecording {
+    fn drop(&mut self) {
+        let Some(call) = self.call.take() else {
+            return;
+        };
+        let end = CallEnd::refused(ToolFailure {
+            kind: "cancelled".into(),
+            class: ErrorClass::Correctable,
+            message: "the call that made this one ended before it".into(),
+        });
+        let result = self.recorder.nested(Self::result(call, &end));
+        self.recorder.events.tell_if_room(result);
+    }
+}

@@ -1,0 +1,256 @@
+//! One `tools/call`: the way of every call, for an MCP client.
+
+use super::approval::CallerApprover;
+use super::catalog::Offered;
+use super::client_sender::{ClientSender, ear, telling};
+use super::elicitation::{ElicitationApprover, asking};
+use super::request::{Request, note_run};
+use super::result;
+use super::revision::Terms;
+use super::rpc::{Error, INTERNAL_ERROR};
+use super::seams::{RecordedCaller, RequestCall};
+use super::service::{Rules, Service, cut};
+use super::session::Session;
+use futures_util::future::BoxFuture;
+use serde_json::{Map, Value};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Semaphore, mpsc};
+use toolhold_agent::calls::{
+    CallBudget, CallEnd, CallPermit, CallPipeline, CallRequest, NoBudget, NotCalled, Unlimited,
+};
+use toolhold_agent::{Module, Tool, ToolCall, ToolResult, Toolbox};
+use uuid::Uuid;
+
+impl Service {
+    pub(super) async fn call(
+        &self,
+        mut params: Map<String, Value>,
+        terms: &Terms,
+        session: Option<&Arc<Session>>,
+        client_sender: &ClientSender,
+    ) -> Result<Value, Error> {
+        let Some(name) = params.get("name").and_then(Value::as_str) else {
+            return Err(Error::params("tools/call needs the \"name\" of a tool"));
+        };
+        let catalog = self.catalog();
+        let Some(offered) = catalog.find(name) else {
+            return Err(Error::params(self.unknown(name)));
+        };
+        let arguments = match params.remove("arguments") {
+            None | Some(Value::Null) => Value::Object(Map::new()),
+            Some(arguments @ Value::Object(_)) => arguments,
+            Some(_) => return Err(Error::params("\"arguments\" must be an object")),
+        };
+        let (rules, run) = (self.rules(), Uuid::now_v7());
+        let id = run.to_string();
+        let approver = Arc::new(CallerApprover::new(
+            self.asking.clone(),
+            terms,
+            session.cloned(),
+            client_sender.clone(),
+            params,
+        ));
+        let pipeline = CallPipeline {
+            toolbox: match &offered.request {
+                None => self.modules.toolbox(&terms.session),
+                Some(request) => Arc::new(RequestTool {
+                    run,
+                    request: request.clone(),
+                    rules: rules.clone(),
+                    terms: terms.clone(),
+                    session: session
+                        .filter(|_| terms.elicits && self.settings.ask)
+                        .cloned(),
+                    client_sender: client_sender.clone(),
+                    answer_timeout: self.settings.answer_timeout,
+                }),
+            },
+            tools: self.tools.clone(),
+            rules: rules.calls.clone(),
+            approver: approver.clone(),
+            budget: Arc::new(CallSlots {
+                slots: self.slots.clone(),
+                most: self.settings.calls,
+            }),
+            recorder: self.records.of(caller(&rules, terms)),
+            hiding: Some(rules.mask.clone()),
+        };
+        let (listener, heard) = ear(terms).unzip();
+        let call = pipeline.call(CallRequest {
+            id: id.clone(),
+            tool: offered.callable.clone(),
+            name: offered.name.clone(),
+            arguments,
+            // Where the call is made again with the decision, it is under another id.
+            asked_as: String::new(),
+            callers: Vec::new(),
+            timeout: None,
+            restrictions: None,
+            listener,
+        });
+        let came = match heard {
+            Some(heard) => {
+                telling(
+                    call,
+                    heard,
+                    &offered.name,
+                    terms,
+                    &rules.mask,
+                    client_sender,
+                )
+                .await
+            }
+            None => call.await,
+        };
+        let end = match came {
+            Ok(end) => end,
+            Err(NotCalled::HandedBack) => return approver.handed_back(),
+            Err(NotCalled::Busy(message)) => return Err(Error::new(INTERNAL_ERROR, message)),
+            Err(NotCalled::NotRecorded(failure)) => {
+                return Err(Error::new(INTERNAL_ERROR, failure.message));
+            }
+            Err(NotCalled::Lost { was_made }) => return Err(lost(was_made)),
+        };
+        let mut result = told(end, offered, terms);
+        if offered.request.is_some() {
+            note_run(&mut result, &id);
+        }
+        Ok(result)
+    }
+
+    fn unknown(&self, name: &str) -> String {
+        let shown = cut(name);
+        let module = name
+            .rsplit_once('.')
+            .and_then(|(module, _)| self.modules.disabled(module));
+        match module {
+            Some(module) => format!(
+                "Unknown tool: {shown}; its module is disabled until a person approves it: {} (toolhold modules \
+                 approve {})",
+                module.reason, module.slot
+            ),
+            None => format!("Unknown tool: {shown}; tools/list says which there are"),
+        }
+    }
+}
+
+/// For the record, whose call it is.
+fn caller(rules: &Rules, terms: &Terms) -> RecordedCaller {
+    let mut way = Map::from_iter([
+        ("via".to_owned(), "mcp".into()),
+        ("session".to_owned(), Value::from(&*terms.session)),
+    ]);
+    if let Some(client) = &terms.client {
+        way.insert("client".into(), client.clone());
+    }
+    RecordedCaller {
+        policy: rules.policy.clone(),
+        owner: terms.owner.to_owned(),
+        way,
+        trace: terms.trace.clone(),
+    }
+}
+
+/// What a client is told of a call that ended.
+fn told(end: CallEnd, offered: &Offered, terms: &Terms) -> Value {
+    match end.result.outcome {
+        Ok(output) => {
+            tracing::info!(tool = offered.name, "called");
+            result::complete(terms.era, offered, output.value)
+        }
+        Err(failure) => {
+            tracing::info!(
+                tool = offered.name,
+                kind = failure.kind,
+                "called, and failed"
+            );
+            result::failed(&failure)
+        }
+    }
+}
+
+fn lost(was_made: bool) -> Error {
+    let message = if was_made {
+        "the call was made, but it could not be written into the audit log, so its result is not given out; \
+         whoever runs this server finds the reason in its log"
+    } else {
+        "nothing was called, and that could not be written into the audit log; whoever runs this server finds \
+         the reason in its log"
+    };
+    Error::new(INTERNAL_ERROR, message)
+}
+
+/// The calls of all clients that may run at the same time. What a module calls needs no slot of its own: it runs
+/// within one that has one.
+#[derive(Debug)]
+struct CallSlots {
+    slots: Arc<Semaphore>,
+    most: usize,
+}
+
+impl CallBudget for CallSlots {
+    fn take(&self) -> Result<CallPermit, NoBudget> {
+        match self.slots.clone().try_acquire_owned() {
+            Ok(slot) => Ok(Box::new(slot)),
+            Err(_) => Err(NoBudget::Busy(format!(
+                "{} calls are running, which is all that this server takes (mcp_server.calls); try again later",
+                self.most
+            ))),
+        }
+    }
+
+    fn within(&self) -> Arc<dyn CallBudget> {
+        Arc::new(Unlimited)
+    }
+}
+
+/// A saved Request as what one call runs: a run with questions of its own.
+#[derive(Debug)]
+struct RequestTool {
+    run: Uuid,
+    request: Request,
+    rules: Arc<Rules>,
+    terms: Terms,
+    /// Whose user is asked.
+    session: Option<Arc<Session>>,
+    client_sender: ClientSender,
+    answer_timeout: Duration,
+}
+
+impl Toolbox for RequestTool {
+    fn tools(&self) -> Vec<Tool> {
+        Vec::new()
+    }
+
+    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Module, String>> {
+        let message = format!("there is no module {name:?} here");
+        Box::pin(std::future::ready(Err(message)))
+    }
+
+    fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async move {
+            let (questions, asked) = mpsc::channel(1);
+            let time = self.answer_timeout;
+            let run = self.rules.requests.run(RequestCall {
+                id: self.run,
+                name: &self.request.name,
+                saved: &self.request.saved,
+                input: self.request.input(call.arguments.clone()),
+                session: &self.terms.session,
+                owner: self.terms.owner,
+                trace: &self.terms.trace,
+                listener: call.listener.clone(),
+                approver: Arc::new(ElicitationApprover::new(questions, time)),
+            });
+            asking(
+                run,
+                asked,
+                self.session.as_deref(),
+                &self.client_sender,
+                time,
+            )
+            .await
+        })
+    }
+}

@@ -1,0 +1,31 @@
+//! The modules of a registry as an MCP server offers them.
+
+use crate::tools::SandboxTools;
+use std::sync::Arc;
+use toolhold_agent::Toolbox;
+use toolhold_mcp::serve::{Disabled, ModuleHost};
+use toolhold_policy::ToolSpec;
+use toolhold_sandbox::Registry;
+
+/// All modules that are loaded.
+#[derive(Debug)]
+pub struct RegistryModules(pub Registry);
+
+impl ModuleHost for RegistryModules {
+    fn tools(&self) -> Vec<ToolSpec> {
+        self.0.tools()
+    }
+
+    fn disabled(&self, module: &str) -> Option<Disabled> {
+        let module = self.0.module(module)?;
+        let standing = module.standing();
+        (!standing.may_run()).then(|| Disabled {
+            slot: module.slot.clone(),
+            reason: standing.reason(),
+        })
+    }
+
+    fn toolbox(&self, session: &str) -> Arc<dyn Toolbox> {
+        Arc::new(SandboxTools::new(self.0.clone()).on_behalf_of("", session))
+    }
+}

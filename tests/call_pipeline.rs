@@ -1,0 +1,451 @@
+//! One tool, called in each of the ways that there are, and what holds for all of them: shields, approval,
+//! budgets, records, and that arguments and results fit their schemas.
+
+use crate::mcp_server::{call, wire::Stdio};
+use crate::terminal::at_terminal;
+use serde_json::{Value, json};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+use support::endpoint::{Endpoint, Reply, Scenario};
+use support::host::{Finished, Host};
+use support::sandbox::repository;
+use support::server::Server;
+use toolhold_hostile::liar::{self, Claim};
+
+/// The tool that is called.
+const TOOL: &str = "text.reverse";
+
+/// A tool whose results do not fit what it says of them.
+const LIAR: &str = "liar.say";
+
+/// Everything may run; the probe may call what is called here in the other ways.
+const MODULES: &str =
+    "[modules]\napproval = \"never\"\n[module.probe]\ntools = [\"text\", \"liar\"]\n";
+
+/// A shield around the tool itself, and around nothing that calls it.
+const SHIELD: &str = "[shields.words]\nkind = \"wasm\"\nmodule = \"guard\"\nplaces = [\"tool_input\", \"tool_output\"]\n\
+                      tools = [\"text\"]\nsettings = { block = [\"bomb\"], redact = [\"secret\"] }\n";
+
+const APPROVAL: &str = "[approval]\nalways = [\"text.reverse\"]\n";
+
+/// What a person says when asked.
+#[derive(Debug, Clone, Copy)]
+enum Answer<'a> {
+    /// Nobody is asked.
+    Unasked,
+    Approve,
+    Refuse(&'a str),
+    Edit(&'a str),
+}
+
+/// What came of a call.
+#[derive(Debug)]
+struct Came {
+    /// The result's JSON text, or why there is none.
+    of_it: Result<String, String>,
+    /// What a person was shown.
+    shown: String,
+}
+
+impl Came {
+    fn text(&self) -> &str {
+        match &self.of_it {
+            Ok(text) | Err(text) => text,
+        }
+    }
+}
+
+/// Calls a tool on behalf of whoever goes this way.
+type Way = fn(&Host, &str, &Value, Answer<'_>) -> Came;
+
+const WAYS: [(&str, Way); 6] = [
+    ("a model's reply", by_a_reply),
+    ("a plan's step", by_a_plan),
+    ("a module", by_a_module),
+    ("an MCP client", by_an_mcp_client),
+    ("POST /v1/tools", over_http),
+    ("modules call", at_the_terminal),
+];
+
+/// A host with this policy.
+fn host(policy: &str) -> Host {
+    let component = |path: &str| std::fs::read(repository().join(path)).expect("it is built");
+    let claim = Claim {
+        output_schema: Some(json!({"type": "object"}).to_string()),
+        ..Claim::named("say")
+    };
+    let liar = liar::component(&[claim], &liar::Reply::Value("7".into()));
+    let host = Host::new();
+    host.ship("text")
+        .write(
+            "modules/probe.wasm",
+            component("modules/sdk/probe/probe.wasm"),
+        )
+        .write(
+            "modules/guard.wasm",
+            component("tests/components/guard/guard.wasm"),
+        )
+        .write("modules/liar.wasm", liar.expect("a component"))
+        .write("toolhold.toml", format!("{MODULES}{policy}"));
+    host
+}
+
+fn step(tool: &str, arguments: &Value) -> Value {
+    let mut step = json!({"_tool": tool, "_reasoningForCall": "because"});
+    let arguments = arguments.as_object().expect("an object").clone();
+    step.as_object_mut().expect("an object").extend(arguments);
+    step
+}
+
+fn by_a_reply(host: &Host, tool: &str, arguments: &Value, answer: Answer<'_>) -> Came {
+    let calls = [step(tool, arguments)];
+    let endpoint = Endpoint::start(Scenario::new([
+        Reply::solution(json!({"calls": calls, "output": null})),
+        Reply::solution(json!({"calls": [], "output": "done"})),
+    ]));
+    let url = endpoint.base_url();
+    let run = ["run", "t", "--base-url", &url, "--model", "m", "--json"];
+    let (done, shown) = decided(host, answer, || host.run(&run));
+    Came {
+        of_it: result_of(&done, tool),
+        shown,
+    }
+}
+
+fn by_a_plan(host: &Host, tool: &str, arguments: &Value, answer: Answer<'_>) -> Came {
+    host.write("plan.json", json!([step(tool, arguments)]).to_string());
+    let run = ["plan", "run", "plan.json", "--json"];
+    let (done, shown) = decided(host, answer, || host.run(&run));
+    Came {
+        of_it: result_of(&done, tool),
+        shown,
+    }
+}
+
+fn by_a_module(host: &Host, tool: &str, arguments: &Value, answer: Answer<'_>) -> Came {
+    let question = json!({"tool": tool, "arguments": arguments});
+    by_a_plan(host, "probe.ask", &question, answer)
+}
+
+fn by_an_mcp_client(host: &Host, tool: &str, arguments: &Value, answer: Answer<'_>) -> Came {
+    let mut client = Stdio::session(host, &[], json!({"elicitation": {}}));
+    client.send(call(1, tool, arguments.clone()));
+    let content = match answer {
+        Answer::Unasked => None,
+        Answer::Approve => Some(json!({"decision": "approve"})),
+        Answer::Refuse(reason) => Some(json!({"decision": "refuse", "reason": reason})),
+        Answer::Edit(_) => unreachable!("the form has no place for other arguments"),
+    };
+    let shown = content.map_or_else(String::new, |content| {
+        let question = client.hear("elicitation/create");
+        let result = json!({"action": "accept", "content": content});
+        client.send(json!({"jsonrpc": "2.0", "id": question["id"], "result": result}));
+        question["params"]["message"].to_string()
+    });
+    let reply = client.reply(1);
+    let text = reply["result"]["content"][0]["text"].as_str();
+    let text = text.unwrap_or_else(|| panic!("{reply}")).to_owned();
+    let is_error = reply["result"]["isError"] == true;
+    Came {
+        of_it: if is_error { Err(text) } else { Ok(text) },
+        shown,
+    }
+}
+
+fn over_http(host: &Host, tool: &str, arguments: &Value, answer: Answer<'_>) -> Came {
+    let endpoint = Endpoint::start(Scenario::new([]));
+    let server = Server::start(host, &["--base-url", &endpoint.base_url(), "--model", "m"]);
+    let body = json!({"arguments": arguments});
+    let path = format!("/v1/tools/{tool}");
+    let (made, shown) = decided(host, answer, || server.post(&path, &body).good());
+    Came {
+        of_it: match made["error"].as_str() {
+            Some(error) => Err(error.to_owned()),
+            None => Ok(made["result"].to_string()),
+        },
+        shown,
+    }
+}
+
+fn at_the_terminal(host: &Host, tool: &str, arguments: &Value, answer: Answer<'_>) -> Came {
+    let arguments = arguments.to_string();
+    let call = ["modules", "call", "--json", tool, &arguments];
+    let typed = |line: String| at_terminal(&host.command(&call), &[("approve?", &line)]);
+    let done = match answer {
+        Answer::Unasked => host.run(&call),
+        Answer::Approve => typed("y\n".into()),
+        Answer::Refuse(reason) => typed(format!("n {reason}\n")),
+        Answer::Edit(arguments) => typed(format!("e {arguments}\n")),
+    };
+    // At a terminal it follows the question.
+    let at = ["{\n", "{\r\n"].iter().find_map(|it| done.stdout.find(it));
+    let parts = at.and_then(|at| done.stdout.split_at_checked(at));
+    let (shown, json) = parts.unwrap_or_else(|| panic!("no result: {done:?}"));
+    let mut values = serde_json::Deserializer::from_str(json).into_iter::<Value>();
+    let whole = values.next().and_then(Result::ok);
+    let whole = whole.unwrap_or_else(|| panic!("no JSON: {done:?}"));
+    Came {
+        of_it: match whole.pointer("/error/message") {
+            Some(message) => Err(message.as_str().unwrap_or_default().to_owned()),
+            None => Ok(whole["result"]["value"].to_string()),
+        },
+        shown: shown.to_owned(),
+    }
+}
+
+/// The result of the last call of `tool` in a run's events, which it printed.
+fn result_of(done: &Finished, tool: &str) -> Result<String, String> {
+    let lines = done.stdout.lines();
+    let events = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let result = events
+        .filter(|event| event["event"] == "tool_result" && event["tool"] == tool)
+        .last();
+    let Some(result) = result else {
+        // It was refused before it could be a call.
+        return Err(format!("{}{}", done.stdout, done.stderr));
+    };
+    match result["error"]["message"].as_str() {
+        Some(message) => Err(message.to_owned()),
+        None => Ok(result["output"].to_string()),
+    }
+}
+
+/// Does `work`, and decides as somebody at another terminal about the call that waits meanwhile. Returns what
+/// was shown there, too.
+fn decided<T>(host: &Host, answer: Answer<'_>, work: impl FnOnce() -> T) -> (T, String) {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|threads| {
+        let person = threads.spawn(|| decide(host, answer, &is_over));
+        let came = work();
+        is_over.store(true, Ordering::Release);
+        (came, person.join().expect("no panic"))
+    })
+}
+
+fn decide(host: &Host, answer: Answer<'_>, is_over: &AtomicBool) -> String {
+    let (word, more) = match answer {
+        Answer::Unasked => return String::new(),
+        Answer::Approve => ("approve", None),
+        Answer::Refuse(reason) => ("refuse", Some(reason)),
+        Answer::Edit(arguments) => ("edit", Some(arguments)),
+    };
+    while !is_over.load(Ordering::Acquire) {
+        let listed = host.run(&["approvals", "list"]).stdout;
+        if let Some(call) = listed.split_whitespace().next() {
+            let mut words = vec!["approvals", word, call];
+            words.extend(more);
+            let said = host.run(&words);
+            assert_eq!(said.code, Some(0), "{said:?}");
+            return listed;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    String::new()
+}
+
+/// The calls of `tool` in the audit log.
+fn audited(host: &Host, tool: &str) -> Vec<Value> {
+    let found = host.run(&["audit", "search", "--json", "--tool", tool]);
+    assert_eq!(found.code, Some(0), "{found:?}");
+    let lines = found.stdout.lines();
+    lines
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
+}
+
+#[test]
+fn shields_screen_what_a_tool_is_given_and_what_it_gives() {
+    let host = host(SHIELD);
+    for (way, called) in WAYS {
+        for (text, is_made, part) in [
+            (
+                "bomb",
+                false,
+                "the shield words blocked this call: it says bomb",
+            ),
+            ("a secret", true, "]drow :detcader[ a"),
+            (
+                "bmob",
+                false,
+                "the shield words blocked the result of this call",
+            ),
+            ("terces", true, "[redacted: word]"),
+            ("abc", true, "cba"),
+        ] {
+            let came = called(&host, TOOL, &json!({"text": text}), Answer::Unasked);
+            assert_eq!(came.of_it.is_ok(), is_made, "{way}, {text}: {came:?}");
+            assert!(came.text().contains(part), "{way}, {text}: {came:?}");
+        }
+    }
+}
+
+#[test]
+fn a_person_decides_about_exactly_what_runs() {
+    let host = host(&format!("{SHIELD}{APPROVAL}"));
+    for (way, called) in WAYS {
+        let told = json!({"text": "a secret"});
+        let came = called(&host, TOOL, &told, Answer::Approve);
+        assert!(came.shown.contains(TOOL), "{way}: {came:?}");
+        assert!(
+            came.shown.contains("a [redacted: word]") && !came.shown.contains("secret"),
+            "{way} shows what is left: {came:?}"
+        );
+        assert!(
+            came.of_it.is_ok() && came.text().contains("]drow"),
+            "{way}: {came:?}"
+        );
+        let came = called(&host, TOOL, &told, Answer::Refuse("not on a Friday"));
+        assert!(came.of_it.is_err(), "{way}: {came:?}");
+        assert!(came.text().contains("not on a Friday"), "{way}: {came:?}");
+        if way == "an MCP client" {
+            continue;
+        }
+        let came = called(&host, TOOL, &told, Answer::Edit(r#"{"text":"xyz"}"#));
+        assert!(
+            came.of_it.is_ok() && came.text().contains("zyx"),
+            "{way}: {came:?}"
+        );
+        // A person's arguments are screened like a model's.
+        let came = called(&host, TOOL, &told, Answer::Edit(r#"{"text":"bomb"}"#));
+        assert!(came.of_it.is_err(), "{way}: {came:?}");
+        assert!(came.text().contains("blocked this call"), "{way}: {came:?}");
+    }
+}
+
+/// Of a server's agent, a run and a module alike: nobody is there who could be asked.
+#[test]
+fn where_nobody_can_be_asked_the_operator_says_so_beforehand() {
+    let host = host(APPROVAL);
+    let call = ["modules", "call", TOOL, r#"{"text":"abc"}"#];
+    let refused = host.run(&call);
+    assert_eq!(refused.code, Some(5), "{refused:?}");
+    assert!(refused.stderr.contains("--yes"), "{refused:?}");
+    let made = host.run(&[&call[..], &["--yes"]].concat());
+    assert_eq!(made.code, Some(0), "{made:?}");
+    assert!(made.stdout.contains("cba"), "{made:?}");
+}
+
+#[test]
+fn arguments_and_results_fit_what_the_tool_says_of_them() {
+    let host = host("");
+    for (way, called) in WAYS {
+        let came = called(&host, TOOL, &json!({"text": {"a": 1}}), Answer::Unasked);
+        let part = "is not of type";
+        assert!(came.of_it.is_err(), "{way}: {came:?}");
+        assert!(came.text().contains(part), "{way}: {came:?}");
+        let came = called(&host, LIAR, &json!({}), Answer::Unasked);
+        let part = "does not fit its own output schema";
+        assert!(came.of_it.is_err(), "{way}: {came:?}");
+        assert!(came.text().contains(part), "{way}: {came:?}");
+    }
+}
+
+#[test]
+fn every_call_is_in_the_audit_log_once() {
+    for (way, called) in WAYS {
+        let host = host(SHIELD);
+        called(&host, TOOL, &json!({"text": "a secret"}), Answer::Unasked);
+        called(&host, TOOL, &json!({"text": "bomb"}), Answer::Unasked);
+        let rows = audited(&host, TOOL);
+        let [made, blocked] = rows.as_slice() else {
+            panic!("{way}: {rows:?}");
+        };
+        assert_eq!(
+            (&made["action"], &made["status"]),
+            (&json!("call"), &json!("ok")),
+            "{way}"
+        );
+        assert_eq!(blocked["error"], "shield", "{way}: {blocked}");
+        for row in &rows {
+            for digest in ["result_digest", "policy"] {
+                let hash = row[digest].as_str().map(str::len);
+                assert_eq!(hash, Some(64), "{way}, {digest}: {row}");
+            }
+        }
+        assert!(made["module_digest"].is_string(), "{way}: {made}");
+        assert_eq!(host.run(&["audit", "verify"]).code, Some(0), "{way}");
+    }
+}
+
+/// The call of a call is told of under its parent, and counts.
+#[test]
+fn what_a_module_calls_is_in_the_record_under_the_call_that_calls_it() {
+    let host = host(&format!("{SHIELD}{APPROVAL}"));
+    let came = by_a_module(&host, TOOL, &json!({"text": "abc"}), Answer::Approve);
+    assert!(came.text().contains("cba"), "{came:?}");
+    let shown = host.run(&["show", "last", "--json"]).stdout;
+    let events: Vec<Value> = shown
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect();
+    let parent = events
+        .iter()
+        .find(|event| event["event"] == "tool_start")
+        .expect("the call of the probe");
+    let within: Vec<&Value> = events
+        .iter()
+        .filter(|event| event["event"] == "sub" && event["call"] == parent["id"])
+        .map(|event| &event["what"])
+        .collect();
+    let kinds: Vec<&str> = within
+        .iter()
+        .filter_map(|what| what["event"].as_str())
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            "shield",
+            "approval",
+            "decided",
+            "tool_start",
+            "shield",
+            "tool_result"
+        ],
+        "{within:?}"
+    );
+    let result = events
+        .iter()
+        .find(|event| event["event"] == "tool_result")
+        .expect("its result");
+    assert_eq!(result["usage"]["calls"], 1, "{result}");
+    assert_eq!(host.run(&["replay", "last"]).code, Some(0));
+    let human = host.run(&["show", "last"]);
+    let human = format!("{}{}", human.stdout, human.stderr);
+    assert!(human.contains("    → text.reverse"), "{human}");
+}
+
+#[test]
+fn calls_of_calls_count_in_the_budget_of_their_run() {
+    let host = host("[run]\nmax_tool_calls = 1\n");
+    let question = json!({"tool": TOOL, "arguments": {"text": "abc"}});
+    // A client's calls and those of a person at the terminal are in no run: what they have is a rate.
+    for (way, called) in WAYS {
+        if !["a model's reply", "a plan's step", "POST /v1/tools"].contains(&way) {
+            continue;
+        }
+        let came = called(&host, "probe.ask", &question, Answer::Unasked);
+        assert!(came.of_it.is_err(), "{way}: {came:?}");
+        assert!(
+            came.text().contains("run.max_tool_calls"),
+            "{way}: {came:?}"
+        );
+    }
+}
+
+/// However a tool is called, a minute has as many calls of it as the operator says.
+#[test]
+fn a_rate_holds_for_all_ways_together() {
+    let host = host("[module.text.limits]\ncalls_per_minute = 1\n");
+    let question = json!({"tool": TOOL, "arguments": {"text": "abc"}});
+    let mut client = Stdio::session(&host, &[], json!({}));
+    let first = client.ask(call(1, "probe.ask", question));
+    assert_eq!(first["result"]["isError"], false, "{first}");
+    let second = client.ask(call(2, TOOL, json!({"text": "abc"})));
+    assert_eq!(second["result"]["isError"], true, "{second}");
+    let words = second["result"]["content"][0]["text"].to_string();
+    assert!(
+        words.contains("calls_per_minute") || words.contains("a minute"),
+        "{words}"
+    );
+}
