@@ -63,7 +63,7 @@ pub fn command(cli: Cli) -> ExitCode {
 }
 
 fn exit_of(error: &anyhow::Error) -> Exit {
-    match error.downcast_ref::<toolhold_agent::model::ModelError>() {
+    match error.downcast_ref::<toolhold_model::ModelError>() {
         Some(_) => Exit::Endpoint,
         None => Exit::Failed,
     }

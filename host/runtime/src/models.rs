@@ -17,14 +17,16 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::OnceCell;
-use toolhold_agent::model::route::{
-    Class, Endpoint, EndpointPolicy, Member, Pool, PoolPolicy, Protection, Retry, Router,
-    RouterPolicy,
+use toolhold_agent::router::{Class, Router, RouterPolicy};
+use toolhold_model::route::{
+    Endpoint, EndpointPolicy, Member, Pool, PoolPolicy, Protection, Retry,
 };
-use toolhold_agent::model::{
-    ChatRequest, Completion, Counter, Model, ModelError, OpenAiModel, RecordingTransport,
-    SideModel, SideRole, Transport, Watch,
+use toolhold_model::{
+    ChatRequest, Counter, Model, ModelError, OpenAiModel, RecordingTransport, SideModel, Transport,
+    Watch,
 };
+use toolhold_protocol::completion::Completion;
+use toolhold_protocol::side_request::SideRole;
 
 /// What answers a run's requests.
 #[derive(Debug)]

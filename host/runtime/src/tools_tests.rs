@@ -1,8 +1,9 @@
 use super::*;
-use serde_json::{Map, json};
+use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use toolhold_sandbox::{Engine, EngineConfig, Grant, KeyValueGrant, ModulePolicy, Policy, Storage};
+use toolhold_policy::{Grant, KeyValueGrant};
+use toolhold_sandbox::{Engine, EngineConfig, ModulePolicy, Policy, Storage};
 
 /// The repository's modules.
 fn modules() -> PathBuf {

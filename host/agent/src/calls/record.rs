@@ -78,7 +78,7 @@ pub trait CallRecording: Send {
     ///
     /// # Errors
     /// It is not, and the caller must not be given what it came to.
-    fn ended<'a>(self: Box<Self>, end: &'a CallEnd) -> BoxFuture<'a, io::Result<()>>;
+    fn ended(self: Box<Self>, end: &CallEnd) -> BoxFuture<'_, io::Result<()>>;
 
     /// It was no call: the question to a person went back to the caller, or there was no room.
     fn forget(self: Box<Self>);

@@ -17,8 +17,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use toolhold_agent::{Activity as _, ToolCall};
+use toolhold_policy::ErrorClass;
 use toolhold_policy::{Approval, ApprovalStore, Standing};
-use toolhold_protocol::failure::{ErrorClass, ToolFailure};
+use toolhold_protocol::failure::ToolFailure;
 
 const SCRIPT: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),

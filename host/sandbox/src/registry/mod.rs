@@ -62,7 +62,8 @@ pub enum LoadEvent {
 ///
 /// ```
 /// use serde_json::json;
-/// use toolhold_sandbox::{Engine, EngineConfig, Invocation, Output, Policy, Registry};
+/// use toolhold_sandbox::{Engine, EngineConfig, Policy, Registry};
+/// use toolhold_policy::{Invocation, Output};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

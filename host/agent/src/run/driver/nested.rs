@@ -9,14 +9,15 @@ use crate::calls::{
 };
 use crate::run::approval::Approver;
 use crate::run::budget_tracker::{BudgetTracker, Spent};
-use crate::run::sub_run;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+use toolhold_policy::ErrorClass;
 use toolhold_protocol::approval::{Decision, Pending};
+use toolhold_protocol::event::sub_run;
 use toolhold_protocol::event::{EventKind, ToolOutcome};
-use toolhold_protocol::failure::{ErrorClass, ToolFailure};
+use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::{ToolResult, ToolUsage};
 use toolhold_protocol::solution::Call;
 use uuid::Uuid;
@@ -192,7 +193,7 @@ impl CallRecording for RunRecording {
         })
     }
 
-    fn ended<'a>(mut self: Box<Self>, end: &'a CallEnd) -> BoxFuture<'a, io::Result<()>> {
+    fn ended(mut self: Box<Self>, end: &CallEnd) -> BoxFuture<'_, io::Result<()>> {
         Box::pin(async move {
             if let Some(call) = self.call.take() {
                 self.recorder.record(Self::result(call, end)).await;
