@@ -1,4 +1,4 @@
-//! The hostile suite of THREATS.md: attacks on the sandbox through its public door, as one definition
+//! The hostile suite of docs/security.md: attacks on the sandbox through its public door, as one definition
 //! with two users. `toolhold selftest` runs it on a user's machine and prints the table; the tests
 //! run each attack under its own name. There is no product code here.
 //!
@@ -48,7 +48,7 @@ pub use attack::{Attack, Outcome, Verdict, run};
 pub use fault::Fault;
 pub use lab::{Lab, Scale};
 
-/// Rows of THREATS.md that try other parts of Toolhold than the sandbox, and where they are tried.
+/// Rows of docs/security.md that try other parts of Toolhold than the sandbox, and where they are tried.
 pub const ELSEWHERE: [(u8, &str); 4] = [
     (24, "the loop: tests/run.rs"),
     (28, "the loop: tests/run.rs"),

@@ -1,4 +1,4 @@
-//! Replies, read while they are generated (PROTOCOL.md, 7.2): a call is known the moment its last
+//! Replies, read while they are generated (docs/protocol.md, 7.2): a call is known the moment its last
 //! brace arrives, while the model writes the next.
 
 mod functions;
