@@ -189,7 +189,7 @@ impl CallPipeline {
         recording: &mut dyn CallRecording,
     ) -> Result<(Value, bool), ToolFailure> {
         let (shields, place) = (&self.rules.shields, Place::ToolInput);
-        if !shields.stand_at(place, Some(&request.name)) {
+        if !shields.applies_to(place, Some(&request.name)) {
             return Ok((arguments, false));
         }
         let screening = Screening {

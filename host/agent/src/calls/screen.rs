@@ -77,7 +77,7 @@ pub async fn released(
     let fits = |value: &Value| check.map_or(Ok(()), |check| check.result(value));
     let outcome = outcome.and_then(|output| fits(&output.value).map(|()| output));
     let place = Place::ToolOutput;
-    if !shields.stand_at(place, Some(tool)) {
+    if !shields.applies_to(place, Some(tool)) {
         return (outcome, Vec::new());
     }
     let screening = Screening {

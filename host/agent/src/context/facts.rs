@@ -90,7 +90,7 @@ impl Collector {
             _ if self.is_full => self.told.left += leaves(value),
             Value::Object(fields) => self.object(at, fields, depth),
             Value::Array(items) => {
-                self.lines(at, items.iter().filter_map(|item| verbatim(item)));
+                self.lines(at, items.iter().filter_map(verbatim));
                 for (index, item) in items.iter().enumerate() {
                     if is_verbatim(item) {
                         continue;

@@ -8,15 +8,15 @@ pub mod bind;
 mod counting;
 mod driver;
 pub use toolhold_protocol::fallback;
+mod budget_tracker;
 mod machine;
-mod purse;
 pub mod replay;
 mod schedule;
 mod sub_agent;
 
+pub use budget_tracker::{Budget, Budgets, Spent};
 pub use driver::{Driver, Run};
 pub use machine::{Action, Effects, Input, Machine, Work};
-pub use purse::{Budget, Budgets, Spent};
 pub use sub_agent::Ended;
 pub use toolhold_protocol::bound::{Bound, Runner};
 pub use toolhold_protocol::event::sub_run;

@@ -6,9 +6,9 @@
 //! of what is left of the parent's: as many Requests as the parent may still make (at least one, or
 //! the parent's last could delegate nothing), the tokens and the time that are left.
 
-use crate::run::driver::{Begin, Driver, Sink, Within};
+use crate::run::budget_tracker::{BudgetTracker, Spent};
+use crate::run::driver::{Begin, CallEventSender, Driver, Sink};
 use crate::run::machine::Work;
-use crate::run::purse::{Purse, Spent};
 use crate::run::replay::Replayed;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -65,7 +65,7 @@ pub(super) async fn run(
     begun: Option<Replayed>,
     parent: &RunRequest,
     left: Left,
-    events: Within,
+    events: CallEventSender,
 ) -> ToolResult {
     let started = Instant::now();
     let before = begun
@@ -108,7 +108,7 @@ async fn perform(
         }
     };
     driver
-        .perform(machine, begin, sink, left.purse, CancellationToken::new())
+        .perform(machine, begin, sink, left.budget, CancellationToken::new())
         .await
         .map(answer)
         .map_err(not_started)
@@ -118,7 +118,7 @@ async fn perform(
 pub(super) struct Left {
     pub time: Duration,
     /// Shared by all that run at the same time.
-    pub purse: Arc<Purse>,
+    pub budget: Arc<BudgetTracker>,
 }
 
 fn request(

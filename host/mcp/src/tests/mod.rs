@@ -32,23 +32,23 @@ const TOOLS: [&str; 15] = [
 /// A variable that cargo sets, and as secret as any.
 const SECRET: &str = "CARGO_MANIFEST_DIR";
 
-/// Approvals in memory.
+/// Approvals in memory. `None` is one that cannot be read.
 #[derive(Debug, Default)]
-struct Memory(Mutex<BTreeMap<String, Approval>>);
+struct Memory(Mutex<BTreeMap<String, Option<Approval>>>);
 
 impl ApprovalStore for Memory {
     fn get(&self, slot: &str) -> Option<Approval> {
-        self.0.lock().unwrap().get(slot).cloned()
+        self.0.lock().unwrap().get(slot).cloned().flatten()
     }
 
     fn put(&self, approval: &Approval) -> io::Result<()> {
         let (slot, approval) = (approval.slot.clone(), approval.clone());
-        self.0.lock().unwrap().insert(slot, approval);
+        self.0.lock().unwrap().insert(slot, Some(approval));
         Ok(())
     }
 
     fn knows(&self, module: &str) -> bool {
-        self.get(module).is_some()
+        self.0.lock().unwrap().contains_key(module)
     }
 }
 

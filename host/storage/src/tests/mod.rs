@@ -91,7 +91,7 @@ impl Script {
 
     pub fn begin(&mut self, task: &str) -> Event {
         self.event(EventKind::Run {
-            format: toolhold_agent::event::FORMAT,
+            format: toolhold_protocol::event::FORMAT,
             task: task.into(),
             model: "m".into(),
             request: Box::new(RunRequest::new(task)),

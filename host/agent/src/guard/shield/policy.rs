@@ -80,7 +80,7 @@ impl Shields {
     }
 
     /// Whether somebody stands at `place` for calls of the tool.
-    pub fn stand_at(&self, place: Place, tool: Option<&str>) -> bool {
+    pub fn applies_to(&self, place: Place, tool: Option<&str>) -> bool {
         self.posts.iter().any(|post| post.screens(place, tool))
     }
 

@@ -200,7 +200,7 @@ fn a_tool_is_meant_by_its_module_and_in_every_version() {
             grants: Value::Null,
         };
         assert_eq!(
-            shields.stand_at(Place::ToolInput, Some("web@1.2.get")),
+            shields.applies_to(Place::ToolInput, Some("web@1.2.get")),
             meant,
             "{names}"
         );

@@ -2,20 +2,20 @@
 //!
 //! Here runs begin; `performer` is one run until its end, `nested` what its calls call, `sink` where its events go.
 
+mod call_events;
 mod nested;
 mod performer;
 mod sink;
-mod within;
 
+pub(in crate::run) use call_events::CallEventSender;
 pub(in crate::run) use sink::Sink;
-pub(in crate::run) use within::Within;
 
 use crate::calls::CallRules;
 use crate::guard::shield::Shields;
 use crate::run::approval::{Approver, Nobody};
 use crate::run::bind;
+use crate::run::budget_tracker::BudgetTracker;
 use crate::run::machine::{Input, Machine};
-use crate::run::purse::Purse;
 use crate::run::replay::Replayed;
 use crate::run::sub_agent::Ended;
 use crate::run::{Budgets, Spent};
@@ -121,10 +121,10 @@ impl Driver {
         });
         let begin = Begin::anew(machine.request().settings.timeout);
         let budgets = Budgets::of(&machine.request().settings);
-        let purse = Arc::new(Purse::new(budgets, Spent::default()));
+        let budget = Arc::new(BudgetTracker::new(budgets, Spent::default()));
         let task = tokio::spawn(
             self.clone()
-                .perform(machine, begin, sink, purse, cancel.clone()),
+                .perform(machine, begin, sink, budget, cancel.clone()),
         );
         Ok(Run {
             id,
@@ -150,12 +150,12 @@ impl Driver {
             journal,
             sender,
         });
-        let purse = Purse::new(Budgets::of(&machine.request().settings), spent);
+        let budget = BudgetTracker::new(Budgets::of(&machine.request().settings), spent);
         let task = tokio::spawn(self.clone().perform(
             machine,
             begin,
             sink,
-            Arc::new(purse),
+            Arc::new(budget),
             cancel.clone(),
         ));
         Run {
@@ -187,7 +187,7 @@ impl Driver {
             bind::bind(&context, offered, self.toolbox.as_ref(), &activities).await?;
         let screened = tools.iter().filter(|bound| {
             let tool = Some(bound.called());
-            self.shields.stand_at(Place::ToolInput, tool)
+            self.shields.applies_to(Place::ToolInput, tool)
         });
         request.policy.tool_inputs = screened.map(|bound| bound.tool.name.clone()).collect();
         Machine::new(request, self.model.name().to_owned(), tools, warnings)
@@ -199,11 +199,11 @@ impl Driver {
         machine: Machine,
         begin: Begin,
         sink: Sink,
-        purse: Arc<Purse>,
+        budget: Arc<BudgetTracker>,
         cancel: CancellationToken,
     ) -> BoxFuture<'static, Result<Ended, RunError>> {
         Box::pin(async move {
-            let (events, call_events) = Within::channel(EVENT_QUEUE);
+            let (events, call_events) = CallEventSender::channel(EVENT_QUEUE);
             let settings = &machine.request().settings;
             let rules = CallRules {
                 shields: self.shields.clone(),
@@ -214,7 +214,7 @@ impl Driver {
                 rules: Arc::new(rules),
                 tools: Arc::default(),
                 deadline: Instant::now() + begin.time_left,
-                purse,
+                budget,
                 parent: Arc::new(machine.request().clone()),
                 driver: self,
                 session: None,

@@ -1,14 +1,14 @@
 //! Calls that the calls of a run make: approved like the run's own, counted in its budgets, and events of the run
 //! under the call that makes them.
 
-use super::Within;
+use super::CallEventSender;
 use crate::calls::pipeline::STEP;
 use crate::calls::{
     CallApprover, CallBudget, CallEnd, CallPermit, CallRecorder, CallRecording, NewCall, NoBudget,
     Undecided,
 };
 use crate::run::approval::Approver;
-use crate::run::purse::{Purse, Spent};
+use crate::run::budget_tracker::{BudgetTracker, Spent};
 use crate::run::sub_run;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
@@ -64,13 +64,13 @@ impl CallApprover for RunApprover {
 /// The run's budget of calls.
 #[derive(Debug, Clone)]
 pub(super) struct RunBudget {
-    pub purse: Arc<Purse>,
+    pub tracker: Arc<BudgetTracker>,
     pub usage: Arc<NestedUsage>,
 }
 
 impl CallBudget for RunBudget {
     fn take(&self) -> Result<CallPermit, NoBudget> {
-        self.purse.take_call().map_err(NoBudget::Refused)?;
+        self.tracker.take_call().map_err(NoBudget::Refused)?;
         self.usage.add(Spent {
             calls: 1,
             ..Spent::default()
@@ -86,7 +86,7 @@ impl CallBudget for RunBudget {
 /// Records calls as events of the run, under the calls that make them.
 #[derive(Debug, Clone)]
 pub(super) struct RunRecorder {
-    pub events: Within,
+    pub events: CallEventSender,
     pub budget: RunBudget,
     /// The calls that they are nested in, the outermost first.
     pub within: Vec<String>,
@@ -166,10 +166,10 @@ impl RunRecording {
 impl CallRecording for RunRecording {
     fn happened(&mut self, event: EventKind) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            let RunBudget { purse, usage } = &self.recorder.budget;
+            let RunBudget { tracker, usage } = &self.recorder.budget;
             if let EventKind::SideRequest(request) = &event {
-                purse.note(&event);
-                usage.add(Spent::beside(request, purse.counts_money()));
+                tracker.note(&event);
+                usage.add(Spent::beside(request, tracker.counts_money()));
             }
             match event {
                 event @ EventKind::Approval { .. } => self.recorder.record(event).await,

@@ -1,15 +1,15 @@
 //! One run: tells the machine what happened, and does what it asks for.
 
+use super::call_events::CallEvent;
 use super::nested::{NestedUsage, RunApprover, RunBudget, RunRecorder};
-use super::within::Happened;
-use super::{Begin, Driver, Sink, Within};
+use super::{Begin, CallEventSender, Driver, Sink};
 use crate::calls::screen::{released, screen};
 use crate::calls::{CallPipeline, CallRules, CallableTools, NestedCaller};
 use crate::guard::pii::Masked;
 use crate::run::Spent;
+use crate::run::budget_tracker::BudgetTracker;
 use crate::run::counting::count;
 use crate::run::machine::{Action, Effects, Input, Machine, Work};
-use crate::run::purse::Purse;
 use crate::run::replay::Replayed;
 use crate::run::sub_agent::{self, Ended, Left};
 use crate::toolbox::ToolCall;
@@ -46,13 +46,13 @@ pub(super) struct Performer {
     pub(super) class: Option<String>,
     pub(super) parent: Arc<RunRequest>,
     pub(super) deadline: Instant,
-    pub(super) purse: Arc<Purse>,
+    pub(super) budget: Arc<BudgetTracker>,
     /// For the calls that calls make.
     pub(super) rules: Arc<CallRules>,
     pub(super) tools: Arc<CallableTools>,
     pub(super) sink: Sink,
     /// For calls: what happens in them.
-    pub(super) events: Within,
+    pub(super) events: CallEventSender,
     pub(super) subs: BTreeMap<String, Replayed>,
     /// Each on its own task: a guest that computes holds up neither another guest nor the model's
     /// stream. Dropping the set stops them all.
@@ -77,7 +77,7 @@ impl Performer {
         mut self,
         mut machine: Machine,
         begin: Begin,
-        mut call_events: mpsc::Receiver<Happened>,
+        mut call_events: mpsc::Receiver<CallEvent>,
         cancel: CancellationToken,
     ) -> Result<Ended, RunError> {
         let started = Instant::now();
@@ -141,7 +141,7 @@ impl Performer {
         }
     }
 
-    fn told(&mut self, happened: Happened) -> Told {
+    fn told(&mut self, happened: CallEvent) -> Told {
         self.waiting.extend(happened.recorded);
         Told::Event(Box::new(happened.kind))
     }
@@ -215,7 +215,7 @@ impl Performer {
     ) -> Result<Option<Ended>, RunError> {
         let mut ended = None;
         for kind in &effects.events {
-            self.purse.note(kind);
+            self.budget.note(kind);
             ended = ended.or_else(|| Ended::of(kind, spent));
         }
         if !effects.events.is_empty() {
@@ -235,7 +235,7 @@ impl Performer {
                     candidate,
                 } => {
                     if self.parent.depth > 0
-                        && let Some(budget) = self.purse.overdrawn()
+                        && let Some(budget) = self.budget.overdrawn()
                     {
                         let told = std::future::ready(Input::OutOf(budget));
                         self.spawn(Doing::Ask, told);
@@ -271,7 +271,7 @@ impl Performer {
                     let taken = if work.again {
                         Ok(())
                     } else {
-                        self.purse.take_call()
+                        self.budget.take_call()
                     };
                     let call = match taken {
                         Ok(()) => self.call(*work),
@@ -319,7 +319,7 @@ impl Performer {
     fn nested(&self, call: &ToolCall) -> (NestedCaller, Arc<NestedUsage>) {
         let usage = Arc::<NestedUsage>::default();
         let budget = RunBudget {
-            purse: self.purse.clone(),
+            tracker: self.budget.clone(),
             usage: usage.clone(),
         };
         let pipeline = CallPipeline {
@@ -348,7 +348,7 @@ impl Performer {
         let begun = self.subs.remove(&work.call.id);
         let driver = self.driver.clone();
         let (parent, events) = (self.parent.clone(), self.events.clone());
-        let (deadline, purse) = (self.deadline, self.purse.clone());
+        let (deadline, budget) = (self.deadline, self.budget.clone());
         Box::pin(async move {
             let id = work.call.id.clone();
             let (shields, told) = (driver.shields.clone(), events.clone());
@@ -368,7 +368,7 @@ impl Performer {
                 Runner::Request(_) | Runner::CleanRoom | Runner::Advisor | Runner::Model => {
                     let left = Left {
                         time: deadline.saturating_duration_since(Instant::now()),
-                        purse,
+                        budget,
                     };
                     Box::pin(sub_agent::run(driver, &work, begun, &parent, left, events)).await
                 }
@@ -377,7 +377,7 @@ impl Performer {
             let outcome = revealed(&work.masked, result.outcome);
             // Where no shield stands, the machine checks the result, and nothing comes between.
             let tool = &work.call.tool;
-            let is_screened = shields.stand_at(Place::ToolOutput, Some(tool));
+            let is_screened = shields.applies_to(Place::ToolOutput, Some(tool));
             let check = is_screened.then_some(&*work.check);
             let (outcome, said) = released(&shields, &id, tool, outcome, check).await;
             told.tell_all(said).await;

@@ -1,6 +1,6 @@
 //! Where a run's events go: into its journal and then to its readers, or to the run that it is inside of.
 
-use super::Within;
+use super::CallEventSender;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
 use toolhold_protocol::error::RunError;
@@ -13,7 +13,7 @@ pub(in crate::run) enum Sink {
     /// A sub-agent's are events of the run that called it.
     Parent {
         call: String,
-        events: Within,
+        events: CallEventSender,
     },
 }
 

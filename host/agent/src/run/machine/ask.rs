@@ -3,7 +3,7 @@
 use super::budget::Composed;
 use super::{Action, Effects, Machine, Step};
 use crate::contract::{self, Reader, View};
-use crate::run::purse::Budgets;
+use crate::run::budget_tracker::Budgets;
 use serde_json::Value;
 use std::sync::Arc;
 use toolhold_protocol::advisor;

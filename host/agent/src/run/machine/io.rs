@@ -3,7 +3,7 @@
 use crate::calls::ToolCheck;
 use crate::guard::pii::Masked;
 use crate::guard::shield::Screening;
-use crate::run::purse::{Budget, Budgets};
+use crate::run::budget_tracker::{Budget, Budgets};
 use crate::toolbox::ToolCall;
 use serde_json::Value;
 use std::sync::Arc;

@@ -35,7 +35,7 @@ pub use io::{Action, Effects, Input, Work};
 use crate::calls::CallChecks;
 use crate::contract::Reader;
 use crate::guard::pii::Vault;
-use crate::run::purse::Spent;
+use crate::run::budget_tracker::Spent;
 use crate::run::schedule::Schedule;
 use budget::Fitting;
 use fallbacks::Fallbacks;

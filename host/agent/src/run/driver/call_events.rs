@@ -3,19 +3,19 @@
 use tokio::sync::{mpsc, oneshot};
 use toolhold_protocol::event::EventKind;
 
-/// Tells a run what happens within its calls.
+/// Sends a run what happens within its calls.
 #[derive(Debug, Clone)]
-pub(in crate::run) struct Within(mpsc::Sender<Happened>);
+pub(in crate::run) struct CallEventSender(mpsc::Sender<CallEvent>);
 
 #[derive(Debug)]
-pub(in crate::run) struct Happened {
+pub(in crate::run) struct CallEvent {
     pub kind: EventKind,
     /// Told once it is recorded.
     pub recorded: Option<oneshot::Sender<()>>,
 }
 
-impl Within {
-    pub fn channel(room: usize) -> (Self, mpsc::Receiver<Happened>) {
+impl CallEventSender {
+    pub fn channel(room: usize) -> (Self, mpsc::Receiver<CallEvent>) {
         let (sender, receiver) = mpsc::channel(room);
         (Self(sender), receiver)
     }
@@ -49,7 +49,7 @@ impl Within {
 
     /// Tells it if there is room for it now: for what is dropped.
     pub fn tell_if_room(&self, kind: EventKind) {
-        let happened = Happened {
+        let happened = CallEvent {
             kind,
             recorded: None,
         };
@@ -58,6 +58,6 @@ impl Within {
 
     async fn send(&self, kind: EventKind, recorded: Option<oneshot::Sender<()>>) {
         // A run that is gone drops its calls as well.
-        let _ = self.0.send(Happened { kind, recorded }).await;
+        let _ = self.0.send(CallEvent { kind, recorded }).await;
     }
 }

@@ -146,12 +146,12 @@ impl Budgets {
 
 /// Counts what a run and its sub-agents take while they run.
 #[derive(Debug, Default)]
-pub(super) struct Purse {
+pub(super) struct BudgetTracker {
     budgets: Budgets,
     spent: Mutex<Spent>,
 }
 
-impl Purse {
+impl BudgetTracker {
     pub fn new(budgets: Budgets, spent: Spent) -> Self {
         Self {
             budgets,
