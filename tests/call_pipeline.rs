@@ -158,11 +158,14 @@ fn over_http(host: &Host, tool: &str, arguments: &Value, answer: Answer<'_>) -> 
     let server = Server::start(host, &["--base-url", &endpoint.base_url(), "--model", "m"]);
     let body = json!({"arguments": arguments});
     let path = format!("/v1/tools/{tool}");
-    let (made, shown) = decided(host, answer, || server.post(&path, &body).good());
+    let (answered, shown) = decided(host, answer, || server.post(&path, &body));
+    let made = answered.json();
     Came {
-        of_it: match made["error"].as_str() {
-            Some(error) => Err(error.to_owned()),
-            None => Ok(made["result"].to_string()),
+        of_it: match (answered.status, made["error"].as_str()) {
+            (200, None) => Ok(made["result"].to_string()),
+            (200, Some(error)) => Err(error.to_owned()),
+            // It was refused before it could be a call.
+            _ => Err(answered.text),
         },
         shown,
     }
@@ -217,10 +220,20 @@ fn decided<T>(host: &Host, answer: Answer<'_>, work: impl FnOnce() -> T) -> (T, 
     let is_over = AtomicBool::new(false);
     thread::scope(|threads| {
         let person = threads.spawn(|| decide(host, answer, &is_over));
+        let over = SetWhenDropped(&is_over);
         let came = work();
-        is_over.store(true, Ordering::Release);
+        drop(over);
         (came, person.join().expect("no panic"))
     })
+}
+
+/// Whoever decides stops looking also where the work panics.
+struct SetWhenDropped<'a>(&'a AtomicBool);
+
+impl Drop for SetWhenDropped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
 }
 
 fn decide(host: &Host, answer: Answer<'_>, is_over: &AtomicBool) -> String {
