@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use support::sandbox::{call, component, kind, registry};
-use toolhold_sandbox::{
-    Approvals, Grant, Module, ModulePolicy, Output, Policy, Registry, Standing, Trust,
-};
+use toolhold_policy::{Grant, Output, Standing};
+use toolhold_sandbox::{ApprovalFolder, Module, ModulePolicy, Policy, Registry, Trust};
 
 /// A component whose one tool returns `number`.
 fn answers(number: u32) -> Vec<u8> {
@@ -42,7 +41,7 @@ impl Bench {
     fn policy(&self, first_sight: bool) -> Policy {
         Policy {
             trust: Trust::Approved {
-                approvals: Arc::new(Approvals::new(self.root.path().join("approvals"))),
+                approvals: Arc::new(ApprovalFolder::new(self.root.path().join("approvals"))),
                 first_sight,
             },
             ..Policy::default()

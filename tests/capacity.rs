@@ -10,9 +10,9 @@ use support::host::binary;
 use support::sandbox::{call, component, kind, load, registry};
 use tokio::task::JoinHandle;
 use toolhold_hostile::components;
+use toolhold_policy::{CallReport, Invocation, LimitsRequest};
 use toolhold_sandbox::{
-    CallReport, Compiler, CompilerProcess, Engine, EngineConfig, Invocation, LimitsRequest,
-    LoadError, ModulePolicy, Policy, Registry,
+    Compiler, CompilerProcess, Engine, EngineConfig, LoadError, ModulePolicy, Policy, Registry,
 };
 
 fn policy(change: impl FnOnce(&mut ModulePolicy)) -> Policy {

@@ -12,10 +12,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use support::sandbox::{call, registry, repository};
 use toolhold_hostile::web::{Answers, Web};
-use toolhold_sandbox::{
-    CallReport, Grant, HttpGrant, ModulePolicy, Output, Place, Policy, Registry, Resolve,
-    SecretGrant, SecretSlot,
-};
+use toolhold_policy::{CallReport, Grant, HttpGrant, Output, SecretGrant, SecretPlace, SecretSlot};
+use toolhold_sandbox::{ModulePolicy, Policy, Registry, Resolve};
 
 /// Printable ASCII with what every encoding has to escape.
 const CANARY: &str = "c4nary/+\"key\"&<42>=?";
@@ -54,12 +52,12 @@ impl Given {
         self
     }
 
-    fn limits(mut self, change: impl FnOnce(&mut toolhold_sandbox::Limits)) -> Self {
+    fn limits(mut self, change: impl FnOnce(&mut toolhold_policy::Limits)) -> Self {
         change(&mut self.policy.limits);
         self
     }
 
-    fn secret(mut self, web: &Web, place: Place) -> Self {
+    fn secret(mut self, web: &Web, place: SecretPlace) -> Self {
         let slot = SecretSlot {
             name: "canary".into(),
             origin: web.origin().parse().expect("an origin"),

@@ -3,7 +3,8 @@
 
 use serde_json::{Value, json};
 use support::sandbox::{call, kind, registry, repository};
-use toolhold_sandbox::{ModuleKind, Output, Policy, Registry};
+use toolhold_policy::Output;
+use toolhold_sandbox::{ModuleKind, Policy, Registry};
 
 /// None, said aloud, if the component is one that is not committed and was not built.
 async fn foreign(name: &str) -> Option<Registry> {

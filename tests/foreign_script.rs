@@ -3,9 +3,8 @@
 
 use serde_json::{Value, json};
 use support::sandbox::{cached_registry, call, kind, repository};
-use toolhold_sandbox::{
-    Access, DirectoryGrant, Grant, ModuleKind, ModulePolicy, Output, Policy, Registry,
-};
+use toolhold_policy::{Access, DirectoryGrant, Grant, Output};
+use toolhold_sandbox::{ModuleKind, ModulePolicy, Policy, Registry};
 
 /// The component with a grant; nothing where it is not built.
 async fn foreign(name: &str, grant: Grant) -> Option<Registry> {

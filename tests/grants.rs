@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use support::sandbox::{call, call_as, kind, registry, repository};
-use toolhold_sandbox::{
-    Access, Approvals, Bounds, Caller, Clocks, DirectoryGrant, Grant, Invocation, Keep,
-    KeyValueGrant, LimitsRequest, LogLevel, ModulePolicy, Output, Policy, Randomness, Registry,
-    ScratchGrant, Storage, Trust, Within,
+use toolhold_policy::{
+    Access, Caller, Clocks, DirectoryGrant, Grant, GrantRestrictions, Invocation, Keep,
+    KeyValueGrant, LimitsRequest, LogLevel, Output, Randomness, Restriction, ScratchGrant,
 };
+use toolhold_sandbox::{ApprovalFolder, ModulePolicy, Policy, Registry, Storage, Trust};
 
 /// The probe with `grant`, and the calculator beside it.
 async fn probe(state: &Path, grant: Grant) -> Registry {
@@ -416,7 +416,7 @@ async fn what_cannot_be_granted_is_not_half_granted() {
 async fn a_wider_grant_waits_for_a_person() {
     let state = tempfile::tempdir().unwrap();
     let trust = Trust::Approved {
-        approvals: Arc::new(Approvals::new(state.path().join("approvals"))),
+        approvals: Arc::new(ApprovalFolder::new(state.path().join("approvals"))),
         first_sight: true,
     };
     let ruled = |grant: Grant| Policy {
@@ -441,7 +441,7 @@ async fn a_wider_grant_waits_for_a_person() {
     assert_eq!(draw().await, "not_approved", "less is a change, too");
 }
 
-/// Bounds hold for a call and for what its module calls, and whoever reads the error knows whose they are.
+/// GrantRestrictions hold for a call and for what its module calls, and whoever reads the error knows whose they are.
 #[tokio::test]
 async fn a_call_may_use_less_than_its_module_was_granted() {
     let state = tempfile::tempdir().unwrap();
@@ -452,7 +452,7 @@ async fn a_call_may_use_less_than_its_module_was_granted() {
     let registry = probe(state.path(), grant).await;
     let within = async |tool: &str, arguments: Value, permits: &[&str]| {
         let permits = permits.iter().map(|text| text.parse().unwrap()).collect();
-        let bounds = Bounds::default().with("this key", Within::Permits(permits));
+        let bounds = GrantRestrictions::default().with("this key", Restriction::Permits(permits));
         let invocation = Invocation {
             restrictions: Some(Arc::new(bounds)),
             ..Invocation::new("c", tool, &arguments)

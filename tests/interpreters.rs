@@ -4,10 +4,8 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Instant;
 use support::sandbox::{cached_registry, call, kind, repository};
-use toolhold_sandbox::{
-    Access, CallReport, DirectoryGrant, Grant, LimitsRequest, ModulePolicy, Output, Policy,
-    Registry,
-};
+use toolhold_policy::{Access, CallReport, DirectoryGrant, Grant, LimitsRequest, Output};
+use toolhold_sandbox::{ModulePolicy, Policy, Registry};
 
 /// One of the interpreters with a policy of its own; nothing where it is not built.
 async fn interpreter(language: &str, policy: ModulePolicy) -> Option<Registry> {

@@ -6,11 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use support::endpoint::{Endpoint, Expect, Order, Reply, Scenario};
 use support::host::finish;
-use toolhold_agent::event::NoJournal;
-use toolhold_agent::model::route::{self, EndpointPolicy, Retry, RetryPolicy};
-use toolhold_agent::model::{HttpTransport, OpenAiModel, Timeouts};
-use toolhold_agent::protocol::Message;
-use toolhold_agent::{Activities, Driver, EventKind, NoModules, RunRequest, StopReason};
+use toolhold_agent::{Activities, Driver, NoModules};
+use toolhold_model::route;
+use toolhold_model::route::{EndpointPolicy, Retry, RetryPolicy};
+use toolhold_model::{HttpTransport, OpenAiModel, Timeouts};
+use toolhold_protocol::context::Message;
+use toolhold_protocol::event::NoJournal;
+use toolhold_protocol::event::{EventKind, StopReason};
+use toolhold_protocol::settings::RunRequest;
 
 const RUNS: usize = 200;
 /// Of the process, which is the scripted endpoint too and keeps what it was asked.

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 use support::sandbox::{cached_registry, call, kind, repository};
-use toolhold_sandbox::{Output, Policy, Registry};
+use toolhold_policy::Output;
+use toolhold_sandbox::{Policy, Registry};
 
 async fn markdown() -> Option<Registry> {
     if !repository().join("modules/markdown/markdown.wasm").exists() {

@@ -12,11 +12,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use support::endpoint::raw::{RawEndpoint, Step, Wire};
 use support::host::Host;
-use toolhold_agent::error::ErrorClass;
-use toolhold_agent::model::{
-    ChatMessage, ChatRequest, Completion, ContextOverflow, HttpTransport, Model, ModelError,
-    OpenAiModel, Timeouts, Usage,
+use toolhold_model::{
+    ChatMessage, ChatRequest, HttpTransport, Model, ModelError, OpenAiModel, Timeouts,
 };
+use toolhold_policy::ErrorClass;
+use toolhold_protocol::completion::{Completion, ContextOverflow, Usage};
 
 const MOST_BYTES: usize = 100_000;
 /// Rows that are played at the same time: most of them wait.

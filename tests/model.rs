@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use support::endpoint::{Endpoint, Expect, Order, Reply, Scenario, TokenForm};
 use support::host::{Host, finish, signal};
-use toolhold_agent::model::record::MemorySink;
-use toolhold_agent::model::{
-    ChatMessage, ChatRequest, Completion, Delivery, Delta, Health, HttpTransport, Model,
-    ModelError, OpenAiModel, RecordingTransport, ReplayTransport, TimeoutPhase, Timeouts,
-    Transport,
+use toolhold_model::record::MemorySink;
+use toolhold_model::{
+    ChatMessage, ChatRequest, Delivery, Health, HttpTransport, Model, ModelError, OpenAiModel,
+    RecordingTransport, ReplayTransport, TimeoutPhase, Timeouts, Transport,
 };
+use toolhold_protocol::completion::{Completion, Delta};
 
 const SOON: Duration = Duration::from_secs(15);
 

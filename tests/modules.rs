@@ -2,9 +2,8 @@
 
 use serde_json::{Value, json};
 use support::sandbox::{call, kind, registry, repository};
-use toolhold_sandbox::{
-    Access, DirectoryGrant, Grant, ModuleKind, ModulePolicy, Output, Policy, Registry,
-};
+use toolhold_policy::{Access, DirectoryGrant, Grant, Output};
+use toolhold_sandbox::{ModuleKind, ModulePolicy, Policy, Registry};
 
 async fn shipped(only: &str, policy: Policy) -> Registry {
     let registry = registry(policy);

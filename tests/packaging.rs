@@ -1,4 +1,4 @@
-//! What is in `host/packaging` is what the binary understands: flags, variables, keys, paths and times.
+//! What is in `host/cli/packaging` is what the binary understands: flags, variables, keys, paths and times.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,7 +7,7 @@ use support::sandbox::repository;
 use support::server::Server;
 
 fn packaged(file: &str) -> String {
-    let path = repository().join("host/packaging").join(file);
+    let path = repository().join("host/cli/packaging").join(file);
     std::fs::read_to_string(path).expect("it is packaged")
 }
 

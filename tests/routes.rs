@@ -12,14 +12,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use support::endpoint::{Endpoint as Server, Order, Reply, Scenario};
 use support::host::{Finished, Host};
-use toolhold_agent::model::route::{
+use toolhold_model::route::{
     BreakerPolicy, Endpoint, EndpointPolicy, Limits, Member, Pool, PoolPolicy, Relief, Retry,
     RetryPolicy,
 };
-use toolhold_agent::model::{
-    ChatMessage, ChatRequest, Completion, Delta, HttpRequest, HttpResponse, HttpTransport, Model,
-    ModelError, OpenAiModel, Routing, Timeouts, Transport, TransportError, Watch,
+use toolhold_model::{
+    ChatMessage, ChatRequest, HttpRequest, HttpResponse, HttpTransport, Model, ModelError,
+    OpenAiModel, Timeouts, Transport, TransportError, Watch,
 };
+use toolhold_protocol::completion::{Completion, Delta};
+use toolhold_protocol::routing::Routing;
 
 fn ms(n: u64) -> Duration {
     Duration::from_millis(n)

@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use support::sandbox::{call, kind, load, registry};
-use toolhold_sandbox::{Output, Policy, Registry};
+use toolhold_policy::Output;
+use toolhold_sandbox::{Policy, Registry};
 
 /// An identity function for every type there is JSON for: what goes in must come out.
 const ECHO: &str = r#"(component

@@ -4,9 +4,10 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use support::sandbox::{call, component, kind, registry, repository};
-use toolhold_agent::guard::Validator;
+use toolhold_json::validate::Validator;
+use toolhold_policy::{DocsSource, Output};
 use toolhold_sandbox::docs::{Docs, FunctionDocs, section};
-use toolhold_sandbox::{DocsSource, Output, Policy, Registry};
+use toolhold_sandbox::{Policy, Registry};
 
 const INTERFACE: &str = "demo:calc/api@0.1.0";
 const WIT: &str = "package demo:calc@0.1.0;\n/// Sums.\ninterface api {\n  /// From WIT.\n  twice: func(n: u8) -> u8;\n}\nworld calc { export api; }";
@@ -351,7 +352,7 @@ async fn a_foreign_component_runs_unchanged() {
         let error = report.result.unwrap_err();
         assert_eq!(error.to_string(), message);
         assert!(
-            matches!(error, toolhold_sandbox::CallError::Tool { data: Some(found), .. } if found == data)
+            matches!(error, toolhold_policy::CallError::Tool { data: Some(found), .. } if found == data)
         );
     }
     let mut wrong = order(json!([line("a")]));

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 use support::sandbox::{call, kind, registry, repository};
-use toolhold_sandbox::{Output, Policy};
+use toolhold_policy::Output;
+use toolhold_sandbox::Policy;
 
 const LANGUAGES: [&str; 6] = ["rust", "c", "go", "python", "javascript", "typescript"];
 

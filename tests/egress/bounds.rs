@@ -5,7 +5,7 @@ use serde_json::json;
 use std::time::Duration;
 use support::host::{Host, finish};
 use support::sandbox::{call, kind, repository};
-use toolhold_sandbox::Invocation;
+use toolhold_policy::Invocation;
 
 #[tokio::test]
 async fn requests_and_their_bodies_are_counted() {

@@ -2,12 +2,12 @@
 
 use super::{CANARY, get, given, grant, local, request, response, start, text};
 use serde_json::json;
-use toolhold_sandbox::Place;
+use toolhold_policy::SecretPlace;
 
 #[tokio::test]
 async fn a_secret_in_a_header() {
     let web = start().await;
-    let place = Place::Header {
+    let place = SecretPlace::Header {
         name: "Authorization".into(),
         format: None,
     };
@@ -40,7 +40,7 @@ async fn a_secret_in_a_header() {
 #[tokio::test]
 async fn a_secret_in_the_query() {
     let web = start().await;
-    let place = Place::Query { name: "key".into() };
+    let place = SecretPlace::Query { name: "key".into() };
     let registry = given([local(&web)]).secret(&web, place).fetcher().await;
     let report = get(&registry, &web.url("/echo?a=1&key=mine")).await;
     assert_eq!(
@@ -59,7 +59,7 @@ async fn a_secret_in_the_query() {
 #[tokio::test]
 async fn a_redirect_with_a_secret_in_it_is_not_followed() {
     let (web, other) = (start().await, start().await);
-    let place = Place::Query { name: "key".into() };
+    let place = SecretPlace::Query { name: "key".into() };
     let follow = grant(json!({"origin": web.origin(), "redirects": 5, "private": true}));
     let registry = given([follow, local(&other)])
         .secret(&web, place)

@@ -2,10 +2,9 @@
 
 use serde_json::Value;
 use std::path::PathBuf;
-use toolhold_sandbox::cache::Cache;
-use toolhold_sandbox::{
-    CallReport, Caller, Engine, EngineConfig, Invocation, LoadError, Policy, Registry,
-};
+use toolhold_policy::{CallReport, Caller, Invocation};
+use toolhold_sandbox::compile::cache::Cache;
+use toolhold_sandbox::{Engine, EngineConfig, LoadError, Policy, Registry};
 
 /// An empty registry with its own small engine: places and clocks are not shared between tests.
 pub fn registry(policy: Policy) -> Registry {
@@ -65,7 +64,7 @@ pub fn kind(report: &CallReport) -> &'static str {
     report
         .result
         .as_ref()
-        .map_or_else(toolhold_sandbox::CallError::kind, |_| "ok")
+        .map_or_else(toolhold_policy::CallError::kind, |_| "ok")
 }
 
 /// The root of this repository.

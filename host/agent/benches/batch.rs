@@ -14,13 +14,17 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::runtime::Runtime;
-use toolhold_agent::event::NoJournal;
-use toolhold_agent::model::{ChatRequest, Completion, Delta, Model, ModelError, Watch};
-use toolhold_agent::protocol::Execution;
-use toolhold_agent::{
-    Driver, EventKind, Message, Module, RunRequest, Shape, StopReason, Tool, ToolCall, ToolResult,
-    ToolUsage, Toolbox,
-};
+use toolhold_agent::{Driver, Module, ToolCall, Toolbox};
+use toolhold_model::{ChatRequest, Model, ModelError, Watch};
+use toolhold_protocol::completion::{Completion, Delta};
+use toolhold_protocol::compose::Shape;
+use toolhold_protocol::context::Message;
+use toolhold_protocol::event::NoJournal;
+use toolhold_protocol::event::{EventKind, StopReason};
+use toolhold_protocol::result::{ToolResult, ToolUsage};
+use toolhold_protocol::settings::RunRequest;
+use toolhold_protocol::tool::Execution;
+use toolhold_protocol::tool::Tool;
 
 const ITEMS: usize = 200;
 

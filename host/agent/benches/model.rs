@@ -16,11 +16,11 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
-use toolhold_agent::model::route::{
-    BreakerPolicy, Class, Endpoint, EndpointPolicy, Limits, Member, Pool, PoolPolicy, Retry,
-    RetryPolicy, Router, RouterPolicy, Rules,
+use toolhold_agent::router::{Class, Router, RouterPolicy, Rules};
+use toolhold_model::route::{
+    BreakerPolicy, Endpoint, EndpointPolicy, Limits, Member, Pool, PoolPolicy, Retry, RetryPolicy,
 };
-use toolhold_agent::model::{
+use toolhold_model::{
     ChatMessage, ChatRequest, HttpTransport, Model, OpenAiModel, Session, Timeouts,
 };
 

@@ -11,10 +11,14 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::time::Duration;
-use toolhold_agent::model::Completion;
-use toolhold_agent::protocol::Execution;
-use toolhold_agent::run::{Action, Bound, Effects, Input, Machine, Runner};
-use toolhold_agent::{Message, RunRequest, Tool, ToolResult, ToolUsage};
+use toolhold_agent::run::{Action, Effects, Input, Machine};
+use toolhold_protocol::bound::{Bound, Runner};
+use toolhold_protocol::completion::Completion;
+use toolhold_protocol::context::Message;
+use toolhold_protocol::result::{ToolResult, ToolUsage};
+use toolhold_protocol::settings::RunRequest;
+use toolhold_protocol::tool::Execution;
+use toolhold_protocol::tool::Tool;
 
 const CALLS: usize = 200;
 

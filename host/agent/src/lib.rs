@@ -21,9 +21,14 @@
 //! # use futures_util::future::BoxFuture;
 //! # use serde_json::{Value, json};
 //! # use std::sync::Arc;
-//! # use toolhold_agent::model::{ChatRequest, Completion, Delta, Model, ModelError, Watch};
-//! use toolhold_agent::event::NoJournal;
-//! use toolhold_agent::{Activities, Driver, EventKind, Message, NoModules, RunRequest, ToolFailure};
+//! # use toolhold_model::{ChatRequest, Model, ModelError, Watch};
+//! # use toolhold_protocol::completion::{Completion, Delta};
+//! use toolhold_protocol::event::NoJournal;
+//! use toolhold_agent::{Activities, Driver, NoModules};
+//! use toolhold_protocol::event::EventKind;
+//! use toolhold_protocol::context::Message;
+//! use toolhold_protocol::settings::RunRequest;
+//! use toolhold_protocol::failure::ToolFailure;
 //!
 //! # /// Replies the same to everything, and then gives an answer.
 //! # #[derive(Debug, Default)]
@@ -91,29 +96,9 @@ pub mod calls;
 pub mod context;
 pub mod contract;
 pub mod guard;
-pub mod model;
-pub mod protocol;
 pub mod router;
 pub mod run;
 pub mod toolbox;
 
 pub use run::{Driver, Run};
 pub use toolbox::{Activities, Activity, Module, NoModules, ToolCall, Toolbox, module_tool};
-pub use toolhold_json::hex;
-pub use toolhold_protocol::compose::Shape;
-pub use toolhold_protocol::context::Message;
-pub use toolhold_protocol::contract::Contract;
-pub use toolhold_protocol::error::RunError;
-pub use toolhold_protocol::event::{Event, EventKind, Journal, StopReason};
-pub use toolhold_protocol::failure::ErrorClass;
-pub use toolhold_protocol::failure::ToolFailure;
-pub use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
-pub use toolhold_protocol::saved::Saved;
-pub use toolhold_protocol::settings::{RunRequest, Settings};
-pub use toolhold_protocol::tool::Tool;
-pub use toolhold_protocol::{cost, event};
-/// Where these were before the protocol had a crate of its own.
-pub mod error {
-    pub use toolhold_protocol::error::RunError;
-    pub use toolhold_protocol::failure::ErrorClass;
-}

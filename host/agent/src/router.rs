@@ -16,8 +16,8 @@ use toolhold_model::chat::{ChatMessage, ChatRequest, Role};
 use toolhold_model::error::ModelError;
 use toolhold_model::side::Aside;
 use toolhold_model::{Model, Session, Watch};
+use toolhold_policy::ErrorClass;
 use toolhold_protocol::completion::{Completion, Usage};
-use toolhold_protocol::failure::ErrorClass;
 use toolhold_protocol::routing::{Classifier, Routing};
 
 /// Characters of a task that the model is shown, of its beginning and of its end: what is asked for stands

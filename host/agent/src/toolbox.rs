@@ -126,7 +126,7 @@ pub struct ToolCall {
     /// The call's reserved properties by their names on the wire, `_tool` first (PROTOCOL.md, 3):
     /// where the tool fixes one, what is in force, and otherwise what the model wrote.
     pub reserved: Map<String, Value>,
-    /// The tool as the run defines it, as [`crate::Tool::schema`] gives it. Absent where no run defines it: then it
+    /// The tool as the run defines it, as [`toolhold_protocol::tool::Tool::schema`] gives it. Absent where no run defines it: then it
     /// is as the toolbox itself describes it.
     pub schema: Option<Arc<Value>>,
     pub timeout: Duration,

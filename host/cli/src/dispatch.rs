@@ -63,7 +63,7 @@ pub fn command(cli: Cli) -> ExitCode {
 }
 
 fn exit_of(error: &anyhow::Error) -> Exit {
-    match error.downcast_ref::<toolhold_agent::model::ModelError>() {
+    match error.downcast_ref::<toolhold_model::ModelError>() {
         Some(_) => Exit::Endpoint,
         None => Exit::Failed,
     }
@@ -104,7 +104,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Generate(command) => generate::generate(&command, Cli::command()),
         Command::Serve(_) => serve::serve(&load(&flags)?).await,
         Command::Keys(command) => keys::keys(&load(&flags)?.configuration, command).await,
-        Command::Modules(command) => modules::modules(&load(&flags)?, command).await,
+        Command::Modules(command) => Box::pin(modules::modules(&load(&flags)?, command)).await,
         Command::Mcp(args) => Box::pin(mcp::mcp(&load(&flags)?, args)).await,
         Command::Plan(command) => plan::plan(&load(&flags)?.configuration, command).await,
         Command::Build { folders } => build::build(&load(&flags)?.configuration, &folders).await,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::build;
 use crate::build::{DECLARATIONS, Language, WIT};
-use toolhold_sandbox::is_name;
+use toolhold_policy::is_name;
 
 /// What a module is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

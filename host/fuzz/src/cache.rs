@@ -7,8 +7,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use tempfile::TempDir;
-use toolhold_sandbox::cache::Cache;
-use toolhold_sandbox::module::Digest;
+use toolhold_policy::Digest;
+use toolhold_sandbox::compile::cache::Cache;
 use toolhold_sandbox::{Engine, Registry};
 
 const COMPONENT: &str = r#"(component

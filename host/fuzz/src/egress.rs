@@ -7,7 +7,7 @@
 
 use serde_json::json;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use toolhold_sandbox::HttpGrant;
+use toolhold_policy::HttpGrant;
 use toolhold_sandbox::fuzzing::admitted;
 use url::Url;
 

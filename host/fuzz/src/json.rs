@@ -1,4 +1,4 @@
-//! JSON out of bytes: any, or of a schema as `toolhold_sandbox::schema` writes them.
+//! JSON out of bytes: any, or of a schema as `toolhold_sandbox::value::schema` writes them.
 
 use arbitrary::{Result, Unstructured};
 use base64::Engine as _;

@@ -3,11 +3,12 @@
 //! what the complete answer calls, in its order.
 
 use std::collections::BTreeSet;
-use toolhold_agent::Tool;
-use toolhold_agent::contract::{Contract, Piece, View};
-use toolhold_agent::model::{Completion, Delta};
-use toolhold_agent::protocol::compose::Composition;
-use toolhold_agent::run::Settings;
+use toolhold_agent::contract::{Piece, View};
+use toolhold_protocol::completion::{Completion, Delta};
+use toolhold_protocol::compose::Composition;
+use toolhold_protocol::contract::Contract;
+use toolhold_protocol::settings::Settings;
+use toolhold_protocol::tool::Tool;
 
 pub fn run(data: &[u8]) {
     // The first byte says where the cuts are; what follows is the answer.

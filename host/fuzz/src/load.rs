@@ -5,7 +5,8 @@ use crate::{json, sandbox, types};
 use arbitrary::Unstructured;
 use serde_json::Value;
 use std::time::{Duration, Instant};
-use toolhold_sandbox::{CallError, Invocation, Output, Registry, ToolSpec};
+use toolhold_policy::{CallError, Invocation, Output, ToolSpec};
+use toolhold_sandbox::Registry;
 
 /// What a call may take beyond its deadline: one tick of the epoch, and a busy machine.
 const SLACK: Duration = Duration::from_secs(4);

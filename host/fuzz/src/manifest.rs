@@ -1,6 +1,6 @@
 //! `module.toml`: nothing panics, and what is accepted says the same after being written and read.
 
-use toolhold_sandbox::Manifest;
+use toolhold_policy::Manifest;
 
 pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {

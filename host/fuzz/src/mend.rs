@@ -2,19 +2,19 @@
 //! mended needs no mending again.
 
 use serde_json::Value;
-use toolhold_agent::guard::coerce::coerce;
-use toolhold_agent::guard::mend::{End, mend};
+use toolhold_json::coerce::coerce;
+use toolhold_json::repair::{End, repair};
 
 pub fn run(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let own = mend(&text, End::Own);
-    let cut = mend(&text, End::Cut);
+    let own = repair(&text, End::Own);
+    let cut = repair(&text, End::Cut);
     // Of a text that was cut nothing more is read than of one that was not, and nothing else.
     if let Some(cut) = &cut {
         assert_eq!(own.as_ref(), Some(cut));
     }
     if let Some(mended) = &own {
-        let again = mend(&mended.value.to_string(), End::Cut);
+        let again = repair(&mended.value.to_string(), End::Cut);
         let again = again.map(|again| (again.value, again.repairs.len()));
         assert_eq!(again, Some((mended.value.clone(), 0)));
         // As a schema and as arguments, whatever it is.

@@ -3,11 +3,13 @@
 //! and its memory is bounded.
 
 use std::mem;
-use toolhold_agent::contract::{Contract, Piece, View};
-use toolhold_agent::model::fuzzing::completion;
-use toolhold_agent::model::{Completion, Delta, ModelError};
-use toolhold_agent::protocol::compose::Composition;
-use toolhold_agent::run::Settings;
+use toolhold_agent::contract::{Piece, View};
+use toolhold_model::ModelError;
+use toolhold_model::fuzzing::completion;
+use toolhold_protocol::completion::{Completion, Delta};
+use toolhold_protocol::compose::Composition;
+use toolhold_protocol::contract::Contract;
+use toolhold_protocol::settings::Settings;
 
 /// Below the limit of one event in the client; reached by inputs of libFuzzer's size.
 const LIMIT: usize = 3_000;

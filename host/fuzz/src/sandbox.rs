@@ -2,7 +2,8 @@
 
 use std::sync::LazyLock;
 use tokio::runtime::{Builder, Runtime};
-use toolhold_sandbox::{Engine, EngineConfig, Limits, Policy};
+use toolhold_policy::Limits;
+use toolhold_sandbox::{Engine, EngineConfig, Policy};
 
 #[expect(
     clippy::expect_used,

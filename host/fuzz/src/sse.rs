@@ -1,6 +1,6 @@
 //! Server-sent events: nothing panics, and where the stream is cut into chunks changes nothing.
 
-use toolhold_agent::model::fuzzing::events;
+use toolhold_model::fuzzing::events;
 
 pub fn run(data: &[u8]) {
     // The first byte says where the cuts are; what follows is the stream as it is.

@@ -6,7 +6,7 @@ use crate::fault::{Fault, ensure};
 use crate::lab::Lab;
 use crate::liar::{self, Claim, Reply};
 use serde_json::{Value, json};
-use toolhold_sandbox::{Grant, Limits};
+use toolhold_policy::{Grant, Limits};
 
 pub const ATTACKS: &[Attack] = &[
     Attack {

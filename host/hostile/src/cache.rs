@@ -11,8 +11,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
-use toolhold_sandbox::cache::Cache;
-use toolhold_sandbox::{Engine, LoadEvent, ModulePolicy, Output, Policy, Registry};
+use toolhold_policy::Output;
+use toolhold_sandbox::compile::cache::Cache;
+use toolhold_sandbox::{Engine, LoadEvent, ModulePolicy, Policy, Registry};
 
 pub const ATTACKS: &[Attack] = &[
     Attack {

@@ -10,7 +10,8 @@ use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use toolhold_sandbox::{Limits, LoadError, Policy, Registry};
+use toolhold_policy::Limits;
+use toolhold_sandbox::{LoadError, Policy, Registry};
 
 pub const ATTACKS: &[Attack] = &[Attack {
     row: 17,

@@ -8,7 +8,7 @@ use crate::process;
 use futures_util::future::join_all;
 use serde_json::json;
 use std::time::{Duration, Instant};
-use toolhold_sandbox::{CallReport, Grant};
+use toolhold_policy::{CallReport, Grant};
 
 pub const ATTACKS: &[Attack] = &[
     Attack {

@@ -10,7 +10,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use tempfile::TempDir;
-use toolhold_sandbox::{Access, DirectoryGrant, Grant, ModulePolicy};
+use toolhold_policy::{Access, DirectoryGrant, Grant};
+use toolhold_sandbox::ModulePolicy;
 
 pub const ATTACKS: &[Attack] = &[
     Attack {

@@ -9,7 +9,7 @@ use serde_json::json;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::Stdio;
 use tokio::process::Command;
-use toolhold_sandbox::HttpGrant;
+use toolhold_policy::HttpGrant;
 
 pub const ATTACKS: &[Attack] = &[
     Attack {

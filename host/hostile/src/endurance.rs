@@ -8,7 +8,8 @@ use crate::{components, process};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use toolhold_sandbox::{Grant, LimitsRequest, ModulePolicy};
+use toolhold_policy::{Grant, LimitsRequest};
+use toolhold_sandbox::ModulePolicy;
 
 pub const ATTACKS: &[Attack] = &[
     Attack {

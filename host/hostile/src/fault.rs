@@ -1,7 +1,8 @@
 //! Why an attack did not end as it must.
 
 use thiserror::Error;
-use toolhold_sandbox::{ApproveError, CallError, LoadError};
+use toolhold_policy::CallError;
+use toolhold_sandbox::{ApproveError, LoadError};
 
 /// Why an attack did not end as it must.
 #[derive(Debug, Error)]

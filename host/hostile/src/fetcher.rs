@@ -6,7 +6,8 @@ use crate::lab::{Arena, Lab, kind};
 use crate::web::Answers;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use toolhold_sandbox::{CallReport, Grant, HttpGrant, Limits, ModulePolicy, SecretGrant};
+use toolhold_policy::{CallReport, Grant, HttpGrant, Limits, SecretGrant};
+use toolhold_sandbox::ModulePolicy;
 
 /// What the fetcher is given.
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@ use crate::lab::{Arena, Lab, kind, ms};
 use serde_json::{Value, json};
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
-use toolhold_sandbox::Grant;
+use toolhold_policy::Grant;
 
 pub const ATTACKS: &[Attack] = &[
     Attack {

@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
-use toolhold_sandbox::{Access, DirectoryGrant};
+use toolhold_policy::{Access, DirectoryGrant};
 
 /// What no guest may ever read.
 pub const SECRET: &str = "do-not-read-this";

@@ -7,7 +7,8 @@ use crate::ground::{Ground, SECRET};
 use crate::lab::{Arena, Lab, directory, kind};
 use futures_util::future::join_all;
 use serde_json::json;
-use toolhold_sandbox::{Access, Grant, ModulePolicy, Policy, Registry};
+use toolhold_policy::{Access, Grant};
+use toolhold_sandbox::{ModulePolicy, Policy, Registry};
 
 pub const ATTACKS: &[Attack] = &[
     Attack {

@@ -12,10 +12,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
-use toolhold_sandbox::{
-    Access, CallError, CallReport, Caller, Compiler, DirectoryGrant, Engine, EngineConfig, Grant,
-    Invocation, Limits, LoadError, ModulePolicy, Output, Policy, Registry,
+use toolhold_policy::{
+    Access, CallError, CallReport, Caller, DirectoryGrant, Grant, Invocation, Limits, Output,
 };
+use toolhold_sandbox::{Compiler, Engine, EngineConfig, LoadError, ModulePolicy, Policy, Registry};
 
 /// How much of each attack is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,8 +13,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use toolhold_sandbox::module::Digest;
-use toolhold_sandbox::{Limits, LoadError, Policy, Registry};
+use toolhold_policy::Digest;
+use toolhold_policy::Limits;
+use toolhold_sandbox::{LoadError, Policy, Registry};
 
 pub const ATTACKS: &[Attack] = &[
     Attack {
@@ -459,7 +460,7 @@ async fn matches(
     let report = invoke(registry, "swapped.which", &json!({}), None).await;
     let answer = report.result?;
     ensure(
-        answer == toolhold_sandbox::Output::Value(json!(expected)),
+        answer == toolhold_policy::Output::Value(json!(expected)),
         || format!("the component with the digest of {expected} answered {answer:?}"),
     )?;
     seen[*expected as usize - 1] += 1;

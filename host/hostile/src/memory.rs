@@ -7,7 +7,8 @@ use crate::ground::Ground;
 use crate::lab::{Lab, kind, said};
 use crate::process;
 use serde_json::{Value, json};
-use toolhold_sandbox::{Grant, LoadError};
+use toolhold_policy::Grant;
+use toolhold_sandbox::LoadError;
 
 pub const ATTACKS: &[Attack] = &[
     Attack {

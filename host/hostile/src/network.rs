@@ -6,7 +6,7 @@ use crate::lab::{Lab, kind};
 use serde_json::json;
 use std::time::Duration;
 use tokio::net::{TcpListener, UdpSocket};
-use toolhold_sandbox::Grant;
+use toolhold_policy::Grant;
 
 pub const ATTACKS: &[Attack] = &[
     Attack {

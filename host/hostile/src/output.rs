@@ -6,7 +6,7 @@ use crate::fault::{Fault, ensure};
 use crate::lab::{Lab, expect_kind};
 use crate::liar::{self, Claim, Reply};
 use serde_json::json;
-use toolhold_sandbox::{CallError, Grant};
+use toolhold_policy::{CallError, Grant};
 
 pub const ATTACKS: &[Attack] = &[
     Attack {

@@ -8,7 +8,7 @@ use crate::process;
 use crate::web::{BOMB, Web};
 use serde_json::json;
 use std::time::{Duration, Instant};
-use toolhold_sandbox::{CallReport, Output};
+use toolhold_policy::{CallReport, Output};
 
 pub const ATTACKS: &[Attack] = &[
     Attack {

@@ -9,7 +9,7 @@ use crate::fetcher::{Given, ensure_refused, get, request};
 use crate::lab::{Arena, Lab, kind};
 use crate::web::{Web, grant};
 use serde_json::{Value, json};
-use toolhold_sandbox::{CallReport, Output, Place, SecretGrant, SecretSlot};
+use toolhold_policy::{CallReport, Output, SecretGrant, SecretPlace, SecretSlot};
 
 /// Printable ASCII with what every encoding has to escape.
 const CANARY: &str = "c4nary/+\"key\"&<42>=?";
@@ -40,7 +40,7 @@ pub const ATTACKS: &[Attack] = &[
     },
 ];
 
-fn canary(web: &Web, place: Place) -> Result<SecretGrant, Fault> {
+fn canary(web: &Web, place: SecretPlace) -> Result<SecretGrant, Fault> {
     let origin = web.origin();
     let slot = SecretSlot {
         name: "canary".into(),
@@ -53,8 +53,8 @@ fn canary(web: &Web, place: Place) -> Result<SecretGrant, Fault> {
         .map_err(|error| Fault::Broke(format!("no such secret: {error}")))
 }
 
-fn in_header() -> Place {
-    Place::Header {
+fn in_header() -> SecretPlace {
+    SecretPlace::Header {
         name: "Authorization".into(),
         format: None,
     }
@@ -62,7 +62,7 @@ fn in_header() -> Place {
 
 async fn secret_that_comes_back(lab: &Lab) -> Result<String, Fault> {
     let mut redactions = 0;
-    for place in [in_header(), Place::Query { name: "key".into() }] {
+    for place in [in_header(), SecretPlace::Query { name: "key".into() }] {
         let web = Web::start().await?;
         let given = Given {
             secrets: vec![canary(&web, place)?],
@@ -159,7 +159,7 @@ async fn secret_that_is_told(lab: &Lab) -> Result<String, Fault> {
 
 async fn secret_sent_elsewhere(lab: &Lab) -> Result<String, Fault> {
     let (web, other) = (Web::start().await?, Web::start().await?);
-    for place in [in_header(), Place::Query { name: "key".into() }] {
+    for place in [in_header(), SecretPlace::Query { name: "key".into() }] {
         let follow = json!({"origin": web.origin(), "redirects": 5, "private": true});
         let given = Given {
             secrets: vec![canary(&web, place)?],

@@ -7,9 +7,8 @@ use crate::lab::{Arena, Lab, PLACES, expect_kind, kind, ms};
 use futures_util::future::{join, join_all};
 use serde_json::{Value, json};
 use std::time::Duration;
-use toolhold_sandbox::{
-    Caller, Grant, Keep, KeyValueGrant, ModulePolicy, Output, ScratchGrant, Storage,
-};
+use toolhold_policy::{Caller, Grant, Keep, KeyValueGrant, Output, ScratchGrant};
+use toolhold_sandbox::{ModulePolicy, Storage};
 
 pub const ATTACKS: &[Attack] = &[
     Attack {

@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
-use toolhold_sandbox::module::Digest;
-use toolhold_sandbox::{Approvals, Change, Module, Output, Standing, Trust};
+use toolhold_policy::Digest;
+use toolhold_policy::{Change, Output, Standing};
+use toolhold_sandbox::{ApprovalFolder, Module, Trust};
 
 pub const ATTACKS: &[Attack] = &[
     Attack {
@@ -42,7 +43,7 @@ impl Shop {
     async fn new(lab: &Lab, first_sight: bool) -> Result<Self, Fault> {
         let folder = lab.folder()?;
         fs::create_dir(folder.path().join("modules"))?;
-        let approvals = Approvals::new(folder.path().join("approvals"));
+        let approvals = ApprovalFolder::new(folder.path().join("approvals"));
         let mut arena = lab.arena(|policy| {
             policy.trust = Trust::Approved {
                 approvals: Arc::new(approvals),

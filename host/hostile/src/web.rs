@@ -20,7 +20,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
-use toolhold_sandbox::{HttpGrant, Resolve};
+use toolhold_policy::HttpGrant;
+use toolhold_sandbox::Resolve;
 
 /// 16 KiB of gzip that would be 16 MiB.
 pub const BOMB: &[u8] = include_bytes!("../bomb.gz");

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 use thiserror::Error;
+use toolhold_policy::ErrorClass;
 use toolhold_policy::visible;
-use toolhold_protocol::failure::{ErrorClass, ToolFailure};
+use toolhold_protocol::failure::ToolFailure;
 
 /// Characters of a server's text in a failure.
 const MAX_QUOTED: usize = 500;

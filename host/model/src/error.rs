@@ -7,8 +7,8 @@ use thiserror::Error;
 
 use crate::transport::TransportError;
 use crate::unavailable::Unavailable;
+use toolhold_policy::ErrorClass;
 use toolhold_protocol::completion::{Completion, ContextOverflow};
-use toolhold_protocol::failure::ErrorClass;
 
 /// Why there is no completion. Every message says what was tried and what to do.
 #[derive(Debug, Error)]

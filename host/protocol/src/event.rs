@@ -10,11 +10,9 @@ use crate::approval::{Decision, Pending};
 use crate::bound::Bound;
 use crate::completion::{Completion, ContextOverflow, Delta};
 use crate::cost::Amount;
-use crate::failure::ErrorClass;
 use crate::failure::ToolFailure;
 use crate::fallback::Stage;
 use crate::meta::Meta;
-use crate::privacy::Kind;
 use crate::reference::Path;
 use crate::result::ToolUsage;
 use crate::routing::Routing;
@@ -33,6 +31,8 @@ use std::fmt::{self, Debug, Display, Formatter};
 use std::io;
 use toolhold_json::hex::hex;
 use toolhold_json::repair::Repair;
+use toolhold_policy::ErrorClass;
+use toolhold_policy::pii::Kind;
 use uuid::Uuid;
 
 /// The format of the records that this version writes, and the only one that it replays. The crate's root

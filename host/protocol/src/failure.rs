@@ -1,30 +1,8 @@
-//! Whose move it is after a failure, and why a call has no result.
+//! Why a call has no result.
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-
-/// Whose move it is after a failure (PROTOCOL.md, 7).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ErrorClass {
-    /// Timeout, overload, transport: the same may work later.
-    Retryable,
-    /// The model should change what it asked for.
-    Correctable,
-    /// Configuration or authorisation: neither time nor the model helps.
-    Fatal,
-}
-
-impl ErrorClass {
-    /// As the record has it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Retryable => "retryable",
-            Self::Correctable => "correctable",
-            Self::Fatal => "fatal",
-        }
-    }
-}
+use toolhold_policy::ErrorClass;
 
 /// Why a call has no result, as the model is told.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use crate::bound::{Bound, Runner};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-pub use toolhold_policy::pii::Kind;
+use toolhold_policy::pii::Kind;
 
 /// Which data is hidden from the model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,9 +9,13 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold_agent::event::NoJournal;
-use toolhold_agent::model::{HttpTransport, OpenAiModel, Timeouts};
-use toolhold_agent::{Activities, Driver, EventKind, Message, RunRequest, ToolFailure};
+use toolhold_agent::{Activities, Driver};
+use toolhold_model::{HttpTransport, OpenAiModel, Timeouts};
+use toolhold_protocol::context::Message;
+use toolhold_protocol::event::EventKind;
+use toolhold_protocol::event::NoJournal;
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::settings::RunRequest;
 use toolhold_runtime::{Requests, SandboxTools, Sources};
 use toolhold_sandbox::{Engine, EngineConfig, Policy, Registry};
 

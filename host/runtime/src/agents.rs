@@ -4,7 +4,6 @@ use crate::config::{AgentConfiguration, Configuration};
 use crate::dialect::Known;
 use crate::host;
 use crate::models::{Models, Spared};
-use crate::names;
 use crate::requests::{Requests, RequestsFolder};
 use crate::shields::shields;
 use crate::stored_approver::StoredApprover;
@@ -14,12 +13,17 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use toolhold_agent::guard::shield::{Place, Shields};
-use toolhold_agent::model::{Model, ModelError};
-use toolhold_agent::run::DEFAULT_INSTRUCTIONS;
-use toolhold_agent::{Activities, Driver, ErrorClass, RunRequest, Toolbox};
+use toolhold_agent::guard::shield::Shields;
+use toolhold_agent::{Activities, Driver, Toolbox};
 use toolhold_mcp::{Servers, WithServers};
-use toolhold_sandbox::{Bounds, Permit, Registry, Within, same_directory};
+use toolhold_model::{Model, ModelError};
+use toolhold_policy::ErrorClass;
+use toolhold_policy::names;
+use toolhold_policy::{GrantRestrictions, Permit, Restriction};
+use toolhold_protocol::settings::DEFAULT_INSTRUCTIONS;
+use toolhold_protocol::settings::RunRequest;
+use toolhold_protocol::shield::Place;
+use toolhold_sandbox::{Registry, same_directory};
 use toolhold_storage::Store;
 
 /// One agent, ready to run.
@@ -155,7 +159,7 @@ impl Agent {
     }
 
     /// The tools that `behalf` may call.
-    pub async fn tools(&self, behalf: &OnBehalf) -> Vec<toolhold_agent::protocol::Tool> {
+    pub async fn tools(&self, behalf: &OnBehalf) -> Vec<toolhold_protocol::tool::Tool> {
         self.toolbox(behalf).await.0.tools()
     }
 
@@ -181,12 +185,12 @@ impl Agent {
     }
 
     /// What the agent leaves of the grants of modules.
-    fn bounds(&self) -> Bounds {
+    fn bounds(&self) -> GrantRestrictions {
         let shares = self.config.shares();
         if shares.is_empty() {
-            return Bounds::default();
+            return GrantRestrictions::default();
         }
-        Bounds::default().with("this agent", Within::Shares(shares.clone()))
+        GrantRestrictions::default().with("this agent", Restriction::Shares(shares.clone()))
     }
 
     /// What a run of `behalf` is held to, for its record.

@@ -3,9 +3,10 @@
 use crate::config::{Configuration, Endpoint};
 use crate::probed::Dialects;
 use std::collections::BTreeMap;
-use toolhold_agent::model::{Delivery, Dialect, Model as _, OpenAiModel, Verdict};
-use toolhold_agent::protocol::compose::Forcing;
-use toolhold_agent::{Contract, Settings};
+use toolhold_model::{Delivery, Dialect, Model as _, OpenAiModel, Verdict};
+use toolhold_protocol::compose::Forcing;
+use toolhold_protocol::contract::Contract;
+use toolhold_protocol::settings::Settings;
 
 /// What is known of the endpoints of a run that were probed, by their names.
 #[derive(Debug, Default)]
@@ -199,8 +200,8 @@ pub async fn known(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toolhold_agent::model::Server;
-    use toolhold_agent::model::dialect::ToolCalling;
+    use toolhold_model::Server;
+    use toolhold_model::dialect::ToolCalling;
 
     fn dialect(schema: &Verdict, tools: &Verdict) -> Dialect {
         Dialect {

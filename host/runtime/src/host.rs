@@ -8,12 +8,11 @@ use futures_util::stream::{self, StreamExt as _};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold_agent::model::{
-    Delivery, HttpTransport, ModelError, OpenAiModel, Routing, Timeouts, Transport,
-};
+use toolhold_model::{Delivery, HttpTransport, ModelError, OpenAiModel, Timeouts, Transport};
 use toolhold_oci::{Credentials, FetchError, Fetcher};
 use toolhold_policy::redaction::Redaction;
-use toolhold_sandbox::cache::Cache;
+use toolhold_protocol::routing::Routing;
+use toolhold_sandbox::compile::cache::Cache;
 use toolhold_sandbox::{Engine, LoadError, LoadEvent, Policy, Registry, Trust};
 use toolhold_storage::{Durability, Store};
 use toolhold_telemetry::Telemetry;

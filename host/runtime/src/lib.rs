@@ -24,7 +24,7 @@
 //! use toolhold_sandbox::{Engine, EngineConfig, Policy, Registry};
 //!
 //! # async fn driver(
-//! #     model: Arc<dyn toolhold_agent::model::Model>,
+//! #     model: Arc<dyn toolhold_model::Model>,
 //! # ) -> Result<Driver, Box<dyn std::error::Error>> {
 //! // The policy is yours: by default every module is trusted, and none is given anything.
 //! let registry = Registry::new(Engine::new(EngineConfig::default())?, None, Policy::default());
@@ -48,7 +48,6 @@ pub mod host;
 pub mod install;
 pub mod models;
 pub mod module_report;
-pub use toolhold_policy::names;
 pub mod probed;
 pub mod recorded;
 pub mod registry_modules;

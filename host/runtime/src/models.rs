@@ -17,14 +17,16 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::OnceCell;
-use toolhold_agent::model::route::{
-    Class, Endpoint, EndpointPolicy, Member, Pool, PoolPolicy, Protection, Retry, Router,
-    RouterPolicy,
+use toolhold_agent::router::{Class, Router, RouterPolicy};
+use toolhold_model::route::{
+    Endpoint, EndpointPolicy, Member, Pool, PoolPolicy, Protection, Retry,
 };
-use toolhold_agent::model::{
-    ChatRequest, Completion, Counter, Model, ModelError, OpenAiModel, RecordingTransport,
-    SideModel, SideRole, Transport, Watch,
+use toolhold_model::{
+    ChatRequest, Counter, Model, ModelError, OpenAiModel, RecordingTransport, SideModel, Transport,
+    Watch,
 };
+use toolhold_protocol::completion::Completion;
+use toolhold_protocol::side_request::SideRole;
 
 /// What answers a run's requests.
 #[derive(Debug)]
@@ -193,7 +195,7 @@ impl<'a> Models<'a> {
             host::model(table, transport, self.total).await
         };
         let model = model.with_context(|| format!("the endpoint {name:?}"))?;
-        let dialects = Dialects::new(&self.config.state_folder());
+        let dialects = Dialects::new(self.config.state_folder());
         let (model, dialect) = Box::pin(dialect::known(&dialects, table, model)).await;
         if let Some(dialect) = dialect {
             self.known.add(name, dialect);
@@ -235,7 +237,7 @@ impl<'a> Models<'a> {
             return Ok(built.clone());
         }
         let table = named.table();
-        let dialects = Dialects::new(&self.config.state_folder());
+        let dialects = Dialects::new(self.config.state_folder());
         let transport = self.transport(&table)?;
         if let Some(probed) = dialects.find(transport.target(), &named.model) {
             self.known.add_candidate(name, &probed.dialect);

@@ -5,7 +5,7 @@ use sha2::{Digest as _, Sha256};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use toolhold_agent::model::Dialect;
+use toolhold_model::Dialect;
 
 /// The probed dialect of a model at an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,8 +88,8 @@ impl Dialects {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toolhold_agent::model::dialect::ToolCalling;
-    use toolhold_agent::model::{Delivery, Server, Verdict};
+    use toolhold_model::dialect::ToolCalling;
+    use toolhold_model::{Delivery, Server, Verdict};
 
     fn dialect() -> Dialect {
         Dialect {

@@ -15,11 +15,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use toolhold_agent::calls::{CallEnd, CallRecorder, CallRecording, NewCall};
-use toolhold_agent::run::approval::{Decision, Verdict};
-use toolhold_agent::{ErrorClass, EventKind, ToolFailure, ToolResult};
 pub use toolhold_mcp::serve::AuditMode;
 use toolhold_mcp::serve::{CallRecords, RecordedCaller};
+use toolhold_policy::ErrorClass;
 use toolhold_policy::redaction::Redaction;
+use toolhold_protocol::approval::{Decision, Verdict};
+use toolhold_protocol::event::EventKind;
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::result::ToolResult;
 use toolhold_sandbox::Registry;
 use toolhold_storage::{CallRecord, Draft, Durability, Store, kept_arguments};
 use toolhold_telemetry::{CallSpan, Telemetry};
@@ -207,7 +210,7 @@ impl CallRecorder for CallerRecorder {
 }
 
 impl CallRecording for Recording {
-    fn happened(&mut self, event: EventKind) -> BoxFuture<'_, ()> {
+    fn event(&mut self, event: EventKind) -> BoxFuture<'_, ()> {
         match (event, &mut self.record) {
             (EventKind::Decided { decision, .. }, Some(record)) => {
                 if let (false, Some(whom)) = (is_refusal(&decision), decision.by) {

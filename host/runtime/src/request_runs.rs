@@ -14,14 +14,18 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::{OnceCell, oneshot};
 use tokio_util::sync::CancellationToken;
-use toolhold_agent::run::DEFAULT_INSTRUCTIONS;
-use toolhold_agent::run::approval::{Approver, Decision, Pending};
-use toolhold_agent::{
-    ErrorClass, Event, EventKind, Run, RunRequest, StopReason, ToolFailure, ToolOutput, ToolResult,
-    ToolUsage,
-};
+use toolhold_agent::Run;
+use toolhold_agent::run::approval::Approver;
 use toolhold_mcp::serve::{RequestCall, RequestRunner};
-use toolhold_sandbox::{Listener, LogLevel, LogLine, Progress, Registry};
+use toolhold_policy::ErrorClass;
+use toolhold_policy::{Listener, LogLevel, LogLine, Progress};
+use toolhold_protocol::approval::{Decision, Pending};
+use toolhold_protocol::event::{Event, EventKind, StopReason};
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
+use toolhold_protocol::settings::DEFAULT_INSTRUCTIONS;
+use toolhold_protocol::settings::RunRequest;
+use toolhold_sandbox::Registry;
 use toolhold_storage::{Label, Origin, Store};
 use toolhold_telemetry::{Observer, Subject};
 use uuid::Uuid;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::Mutex;
-use toolhold_agent::protocol::Saved;
+use toolhold_protocol::saved::Saved;
 
 /// The saved Requests of a folder, as they were when it was read. Nothing outside of it is ever read.
 /// The default is no folder, and so no Requests. Clones share what was read.

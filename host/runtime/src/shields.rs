@@ -9,11 +9,12 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold_agent::guard::pii::Privacy;
 use toolhold_agent::guard::shield::{
-    Domains, GuardModel, PersonalData, Place, Post, Screening, Shield, Shields, Verdict,
+    Domains, GuardModel, PersonalData, Screening, Shield, ShieldBinding, Shields, Verdict,
 };
-use toolhold_agent::model::Watch;
+use toolhold_model::Watch;
+use toolhold_protocol::privacy::Privacy;
+use toolhold_protocol::shield::Place;
 use toolhold_sandbox as sandbox;
 use toolhold_sandbox::{Module, ModuleKind, Registry, ShieldPlace};
 
@@ -34,7 +35,7 @@ pub async fn shields(
         let Some((shield, terms)) = built else {
             continue;
         };
-        posts.push(Post {
+        posts.push(ShieldBinding {
             name: settings.name.clone(),
             places: settings.places.clone(),
             tools: settings.tools.clone(),

@@ -3,7 +3,8 @@
 
 use futures_util::future::BoxFuture;
 use std::time::Duration;
-use toolhold_agent::run::approval::{Approver, Decision, Pending};
+use toolhold_agent::run::approval::Approver;
+use toolhold_protocol::approval::{Decision, Pending};
 use toolhold_storage::Store;
 use uuid::Uuid;
 

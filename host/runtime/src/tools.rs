@@ -1,22 +1,22 @@
 //! The bridge: the loop's [`Toolbox`] over the sandbox's [`Registry`], and the requests folder.
 
 use crate::components::{Components, Sources, ends_in};
-use crate::names;
 use crate::requests::Requests;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
-use toolhold_agent::guard::Validator;
-use toolhold_agent::protocol::Tool;
-use toolhold_agent::{
-    ErrorClass, Module, ToolCall, ToolFailure, ToolOutput, ToolResult, ToolUsage, Toolbox,
-    module_tool,
+use toolhold_agent::{Module, ToolCall, Toolbox, module_tool};
+use toolhold_json::validate::Validator;
+use toolhold_policy::names;
+use toolhold_policy::{
+    CallError, CallReport, Caller, GrantRestrictions, Invocation, Output, Permit, Restriction,
+    ToolSpec,
 };
-use toolhold_sandbox::{
-    self as sandbox, Bounds, CallError, CallReport, Caller, Invocation, Output, Permit, Registry,
-    ToolSpec, Within,
-};
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
+use toolhold_protocol::tool::Tool;
+use toolhold_sandbox::Registry;
 
 /// The tools of a registry's modules, or those of them that a run may use, and saved Requests: what
 /// [`toolhold_agent::Driver`] takes as its toolbox.
@@ -82,7 +82,7 @@ impl SandboxTools {
     }
 
     /// Modules, and those that they call, may use no more of what they are granted than `bounds` leave.
-    pub fn within(self, bounds: Bounds) -> Self {
+    pub fn within(self, bounds: GrantRestrictions) -> Self {
         let live = LiveBounds::default();
         live.set(bounds);
         self.narrowed(Narrowing {
@@ -313,16 +313,16 @@ impl Toolbox for SandboxTools {
     }
 }
 
-/// Bounds that are exchanged while calls are made within them: the next call is within the new.
+/// GrantRestrictions that are exchanged while calls are made within them: the next call is within the new.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct LiveBounds(Arc<RwLock<Arc<Bounds>>>);
+pub(crate) struct LiveBounds(Arc<RwLock<Arc<GrantRestrictions>>>);
 
 impl LiveBounds {
-    pub fn set(&self, bounds: Bounds) {
+    pub fn set(&self, bounds: GrantRestrictions) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(bounds);
     }
 
-    fn now(&self) -> Arc<Bounds> {
+    fn now(&self) -> Arc<GrantRestrictions> {
         self.0
             .read()
             .unwrap_or_else(PoisonError::into_inner)
@@ -339,14 +339,16 @@ pub(crate) struct Narrowing {
 
 impl Narrowing {
     /// What holds for a call that begins now. Absent: modules have all that they are granted.
-    fn now(&self) -> Option<Arc<Bounds>> {
+    fn now(&self) -> Option<Arc<GrantRestrictions>> {
         let own = self.live.now();
         match &self.permits {
             None if own.is_empty() => None,
             None => Some(own),
             Some(permits) => {
-                let permits = Within::Permits(permits.clone());
-                Some(Arc::new(Bounds::clone(&own).with("this key", permits)))
+                let permits = Restriction::Permits(permits.clone());
+                Some(Arc::new(
+                    GrantRestrictions::clone(&own).with("this key", permits),
+                ))
             }
         }
     }
@@ -374,16 +376,12 @@ pub fn result(report: CallReport) -> ToolResult {
 pub fn failure(error: &CallError) -> ToolFailure {
     ToolFailure {
         kind: error.kind().to_owned(),
-        class: match error.class() {
-            sandbox::ErrorClass::Retryable => ErrorClass::Retryable,
-            sandbox::ErrorClass::Correctable => ErrorClass::Correctable,
-            sandbox::ErrorClass::Fatal => ErrorClass::Fatal,
-        },
+        class: error.class(),
         message: error.to_string(),
     }
 }
 
-pub fn usage(usage: sandbox::Usage) -> ToolUsage {
+pub fn usage(usage: toolhold_policy::Usage) -> ToolUsage {
     ToolUsage {
         duration_us: u64::try_from(usage.duration.as_micros()).unwrap_or(u64::MAX),
         fuel: usage.fuel,

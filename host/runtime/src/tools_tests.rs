@@ -1,8 +1,9 @@
 use super::*;
-use serde_json::{Map, json};
+use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use toolhold_sandbox::{Engine, EngineConfig, Grant, KeyValueGrant, ModulePolicy, Policy, Storage};
+use toolhold_policy::{Grant, KeyValueGrant};
+use toolhold_sandbox::{Engine, EngineConfig, ModulePolicy, Policy, Storage};
 
 /// The repository's modules.
 fn modules() -> PathBuf {
@@ -43,14 +44,9 @@ fn registry(policy: Policy) -> Registry {
 
 async fn value(tools: &SandboxTools, tool: &str, arguments: Value) -> Value {
     let call = ToolCall {
-        id: "c".into(),
-        tool: tool.into(),
-        arguments,
-        instance: None,
-        context: Vec::new(),
-        reserved: Map::new(),
-        schema: Arc::default(),
+        schema: Some(Arc::default()),
         timeout: Duration::from_secs(10),
+        ..ToolCall::new("c", tool, arguments)
     };
     tools.call(&call).await.outcome.unwrap().value
 }

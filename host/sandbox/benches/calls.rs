@@ -14,8 +14,9 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 use tokio::runtime::Runtime;
-use toolhold_sandbox::cache::Cache;
-use toolhold_sandbox::{Engine, EngineConfig, Invocation, Limits, Output, Policy, Registry};
+use toolhold_policy::{Invocation, Limits, Output};
+use toolhold_sandbox::compile::cache::Cache;
+use toolhold_sandbox::{Engine, EngineConfig, Policy, Registry};
 
 mod bare;
 mod typed;

@@ -67,18 +67,3 @@ pub use policy::{ApprovalFolder, ApproveError, ModulePolicy, Policy, Trust};
 pub use registry::folder::is_slot;
 pub use registry::snapshot::FailedModule;
 pub use registry::{LoadEvent, Registry};
-
-// The old paths of what moved stay until their users name the new ones.
-pub use compile::cache;
-pub use policy::ApprovalFolder as Approvals;
-pub use toolhold_policy::{
-    Access, Annotations, Approval, ApprovalStore, ApprovedBy, CallError, CallReport, Caller,
-    Capability, Captured, Change, Clocks, DirectoryGrant, DocsSource, ErrorClass, Example, Grant,
-    GrantError, GrantRestrictions as Bounds, HttpGrant, HttpLimit, HttpLimits, Invocation, Keep,
-    KeyValueGrant, Limit, Limits, LimitsRequest, Listener, LogLevel, LogLine, Manifest,
-    NarrowedGrant as Narrowed, Origin, Output, Permit, PermitError, Progress, Randomness, Redactor,
-    Restriction as Within, ScratchGrant, SecretGrant, SecretPlace as Place, SecretSlot, Share,
-    Standing, ToolSpec, Usage, is_name, limits, manifest, secret, text, tool_name, visible,
-    visible_json,
-};
-pub use value::{schema, shape};

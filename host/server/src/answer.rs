@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use toolhold_agent::cost::Amount;
-use toolhold_agent::event::{RunFailure, ToolOutcome};
-use toolhold_agent::{Event, EventKind, StopReason};
+use toolhold_protocol::cost::Amount;
+use toolhold_protocol::event::{Event, EventKind, StopReason};
+use toolhold_protocol::event::{RunFailure, ToolOutcome};
 use utoipa::ToSchema;
 use uuid::Uuid;
 

@@ -4,7 +4,7 @@
 //! `final_answer`; in the tools contract it is the text itself. What was said is always the beginning of
 //! the answer where the model keeps its contract; where it does not, [`AnswerStream::rest`] makes up for it.
 
-use toolhold_agent::Contract;
+use toolhold_protocol::contract::Contract;
 
 /// Names under which an object holds the answer.
 const ANSWERS: [&str; 2] = ["output", "final_answer"];

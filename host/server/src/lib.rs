@@ -9,7 +9,7 @@
 //! written), [`http`] (one resource a file), [`retention`] (deleting what is old).
 //!
 //! ```
-//! use toolhold_server::web_origin;
+//! use toolhold_connections::web_origin;
 //!
 //! // Browsers write no path behind an origin.
 //! let origins = ["https://console.example.com/".to_owned()];
@@ -24,4 +24,3 @@ pub mod retention;
 pub mod runs;
 pub mod sessions;
 pub mod settings;
-pub use toolhold_connections::web_origin;

@@ -72,8 +72,9 @@ impl Clock {
 mod tests {
     use super::*;
     use std::slice::from_ref;
-    use toolhold_agent::event::Seal;
-    use toolhold_agent::{Event, EventKind, Journal as _, RunRequest, StopReason};
+    use toolhold_protocol::event::Seal;
+    use toolhold_protocol::event::{Event, EventKind, Journal as _, StopReason};
+    use toolhold_protocol::settings::RunRequest;
     use toolhold_storage::{Label, Location};
     use uuid::Uuid;
 
@@ -132,7 +133,7 @@ mod tests {
         let mut journal = store.journal(run, Label::default());
         let mut seal = Seal::default();
         let begun = EventKind::Run {
-            format: toolhold_agent::event::FORMAT,
+            format: toolhold_protocol::event::FORMAT,
             task: "t".into(),
             model: "m".into(),
             request: Box::new(RunRequest::new("t")),

@@ -1,8 +1,9 @@
 //! What a turn of a session leaves for the next.
 
 use serde_json::Value;
-use toolhold_agent::protocol::Role;
-use toolhold_agent::{EventKind, Message, StopReason};
+use toolhold_protocol::context::Message;
+use toolhold_protocol::event::{EventKind, StopReason};
+use toolhold_protocol::turn::Role;
 use toolhold_storage::{RecordError, Store};
 use uuid::Uuid;
 

@@ -5,8 +5,9 @@ use crate::calls::pipeline::{CallPipeline, CallRequest, NotCalled};
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use toolhold_policy::ErrorClass;
 use toolhold_policy::{self as policy, CallError, NestedCall, NestedCalls, NestedResult, Output};
-use toolhold_protocol::failure::{ErrorClass, ToolFailure};
+use toolhold_protocol::failure::ToolFailure;
 
 /// Makes the calls that one call makes.
 ///

@@ -175,7 +175,7 @@ impl CallPipeline {
         let check = Some(&tool.check);
         let (outcome, said) = released(shields, &call.id, &call.tool, result.outcome, check).await;
         for event in said {
-            recording.happened(event).await;
+            recording.event(event).await;
         }
         result.outcome = outcome;
         Ok(result)
@@ -201,7 +201,7 @@ impl CallPipeline {
         };
         let (screened, said) = screen(shields, screening).await;
         for event in said {
-            recording.happened(event).await;
+            recording.event(event).await;
         }
         admitted(screened, arguments, Some(&request.tool.check))
     }
@@ -233,7 +233,7 @@ impl CallPipeline {
                 step: STEP,
                 pending: pending.clone(),
             };
-            recording.happened(question).await;
+            recording.event(question).await;
             let decision = match self.approver.decide(&pending).await {
                 Ok(decision) => decision,
                 Err(Undecided::Refused(failure)) => return Err(failure.into()),
@@ -244,7 +244,7 @@ impl CallPipeline {
                 id: call.id.clone(),
                 decision: decision.clone(),
             };
-            recording.happened(decided).await;
+            recording.event(decided).await;
             let shown = pending.arguments.clone();
             let fits = |arguments: &Value| tool.check.arguments(arguments);
             arguments = match approve::decided(pending, decision, fits, Some(&tool.check)) {
@@ -264,7 +264,7 @@ impl CallPipeline {
                         step: STEP,
                         message,
                     };
-                    recording.happened(notice).await;
+                    recording.event(notice).await;
                     shown
                 }
             };

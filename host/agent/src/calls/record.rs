@@ -68,7 +68,7 @@ pub trait CallRecorder: Send + Sync + Debug {
 pub trait CallRecording: Send {
     /// Takes what happens around the call: what shields say, and what they ask; the question to a person and the
     /// decision; notices. A question is recorded when this returns.
-    fn happened(&mut self, event: EventKind) -> BoxFuture<'_, ()>;
+    fn event(&mut self, event: EventKind) -> BoxFuture<'_, ()>;
 
     /// The tool is called, with these arguments if they are others than the caller wrote. It is recorded when this
     /// returns.
@@ -78,7 +78,7 @@ pub trait CallRecording: Send {
     ///
     /// # Errors
     /// It is not, and the caller must not be given what it came to.
-    fn ended<'a>(self: Box<Self>, end: &'a CallEnd) -> BoxFuture<'a, io::Result<()>>;
+    fn ended(self: Box<Self>, end: &CallEnd) -> BoxFuture<'_, io::Result<()>>;
 
     /// It was no call: the question to a person went back to the caller, or there was no room.
     fn forget(self: Box<Self>);

@@ -22,7 +22,7 @@ pub async fn screen(shields: &Shields, screening: Screening) -> (Screened, Vec<E
     (screened, events)
 }
 
-/// What happened between the shields and the models that they ask. Bounded by their time: each waits for
+/// What event between the shields and the models that they ask. Bounded by their time: each waits for
 /// an endpoint between two of these.
 #[derive(Default)]
 struct Heard(Vec<EventKind>);

@@ -14,5 +14,3 @@ pub use meter::Meter;
 pub use stored::Stored;
 pub use summary::Summary;
 pub use toolbook::Toolbook;
-
-pub use toolhold_protocol::window::{Part, Parts, Window};

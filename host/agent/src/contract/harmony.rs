@@ -127,7 +127,7 @@ pub(super) enum UnmarkedThought {
     /// What of the first word is still to come.
     Begins(&'static str),
     /// The end of what was read of it.
-    Within(String),
+    CallEventSender(String),
     /// It is none, or holds a call.
     Other,
 }
@@ -146,13 +146,13 @@ impl UnmarkedThought {
                 *self = if c.is_whitespace() {
                     Self::Other
                 } else {
-                    Self::Within(c.into())
+                    Self::CallEventSender(c.into())
                 };
             }
             Self::Begins(word) => {
                 *self = word.strip_prefix(c).map_or(Self::Other, Self::Begins);
             }
-            Self::Within(end) => {
+            Self::CallEventSender(end) => {
                 end.push(c);
                 if end.ends_with(UNMARKED_ANSWER) {
                     return true;

@@ -18,7 +18,7 @@ mod tools;
 
 pub use examples::MAX_EXAMPLES;
 pub use reader::{Piece, Reader};
-pub use toolhold_protocol::contract::Contract;
+use toolhold_protocol::contract::Contract;
 
 use serde::de::IgnoredAny;
 use serde_json::Value;

@@ -2,7 +2,7 @@
 
 use futures_util::future::BoxFuture;
 use std::fmt::Debug;
-pub use toolhold_protocol::approval::{Approvals, Decision, Pending, Verdict, When};
+use toolhold_protocol::approval::{Decision, Pending, Verdict};
 use uuid::Uuid;
 
 /// A person, or whoever stands in for one.

@@ -2,10 +2,11 @@
 //! time, each with what was left when it began, and together they must not take it several times.
 
 use std::sync::{Mutex, PoisonError};
+use toolhold_policy::ErrorClass;
 use toolhold_protocol::completion::Usage;
 use toolhold_protocol::cost::Amount;
 use toolhold_protocol::event::{EventKind, StopReason};
-use toolhold_protocol::failure::{ErrorClass, ToolFailure};
+use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::settings::Settings;
 use toolhold_protocol::side_request::SideRequest;
 

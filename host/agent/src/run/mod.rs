@@ -5,10 +5,9 @@
 
 pub mod approval;
 pub mod bind;
+mod budget_tracker;
 mod counting;
 mod driver;
-pub use toolhold_protocol::fallback;
-mod budget_tracker;
 mod machine;
 pub mod replay;
 mod schedule;
@@ -18,6 +17,3 @@ pub use budget_tracker::{Budget, Budgets, Spent};
 pub use driver::{Driver, Run};
 pub use machine::{Action, Effects, Input, Machine, Work};
 pub use sub_agent::Ended;
-pub use toolhold_protocol::bound::{Bound, Runner};
-pub use toolhold_protocol::event::sub_run;
-pub use toolhold_protocol::settings::{DEFAULT_INSTRUCTIONS, RunRequest, Settings, Wiring};

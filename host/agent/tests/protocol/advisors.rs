@@ -3,8 +3,9 @@
 use super::support::told::{Told, request, run};
 use super::support::{calls, output};
 use serde_json::{Value, json};
-use toolhold_agent::protocol::advisor::{Council, Dissent, Tally};
-use toolhold_agent::{Contract, EventKind, StopReason};
+use toolhold_protocol::advisor::{Council, Dissent, Tally};
+use toolhold_protocol::contract::Contract;
+use toolhold_protocol::event::{EventKind, StopReason};
 
 fn advisor(id: &str, on: impl Into<Value>) -> Value {
     json!({"type": "advisor", "id": id, "role": format!("Speaks as {id}."), "on": on.into()})

@@ -8,10 +8,13 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
-use toolhold_agent::event::NoJournal;
-use toolhold_agent::run::approval::{Approvals, Approver, Decision, Pending, Verdict};
+use toolhold_agent::run::approval::Approver;
 use toolhold_agent::run::replay::replay;
-use toolhold_agent::{Activities, Driver, EventKind, RunRequest};
+use toolhold_agent::{Activities, Driver};
+use toolhold_protocol::approval::{Approvals, Decision, Pending, Verdict};
+use toolhold_protocol::event::EventKind;
+use toolhold_protocol::event::NoJournal;
+use toolhold_protocol::settings::RunRequest;
 use uuid::Uuid;
 
 /// Decides as it was told, and keeps what it was asked. A decision may be bound to something else.
@@ -209,9 +212,10 @@ async fn what_cannot_be_done_is_asked_again() {
 /// A replaced result is held to the tool's own schema, as a real one is.
 #[tokio::test]
 async fn a_result_that_the_tool_could_not_have_is_asked_again() {
-    let context = toolhold_agent::Message::parse_all(&json!([{"type": "tool", "tool": {"echo": {
-        "type": "object", "properties": {"of": {}, "_output": {"type": "integer"}},
-    }}}]));
+    let context =
+        toolhold_protocol::context::Message::parse_all(&json!([{"type": "tool", "tool": {"echo": {
+            "type": "object", "properties": {"of": {}, "_output": {"type": "integer"}},
+        }}}]));
     let script = Script::new([
         Reply::calls(&[json!({"_tool": "echo", "of": 1})]),
         Reply::output("done"),
@@ -312,7 +316,7 @@ async fn a_run_that_waits_survives_its_process() {
         .await
         .unwrap();
     let mut events = Vec::new();
-    let is_answered = |events: &[toolhold_agent::Event]| {
+    let is_answered = |events: &[toolhold_protocol::event::Event]| {
         let has_reply = events
             .iter()
             .any(|e| matches!(e.kind, EventKind::Plan { .. }));

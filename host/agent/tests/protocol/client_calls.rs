@@ -5,9 +5,11 @@ use super::support::{
     starts,
 };
 use serde_json::{Value, json};
-use toolhold_agent::event::NoJournal;
+use toolhold_agent::Activities;
 use toolhold_agent::run::replay::replay;
-use toolhold_agent::{Activities, EventKind, RunRequest};
+use toolhold_protocol::event::EventKind;
+use toolhold_protocol::event::NoJournal;
+use toolhold_protocol::settings::RunRequest;
 
 fn asked() -> RunRequest {
     request([plain_tools(&["weather", "echo"])])

@@ -3,7 +3,7 @@
 use super::support::{Reply, Script, driver, end, json_of, request, run};
 use serde_json::{Value, json};
 use toolhold_agent::Activities;
-use toolhold_agent::cost::Price;
+use toolhold_protocol::cost::Price;
 
 /// What the run cost, as its end says, and what each reply did.
 async fn costs(price: Price, replies: Vec<Reply>) -> (Option<Value>, Vec<Option<Value>>) {

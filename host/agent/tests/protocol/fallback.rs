@@ -5,14 +5,17 @@ use super::support::{
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
-use toolhold_agent::cost::{Amount, Price};
-use toolhold_agent::event::NoJournal;
-use toolhold_agent::protocol::compose::Forcing;
-use toolhold_agent::run::fallback::Candidate;
 use toolhold_agent::run::replay::replay;
-use toolhold_agent::{
-    Activities, Contract, Driver, Event, EventKind, Message, RunRequest, StopReason, ToolFailure,
-};
+use toolhold_agent::{Activities, Driver};
+use toolhold_protocol::compose::Forcing;
+use toolhold_protocol::context::Message;
+use toolhold_protocol::contract::Contract;
+use toolhold_protocol::cost::{Amount, Price};
+use toolhold_protocol::event::NoJournal;
+use toolhold_protocol::event::{Event, EventKind, StopReason};
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::fallback::Candidate;
+use toolhold_protocol::settings::RunRequest;
 
 /// `pick` takes 7 and nothing else.
 fn activities() -> Activities {
@@ -22,7 +25,7 @@ fn activities() -> Activities {
                 Some(7) => Ok(json!("picked")),
                 Some(403) => Err(ToolFailure {
                     kind: "key".into(),
-                    class: toolhold_agent::ErrorClass::Fatal,
+                    class: toolhold_policy::ErrorClass::Fatal,
                     message: "the key is missing".into(),
                 }),
                 n => Err(ToolFailure::correctable("wrong", format!("{n:?} is not 7"))),
@@ -145,7 +148,7 @@ async fn another_model_makes_the_call_and_the_own_one_goes_on() {
             match theirs {
                 Contract::Schema => {
                     let schema = &asked["response_format"]["json_schema"]["schema"];
-                    let schema = toolhold_agent::guard::Validator::new(schema).unwrap();
+                    let schema = toolhold_json::validate::Validator::new(schema).unwrap();
                     let call = json!({"_tool": "pick", "_reasoningForCall": "r", "n": 7});
                     let made = schema.check(&json!({"calls": [call], "output": null}));
                     assert!(made.is_ok(), "{made:?}");

@@ -4,7 +4,9 @@ use super::support::told::{Told, request, run, run_with};
 use super::support::{calls, output};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use toolhold_agent::{Contract, RunRequest, StopReason};
+use toolhold_protocol::contract::Contract;
+use toolhold_protocol::event::StopReason;
+use toolhold_protocol::settings::RunRequest;
 
 fn input(instance: Option<&str>, value: Value) -> Value {
     let mut message = json!({"type": "input", "input": value, "schema": {}});

@@ -6,7 +6,10 @@ use super::support::{
     starts,
 };
 use serde_json::{Value, json};
-use toolhold_agent::{Activities, Contract, Event, EventKind, ToolFailure};
+use toolhold_agent::Activities;
+use toolhold_protocol::contract::Contract;
+use toolhold_protocol::event::{Event, EventKind};
+use toolhold_protocol::failure::ToolFailure;
 
 /// Plays these replies over the tools `echo` and `math.add`, and gives the events and what `echo` was
 /// asked.

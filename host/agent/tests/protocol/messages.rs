@@ -6,11 +6,14 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
-use toolhold_agent::protocol::Call;
-use toolhold_agent::protocol::context::Context;
-use toolhold_agent::protocol::data::{Method, Write};
 use toolhold_agent::run::replay::replay;
-use toolhold_agent::{Contract, Message, RunError, Saved};
+use toolhold_protocol::context::Context;
+use toolhold_protocol::context::Message;
+use toolhold_protocol::contract::Contract;
+use toolhold_protocol::data::{Method, Write};
+use toolhold_protocol::error::RunError;
+use toolhold_protocol::saved::Saved;
+use toolhold_protocol::solution::Call;
 
 fn context(messages: &Value) -> Result<Context, String> {
     let messages = Message::parse_all(messages).map_err(|error| error.to_string())?;

@@ -3,7 +3,8 @@
 use super::support::told::{Told, request, run};
 use super::support::{calls, output};
 use serde_json::{Value, json};
-use toolhold_agent::{Contract, EventKind, StopReason};
+use toolhold_protocol::contract::Contract;
+use toolhold_protocol::event::{EventKind, StopReason};
 
 fn message(version: &str, branches: &Value) -> Value {
     json!([{"type": "meta", "meta": {"domain": "shop", "path": "prices", "version": version, "branches": branches}}])

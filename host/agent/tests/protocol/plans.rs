@@ -3,8 +3,10 @@
 use super::support::told::{Told, request, run, run_with};
 use super::support::{calls, output};
 use serde_json::{Value, json};
-use toolhold_agent::run::approval::Verdict;
-use toolhold_agent::{Contract, EventKind, RunRequest, StopReason};
+use toolhold_protocol::approval::Verdict;
+use toolhold_protocol::contract::Contract;
+use toolhold_protocol::event::{EventKind, StopReason};
+use toolhold_protocol::settings::RunRequest;
 
 fn plan(mode: &str, steps: &Value) -> Value {
     json!([{"type": "plan", "plan": steps, "mode": mode}, {"type": "state", "state": {"x": 1}}])
@@ -646,7 +648,7 @@ async fn a_plan_that_was_brought_along_and_cannot_be_run_is_told_with_the_reason
 #[tokio::test]
 async fn an_output_beside_a_lazy_plan_counts_once_the_plan_was_run() {
     let mut request = lazy();
-    request.settings.shape = toolhold_agent::Shape::Both;
+    request.settings.shape = toolhold_protocol::compose::Shape::Both;
     let both = json!({"calls": [add(1, 1, "†state.a")], "output": "done"});
     let told = run(request, [both]).await;
     assert_eq!(told.calls.len(), 1);

@@ -10,12 +10,15 @@ use serde_json::{Value, json};
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use toolhold_agent::event::{Bodies, NoJournal, Seal};
-use toolhold_agent::model::{ChatRequest, Completion, Model, ModelError, Watch};
 use toolhold_agent::run::replay::{ReplayError, replay};
-use toolhold_agent::{
-    Activities, Contract, Driver, Event, EventKind, Journal, Message, RunRequest,
-};
+use toolhold_agent::{Activities, Driver};
+use toolhold_model::{ChatRequest, Model, ModelError, Watch};
+use toolhold_protocol::completion::Completion;
+use toolhold_protocol::context::Message;
+use toolhold_protocol::contract::Contract;
+use toolhold_protocol::event::{Bodies, NoJournal, Seal};
+use toolhold_protocol::event::{Event, EventKind, Journal};
+use toolhold_protocol::settings::RunRequest;
 
 /// A run with a bit of everything: calls in parallel, in the background, in order, in an instance,
 /// that fail, that are latent, of a clean room; two Requests and an output.
@@ -49,7 +52,9 @@ fn everything(echo: &Echo) -> (Arc<Script>, Driver, RunRequest) {
         .with("reads", echo.activity())
         .with("notify", echo.activity())
         .with("fails", |_: Value| async {
-            Err::<Value, _>(toolhold_agent::ToolFailure::correctable("broken", "no"))
+            Err::<Value, _>(toolhold_protocol::failure::ToolFailure::correctable(
+                "broken", "no",
+            ))
         });
     let mut request = request(context.unwrap().into_iter().chain([tools(&[
         ("echo", json!({})),
@@ -251,7 +256,7 @@ async fn a_changed_event_is_found() {
     );
     let changed = with(result, &|kind| {
         if let EventKind::ToolResult { outcome, .. } = kind {
-            *outcome = toolhold_agent::event::ToolOutcome::Output(json!("Eve"));
+            *outcome = toolhold_protocol::event::ToolOutcome::Output(json!("Eve"));
         }
     });
     let found = replay(&changed).unwrap_err();

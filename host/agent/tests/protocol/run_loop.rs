@@ -8,13 +8,17 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use toolhold_agent::cost::{Amount, Price};
-use toolhold_agent::event::NoJournal;
+use toolhold_agent::Activities;
 use toolhold_agent::run::replay::replay;
-use toolhold_agent::{
-    Activities, Contract, ErrorClass, Event, EventKind, Message, Settings, Shape, StopReason,
-    ToolFailure,
-};
+use toolhold_policy::ErrorClass;
+use toolhold_protocol::compose::Shape;
+use toolhold_protocol::context::Message;
+use toolhold_protocol::contract::Contract;
+use toolhold_protocol::cost::{Amount, Price};
+use toolhold_protocol::event::NoJournal;
+use toolhold_protocol::event::{Event, EventKind, StopReason};
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::settings::Settings;
 
 /// The model's last piece is held back until the first of three calls is over: had it not begun
 /// before, neither would ever end.
@@ -284,7 +288,9 @@ async fn an_output_is_not_lost_when_the_run_is_cancelled_before_its_last_call_en
     let mut events = Vec::new();
     while events
         .iter()
-        .filter(|event: &&toolhold_agent::Event| matches!(event.kind, EventKind::Reply { .. }))
+        .filter(|event: &&toolhold_protocol::event::Event| {
+            matches!(event.kind, EventKind::Reply { .. })
+        })
         .count()
         < 2
     {

@@ -5,9 +5,11 @@ use super::support::{
 };
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
-use toolhold_agent::{
-    Activities, Activity, ErrorClass, EventKind, ToolCall, ToolFailure, ToolResult, ToolUsage,
-};
+use toolhold_agent::{Activities, Activity, ToolCall};
+use toolhold_policy::ErrorClass;
+use toolhold_protocol::event::EventKind;
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::result::{ToolResult, ToolUsage};
 
 #[tokio::test]
 async fn never_more_calls_run_than_may() {
@@ -207,7 +209,7 @@ async fn a_failure_with_a_place_of_its_own_can_be_read() {
 /// A call that is shown a part of the context sees what the calls before it write there.
 #[tokio::test]
 async fn scopes_wait_for_the_writers_before_them() {
-    let context = toolhold_agent::Message::parse_all(&json!([
+    let context = toolhold_protocol::context::Message::parse_all(&json!([
         {"type": "state", "state": {"a": 0}},
         {"type": "tool", "tool": {
             "slow": {"type": "object", "properties": {"of": {}}},
@@ -264,7 +266,7 @@ async fn a_scope_sees_what_calls_before_it_write_above_and_below_it() {
             } else {
                 json!({"const": [scope]})
             };
-            let context = toolhold_agent::Message::parse_all(&json!([
+            let context = toolhold_protocol::context::Message::parse_all(&json!([
                 {"type": "tool", "tool": {
                     "slow": {"type": "object", "properties": {"of": {}}},
                     "sees": {"type": "object", "properties": {"_scopes": scopes}},
@@ -317,7 +319,7 @@ impl Activity for Sees {
 #[tokio::test]
 async fn an_advisor_is_asked_after_what_it_should_look_at_was_written() {
     for scope in ["state", "state.draft", "state.draft.text"] {
-        let context = toolhold_agent::Message::parse_all(&json!([
+        let context = toolhold_protocol::context::Message::parse_all(&json!([
             {"type": "advisor", "id": "critic", "role": "Looks for mistakes.", "on": null, "scopes": [scope],
              "schema": {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}},
             {"type": "state", "state": {"draft": {"text": "the old one"}}},
@@ -347,7 +349,7 @@ async fn an_advisor_is_asked_after_what_it_should_look_at_was_written() {
 #[tokio::test]
 async fn a_latent_call_needs_nothing_of_what_its_scopes_name() {
     for writer in ["slow", "fails"] {
-        let context = toolhold_agent::Message::parse_all(&json!([
+        let context = toolhold_protocol::context::Message::parse_all(&json!([
             {"type": "tool", "tool": {
                 "slow": {"type": "object", "properties": {"of": {}}},
                 "fails": {"type": "object", "properties": {"of": {}}},

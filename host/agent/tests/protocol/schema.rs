@@ -5,8 +5,12 @@ use super::support::{Echo, Reply, Script, driver, end, lines, plain_tools, reque
 use super::support::{calls, output};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use toolhold_agent::run::Wiring;
-use toolhold_agent::{Activities, Contract, EventKind, Shape, StopReason, Tool};
+use toolhold_agent::Activities;
+use toolhold_protocol::compose::Shape;
+use toolhold_protocol::contract::Contract;
+use toolhold_protocol::event::{EventKind, StopReason};
+use toolhold_protocol::settings::Wiring;
+use toolhold_protocol::tool::Tool;
 
 /// A context with everything that the composed schema can hold.
 fn rich() -> Value {
@@ -100,7 +104,7 @@ fn compose(
 
 /// Whether a solution satisfies a schema, by the validator that the host itself uses.
 fn accepts(schema: &Value, solution: &Value) -> bool {
-    toolhold_agent::guard::Validator::new(schema)
+    toolhold_json::validate::Validator::new(schema)
         .unwrap()
         .check(solution)
         .is_ok()

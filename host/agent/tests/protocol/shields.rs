@@ -9,16 +9,24 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use toolhold_agent::cost::{Amount, Price};
-use toolhold_agent::event::NoJournal;
-use toolhold_agent::guard::pii::{Kind, Privacy};
 use toolhold_agent::guard::shield::{
-    Domains, OnFailure, Place, Post, Screening, Shield, Shields, Verdict,
+    Domains, OnFailure, Screening, Shield, ShieldBinding, Shields, Verdict,
 };
-use toolhold_agent::model::{SideRequest, SideRole, Usage, Watch};
-use toolhold_agent::run::approval::{Verdict as Decided, When};
 use toolhold_agent::run::replay::replay;
-use toolhold_agent::{Activities, Contract, Driver, EventKind, Message, RunRequest};
+use toolhold_agent::{Activities, Driver};
+use toolhold_model::Watch;
+use toolhold_policy::pii::Kind;
+use toolhold_protocol::approval::{Verdict as Decided, When};
+use toolhold_protocol::completion::Usage;
+use toolhold_protocol::context::Message;
+use toolhold_protocol::contract::Contract;
+use toolhold_protocol::cost::{Amount, Price};
+use toolhold_protocol::event::EventKind;
+use toolhold_protocol::event::NoJournal;
+use toolhold_protocol::privacy::Privacy;
+use toolhold_protocol::settings::RunRequest;
+use toolhold_protocol::shield::Place;
+use toolhold_protocol::side_request::{SideRequest, SideRole};
 
 const MAIL: &str = "ann@example.com";
 const KEY: &str = "AKIAIOSFODNN7EXAMPLE";
@@ -61,8 +69,8 @@ impl Shield for Words {
     }
 }
 
-fn post(places: &[Place], shield: Arc<dyn Shield>) -> Post {
-    Post {
+fn post(places: &[Place], shield: Arc<dyn Shield>) -> ShieldBinding {
+    ShieldBinding {
         name: "words".into(),
         places: places.iter().copied().collect(),
         tools: [].into(),
@@ -99,7 +107,7 @@ fn messages(messages: Value) -> Vec<Message> {
 }
 
 /// Everything that the model was sent.
-fn sent(events: &[toolhold_agent::Event]) -> String {
+fn sent(events: &[toolhold_protocol::event::Event]) -> String {
     let sent = events.iter().filter_map(|event| match &event.kind {
         EventKind::Request { body, .. } => Some(body["messages"].to_string()),
         _ => None,
@@ -107,7 +115,7 @@ fn sent(events: &[toolhold_agent::Event]) -> String {
     sent.collect::<Vec<_>>().join("\n")
 }
 
-fn judgements(events: &[toolhold_agent::Event]) -> Vec<Value> {
+fn judgements(events: &[toolhold_protocol::event::Event]) -> Vec<Value> {
     let all = events.iter().map(json_of);
     all.filter(|event| event["event"] == "shield").collect()
 }
@@ -389,7 +397,7 @@ async fn a_run_that_is_stopped_does_not_get_around_the_shields() {
     let driver = shielded(&script, &echo, &[Place::Output], words);
     let mut request = request([plain_tools(&["echo"])]);
     request.settings.max_steps = 1;
-    request.settings.wiring = toolhold_agent::run::Wiring::Always;
+    request.settings.wiring = toolhold_protocol::settings::Wiring::Always;
     let events = run(&driver, request).await;
     assert_eq!(end(&events), ("max_steps".into(), Value::Null));
 }
@@ -519,7 +527,7 @@ async fn a_run_that_died_while_it_was_screened_is_screened_again() {
 
 #[tokio::test]
 async fn every_record_says_under_which_policy_it_is() {
-    let hash = |events: &[toolhold_agent::Event]| {
+    let hash = |events: &[toolhold_protocol::event::Event]| {
         json_of(&events[0])["request"]["policy"]["hash"]
             .as_str()
             .unwrap()

@@ -3,9 +3,12 @@
 use super::support::play::{Play, echo, task, tool};
 use super::support::{calls, output};
 use serde_json::{Value, json};
-use toolhold_agent::protocol::Annotations;
-use toolhold_agent::run::approval::When;
-use toolhold_agent::{Contract, EventKind, RunError, StopReason, Tool};
+use toolhold_protocol::approval::When;
+use toolhold_protocol::contract::Contract;
+use toolhold_protocol::error::RunError;
+use toolhold_protocol::event::{EventKind, StopReason};
+use toolhold_protocol::tool::Annotations;
+use toolhold_protocol::tool::Tool;
 
 /// Plays one call of the tool `t` with these reserved properties, and gives its outcome.
 fn outcome(properties: &Value, call: &Value) -> Result<Value, String> {

@@ -6,7 +6,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
-use toolhold_agent::{Contract, EventKind, StopReason};
+use toolhold_protocol::contract::Contract;
+use toolhold_protocol::event::{EventKind, StopReason};
 
 /// `echo` and `fail` as activities, `note` as a latent tool, over data of some kinds.
 fn context() -> Value {

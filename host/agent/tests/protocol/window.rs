@@ -6,11 +6,16 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use toolhold_agent::event::NoJournal;
-use toolhold_agent::guard::pii::{Kind, Privacy};
-use toolhold_agent::model::{ChatRequest, Completion, Counter, Model, ModelError, Watch};
 use toolhold_agent::run::replay::replay;
-use toolhold_agent::{Activities, Contract, Driver, Event, RunRequest};
+use toolhold_agent::{Activities, Driver};
+use toolhold_model::{ChatRequest, Counter, Model, ModelError, Watch};
+use toolhold_policy::pii::Kind;
+use toolhold_protocol::completion::Completion;
+use toolhold_protocol::contract::Contract;
+use toolhold_protocol::event::Event;
+use toolhold_protocol::event::NoJournal;
+use toolhold_protocol::privacy::Privacy;
+use toolhold_protocol::settings::RunRequest;
 
 /// `order` tells of the order with a number: an identifier, what belongs to it, and much prose.
 fn orders() -> Activities {
@@ -361,7 +366,9 @@ async fn tools_are_disclosed_when_they_are_needed() {
         let mut asked = request([plain_tools(&all)]);
         asked
             .context
-            .push(toolhold_agent::Message::user("How is the weather?"));
+            .push(toolhold_protocol::context::Message::user(
+                "How is the weather?",
+            ));
         asked.context.swap(0, 1);
         asked.settings.contract = contract;
         asked.settings.window.max_tools = 8;
@@ -668,7 +675,9 @@ async fn the_tokenizer_sees_no_more_than_the_model() {
     asked.instructions.push_str(" Ask boss@corp.example.");
     asked
         .context
-        .push(toolhold_agent::Message::user("I am me@home.example."));
+        .push(toolhold_protocol::context::Message::user(
+            "I am me@home.example.",
+        ));
     asked.settings.privacy = Privacy {
         hide: BTreeSet::from([Kind::Email]),
         ..Privacy::default()

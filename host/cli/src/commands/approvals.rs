@@ -6,7 +6,7 @@ use crate::terminal::view::bound_call;
 use anyhow::{Context as _, Result, bail};
 use clap::Subcommand;
 use serde_json::Value;
-use toolhold_agent::run::approval::{Decision, Verdict};
+use toolhold_protocol::approval::{Decision, Verdict};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_storage::{Store, Waiting};

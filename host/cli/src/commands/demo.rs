@@ -7,12 +7,13 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use std::path::PathBuf;
 use std::sync::Arc;
-use toolhold_agent::event::NoJournal;
-use toolhold_agent::model::{
+use toolhold_agent::Driver;
+use toolhold_devkit::demo;
+use toolhold_model::{
     Model, OpenAiModel, RecordingTransport, ReplayTransport, Timeouts, Transport,
 };
-use toolhold_agent::{Driver, RunRequest};
-use toolhold_devkit::demo;
+use toolhold_protocol::event::NoJournal;
+use toolhold_protocol::settings::RunRequest;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_telemetry::{Subject, Telemetry};

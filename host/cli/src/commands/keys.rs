@@ -8,10 +8,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::{Subcommand, ValueEnum};
 use serde_json::json;
 use std::time::{SystemTime, UNIX_EPOCH};
+use toolhold_policy::{Permit, PermitError, is_name};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::stats::Since;
-use toolhold_sandbox::{Permit, PermitError, is_name};
 use toolhold_server::http::digest;
 use toolhold_storage::{Permits, Scope};
 

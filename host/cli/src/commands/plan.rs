@@ -15,8 +15,8 @@ use crate::terminal::style::plain;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
-use toolhold_agent::protocol::context::{Input, Message};
-use toolhold_agent::protocol::plan::{Graph, Plan};
+use toolhold_protocol::context::{Input, Message};
+use toolhold_protocol::plan::{Graph, Plan};
 use toolhold_runtime::config::Configuration;
 
 #[derive(Debug, Subcommand)]

@@ -11,10 +11,10 @@ use crate::terminal::style;
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use std::time::Duration;
-use toolhold_agent::model::Model as _;
 use toolhold_devkit::capacity::{
     EXPLANATION, Inputs, Measured, Plan, Probe, Sourced, Spread, measure,
 };
+use toolhold_model::Model as _;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::stats::Since;

@@ -12,9 +12,11 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use toolhold_agent::Toolbox as _;
-use toolhold_agent::guard::pii::{Kind, Privacy};
-use toolhold_agent::guard::shield::{OnFailure, Place, Post, Shields};
-use toolhold_agent::run::approval::{Approvals, When};
+use toolhold_agent::guard::shield::{OnFailure, ShieldBinding, Shields};
+use toolhold_policy::pii::Kind;
+use toolhold_protocol::approval::{Approvals, When};
+use toolhold_protocol::privacy::Privacy;
+use toolhold_protocol::shield::Place;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::models::Models;
@@ -148,7 +150,7 @@ fn screens(shields: &Shields, own: &BTreeSet<String>) {
     }
 }
 
-fn post_words(post: &Post, place: Place, is_own: bool) -> String {
+fn post_words(post: &ShieldBinding, place: Place, is_own: bool) -> String {
     let mut words = terms(&post.terms);
     if matches!(place, Place::ToolInput | Place::ToolOutput) && !post.tools.is_empty() {
         words.push_str("; only of ");

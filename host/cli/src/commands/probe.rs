@@ -9,8 +9,9 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde_json::json;
 use std::time::Duration;
-use toolhold_agent::model::probe::{self, Question};
-use toolhold_agent::model::{Delivery, Dialect, Model as _, OpenAiModel, Verdict};
+use toolhold_model::probe;
+use toolhold_model::probe::Question;
+use toolhold_model::{Delivery, Dialect, Model as _, OpenAiModel, Verdict};
 use toolhold_runtime::config::{Configuration, Endpoint};
 use toolhold_runtime::host;
 use toolhold_runtime::probed::{Dialects, Probed};
@@ -63,7 +64,7 @@ pub async fn probe(config: &Configuration, json: bool) -> Result<Exit> {
     })
     .await?;
     let probed = Probed::now(model.target(), model.name(), dialect);
-    let kept = Dialects::new(&config.state_folder())
+    let kept = Dialects::new(config.state_folder())
         .keep(&probed)
         .context("what was found cannot be kept for runs; set paths.state")?;
     if json {
@@ -130,7 +131,7 @@ pub(super) async fn found(config: &Configuration, endpoint: &Endpoint) -> Option
 }
 
 fn kept(config: &Configuration, model: &OpenAiModel) -> Option<Probed> {
-    Dialects::new(&config.state_folder()).find(model.target(), model.name())
+    Dialects::new(config.state_folder()).find(model.target(), model.name())
 }
 
 async fn model(config: &Configuration, endpoint: &Endpoint) -> Result<OpenAiModel> {

@@ -9,13 +9,13 @@ use serde_json::json;
 use std::io;
 use std::path::{Path, PathBuf};
 use toolhold_oci::Fetched;
+use toolhold_policy::Digest;
+use toolhold_policy::is_name;
 use toolhold_runtime::components;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::install;
 use toolhold_runtime::install::Place;
-use toolhold_sandbox::is_name;
-use toolhold_sandbox::module::Digest;
 use toolhold_storage::Draft;
 
 #[derive(Debug, Args)]

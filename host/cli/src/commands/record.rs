@@ -7,9 +7,9 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use similar::{ChangeTag, TextDiff};
 use std::collections::HashMap;
-use toolhold_agent::event::Bodies;
 use toolhold_agent::run::replay::replay;
-use toolhold_agent::{Event, EventKind};
+use toolhold_protocol::event::Bodies;
+use toolhold_protocol::event::{Event, EventKind};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 

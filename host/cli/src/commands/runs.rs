@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use clap::Subcommand;
 use serde_json::json;
 use std::time::{Duration, SystemTime};
-use toolhold_agent::EventKind;
+use toolhold_protocol::event::EventKind;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::stats::Since;

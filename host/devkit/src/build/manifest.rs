@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use toolhold_sandbox::is_name;
+use toolhold_policy::is_name;
 
 use super::sources::Sources;
 use super::{BuildError, Language};

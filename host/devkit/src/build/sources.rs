@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use toolhold_agent::hex::sha256;
+use toolhold_json::hex::sha256;
 
 use super::command::Tool;
 use super::{BuildError, Job, toolchain};

@@ -4,7 +4,8 @@ use crate::capacity::Spread;
 use futures_util::future::join_all;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
-use toolhold_agent::model::{ChatMessage, ChatRequest, Delta, Model, ModelError};
+use toolhold_model::{ChatMessage, ChatRequest, Model, ModelError};
+use toolhold_protocol::completion::Delta;
 
 /// Rounds at each number in flight: the fewest that show a spread.
 const ROUNDS: u32 = 3;

@@ -6,7 +6,7 @@
 
 use anyhow::{Context as _, Result};
 use std::time::Duration;
-use toolhold_agent::Settings;
+use toolhold_protocol::settings::Settings;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::tools::SandboxTools;

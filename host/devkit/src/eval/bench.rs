@@ -11,16 +11,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
-use toolhold_agent::protocol::Message;
-use toolhold_agent::{Driver, RunRequest};
+use toolhold_agent::Driver;
+use toolhold_policy::{Access, DirectoryGrant, Invocation, Output};
+use toolhold_protocol::context::Message;
+use toolhold_protocol::settings::RunRequest;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::shields::shields;
 use toolhold_runtime::tools::SandboxTools;
-use toolhold_sandbox::cache::Cache;
-use toolhold_sandbox::{
-    Access, DirectoryGrant, Engine, Invocation, ModulePolicy, Output, Registry, Storage,
-};
+use toolhold_sandbox::compile::cache::Cache;
+use toolhold_sandbox::{Engine, ModulePolicy, Registry, Storage};
 use toolhold_storage::{Label, Store};
 
 /// Where modules see a task's folder.

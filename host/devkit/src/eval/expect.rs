@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
-use toolhold_agent::StopReason;
-use toolhold_agent::guard::Validator;
-use toolhold_runtime::names;
+use toolhold_json::validate::Validator;
+use toolhold_policy::names;
+use toolhold_protocol::event::StopReason;
 
 /// Bytes of a file that is looked at; a task's files are small.
 const MAX_FILE: u64 = 1 << 20;

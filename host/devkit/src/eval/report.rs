@@ -6,8 +6,8 @@ use crate::eval::seen::Counts;
 use crate::eval::set::Set;
 use crate::eval::statistics::{sign_test, wilson};
 use serde::Serialize;
-use toolhold_agent::StopReason;
-use toolhold_agent::run::Settings;
+use toolhold_protocol::event::StopReason;
+use toolhold_protocol::settings::Settings;
 
 /// Everything that `toolhold eval --json` prints.
 #[derive(Debug, Serialize)]

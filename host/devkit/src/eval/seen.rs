@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolhold_agent::event::ToolOutcome;
-use toolhold_agent::model::Routing;
-use toolhold_agent::run::fallback::Stage;
-use toolhold_agent::{EventKind, StopReason};
+use toolhold_protocol::event::ToolOutcome;
+use toolhold_protocol::event::{EventKind, StopReason};
+use toolhold_protocol::fallback::Stage;
+use toolhold_protocol::routing::Routing;
 use uuid::Uuid;
 
 /// A run, as its events told it.

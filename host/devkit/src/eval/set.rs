@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
-use toolhold_agent::Message;
-use toolhold_agent::guard::Validator;
-use toolhold_agent::hex::sha256;
+use toolhold_json::hex::sha256;
+use toolhold_json::validate::Validator;
+use toolhold_protocol::context::Message;
 
 /// Bounds of a file: it is read whole, and every task is run.
 const MAX_BYTES: u64 = 4 << 20;

@@ -14,11 +14,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
-use toolhold_agent::ToolFailure;
 use toolhold_agent::calls::{CallApprover, Undecided};
-use toolhold_agent::run::approval::{Decision, Pending, Verdict};
 use toolhold_json::hex::hex;
 use toolhold_policy::visible;
+use toolhold_protocol::approval::{Decision, Pending, Verdict};
+use toolhold_protocol::failure::ToolFailure;
 
 /// Bytes of arguments that a person can be expected to read. Longer arguments count as not seen.
 const MAX_SHOWN_BYTES: usize = 16 << 10;
@@ -399,7 +399,8 @@ pub fn unguessable() -> Result<String, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toolhold_agent::protocol::Annotations;
+    use toolhold_protocol::solution::Call;
+    use toolhold_protocol::tool::Annotations;
 
     fn pending(arguments: Value) -> Pending {
         let call = Call {

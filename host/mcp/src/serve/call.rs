@@ -19,7 +19,9 @@ use tokio::sync::{Semaphore, mpsc};
 use toolhold_agent::calls::{
     CallBudget, CallEnd, CallPermit, CallPipeline, CallRequest, NoBudget, NotCalled, Unlimited,
 };
-use toolhold_agent::{Module, Tool, ToolCall, ToolResult, Toolbox};
+use toolhold_agent::{Module, ToolCall, Toolbox};
+use toolhold_protocol::result::ToolResult;
+use toolhold_protocol::tool::Tool;
 use uuid::Uuid;
 
 impl Service {

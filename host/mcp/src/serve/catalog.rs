@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use toolhold_agent::calls::CallableTool;
 use toolhold_agent::module_tool;
-use toolhold_agent::protocol::Saved;
 use toolhold_policy::ToolSpec;
 use toolhold_policy::names;
+use toolhold_protocol::saved::Saved;
 
 /// Of one page. Few clients read a second one, and all of this is for a model.
 const PAGE_TOOLS: usize = 250;

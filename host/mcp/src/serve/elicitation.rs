@@ -9,8 +9,9 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
-use toolhold_agent::ToolFailure;
-use toolhold_agent::run::approval::{Approver, Decision, Pending, Verdict};
+use toolhold_agent::run::approval::Approver;
+use toolhold_protocol::approval::{Decision, Pending, Verdict};
+use toolhold_protocol::failure::ToolFailure;
 use uuid::Uuid;
 
 /// A call that waits.

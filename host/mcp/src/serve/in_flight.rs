@@ -27,8 +27,8 @@ impl Drop for Served {
 
 /// A request that is being worked on, until it is dropped.
 #[derive(Debug)]
-pub struct Flight {
-    in_flight: Arc<InFlightRequests>,
+pub struct InFlightRequest {
+    requests: Arc<InFlightRequests>,
     id: Id,
     cancelled: oneshot::Receiver<()>,
 }
@@ -36,7 +36,7 @@ pub struct Flight {
 impl InFlightRequests {
     /// # Errors
     /// There is one of this id, or there are too many.
-    pub fn begin(self: &Arc<Self>, id: &Id) -> Result<Flight, Error> {
+    pub fn begin(self: &Arc<Self>, id: &Id) -> Result<InFlightRequest, Error> {
         let mut by_id = self.lock();
         if by_id.contains_key(id) {
             let reason = "a request with this id is being worked on";
@@ -49,8 +49,8 @@ impl InFlightRequests {
         }
         let (cancel, cancelled) = oneshot::channel();
         by_id.insert(id.clone(), cancel);
-        Ok(Flight {
-            in_flight: self.clone(),
+        Ok(InFlightRequest {
+            requests: self.clone(),
             id: id.clone(),
             cancelled,
         })
@@ -90,7 +90,7 @@ impl InFlightRequests {
     }
 }
 
-impl Flight {
+impl InFlightRequest {
     /// Works until it is done, or dropped because the client wants it no more.
     pub async fn run<T>(mut self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
@@ -101,16 +101,16 @@ impl Flight {
     }
 }
 
-impl Drop for Flight {
+impl Drop for InFlightRequest {
     fn drop(&mut self) {
         self.cancelled.close();
-        let mut by_id = self.in_flight.lock();
+        let mut by_id = self.requests.lock();
         // Cancelled, its id may be another's already.
         if by_id.get(&self.id).is_some_and(oneshot::Sender::is_closed) {
             by_id.remove(&self.id);
         }
         drop(by_id);
-        self.in_flight.landed.notify_waiters();
+        self.requests.landed.notify_waiters();
     }
 }
 

@@ -8,9 +8,10 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use toolhold_agent::calls::Hiding;
-use toolhold_agent::guard::pii::{Kind, Privacy};
+use toolhold_policy::pii::Kind;
 use toolhold_policy::redaction;
 use toolhold_policy::redaction::Masking;
+use toolhold_protocol::privacy::Privacy;
 
 /// Kinds of data that no client is told.
 #[derive(Debug, Clone, Default)]

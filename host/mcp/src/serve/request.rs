@@ -3,8 +3,8 @@
 use super::schema::{Told, of_object};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
-use toolhold_agent::protocol::Saved;
 use toolhold_policy::{Annotations, DocsSource, ToolSpec};
+use toolhold_protocol::saved::Saved;
 
 /// Before a Request's name. No name of a module has the last letter of it, so none is ever a module's tool's.
 const PREFIX: &str = "request-";

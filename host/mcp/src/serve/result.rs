@@ -3,7 +3,7 @@
 use super::catalog::{Offered, RESULT};
 use super::revision::Era;
 use serde_json::{Value, json};
-use toolhold_agent::ToolFailure;
+use toolhold_protocol::failure::ToolFailure;
 
 /// For programs: what went wrong, and whose move it is. Not of the protocol.
 const FAILURE_KEY: &str = "io.toolhold/failure";

@@ -253,8 +253,9 @@ fn refers_only(schema: &Value, may: &dyn Fn(&str) -> bool, depth: usize) -> bool
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use toolhold_agent::guard::Validator;
-    use toolhold_agent::guard::pii::{Kind, Privacy};
+    use toolhold_json::validate::Validator;
+    use toolhold_policy::pii::Kind;
+    use toolhold_protocol::privacy::Privacy;
 
     const MAIL: &str = "ada@example.org";
 

@@ -4,11 +4,12 @@ use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use std::fmt::Debug;
 use std::sync::Arc;
+use toolhold_agent::Toolbox;
 use toolhold_agent::calls::CallRecorder;
-use toolhold_agent::protocol::Saved;
 use toolhold_agent::run::approval::Approver;
-use toolhold_agent::{ToolResult, Toolbox};
 use toolhold_policy::{Listener, ToolSpec};
+use toolhold_protocol::result::ToolResult;
+use toolhold_protocol::saved::Saved;
 use uuid::Uuid;
 
 /// The modules whose tools clients call.

@@ -40,7 +40,7 @@ const DRAIN_TIME: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 struct Client {
     service: Arc<Service>,
-    client_sender: ClientSender,
+    sender: ClientSender,
     in_flight: Arc<InFlightRequests>,
     /// Requests that were not answered yet, or whose answer nobody has read.
     unanswered: Arc<Semaphore>,
@@ -63,7 +63,7 @@ pub async fn serve(service: Arc<Service>) {
     });
     let client = Arc::new(Client {
         service,
-        client_sender,
+        sender: client_sender,
         in_flight: Arc::default(),
         unanswered: Arc::new(Semaphore::new(MAX_OPEN_REQUESTS)),
         session: OnceLock::new(),
@@ -120,7 +120,7 @@ impl Client {
                 Some(rpc::reply(None, &Err(Error::new(INVALID_REQUEST, reason))))
             }
         };
-        reply.is_none_or(|reply| self.client_sender.send_blocking(reply).is_ok())
+        reply.is_none_or(|reply| self.sender.send_blocking(reply).is_ok())
     }
 
     /// Takes a message. Returns what is known to answer at once.
@@ -165,7 +165,7 @@ impl Client {
         if !batch.is_worked_on() {
             return batch.replies().now_or_never().flatten();
         }
-        let client_sender = self.client_sender.clone();
+        let client_sender = self.sender.clone();
         self.runtime.spawn(async move {
             if let Some(replies) = batch.replies().await {
                 let _ = client_sender.send(replies).await;
@@ -185,7 +185,7 @@ impl Client {
             Ok(begun) => begun,
             Err(error) => return Some(rpc::reply(Some(&id), &Err(error))),
         };
-        let client_sender = self.client_sender.clone();
+        let client_sender = self.sender.clone();
         self.runtime.spawn(async move {
             // Over before the reply is out: with it the client may use the id again.
             if let Some(outcome) = work.await {
@@ -216,10 +216,9 @@ impl Client {
         let flight = self.in_flight.begin(&request.id)?;
         let client = self.clone();
         let work = async move {
-            let answer =
-                client
-                    .service
-                    .answer(request, terms, session.as_ref(), &client.client_sender);
+            let answer = client
+                .service
+                .answer(request, terms, session.as_ref(), &client.sender);
             flight.run(answer).await
         };
         Ok((work, unanswered))
@@ -251,8 +250,7 @@ impl Client {
                 }
             }
             "notifications/initialized" if self.session.get().is_some() => {
-                let (mut changes, client_sender) =
-                    (self.service.changes(), self.client_sender.clone());
+                let (mut changes, client_sender) = (self.service.changes(), self.sender.clone());
                 let tell = async move {
                     while changes.changed().await.is_ok() {
                         let changed =

@@ -17,8 +17,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use toolhold_agent::{Activity as _, ToolCall};
+use toolhold_policy::ErrorClass;
 use toolhold_policy::{Approval, ApprovalStore, Standing};
-use toolhold_protocol::failure::{ErrorClass, ToolFailure};
+use toolhold_protocol::failure::ToolFailure;
 
 const SCRIPT: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -139,14 +140,8 @@ async fn call_for(
         is_withheld: false,
     };
     let call = ToolCall {
-        id: "c".into(),
-        tool: format!("s.{tool}"),
-        arguments,
-        instance: None,
-        context: Vec::new(),
-        reserved: serde_json::Map::new(),
-        schema: Arc::default(),
         timeout,
+        ..ToolCall::new("c", format!("s.{tool}"), arguments)
     };
     runner.call(&call).await.outcome.map(|output| output.value)
 }

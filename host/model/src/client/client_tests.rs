@@ -9,8 +9,8 @@ use serde_json::json;
 use super::*;
 use crate::chat::ChatMessage;
 use crate::server::Health;
+use toolhold_policy::ErrorClass;
 use toolhold_protocol::completion::Delta;
-use toolhold_protocol::failure::ErrorClass;
 
 const CONTENT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
 const STOP: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";

@@ -19,8 +19,8 @@ use crate::chat::ChatRequest;
 use crate::error::ModelError;
 use crate::model::Watch;
 use crate::unavailable::Unavailable;
+use toolhold_policy::ErrorClass;
 use toolhold_protocol::completion::Completion;
-use toolhold_protocol::failure::ErrorClass;
 use toolhold_protocol::routing::{Degradation, Routing};
 
 pub(super) struct Course<'a> {

@@ -18,9 +18,9 @@ use crate::model::{Model, Watch};
 use crate::side::Overtaken;
 use crate::tokenizer::Counter;
 use crate::unavailable::Unavailable;
+use toolhold_policy::ErrorClass;
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::cost::Price;
-use toolhold_protocol::failure::ErrorClass;
 use toolhold_protocol::routing::Routing;
 
 /// The longest that an endpoint is left alone because it asked: a wrong date in its header must not take

@@ -17,8 +17,8 @@ use crate::error::ModelError;
 use crate::model::{Model, Watch};
 use crate::tokenizer::Counter;
 use crate::unavailable::Unavailable;
+use toolhold_policy::ErrorClass;
 use toolhold_protocol::completion::Completion;
-use toolhold_protocol::failure::ErrorClass;
 use toolhold_protocol::routing::Routing;
 
 /// The shortest wait, whatever was configured: what refuses at once must not be asked in a hot loop.

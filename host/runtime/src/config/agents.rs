@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use thiserror::Error;
-use toolhold_sandbox::{Share, is_name};
+use toolhold_policy::{Share, is_name};
 
 /// What `[agents.NAME]` holds, beside settings of `run`, `approval` and `fallback` that differ.
 pub const AGENT_KEYS: [&str; 5] = [

@@ -20,15 +20,17 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold_agent::context::Window;
 use toolhold_agent::contract::MAX_EXAMPLES;
-use toolhold_agent::cost::Amount;
-use toolhold_agent::guard::pii::Privacy;
-use toolhold_agent::run::Wiring;
-use toolhold_agent::run::approval::{Approvals as CallApprovals, When};
-use toolhold_agent::{Settings, Shape};
 use toolhold_mcp as mcp;
-use toolhold_sandbox::{Approvals, CompilerProcess, Grant, LimitsRequest, Share};
+use toolhold_policy::{Grant, LimitsRequest, Share};
+use toolhold_protocol::approval::{Approvals, When};
+use toolhold_protocol::compose::Shape;
+use toolhold_protocol::cost::Amount;
+use toolhold_protocol::privacy::Privacy;
+use toolhold_protocol::settings::Settings;
+use toolhold_protocol::settings::Wiring;
+use toolhold_protocol::window::Window;
+use toolhold_sandbox::{ApprovalFolder, CompilerProcess};
 use toolhold_storage::Location;
 
 /// The tables of the configuration as they are written, merged from all their sources and not checked yet.
@@ -523,7 +525,7 @@ impl Configuration {
             Approval::Always => mcp::Trust::Always,
             Approval::Never => mcp::Trust::Never,
         };
-        let approvals = Approvals::new(self.state_folder().join("mcp"));
+        let approvals = ApprovalFolder::new(self.state_folder().join("mcp"));
         mcp::Pins::new(Arc::new(approvals), trust)
     }
 
@@ -622,7 +624,7 @@ impl Tables {
 }
 
 impl ApprovalTable {
-    fn rules(&self) -> CallApprovals {
+    fn rules(&self) -> Approvals {
         let of = |names: &[String], when| -> Vec<(String, When)> {
             names.iter().map(|name| (name.clone(), when)).collect()
         };
@@ -630,7 +632,7 @@ impl ApprovalTable {
         // What is named twice waits.
         tools.extend(of(&self.on_write, When::OnWrite));
         tools.extend(of(&self.always, When::Always));
-        CallApprovals {
+        Approvals {
             default: self.default,
             tools: tools.into_iter().collect(),
             plans: self.plans,

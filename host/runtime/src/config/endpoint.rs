@@ -3,8 +3,8 @@
 use crate::config::price::{Money, TokenPrices, one};
 use serde::Deserialize;
 use std::time::Duration;
-use toolhold_agent::Contract;
-use toolhold_agent::model::route::{BreakerPolicy, EndpointPolicy, Limits, RetryPolicy};
+use toolhold_model::route::{BreakerPolicy, EndpointPolicy, Limits, RetryPolicy};
+use toolhold_protocol::contract::Contract;
 
 /// A model behind an OpenAI-compatible server.
 #[derive(Debug, Clone, Deserialize)]

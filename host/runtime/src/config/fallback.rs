@@ -3,8 +3,8 @@
 use crate::config::endpoint::Endpoint;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use toolhold_agent::protocol::compose::Forcing;
-use toolhold_agent::run::fallback::{Candidate, Fallback};
+use toolhold_protocol::compose::Forcing;
+use toolhold_protocol::fallback::{Candidate, Fallback};
 
 /// Every endpoint names this variable unless told otherwise, so that it need not be set.
 const USUAL_KEY: &str = "TOOLHOLD_API_KEY";

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use toolhold_mcp::{Launch, Settings, address};
-use toolhold_sandbox::is_name;
+use toolhold_policy::is_name;
 
 /// Slow servers look something up; those that compute longer say so in their table.
 const TIMEOUT_MS: u64 = 30_000;

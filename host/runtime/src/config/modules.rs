@@ -9,10 +9,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use toolhold_policy::{
+    Access, Clocks, DirectoryGrant, Grant, HttpGrant, KeyValueGrant, Limits, LimitsRequest,
+    LogLevel, Origin, Randomness, ScratchGrant, SecretGrant, SecretPlace, SecretSlot,
+};
 use toolhold_sandbox::{
-    Access, Approvals, Clocks, Compiler, DirectoryGrant, EngineConfig, Grant, HttpGrant,
-    KeyValueGrant, Limits, LimitsRequest, LogLevel, ModulePolicy, Origin, Place, Policy,
-    Randomness, ScratchGrant, SecretGrant, SecretSlot, Storage, Trust,
+    ApprovalFolder, Compiler, EngineConfig, ModulePolicy, Policy, Storage, Trust,
 };
 
 #[derive(Debug, Clone, Deserialize)]
@@ -63,7 +65,7 @@ pub(super) struct ModuleTable {
 pub(super) struct SecretTable {
     pub(super) name: String,
     origin: Origin,
-    place: Place,
+    place: SecretPlace,
     /// The environment variable that holds it.
     env: Option<String>,
     /// Or the file.
@@ -168,7 +170,7 @@ impl Configuration {
     }
 
     /// Where approvals are kept: those of one modules folder say nothing of another's modules.
-    pub fn approvals(&self) -> Approvals {
+    pub fn approvals(&self) -> ApprovalFolder {
         let folder = &self.tables.modules.folder;
         let absolute = folder
             .canonicalize()
@@ -177,7 +179,7 @@ impl Configuration {
         let bytes = absolute.as_os_str().as_encoded_bytes();
         let name = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_URL, bytes);
         let approvals = self.state_folder().join("approvals");
-        Approvals::new(approvals.join(name.simple().to_string()))
+        ApprovalFolder::new(approvals.join(name.simple().to_string()))
     }
 
     /// The modules that come from a registry: name and reference, as written.

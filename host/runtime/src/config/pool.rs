@@ -3,7 +3,7 @@
 use crate::config::endpoint::hedge_after;
 use serde::Deserialize;
 use std::time::Duration;
-use toolhold_agent::model::route::{PoolPolicy, Relief, RetryPolicy};
+use toolhold_model::route::{PoolPolicy, Relief, RetryPolicy};
 
 /// Endpoints that can answer for each other.
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -3,7 +3,7 @@
 use crate::config::endpoint::Endpoint;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
-use toolhold_agent::cost::{Amount, Price};
+use toolhold_protocol::cost::{Amount, Price};
 
 /// An amount of money, as a number or a text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use toolhold_agent::model::route::{RouterPolicy, Rules};
+use toolhold_agent::router::{RouterPolicy, Rules};
 
 /// Where a run goes by its task.
 #[derive(Debug, Clone, Deserialize)]

@@ -7,8 +7,8 @@ use crate::config::endpoint::{ContractChoice, Endpoint};
 use crate::config::pool::PoolTable;
 use crate::config::router::RouterTable;
 use std::collections::{BTreeMap, BTreeSet};
-use toolhold_agent::Contract;
-use toolhold_agent::cost::Price;
+use toolhold_protocol::contract::Contract;
+use toolhold_protocol::cost::Price;
 
 /// What the router is called where an endpoint is named.
 pub const ROUTER: &str = "router";

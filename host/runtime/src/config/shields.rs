@@ -3,9 +3,11 @@
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::time::Duration;
-use toolhold_agent::guard::pii::{Kind, Privacy};
-use toolhold_agent::guard::shield::{Category, OnFailure, Place};
-use toolhold_sandbox::is_name;
+use toolhold_agent::guard::shield::{Category, OnFailure};
+use toolhold_policy::is_name;
+use toolhold_policy::pii::Kind;
+use toolhold_protocol::privacy::Privacy;
+use toolhold_protocol::shield::Place;
 
 const MAX_CHARS: usize = 24_000;
 

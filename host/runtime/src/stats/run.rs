@@ -3,10 +3,11 @@
 use crate::stats::{Histogram, Sides, Tools};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use toolhold_agent::cost::Amount;
-use toolhold_agent::model::Routing;
-use toolhold_agent::run::fallback::Stage;
-use toolhold_agent::{Event, EventKind, RunRequest, StopReason};
+use toolhold_protocol::cost::Amount;
+use toolhold_protocol::event::{Event, EventKind, StopReason};
+use toolhold_protocol::fallback::Stage;
+use toolhold_protocol::routing::Routing;
+use toolhold_protocol::settings::RunRequest;
 use uuid::Uuid;
 
 /// What a run took, step by step.

@@ -2,7 +2,7 @@
 
 use crate::stats::Took;
 use std::collections::BTreeMap;
-use toolhold_agent::model::{SideRequest, SideRole};
+use toolhold_protocol::side_request::{SideRequest, SideRole};
 
 /// Models that are told apart: a record names as many as it likes.
 const MAX_MODELS: usize = 500;
@@ -83,7 +83,7 @@ impl Sides {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toolhold_agent::model::Usage;
+    use toolhold_protocol::completion::Usage;
 
     fn request(role: SideRole, endpoint: &str, usage: Option<(u64, u64)>) -> SideRequest {
         SideRequest {

@@ -2,8 +2,8 @@
 
 use crate::stats::Histogram;
 use std::collections::BTreeMap;
-use toolhold_agent::ToolUsage;
-use toolhold_agent::event::ToolOutcome;
+use toolhold_protocol::event::ToolOutcome;
+use toolhold_protocol::result::ToolUsage;
 
 /// Tools that are told apart: a record names as many as it likes.
 const MAX_TOOLS: usize = 2_000;
@@ -84,7 +84,7 @@ fn entry<'a, T: Default>(
 mod tests {
     use super::*;
     use serde_json::json;
-    use toolhold_agent::ToolFailure;
+    use toolhold_protocol::failure::ToolFailure;
 
     #[test]
     fn a_record_with_endless_names_takes_bounded_memory() {

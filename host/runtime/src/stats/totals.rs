@@ -3,7 +3,7 @@
 use crate::stats::{Histogram, RunStats, Sides, Took, Tools};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use toolhold_agent::cost::Amount;
+use toolhold_protocol::cost::Amount;
 
 /// Models, contracts and currencies that are told apart: records name as many as they like.
 const MAX_GROUPS: usize = 500;

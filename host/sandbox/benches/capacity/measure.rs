@@ -4,9 +4,8 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
-use toolhold_sandbox::{
-    CallReport, Engine, EngineConfig, Invocation, Limits, Output, Policy, Registry,
-};
+use toolhold_policy::{CallReport, Invocation, Limits, Output};
+use toolhold_sandbox::{Engine, EngineConfig, Policy, Registry};
 
 /// A component that spins, sleeps for an hour, or adds two numbers.
 pub const TOOLS: &str = r#"(component

@@ -5,8 +5,9 @@ use serde_json::json;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use toolhold_sandbox::cache::Cache;
-use toolhold_sandbox::{Output, Registry};
+use toolhold_policy::Output;
+use toolhold_sandbox::Registry;
+use toolhold_sandbox::compile::cache::Cache;
 
 const MODULES: u64 = 1_000;
 

@@ -89,3 +89,98 @@ impl OtherTools {
         Ok(output.into_value().to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::future::BoxFuture;
+    use serde_json::json;
+    use std::sync::Mutex;
+    use std::time::Duration;
+    use toolhold_policy::{Caller, NestedResult, Output, Permit, Restriction};
+
+    /// Notes each call and answers with its arguments.
+    #[derive(Debug, Default)]
+    struct Echo(Mutex<Vec<NestedCall>>);
+
+    impl NestedCalls for Echo {
+        fn call(self: Arc<Self>, call: NestedCall) -> BoxFuture<'static, NestedResult> {
+            Box::pin(async move {
+                let output = Output::Value(call.arguments.clone());
+                self.0.lock().unwrap().push(call);
+                Ok(output)
+            })
+        }
+    }
+
+    fn unused() -> Arc<dyn NestedCalls> {
+        panic!("the invocation has an executor")
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(5)
+    }
+
+    #[tokio::test]
+    async fn a_nested_call_carries_what_its_parent_is() {
+        let echo = Arc::new(Echo::default());
+        let permits: Vec<Permit> = vec!["tools".parse().unwrap()];
+        let restrictions =
+            GrantRestrictions::default().with("this key", Restriction::Permits(permits));
+        let restrictions = Arc::new(restrictions);
+        let arguments = json!({});
+        let invocation = Invocation {
+            caller: Caller {
+                tenant: "t",
+                session: "s",
+            },
+            restrictions: Some(restrictions.clone()),
+            nested: Some(echo.clone()),
+            depth: 2,
+            ..Invocation::new("call-7", "notes.sum", &arguments)
+        };
+        let tools = OtherTools::new(unused, &["calculator".into()], &invocation);
+        let deadline = soon();
+        let text = tools.call("calculator.add", r#"{"a": 1}"#, deadline).await;
+        assert_eq!(text.unwrap(), r#"{"a":1}"#);
+        let calls = echo.0.lock().unwrap();
+        let [call] = calls.as_slice() else {
+            panic!("{calls:?}")
+        };
+        assert_eq!(
+            (call.parent.as_str(), call.parent_tool.as_str()),
+            ("call-7", "notes.sum")
+        );
+        assert_eq!((call.tool.as_str(), call.depth), ("calculator.add", 3));
+        assert_eq!(call.caller.borrowed(), invocation.caller);
+        assert_eq!(call.restrictions.as_ref(), Some(&restrictions));
+        assert_eq!(call.deadline, deadline);
+    }
+
+    #[tokio::test]
+    async fn what_was_not_granted_or_is_too_deep_is_never_executed() {
+        let echo = Arc::new(Echo::default());
+        let arguments = json!({});
+        let at = |depth| Invocation {
+            nested: Some(echo.clone()),
+            depth,
+            ..Invocation::new("call-1", "notes.sum", &arguments)
+        };
+        let granted = ["text.count".to_owned()];
+        let tools = OtherTools::new(unused, &granted, &at(0));
+        for (tool, arguments, expect) in [
+            ("text.upper", "{}", "not granted the tool"),
+            ("text", "{}", "not granted the tool"),
+            ("text.count", "{", "arguments do not fit"),
+        ] {
+            let error = tools.call(tool, arguments, soon()).await.unwrap_err();
+            assert!(error.to_string().contains(expect), "{tool}: {error}");
+        }
+        let deep = OtherTools::new(unused, &granted, &at(MAX_CALL_DEPTH));
+        let error = deep.call("text.count", "{}", soon()).await.unwrap_err();
+        assert!(error.to_string().contains("4 deep"), "{error}");
+        let none = OtherTools::new(unused, &[], &at(0));
+        assert!(none.call("text.count", "{}", soon()).await.is_err());
+        assert!(echo.0.lock().unwrap().is_empty());
+    }
+}

@@ -9,7 +9,7 @@ use toolhold_policy::CallReport;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     pub calls: u64,
-    /// Failed calls by [`crate::CallError::kind`]: each limit has its own.
+    /// Failed calls by [`toolhold_policy::CallError::kind`]: each limit has its own.
     pub errors: BTreeMap<&'static str, u64>,
     pub fuel: u64,
     pub host_bytes: u64,

@@ -20,15 +20,15 @@ impl Module {
         invocation: &Invocation<'_>,
         other_tools: OtherTools,
     ) -> CallReport {
-        let decided = policy.decided;
-        let mut report = match self.admit(decided, invocation) {
+        let effective = policy.effective;
+        let mut report = match self.admit(effective, invocation) {
             Ok(()) => self.perform(policy, tool, invocation, other_tools).await,
             Err(error) => CallReport::refused(error),
         };
         if let Some(narrow) = policy.narrow {
             narrow.explain(&mut report);
         }
-        report.redact(decided.granted.egress.redactor());
+        report.redact(effective.granted.egress.redactor());
         self.tally.add(&report);
         report
     }
@@ -36,18 +36,18 @@ impl Module {
     /// Everything that is checked before a call waits for a permit.
     fn admit(
         &self,
-        decided: &EffectivePolicy,
+        effective: &EffectivePolicy,
         invocation: &Invocation<'_>,
     ) -> Result<(), CallError> {
-        decided.check()?;
-        if !decided.may_run() {
+        effective.check()?;
+        if !effective.may_run() {
             return Err(CallError::NotApproved {
                 module: self.slot.clone(),
-                reason: decided.standing().reason(),
+                reason: effective.standing().reason(),
             });
         }
         for (rate, limit) in [
-            (decided.rate.as_ref(), decided.limits.calls_per_minute),
+            (effective.rate.as_ref(), effective.limits.calls_per_minute),
             (
                 self.engine.rate(),
                 self.engine.config().calls_per_minute.into(),
@@ -56,9 +56,9 @@ impl Module {
             rate.take()
                 .map_err(|retry_after| CallError::Rate { limit, retry_after })?;
         }
-        let limit = decided.limits.argument_bytes;
+        let limit = effective.limits.argument_bytes;
         let wrong = |reason| CallError::Arguments { reason };
-        let depth = decided.limits.json_depth;
+        let depth = effective.limits.json_depth;
         // First: serialising recurses.
         call::shallow(invocation.arguments, depth).map_err(wrong)?;
         let mut size = Counter { bytes: 0, limit };
@@ -92,22 +92,22 @@ impl Module {
             timeout: screening.timeout,
             ..Invocation::new("", "", screening.value)
         };
-        let decided = self.policy();
-        let mut report: CallReport = match self.admit(&decided, &invocation) {
+        let effective = self.policy();
+        let mut report: CallReport = match self.admit(&effective, &invocation) {
             Ok(()) => {
                 let policy = CallPolicy {
-                    decided: &decided,
+                    effective: &effective,
                     narrow: None,
                 };
                 let context = self.context(policy, "", &invocation, OtherTools::default());
                 let screening = screening.for_guest();
                 let ran = call::run(context, Screen { pre, screening }).await;
-                ran.and_then(|returned| shield::output(returned, &decided.limits))
+                ran.and_then(|returned| shield::output(returned, &effective.limits))
                     .into()
             }
             Err(error) => CallReport::refused(error),
         };
-        report.redact(decided.granted.egress.redactor());
+        report.redact(effective.granted.egress.redactor());
         self.tally.add(&report);
         shield::verdict(report)
     }
@@ -119,11 +119,11 @@ impl Module {
         invocation: &Invocation<'a>,
         other_tools: OtherTools,
     ) -> CallContext<'a> {
-        let decided = policy.decided;
-        let own = decided.limits.timeout();
+        let effective = policy.effective;
+        let own = effective.limits.timeout();
         CallContext {
             engine: &self.engine,
-            limits: &decided.limits,
+            limits: &effective.limits,
             granted: policy.granted(),
             module: self.number,
             caller: invocation.caller,
@@ -131,7 +131,7 @@ impl Module {
             current: CurrentCall::new(self.clone(), format!("{}.{tool}", self.name), invocation),
             log_sink: GuestLogSink::new(
                 invocation.listener.clone(),
-                decided.granted.egress.redactor(),
+                effective.granted.egress.redactor(),
             ),
             timeout: invocation.timeout.map_or(own, |timeout| timeout.min(own)),
         }
@@ -153,7 +153,7 @@ impl Module {
             })
         };
         let context = self.context(policy, tool, invocation, other_tools);
-        let limits = &policy.decided.limits;
+        let limits = &policy.effective.limits;
         match &self.code {
             Code::World(pre) => {
                 let guest = types::Invocation {

@@ -39,14 +39,14 @@ pub(crate) struct NarrowedPolicy {
 /// The policy of one call.
 #[derive(Clone, Copy)]
 pub(crate) struct CallPolicy<'a> {
-    pub decided: &'a EffectivePolicy,
+    pub effective: &'a EffectivePolicy,
     pub narrow: Option<&'a NarrowedPolicy>,
 }
 
 impl<'a> CallPolicy<'a> {
     pub fn granted(self) -> &'a PreparedGrant {
         self.narrow
-            .map_or(&self.decided.granted, |narrow| &narrow.granted)
+            .map_or(&self.effective.granted, |narrow| &narrow.granted)
     }
 }
 

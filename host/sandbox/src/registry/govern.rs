@@ -37,17 +37,17 @@ impl Shared {
     async fn apply_policy(self: &Arc<Self>, policy: Arc<Policy>) -> Vec<(Arc<Module>, String)> {
         let shared = self.clone();
         let modules = self.held();
-        let decided = tokio::task::spawn_blocking(move || {
+        let refused = tokio::task::spawn_blocking(move || {
             let mut refused = Vec::new();
             for module in modules {
-                let decided = match module.effective_policy(&policy) {
+                let effective = match module.effective_policy(&policy) {
                     Ok(None) => {
                         // Its approval may count differently now.
                         let held = module.policy();
                         held.set_standing(shared.standing(&module, &held));
                         continue;
                     }
-                    Ok(Some(decided)) => decided,
+                    Ok(Some(effective)) => effective,
                     Err(reason) => {
                         let nothing = module.policy().refused(reason.clone());
                         module.set_policy(Arc::new(nothing));
@@ -56,12 +56,12 @@ impl Shared {
                     }
                 };
                 // Judged before it holds: an unapproved grant is never in effect.
-                decided.set_standing(shared.standing(&module, &decided));
-                module.set_policy(Arc::new(decided));
+                effective.set_standing(shared.standing(&module, &effective));
+                module.set_policy(Arc::new(effective));
             }
             refused
         });
-        decided.await.unwrap_or_default()
+        refused.await.unwrap_or_default()
     }
 
     /// Every module that is still held.

@@ -62,7 +62,8 @@ pub enum LoadEvent {
 ///
 /// ```
 /// use serde_json::json;
-/// use toolhold_sandbox::{Engine, EngineConfig, Invocation, Output, Policy, Registry};
+/// use toolhold_sandbox::{Engine, EngineConfig, Policy, Registry};
+/// use toolhold_policy::{Invocation, Output};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -255,15 +256,15 @@ impl Shared {
             self.judge(vec![module.clone()]).await;
         }
         // Read once: a policy that changes meanwhile holds for the next call.
-        let decided = module.policy();
+        let effective = module.policy();
         let narrow = match &invocation.restrictions {
             None => Ok(None),
-            Some(bounds) => decided.narrowed(&module.name, bounds).await,
+            Some(bounds) => effective.narrowed(&module.name, bounds).await,
         };
         let mut report = match narrow {
             Ok(narrow) => {
                 let given = CallPolicy {
-                    decided: &decided,
+                    effective: &effective,
                     narrow: narrow.as_deref(),
                 };
                 let tools = &given.granted().grant.tools;

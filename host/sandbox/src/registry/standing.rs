@@ -17,10 +17,10 @@ impl Shared {
         // Only a panic could be lost here, and the closure has none.
         let _ = tokio::task::spawn_blocking(move || {
             for module in modules {
-                let decided = module.policy();
+                let effective = module.policy();
                 // One that has nothing of what it was to have is no new module without grants.
-                if decided.check().is_ok() {
-                    decided.set_standing(shared.standing(&module, &decided));
+                if effective.check().is_ok() {
+                    effective.set_standing(shared.standing(&module, &effective));
                 }
             }
         })
@@ -29,7 +29,7 @@ impl Shared {
 
     /// Whether `module` may run under what was `decided`, from the approvals as they are now. Blocks on the
     /// file system.
-    pub(super) fn standing(&self, module: &Module, decided: &EffectivePolicy) -> Standing {
+    pub(super) fn standing(&self, module: &Module, effective: &EffectivePolicy) -> Standing {
         let policy = self.policy();
         let Trust::Approved {
             approvals,
@@ -42,7 +42,7 @@ impl Shared {
             .modules
             .get(&module.name)
             .is_some_and(|own| own.one_off);
-        let now = approval(module, decided, ApprovedBy::FirstSight);
+        let now = approval(module, effective, ApprovedBy::FirstSight);
         match approvals.get(&module.slot) {
             Some(then) => {
                 let changes = then.changes(&now, !one_off);
@@ -54,7 +54,7 @@ impl Shared {
             }
             // A new module under the name of an approved one is a change of it, and not a new module.
             None if *first_sight
-                && (decided.granted.grant.is_empty() || one_off)
+                && (effective.granted.grant.is_empty() || one_off)
                 && !approvals.knows(&module.name) =>
             {
                 let pin = Approval {
@@ -78,12 +78,12 @@ impl Shared {
     }
 }
 
-pub(super) fn approval(module: &Module, decided: &EffectivePolicy, by: ApprovedBy) -> Approval {
+pub(super) fn approval(module: &Module, effective: &EffectivePolicy, by: ApprovedBy) -> Approval {
     Approval::of(
         &module.slot,
         module.digest,
         &module.tools,
-        &decided.granted.grant,
+        &effective.granted.grant,
         by,
     )
 }

@@ -7,9 +7,9 @@ use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use std::net::{IpAddr, Ipv4Addr};
-use toolhold_agent::hex::sha256;
 use toolhold_connections::{Connection, bearer};
-use toolhold_sandbox::Permit;
+use toolhold_json::hex::sha256;
+use toolhold_policy::Permit;
 use toolhold_storage::{Permits, Scope};
 use toolhold_telemetry as telemetry;
 

@@ -3,7 +3,8 @@
 use crate::http::error::ApiError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use toolhold_agent::{Message, RunRequest};
+use toolhold_protocol::context::Message;
+use toolhold_protocol::settings::RunRequest;
 use utoipa::ToSchema;
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]

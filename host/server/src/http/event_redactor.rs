@@ -4,9 +4,9 @@
 use crate::http::auth::Client;
 use serde_json::Value;
 use std::sync::Arc;
-use toolhold_agent::guard::shield::Place;
-use toolhold_agent::model::Completion;
-use toolhold_agent::{Event, EventKind};
+use toolhold_protocol::completion::Completion;
+use toolhold_protocol::event::{Event, EventKind};
+use toolhold_protocol::shield::Place;
 use toolhold_storage::{RecordError, Store};
 use uuid::Uuid;
 

@@ -11,8 +11,8 @@ use serde::Serialize;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold_agent::Event;
 use toolhold_connections::{Connection, websocket};
+use toolhold_protocol::event::Event;
 use toolhold_storage::RecordError;
 
 /// A comment, so that proxies leave a silent stream open.

@@ -4,8 +4,8 @@ use crate::http::body::null_as_default;
 use crate::http::error::ApiError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolhold_agent::Message;
-use toolhold_agent::protocol::Role;
+use toolhold_protocol::context::Message;
+use toolhold_protocol::turn::Role;
 use utoipa::ToSchema;
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]

@@ -10,7 +10,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use toolhold_agent::protocol::Annotations;
+use toolhold_protocol::tool::Annotations;
 use toolhold_runtime::config::DEFAULT_AGENT;
 use toolhold_storage::Scope;
 use utoipa::{IntoParams, ToSchema};

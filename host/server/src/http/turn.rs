@@ -10,8 +10,9 @@ use crate::runs::Watcher;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use toolhold_agent::run::Runner;
-use toolhold_agent::{Contract, Event, EventKind, StopReason};
+use toolhold_protocol::bound::Runner;
+use toolhold_protocol::contract::Contract;
+use toolhold_protocol::event::{Event, EventKind, StopReason};
 use utoipa::ToSchema;
 use uuid::Uuid;
 

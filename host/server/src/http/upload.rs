@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::Mutex;
 use toolhold_connections::is_too_slow;
+use toolhold_policy::Digest;
 use toolhold_runtime::install;
 use toolhold_runtime::install::Place;
-use toolhold_sandbox::module::Digest;
 use toolhold_sandbox::{LoadError, LoadEvent, Module, is_slot};
 use toolhold_storage::Draft;
 

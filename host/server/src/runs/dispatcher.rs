@@ -11,7 +11,9 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolhold_admission::{FairQueue, Lane, Refusal};
-use toolhold_agent::{Event, Run, RunRequest};
+use toolhold_agent::Run;
+use toolhold_protocol::event::Event;
+use toolhold_protocol::settings::RunRequest;
 use toolhold_runtime::agents::{Agent, Agents, OnBehalf};
 use toolhold_storage::{Label, Origin, Store};
 use toolhold_telemetry::{Observer, Subject, Telemetry};
@@ -267,7 +269,7 @@ impl Dispatcher {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "cancellations by other processes cannot be looked up")
+                    tracing::warn!(%error, "cancellations by other processes cannot be looked up");
                 }
             }
             let active: Vec<Uuid> = self.inner.lock().keys().copied().collect();
@@ -278,7 +280,7 @@ impl Dispatcher {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "runs that other servers took over cannot be looked up")
+                    tracing::warn!(%error, "runs that other servers took over cannot be looked up");
                 }
             }
         }

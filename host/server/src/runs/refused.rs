@@ -2,8 +2,8 @@
 
 use thiserror::Error;
 use tokio::task::JoinError;
-use toolhold_agent::RunError;
 use toolhold_agent::run::replay::ReplayError;
+use toolhold_protocol::error::RunError;
 use toolhold_storage::{RecordError, StoreError};
 use uuid::Uuid;
 

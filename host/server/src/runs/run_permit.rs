@@ -6,9 +6,13 @@ use futures_util::future::BoxFuture;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use toolhold_admission::{FairQueue, Lane, Permit};
-use toolhold_agent::model::{ChatRequest, Completion, Counter, Model, ModelError, Session, Watch};
-use toolhold_agent::run::approval::{Approver, Decision, Pending};
-use toolhold_agent::{Driver, Module, Tool, ToolCall, ToolResult, Toolbox};
+use toolhold_agent::run::approval::Approver;
+use toolhold_agent::{Driver, Module, ToolCall, Toolbox};
+use toolhold_model::{ChatRequest, Counter, Model, ModelError, Session, Watch};
+use toolhold_protocol::approval::{Decision, Pending};
+use toolhold_protocol::completion::Completion;
+use toolhold_protocol::result::ToolResult;
+use toolhold_protocol::tool::Tool;
 use uuid::Uuid;
 
 /// Where the permits of one owner's runs come from and go back to.

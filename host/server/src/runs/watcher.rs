@@ -5,7 +5,7 @@ use crate::runs::takeover;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
-use toolhold_agent::{Event, EventKind};
+use toolhold_protocol::event::{Event, EventKind};
 use toolhold_storage::{LeaseState, RecordError};
 use uuid::Uuid;
 

@@ -391,7 +391,7 @@ const NEWS: &str = "<tool_call>{\"name\": \"news\", \"arguments\": {}}</tool_cal
 fn what_is_quoted_is_no_call() {
     let fence = "```json\n{\"name\": \"news\", \"arguments\": {}}\n```";
     for text in [
-        // Within prose.
+        // CallEventSender prose.
         format!("Write {NEWS} to read the news."),
         format!("Write\n{NEWS}\nto read the news."),
         format!("{NEWS} is how Hermes writes a call."),

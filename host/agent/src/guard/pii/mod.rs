@@ -7,6 +7,4 @@ mod written;
 #[cfg(test)]
 mod tests;
 
-pub use toolhold_policy::pii::{Finding, Kind, find};
-pub use toolhold_protocol::privacy::Privacy;
 pub use vault::{Masked, Vault};

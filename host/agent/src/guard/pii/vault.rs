@@ -13,13 +13,14 @@
 //! - Values that are known are hidden wherever they occur, also where nothing around them says what
 //!   they are: a model cannot have one shown by writing its placeholder into a longer word.
 
-use super::find;
 use super::written::{TEXT, escaped, placeholders, replaced, replaced_in, strings};
 use aho_corasick::{AhoCorasick, MatchKind};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::{self, Debug, Formatter};
-use toolhold_protocol::privacy::{Kind, Privacy};
+use toolhold_policy::pii::Kind;
+use toolhold_policy::pii::find;
+use toolhold_protocol::privacy::Privacy;
 
 /// Values that are told apart. More are hidden for good.
 const MAX_VALUES: usize = 10_000;

@@ -1,7 +1,7 @@
 //! Placeholders as they are written: where they stand in a text, and texts within a value.
 
 use serde_json::{Map, Number, Value};
-use toolhold_protocol::privacy::Kind;
+use toolhold_policy::pii::Kind;
 
 /// What stands for text that only looks like a placeholder.
 pub(super) const TEXT: &str = "text";

@@ -17,15 +17,13 @@ mod tests;
 pub use domains::Domains;
 pub use guard_model::{Category, GuardModel};
 pub use personal::PersonalData;
-/// The name before.
-pub use policy::ShieldBinding as Post;
 pub use policy::{OnFailure, ShieldBinding, Shields};
-pub use toolhold_protocol::shield::{Judgement, Place, Policy, Ruling, Screened};
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::fmt::Debug;
 use toolhold_model::Watch;
+use toolhold_protocol::shield::Place;
 
 /// What a shield is shown.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,12 +1,12 @@
 //! Blocks what holds personal data or secrets that must not be there at all.
 
 use super::{Screening, Shield, Verdict};
-use crate::guard::pii::find;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use toolhold_model::Watch;
-use toolhold_protocol::privacy::Kind;
+use toolhold_policy::pii::Kind;
+use toolhold_policy::pii::find;
 
 /// Built in: data of these kinds does not pass.
 #[derive(Debug, Clone)]

@@ -8,10 +8,12 @@ use toolhold_model::chat::ChatRequest;
 use toolhold_model::error::ModelError;
 use toolhold_model::side::SideModel;
 use toolhold_model::{Model, Watch};
+use toolhold_policy::pii::Kind;
 use toolhold_protocol::completion::{Completion, Delta, Usage};
 use toolhold_protocol::cost::{Amount, Price};
-use toolhold_protocol::privacy::{Kind, Privacy};
+use toolhold_protocol::privacy::Privacy;
 use toolhold_protocol::settings::Settings;
+use toolhold_protocol::shield::{Place, Ruling, Screened};
 use toolhold_protocol::side_request::{SideRequest, SideRole};
 
 #[test]

@@ -3,7 +3,7 @@
 use tokio::sync::{mpsc, oneshot};
 use toolhold_protocol::event::EventKind;
 
-/// Sends a run what happens within its calls.
+/// Tells a run what happens within its calls.
 #[derive(Debug, Clone)]
 pub(in crate::run) struct CallEventSender(mpsc::Sender<CallEvent>);
 
@@ -49,11 +49,11 @@ impl CallEventSender {
 
     /// Tells it if there is room for it now: for what is dropped.
     pub fn tell_if_room(&self, kind: EventKind) {
-        let happened = CallEvent {
+        let event = CallEvent {
             kind,
             recorded: None,
         };
-        let _ = self.0.try_send(happened);
+        let _ = self.0.try_send(event);
     }
 
     async fn send(&self, kind: EventKind, recorded: Option<oneshot::Sender<()>>) {

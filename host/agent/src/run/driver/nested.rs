@@ -9,14 +9,15 @@ use crate::calls::{
 };
 use crate::run::approval::Approver;
 use crate::run::budget_tracker::{BudgetTracker, Spent};
-use crate::run::sub_run;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+use toolhold_policy::ErrorClass;
 use toolhold_protocol::approval::{Decision, Pending};
+use toolhold_protocol::event::sub_run;
 use toolhold_protocol::event::{EventKind, ToolOutcome};
-use toolhold_protocol::failure::{ErrorClass, ToolFailure};
+use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::{ToolResult, ToolUsage};
 use toolhold_protocol::solution::Call;
 use uuid::Uuid;
@@ -64,13 +65,13 @@ impl CallApprover for RunApprover {
 /// The run's budget of calls.
 #[derive(Debug, Clone)]
 pub(super) struct RunBudget {
-    pub tracker: Arc<BudgetTracker>,
+    pub budget: Arc<BudgetTracker>,
     pub usage: Arc<NestedUsage>,
 }
 
 impl CallBudget for RunBudget {
     fn take(&self) -> Result<CallPermit, NoBudget> {
-        self.tracker.take_call().map_err(NoBudget::Refused)?;
+        self.budget.take_call().map_err(NoBudget::Refused)?;
         self.usage.add(Spent {
             calls: 1,
             ..Spent::default()
@@ -164,12 +165,12 @@ impl RunRecording {
 }
 
 impl CallRecording for RunRecording {
-    fn happened(&mut self, event: EventKind) -> BoxFuture<'_, ()> {
+    fn event(&mut self, event: EventKind) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            let RunBudget { tracker, usage } = &self.recorder.budget;
+            let RunBudget { budget, usage } = &self.recorder.budget;
             if let EventKind::SideRequest(request) = &event {
-                tracker.note(&event);
-                usage.add(Spent::beside(request, tracker.counts_money()));
+                budget.note(&event);
+                usage.add(Spent::beside(request, budget.counts_money()));
             }
             match event {
                 event @ EventKind::Approval { .. } => self.recorder.record(event).await,
@@ -192,7 +193,7 @@ impl CallRecording for RunRecording {
         })
     }
 
-    fn ended<'a>(mut self: Box<Self>, end: &'a CallEnd) -> BoxFuture<'a, io::Result<()>> {
+    fn ended(mut self: Box<Self>, end: &CallEnd) -> BoxFuture<'_, io::Result<()>> {
         Box::pin(async move {
             if let Some(call) = self.call.take() {
                 self.recorder.record(Self::result(call, end)).await;

@@ -1,4 +1,4 @@
-//! One run: tells the machine what happened, and does what it asks for.
+//! One run: tells the machine what event, and does what it asks for.
 
 use super::call_events::CallEvent;
 use super::nested::{NestedUsage, RunApprover, RunBudget, RunRecorder};
@@ -22,12 +22,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use toolhold_model::{Model, Session, Watch};
+use toolhold_policy::ErrorClass;
 use toolhold_protocol::approval::{Decision, Pending, Verdict};
 use toolhold_protocol::bound::Runner;
 use toolhold_protocol::completion::Delta;
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{EventKind, RunFailure};
-use toolhold_protocol::failure::ErrorClass;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::{ToolOutput, ToolResult};
 use toolhold_protocol::routing::Routing;
@@ -102,7 +102,7 @@ impl Performer {
                 biased;
                 () = cancel.cancelled() => (None, Some(Input::Cancelled)),
                 () = tokio::time::sleep_until(deadline) => (None, Some(Input::TimedOut)),
-                Some(happened) = call_events.recv() => (Some(self.told(happened)), None),
+                Some(event) = call_events.recv() => (Some(self.told(event)), None),
                 // Before the work: a reply is complete only after its last piece.
                 Some(heard) = hearing.recv() => (Some(heard), None),
                 Some(done) = self.work.join_next_with_id() => (None, Some(self.input(done))),
@@ -123,11 +123,8 @@ impl Performer {
                         return Ok(ended);
                     }
                 }
-                // Before the result of a call, all that happened in it; before a reply, all of its pieces.
-                told = call_events
-                    .try_recv()
-                    .ok()
-                    .map(|happened| self.told(happened));
+                // Before the result of a call, all that event in it; before a reply, all of its pieces.
+                told = call_events.try_recv().ok().map(|event| self.told(event));
                 if told.is_none() && (input.is_none() || is_reply) {
                     told = hearing.try_recv().ok();
                 }
@@ -141,9 +138,9 @@ impl Performer {
         }
     }
 
-    fn told(&mut self, happened: CallEvent) -> Told {
-        self.waiting.extend(happened.recorded);
-        Told::Event(Box::new(happened.kind))
+    fn told(&mut self, event: CallEvent) -> Told {
+        self.waiting.extend(event.recorded);
+        Told::Event(Box::new(event.kind))
     }
 
     /// What a task came to.
@@ -319,7 +316,7 @@ impl Performer {
     fn nested(&self, call: &ToolCall) -> (NestedCaller, Arc<NestedUsage>) {
         let usage = Arc::<NestedUsage>::default();
         let budget = RunBudget {
-            tracker: self.budget.clone(),
+            budget: self.budget.clone(),
             usage: usage.clone(),
         };
         let pipeline = CallPipeline {
@@ -412,7 +409,7 @@ fn millis(duration: Duration) -> u64 {
 enum Told {
     /// By the model.
     Wrote(Delta),
-    /// Of something else that happened, which may change nothing of the run.
+    /// Of something else that event, which may change nothing of the run.
     Event(Box<EventKind>),
 }
 

@@ -3,9 +3,9 @@
 use super::{Action, Effects, Machine, millis};
 use crate::run::Spent;
 use serde_json::Value;
+use toolhold_policy::ErrorClass;
 use toolhold_protocol::cost::Amount;
 use toolhold_protocol::event::{EventKind, RunFailure, StopReason};
-use toolhold_protocol::failure::ErrorClass;
 use toolhold_protocol::side_request::SideRequest;
 
 impl Machine {

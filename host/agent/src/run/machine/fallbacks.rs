@@ -3,7 +3,8 @@
 
 use serde_json::Value;
 use std::collections::BTreeMap;
-use toolhold_protocol::failure::{ErrorClass, ToolFailure};
+use toolhold_policy::ErrorClass;
+use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::fallback::{Candidate, Fallback};
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::turn::Turn;

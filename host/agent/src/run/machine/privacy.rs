@@ -6,10 +6,10 @@ use crate::guard::pii::{Masked, Vault};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use toolhold_model::chat::{ChatMessage, ChatRequest, Content};
+use toolhold_policy::pii::Kind;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::event::EventKind;
-use toolhold_protocol::privacy::Kind;
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::turn::{Exchange, Turn};
 

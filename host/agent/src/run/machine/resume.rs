@@ -2,9 +2,9 @@
 //! that does no harm.
 
 use super::{Action, Effects, Machine, Work, millis};
+use toolhold_policy::ErrorClass;
 use toolhold_protocol::bound::Runner;
 use toolhold_protocol::event::EventKind;
-use toolhold_protocol::failure::ErrorClass;
 use toolhold_protocol::failure::ToolFailure;
 
 impl Machine {

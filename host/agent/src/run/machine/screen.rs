@@ -4,9 +4,9 @@
 use super::{Action, Effects, Machine, reply};
 use crate::guard::shield::Screening;
 use serde_json::Value;
+use toolhold_policy::ErrorClass;
 use toolhold_protocol::context::{Context, ContextError, Message};
 use toolhold_protocol::event::{EventKind, RunFailure, StopReason};
-use toolhold_protocol::failure::ErrorClass;
 use toolhold_protocol::shield::{Place, Screened};
 use toolhold_protocol::turn::Turn;
 

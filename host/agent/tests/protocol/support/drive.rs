@@ -5,9 +5,12 @@ use super::script::Script;
 use super::tools::NoModules;
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold_agent::event::NoJournal;
 use toolhold_agent::run::replay::replay;
-use toolhold_agent::{Activities, Driver, Event, Message, Run, RunRequest};
+use toolhold_agent::{Activities, Driver, Run};
+use toolhold_protocol::context::Message;
+use toolhold_protocol::event::Event;
+use toolhold_protocol::event::NoJournal;
+use toolhold_protocol::settings::RunRequest;
 
 /// The most that anything here may take; a run that hangs fails its test.
 pub const PATIENCE: Duration = Duration::from_secs(30);

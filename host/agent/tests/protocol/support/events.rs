@@ -1,7 +1,7 @@
 //! Reads what came of a run.
 
 use serde_json::Value;
-use toolhold_agent::{Event, EventKind};
+use toolhold_protocol::event::{Event, EventKind};
 
 pub fn lines(events: &[Event]) -> String {
     let lines: Vec<_> = events

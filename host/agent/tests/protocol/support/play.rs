@@ -5,15 +5,21 @@ use super::{Reply, Script, rest};
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use toolhold_agent::event::{NoJournal, ToolOutcome};
-use toolhold_agent::protocol::context::Context;
-use toolhold_agent::protocol::{Annotations, Execution, Saved};
 use toolhold_agent::run::Driver;
 use toolhold_agent::run::replay::replay;
-use toolhold_agent::{
-    Activities, Activity, Contract, Event, EventKind, Message, Module, RunError, RunRequest,
-    Settings, StopReason, Tool, ToolCall, ToolFailure, ToolOutput, ToolResult, ToolUsage, Toolbox,
-};
+use toolhold_agent::{Activities, Activity, Module, ToolCall, Toolbox};
+use toolhold_protocol::context::Context;
+use toolhold_protocol::context::Message;
+use toolhold_protocol::contract::Contract;
+use toolhold_protocol::error::RunError;
+use toolhold_protocol::event::{Event, EventKind, StopReason};
+use toolhold_protocol::event::{NoJournal, ToolOutcome};
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
+use toolhold_protocol::saved::Saved;
+use toolhold_protocol::settings::{RunRequest, Settings};
+use toolhold_protocol::tool::Tool;
+use toolhold_protocol::tool::{Annotations, Execution};
 
 /// What a run is made of.
 pub struct Play {

@@ -3,8 +3,8 @@
 use super::script::Gate;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use toolhold_agent::Contract;
-use toolhold_agent::model::Delta;
+use toolhold_protocol::completion::Delta;
+use toolhold_protocol::contract::Contract;
 
 /// Characters of one delta: calls begin and end inside of them.
 const PIECE: usize = 5;

@@ -7,10 +7,8 @@ use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
-use toolhold_agent::model::{
-    ChatRequest, ChatToolCall, Completion, ContextOverflow, Delta, ErrorDetail, Model, ModelError,
-    Usage, Watch,
-};
+use toolhold_model::{ChatRequest, ErrorDetail, Model, ModelError, Watch};
+use toolhold_protocol::completion::{ChatToolCall, Completion, ContextOverflow, Delta, Usage};
 
 /// Says its replies one after the other, and keeps what it was asked.
 #[derive(Debug, Default)]

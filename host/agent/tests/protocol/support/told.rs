@@ -5,12 +5,17 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
-use toolhold_agent::event::{NoJournal, ToolOutcome};
-use toolhold_agent::run::approval::{Approver, Decision, Pending, Verdict};
-use toolhold_agent::{
-    Activities, Activity, Contract, Driver, Event, EventKind, Message, RunError, RunRequest,
-    StopReason, ToolCall, ToolFailure, ToolResult, ToolUsage,
-};
+use toolhold_agent::run::approval::Approver;
+use toolhold_agent::{Activities, Activity, Driver, ToolCall};
+use toolhold_protocol::approval::{Decision, Pending, Verdict};
+use toolhold_protocol::context::Message;
+use toolhold_protocol::contract::Contract;
+use toolhold_protocol::error::RunError;
+use toolhold_protocol::event::{Event, EventKind, StopReason};
+use toolhold_protocol::event::{NoJournal, ToolOutcome};
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::result::{ToolResult, ToolUsage};
+use toolhold_protocol::settings::RunRequest;
 use uuid::Uuid;
 
 /// A run that is over.

@@ -4,7 +4,11 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use toolhold_agent::{Message, Module, Tool, ToolCall, ToolFailure, ToolResult, Toolbox};
+use toolhold_agent::{Module, ToolCall, Toolbox};
+use toolhold_protocol::context::Message;
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::result::ToolResult;
+use toolhold_protocol::tool::Tool;
 
 /// A tool message for activities, each with its annotations. They take anything as `of` and `and`.
 pub fn tools(tools: &[(&str, Value)]) -> Message {

@@ -5,7 +5,7 @@ use super::Finding::{self, Broken, Fine, Lacking};
 use crate::commands::probe;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use toolhold_agent::model::OpenAiModel;
+use toolhold_model::OpenAiModel;
 use toolhold_runtime::config::{Configuration, Endpoint};
 use toolhold_runtime::dialect::{Agreed, ONE_KIND};
 use toolhold_runtime::host;

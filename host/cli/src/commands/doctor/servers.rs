@@ -3,8 +3,8 @@
 use super::Finding::{self, Broken, Fine, Lacking};
 use futures_util::future::join_all;
 use toolhold_mcp::{Ready, Server, Servers, reason};
+use toolhold_policy::{ApprovedBy, Standing};
 use toolhold_runtime::config::Configuration;
-use toolhold_sandbox::{ApprovedBy, Standing};
 
 /// Lines of a server that died; the last ones say why.
 const PRINTED: usize = 3;

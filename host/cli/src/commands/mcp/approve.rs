@@ -8,9 +8,9 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::json;
 use std::sync::Arc;
 use toolhold_mcp::{Ready, Server, Servers};
+use toolhold_policy::{ApprovedBy, Change, Standing};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
-use toolhold_sandbox::{ApprovedBy, Change, Standing};
 use toolhold_storage::Draft;
 
 /// Shows what would be started, starts it once a person agreed, shows what it offers, asks, and pins.

@@ -6,7 +6,7 @@ use crate::terminal::style::{bad, bold, dim, headline, plain, warn};
 use anyhow::{Result, anyhow};
 use serde_json::json;
 use toolhold_mcp::{Offered, Ready, Server, reason};
-use toolhold_sandbox::Standing;
+use toolhold_policy::Standing;
 
 /// Starts the server, if it may be, and shows what it offers.
 pub async fn inspect(server: &Server, json: bool) -> Result<Exit> {

@@ -5,7 +5,7 @@ use crate::terminal::style::{bold, dim, plain, warn};
 use anyhow::Result;
 use serde_json::{Value, json};
 use toolhold_mcp::{Server, Servers, is_revoked};
-use toolhold_sandbox::ApprovedBy;
+use toolhold_policy::ApprovedBy;
 
 /// All servers, as they are known without starting one.
 pub async fn list(servers: &Servers, json: bool) -> Result<Exit> {

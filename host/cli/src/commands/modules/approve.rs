@@ -6,9 +6,10 @@ use crate::terminal::style::{bad, bold, dim, good, plain};
 use anyhow::{Context as _, Result, bail};
 use similar::{ChangeTag, TextDiff};
 use std::io::{IsTerminal as _, Write as _};
+use toolhold_policy::{Change, Standing};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
-use toolhold_sandbox::{Change, Module, Standing};
+use toolhold_sandbox::Module;
 use toolhold_storage::Draft;
 
 /// Shows each module's changes, asks, and approves.

@@ -16,11 +16,14 @@ use toolhold_agent::calls::{
     CallApprover, CallPipeline, CallRequest, CallRules, CallableTool, NotCalled, Undecided,
     Unlimited,
 };
-use toolhold_agent::run::approval::{Decision, Pending, Verdict};
-use toolhold_agent::{Module, Tool, ToolCall, ToolFailure, ToolResult, Toolbox, module_tool};
+use toolhold_agent::{Module, ToolCall, Toolbox, module_tool};
 use toolhold_devkit::build::Language;
 use toolhold_mcp::serve::{CallRecords as _, RecordedCaller};
 use toolhold_policy::{Captured, LogLine, Output, Usage};
+use toolhold_protocol::approval::{Decision, Pending, Verdict};
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::result::ToolResult;
+use toolhold_protocol::tool::Tool;
 use toolhold_runtime::components::Components;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;

@@ -13,9 +13,10 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::{Table, Value};
+use toolhold_policy::{Approval, ApprovalStore as _, Standing};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
-use toolhold_sandbox::{Approval, ApprovalStore as _, Module, Registry, Standing};
+use toolhold_sandbox::{Module, Registry};
 use toolhold_storage::Draft;
 
 #[derive(Debug, Args)]

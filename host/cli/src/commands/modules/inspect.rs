@@ -3,8 +3,9 @@
 use crate::exit::Exit;
 use crate::terminal::style::{bad, bold, bytes, count, dim, plain, warn};
 use anyhow::Result;
+use toolhold_policy::{DocsSource, Standing};
 use toolhold_runtime::module_report::describe;
-use toolhold_sandbox::{DocsSource, Module, Standing};
+use toolhold_sandbox::Module;
 
 /// Everything about a module for a person.
 pub fn inspect(module: &Module, json: bool) -> Result<Exit> {

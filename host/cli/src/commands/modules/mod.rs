@@ -105,7 +105,7 @@ pub async fn modules(loaded: &Loaded, command: ModulesCommand) -> Result<Exit> {
             call::call(config, &tool, &arguments, said).await
         }
         ModulesCommand::Pull(args) => pull::pull(config, args).await,
-        ModulesCommand::Grant(args) => grant::grant(loaded, &args).await,
+        ModulesCommand::Grant(args) => Box::pin(grant::grant(loaded, &args)).await,
         ModulesCommand::Revoke { name } => grant::revoke(loaded, &name).await,
         ModulesCommand::Approve { names, yes } => approve::approve(config, &names, yes).await,
         ModulesCommand::Diff { name, json } => approve::diff(config, &name, json).await,

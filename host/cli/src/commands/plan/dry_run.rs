@@ -9,13 +9,13 @@ use crate::terminal::style::{bold, good, plain, warn};
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use toolhold_agent::protocol::plan::{Graph, Place, Plan};
-use toolhold_agent::run::{Bound, Runner};
-use toolhold_agent::{Event, EventKind, StopReason};
 use toolhold_mcp::{Launch, Servers};
+use toolhold_policy::ApprovedBy;
+use toolhold_protocol::bound::{Bound, Runner};
+use toolhold_protocol::event::{Event, EventKind, StopReason};
+use toolhold_protocol::plan::{Graph, Place, Plan};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
-use toolhold_sandbox::ApprovedBy;
 
 /// Steps of a tool that are named.
 const SHOWN: usize = 12;

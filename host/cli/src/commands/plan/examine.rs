@@ -6,16 +6,17 @@ use crate::terminal::progress::Loading;
 use anyhow::Result;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use toolhold_agent::protocol::Scopes;
-use toolhold_agent::protocol::context::Context;
-use toolhold_agent::protocol::plan::{
+use toolhold_agent::Activities;
+use toolhold_agent::run::bind::bind;
+use toolhold_mcp::Servers;
+use toolhold_protocol::bound::Bound;
+use toolhold_protocol::context::Context;
+use toolhold_protocol::error::RunError;
+use toolhold_protocol::plan::{
     Graph, GraphError, Missing, Mode, Place, Plan, PlanError, Read, Step, Warning, missing,
 };
-use toolhold_agent::protocol::reference::{Path, Source};
-use toolhold_agent::run::Bound;
-use toolhold_agent::run::bind::bind;
-use toolhold_agent::{Activities, RunError};
-use toolhold_mcp::Servers;
+use toolhold_protocol::reference::{Path, Source};
+use toolhold_protocol::tool::Scopes;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::requests::Requests;

@@ -3,11 +3,12 @@
 use super::examine::FaultKind;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use toolhold_agent::guard::Validator;
-use toolhold_agent::protocol::Annotations;
-use toolhold_agent::run::{Bound, Runner};
+use toolhold_json::validate::Validator;
 use toolhold_mcp::{Offered, Server, Servers, Settings, activity};
-use toolhold_sandbox::{Approval, Module, Registry, ToolSpec};
+use toolhold_policy::{Approval, ToolSpec};
+use toolhold_protocol::bound::{Bound, Runner};
+use toolhold_protocol::tool::Annotations;
+use toolhold_sandbox::{Module, Registry};
 
 /// Lines that a server printed before it died.
 const PRINTED: usize = 3;

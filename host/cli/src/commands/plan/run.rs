@@ -14,14 +14,14 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use toolhold_agent::model::NoModel;
-use toolhold_agent::protocol::Tool;
-use toolhold_agent::protocol::context::Context;
-use toolhold_agent::protocol::plan::{Place, Plan};
-use toolhold_agent::{
-    Activities, Driver, Module, RunRequest, ToolCall, ToolResult, Toolbox, module_tool,
-};
+use toolhold_agent::{Activities, Driver, Module, ToolCall, Toolbox, module_tool};
 use toolhold_mcp::Servers;
+use toolhold_model::NoModel;
+use toolhold_protocol::context::Context;
+use toolhold_protocol::plan::{Place, Plan};
+use toolhold_protocol::result::ToolResult;
+use toolhold_protocol::settings::RunRequest;
+use toolhold_protocol::tool::Tool;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::models::Models;

@@ -3,10 +3,11 @@
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use toolhold_policy::{GrantRestrictions, NarrowedGrant, Permit, Restriction};
 use toolhold_runtime::agents::both;
 use toolhold_runtime::config::{Configuration, DEFAULT_AGENT};
 use toolhold_runtime::host;
-use toolhold_sandbox::{Bounds, Narrowed, Permit, Within, same_directory};
+use toolhold_sandbox::same_directory;
 
 /// What holds for somebody.
 #[derive(Debug)]
@@ -94,7 +95,7 @@ impl Whose {
     }
 
     /// By module: what is left of what it is granted.
-    pub fn granted(&self) -> BTreeMap<String, Narrowed> {
+    pub fn granted(&self) -> BTreeMap<String, NarrowedGrant> {
         let bounds = self.bounds();
         let modules = self.config.policy().modules.into_iter();
         modules
@@ -120,14 +121,14 @@ impl Whose {
         tools.filter(may).collect()
     }
 
-    fn bounds(&self) -> Bounds {
-        let mut bounds = Bounds::default();
+    fn bounds(&self) -> GrantRestrictions {
+        let mut bounds = GrantRestrictions::default();
         let shares = self.config.shares();
         if !shares.is_empty() {
-            bounds = bounds.with("this agent", Within::Shares(shares.clone()));
+            bounds = bounds.with("this agent", Restriction::Shares(shares.clone()));
         }
         if let Some(permits) = &self.permits {
-            bounds = bounds.with("this key", Within::Permits(permits.clone()));
+            bounds = bounds.with("this key", Restriction::Permits(permits.clone()));
         }
         bounds
     }

@@ -6,8 +6,8 @@ use crate::terminal::style::{bold, count, line, plural};
 use crate::terminal::view;
 use std::fmt::Write as _;
 use std::time::Duration;
-use toolhold_agent::cost::Amount;
-use toolhold_agent::model::SideRole;
+use toolhold_protocol::cost::Amount;
+use toolhold_protocol::side_request::SideRole;
 use toolhold_runtime::stats::{Histogram, RunStats, Sides, StepStats, Took, Tools, Totals};
 
 /// One run, step by step.

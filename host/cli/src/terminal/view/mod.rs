@@ -8,15 +8,16 @@ pub use words::{answer, cost, name};
 use crate::terminal::style::{bad, bold, count, dim, duration, good, line, plain, plural, warn};
 use serde_json::Value;
 use std::io::{IsTerminal as _, Write as _};
-use toolhold_agent::cost::Amount;
-use toolhold_agent::event::{RunFailure, ToolOutcome};
-use toolhold_agent::guard::shield::{Judgement, Ruling};
-use toolhold_agent::model::{Delta, Routing};
-use toolhold_agent::protocol::Call;
-use toolhold_agent::protocol::advisor::{Council, Outcome};
-use toolhold_agent::protocol::reference::Path;
-use toolhold_agent::run::approval::{Pending, Verdict};
-use toolhold_agent::{Event, EventKind, StopReason};
+use toolhold_protocol::advisor::{Council, Outcome};
+use toolhold_protocol::approval::{Pending, Verdict};
+use toolhold_protocol::completion::Delta;
+use toolhold_protocol::cost::Amount;
+use toolhold_protocol::event::{Event, EventKind, StopReason};
+use toolhold_protocol::event::{RunFailure, ToolOutcome};
+use toolhold_protocol::reference::Path;
+use toolhold_protocol::routing::Routing;
+use toolhold_protocol::shield::{Judgement, Ruling};
+use toolhold_protocol::solution::Call;
 use words::{budget, cut, plain_json, shown, side, tokens};
 
 /// Lines that a guest printed.

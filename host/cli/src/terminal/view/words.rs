@@ -3,9 +3,10 @@
 use crate::terminal::style::{bytes, count, dim, duration, line, plain};
 use serde_json::Value;
 use std::fmt::Write as _;
-use toolhold_agent::context::{Part, Parts};
-use toolhold_agent::model::{SideRequest, SideRole};
-use toolhold_agent::{StopReason, ToolUsage};
+use toolhold_protocol::event::StopReason;
+use toolhold_protocol::result::ToolUsage;
+use toolhold_protocol::side_request::{SideRequest, SideRole};
+use toolhold_protocol::window::{Part, Parts};
 
 /// Longer results are cut on the screen; the journal has them whole.
 const MAX_SHOWN: usize = 600;

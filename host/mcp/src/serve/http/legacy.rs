@@ -4,7 +4,7 @@ use super::reply::{self, Work};
 use super::sessions::{Held, Refusal};
 use super::{Endpoint, Refused, SESSION, VERSION, accepts, remote};
 use crate::serve::client_sender::ClientSender;
-use crate::serve::in_flight::Flight;
+use crate::serve::in_flight::InFlightRequest;
 use crate::serve::revision::{LEGACY, Terms};
 use crate::serve::rpc;
 use crate::serve::rpc::{Error, INTERNAL_ERROR, Malformed, Message, Request};
@@ -129,7 +129,7 @@ struct Begun {
     held: Arc<Held>,
     request: Request,
     terms: Terms,
-    flight: Flight,
+    flight: InFlightRequest,
 }
 
 impl Begun {

@@ -5,8 +5,8 @@ use crate::http::messages::{ChatMessage, ClientCall, ClientFunction, text};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use toolhold_agent::Message;
-use toolhold_agent::protocol::Role;
+use toolhold_protocol::context::Message;
+use toolhold_protocol::turn::Role;
 use uuid::Uuid;
 
 /// What parts of a message are called: of what was said to the model, and of what it said.

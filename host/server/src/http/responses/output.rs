@@ -8,8 +8,8 @@ use crate::http::messages::ClientCall;
 use crate::http::turn::{End, Turn};
 use serde::Serialize;
 use serde_json::{Value, json};
-use toolhold_agent::EventKind;
-use toolhold_agent::model::Delta;
+use toolhold_protocol::completion::Delta;
+use toolhold_protocol::event::EventKind;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -272,7 +272,8 @@ impl Part {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toolhold_agent::{Contract, Event, StopReason};
+    use toolhold_protocol::contract::Contract;
+    use toolhold_protocol::event::{Event, StopReason};
 
     fn event(run: Uuid, kind: EventKind) -> Event {
         Event {
@@ -280,7 +281,7 @@ mod tests {
             seq: 0,
             at_ms: 0,
             kind,
-            seal: toolhold_agent::event::Seal::default(),
+            seal: toolhold_protocol::event::Seal::default(),
         }
     }
 

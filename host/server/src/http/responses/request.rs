@@ -9,7 +9,8 @@ use crate::http::messages::{ChatMessage, ClientCall, conversation};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use toolhold_agent::{Message, RunRequest};
+use toolhold_protocol::context::Message;
+use toolhold_protocol::settings::RunRequest;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
