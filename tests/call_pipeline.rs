@@ -218,6 +218,8 @@ fn result_of(done: &Finished, tool: &str) -> Result<String, String> {
 /// was shown there, too.
 fn decided<T>(host: &Host, answer: Answer<'_>, work: impl FnOnce() -> T) -> (T, String) {
     let is_over = AtomicBool::new(false);
+    // Its state folder is there before two commands look for it at the same time.
+    let _ = host.command(&[]);
     thread::scope(|threads| {
         let person = threads.spawn(|| decide(host, answer, &is_over));
         let over = SetWhenDropped(&is_over);
