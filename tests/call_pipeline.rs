@@ -200,10 +200,8 @@ fn at_the_terminal(host: &Host, tool: &str, arguments: &Value, answer: Answer<'_
 /// The result of the last call of `tool` in a run's events, which it printed.
 fn result_of(done: &Finished, tool: &str) -> Result<String, String> {
     let lines = done.stdout.lines();
-    let events = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let result = events
-        .filter(|event| event["event"] == "tool_result" && event["tool"] == tool)
-        .last();
+    let mut events = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let result = events.rfind(|event| event["event"] == "tool_result" && event["tool"] == tool);
     let Some(result) = result else {
         // It was refused before it could be a call.
         return Err(format!("{}{}", done.stdout, done.stderr));
