@@ -4,7 +4,8 @@
 //! promises that no lane starves another, that queues are bounded, and that time is measured by tokio's clock,
 //! so that tests with a paused clock see refusals and waits exactly.
 //!
-//! Read [`FairQueue`] first, then [`Rate`] and [`KeyedRate`]; [`Backoff`] is how long to wait between attempts.
+//! Read [`FairQueue`] first, then [`Rate`] and [`KeyedRate`] (steady refills) and [`SlidingWindow`] (an exact minute);
+//! [`Backoff`] is how long to wait between attempts.
 //!
 //! ```
 //! use std::time::Duration;
@@ -31,7 +32,9 @@
 mod backoff;
 mod queue;
 mod rate;
+mod window;
 
 pub use backoff::Backoff;
 pub use queue::{FairQueue, Key, Lane, Permit, Refusal};
 pub use rate::{KeyedRate, Rate};
+pub use window::{SlidingWindow, Taken};

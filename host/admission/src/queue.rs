@@ -91,6 +91,15 @@ pub struct Permit<G: Key, M: Key = ()> {
     group: G,
 }
 
+impl FairQueue<()> {
+    /// A queue of one lane, which serves in the order of arrival and may be `max_waiting` entries long: there are
+    /// no others to leave room for.
+    pub fn in_order(permits: usize, max_waiting: usize) -> Arc<Self> {
+        // A lone lane fills half of a queue.
+        Self::new(permits, max_waiting.saturating_mul(2))
+    }
+}
+
 impl<G: Key, M: Key> FairQueue<G, M> {
     /// A queue of at most `max_waiting` entries for `permits`.
     pub fn new(permits: usize, max_waiting: usize) -> Arc<Self> {
@@ -469,6 +478,29 @@ mod tests {
             waiting.await.unwrap().unwrap();
         }
         assert_eq!((queue.free(), queue.waiting()), (1, 0));
+    }
+
+    #[tokio::test]
+    async fn a_queue_of_one_lane_is_filled_whole() {
+        let lane = || Lane::of(());
+        for room in [0, 1, 3] {
+            let queue = FairQueue::in_order(1, room);
+            let held = queue.enter(lane(), 9, soon()).await.unwrap();
+            let mut waiting = Vec::new();
+            for _ in 0..room {
+                let queue = queue.clone();
+                waiting.push(tokio::spawn(async move {
+                    queue.enter(lane(), 9, soon()).await.map(drop)
+                }));
+                tokio::task::yield_now().await;
+            }
+            let refused = queue.enter(lane(), 9, soon()).await;
+            assert_eq!(refused.unwrap_err(), Refusal::Full, "room for {room}");
+            drop(held);
+            for waiting in waiting {
+                waiting.await.unwrap().unwrap();
+            }
+        }
     }
 
     #[tokio::test]

@@ -2,6 +2,7 @@
 
 use crate::config::Setting;
 use crate::exit::Exit;
+use crate::terminal::columns::{Column, aligned};
 use crate::terminal::style;
 
 pub fn show(settings: &[Setting], json: bool) -> anyhow::Result<Exit> {
@@ -9,14 +10,16 @@ pub fn show(settings: &[Setting], json: bool) -> anyhow::Result<Exit> {
         println!("{}", serde_json::to_string_pretty(settings)?);
         return Ok(Exit::Ok);
     }
-    let width = settings.iter().map(|s| s.key.len()).max().unwrap_or(0);
-    for Setting { key, value, origin } in settings {
+    let rows = settings.iter().map(|Setting { key, value, origin }| {
         let origin = if origin == "default" {
             style::dim(origin)
         } else {
             style::good(origin)
         };
-        println!("{key:width$} = {value}  {origin}");
+        [key.clone(), format!("= {value}  {origin}")]
+    });
+    for line in aligned(&[Column::Left(0); 2], 1, rows) {
+        println!("{line}");
     }
     Ok(Exit::Ok)
 }

@@ -2,14 +2,12 @@
 //! tokens in a minute, and who may wait for them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep};
+use toolhold_admission::{FairQueue, Lane, Permit, Refusal, SlidingWindow, Taken};
 
 use super::later;
-use super::window::{Taken, Window};
 
 /// What an endpoint is spared. Zeros: no limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,13 +37,13 @@ impl Default for Limits {
 #[derive(Debug)]
 pub(super) struct Admission {
     limits: Limits,
-    places: Arc<Semaphore>,
-    requests: Window,
-    tokens: Window,
-    /// Held by whoever is next to take of the minute. Fair, so that many small requests do not keep a
-    /// large one waiting; and dropped when its holder leaves, who has then taken nothing.
-    turn: Mutex<()>,
-    waiting: AtomicUsize,
+    /// One permit, for the request that is next: it waits for a place and for its share of the minute, and
+    /// all others wait behind it. So many small requests do not keep a large one waiting, and a request that
+    /// leaves while it waits has taken nothing.
+    turn: Arc<FairQueue<()>>,
+    places: Arc<FairQueue<()>>,
+    requests: SlidingWindow,
+    tokens: SlidingWindow,
 }
 
 /// Why there was no place.
@@ -58,31 +56,40 @@ pub(super) enum Full {
 /// The right to send one request, until dropped.
 #[derive(Debug)]
 pub(super) struct Place {
-    _permit: Option<OwnedSemaphorePermit>,
+    _permit: Permit<()>,
     tokens: Option<Taken>,
 }
 
+/// All requests are equal here: the only limit is the queue's.
+const ALL: (Lane<()>, usize) = (
+    Lane {
+        group: (),
+        member: (),
+    },
+    usize::MAX,
+);
+
 impl Admission {
     pub fn new(limits: Limits) -> Self {
+        let places = match limits.concurrent_requests {
+            0 => usize::MAX,
+            places => places,
+        };
         Self {
-            places: Arc::new(Semaphore::new(
-                limits.concurrent_requests.min(Semaphore::MAX_PERMITS),
-            )),
-            requests: Window::new(limits.requests_per_minute),
-            tokens: Window::new(limits.tokens_per_minute),
-            turn: Mutex::new(()),
-            waiting: AtomicUsize::new(0),
+            // The request whose turn it is waits as well.
+            turn: FairQueue::in_order(1, limits.waiting_requests.saturating_sub(1)),
+            places: FairQueue::in_order(places, 1),
+            requests: SlidingWindow::per_minute(limits.requests_per_minute),
+            tokens: SlidingWindow::per_minute(limits.tokens_per_minute),
             limits,
         }
     }
 
-    /// A place, if there is one right now and nobody waits for it.
+    /// A place, if there is one right now and no request waits for it.
     pub fn try_enter(&self, tokens: u64) -> Option<Place> {
-        let permit = match self.limits.concurrent_requests {
-            0 => None,
-            _ => Some(self.places.clone().try_acquire_owned().ok()?),
-        };
-        let _turn = self.turn.try_lock().ok()?;
+        let (lane, most) = ALL;
+        let _turn = self.turn.try_enter(lane, most)?;
+        let permit = self.places.try_enter(lane, most)?;
         let tokens = self.take(tokens).ok()?;
         Some(Place {
             _permit: permit,
@@ -95,21 +102,12 @@ impl Admission {
         if let Some(place) = self.try_enter(tokens) {
             return Ok(place);
         }
-        let _waiter = Waiter::enter(&self.waiting, self.limits.waiting_requests)?;
+        if self.limits.waiting_requests == 0 {
+            return Err(Full::Queue { waiting: 0 });
+        }
         let deadline = later(self.limits.queue_timeout);
-        let waits = self.wait(tokens, deadline);
-        timeout_at(deadline, waits)
-            .await
-            .unwrap_or(Err(Full::Timeout { wait: None }))
-    }
-
-    async fn wait(&self, tokens: u64, deadline: Instant) -> Result<Place, Full> {
-        let permit = match self.limits.concurrent_requests {
-            0 => None,
-            // Never closed.
-            _ => self.places.clone().acquire_owned().await.ok(),
-        };
-        let _turn = self.turn.lock().await;
+        let _turn = self.wait(&self.turn, deadline).await?;
+        let permit = self.wait(&self.places, deadline).await?;
         loop {
             match self.take(tokens) {
                 Ok(tokens) => {
@@ -127,7 +125,22 @@ impl Admission {
         }
     }
 
-    /// Takes of both, or of none. The turn is held.
+    async fn wait(
+        &self,
+        queue: &Arc<FairQueue<()>>,
+        deadline: Instant,
+    ) -> Result<Permit<()>, Full> {
+        let (lane, most) = ALL;
+        let entered = queue.enter(lane, most, deadline).await;
+        entered.map_err(|refusal| match refusal {
+            Refusal::Full => Full::Queue {
+                waiting: self.limits.waiting_requests,
+            },
+            Refusal::Deadline => Full::Timeout { wait: None },
+        })
+    }
+
+    /// Takes of both, or of none. The caller has the turn.
     fn take(&self, tokens: u64) -> Result<Option<Taken>, Duration> {
         let taken = self.tokens.take(tokens)?;
         match self.requests.take(1) {
@@ -146,26 +159,6 @@ impl Admission {
         if let Some(taken) = &place.tokens {
             self.tokens.settle(taken, tokens);
         }
-    }
-}
-
-/// Stands in the queue until dropped.
-struct Waiter<'a>(&'a AtomicUsize);
-
-impl<'a> Waiter<'a> {
-    fn enter(waiting: &'a AtomicUsize, most: usize) -> Result<Self, Full> {
-        let before = waiting.fetch_add(1, Ordering::Relaxed);
-        let waiter = Self(waiting);
-        if before >= most {
-            return Err(Full::Queue { waiting: before });
-        }
-        Ok(waiter)
-    }
-}
-
-impl Drop for Waiter<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -203,7 +196,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_waits_too_long_is_refused() {
+    async fn a_wait_that_is_too_long_is_refused() {
         let admission = admission(|limits| {
             limits.concurrent_requests = 1;
             limits.queue_timeout = Duration::from_secs(3);
@@ -249,7 +242,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_leaves_the_queue_has_taken_nothing() {
+    async fn a_request_that_leaves_the_queue_has_taken_nothing() {
         let admission = admission(|limits| {
             limits.concurrent_requests = 1;
             limits.requests_per_minute = 2;
@@ -259,7 +252,8 @@ mod tests {
             let leaves = tokio::time::timeout(Duration::from_secs(1), admission.enter(0)).await;
             assert!(leaves.is_err());
         }
-        assert_eq!(admission.waiting.load(Ordering::Relaxed), 0);
+        assert_eq!((admission.turn.waiting(), admission.turn.free()), (0, 1));
+        assert_eq!(admission.places.waiting(), 0);
         drop(held);
         assert!(admission.try_enter(0).is_some());
     }

@@ -22,7 +22,6 @@ mod pool;
 mod retry;
 #[cfg(any(test, feature = "scripted"))]
 pub mod scripted;
-mod window;
 
 use std::time::Duration;
 

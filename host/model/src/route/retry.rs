@@ -17,6 +17,7 @@ use crate::error::ModelError;
 use crate::model::{Model, Watch};
 use crate::tokenizer::Counter;
 use crate::unavailable::Unavailable;
+use toolhold_admission::Backoff;
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::routing::Routing;
@@ -55,9 +56,8 @@ impl Default for RetryPolicy {
 impl RetryPolicy {
     /// The wait after the `n`th failure (1, 2, 3…); `chance` is between 0 and 1.
     fn wait(&self, n: u32, chance: f64) -> Duration {
-        let doubled = 2_u32.saturating_pow(n.saturating_sub(1));
-        let most = self.backoff.saturating_mul(doubled).min(self.max_backoff);
-        most.mul_f64(0.5 + chance.clamp(0.0, 1.0) / 2.0)
+        Backoff::new(self.backoff, self.max_backoff)
+            .jittered(n, chance)
             .max(SHORTEST)
     }
 

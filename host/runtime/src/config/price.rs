@@ -1,8 +1,9 @@
 //! What an endpoint costs: `price_per_million`, or `gpu_hour` with `gpus` and `gpu_requests`.
 
 use crate::config::endpoint::Endpoint;
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer, de};
+use std::fmt;
 use toolhold_protocol::cost::{Amount, Price};
 
 /// An amount of money, as a number or a text.
@@ -11,19 +12,34 @@ pub struct Money(pub Amount);
 
 impl<'de> Deserialize<'de> for Money {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = match toml::Value::deserialize(deserializer)? {
-            toml::Value::Integer(number) => number.to_string(),
-            // The shortest decimal that means this number is what was written.
-            toml::Value::Float(number) => number.to_string(),
-            toml::Value::String(text) => text,
-            other => {
-                let found = other.type_str();
-                return Err(D::Error::custom(format!(
-                    "an amount of money is a number such as 0.15, and this is a {found}"
-                )));
-            }
-        };
-        text.parse().map(Self).map_err(D::Error::custom)
+        deserializer.deserialize_any(MoneyVisitor)
+    }
+}
+
+struct MoneyVisitor;
+
+impl Visitor<'_> for MoneyVisitor {
+    type Value = Money;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an amount of money, which is a number such as 0.15")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Money, E> {
+        text.parse().map(Money).map_err(E::custom)
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Money, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Money, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    /// The shortest decimal that means this number is what was written.
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Money, E> {
+        self.visit_str(&number.to_string())
     }
 }
 
@@ -152,7 +168,10 @@ mod tests {
         }
         for (text, expected) in [
             ("gpu_hour = -1", "no amount of money"),
-            ("gpu_hour = true", "a boolean"),
+            (
+                "gpu_hour = true",
+                "boolean `true`, expected an amount of money",
+            ),
             ("price_per_million = { promt = 1 }", "promt"),
         ] {
             let error = Endpoint::of_test(text).unwrap_err().to_string();

@@ -91,7 +91,10 @@ impl FromRequestParts<App> for Client {
         let peer = connection.map_or(Ipv4Addr::UNSPECIFIED.into(), |it| it.peer);
         let mut client = client(&parts.headers, peer, app).await?;
         client.trace = telemetry::remote(&parts.headers);
-        app.limiter.admit(&client.name)?;
+        app.key_rate.take(&client.name).map_err(|wait| {
+            let what = "more requests than this key may make in a minute";
+            ApiError::too_many_in_a_minute(what, wait)
+        })?;
         Ok(client)
     }
 }

@@ -2,37 +2,40 @@
 //! try more. A key that was good before is looked up whatever else comes from its address.
 
 use crate::http::error::ApiError;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
+use toolhold_admission::KeyedRate;
 
-/// Failed keys of one address in [`WINDOW`]; further ones are answered with 429.
-const MAX_FAILURES: u32 = 30;
-/// How long failures of an address are counted.
-const WINDOW: Duration = Duration::from_mins(1);
+/// Failed keys of one address in a minute; further ones are answered with 429.
+const MAX_FAILURES: u64 = 30;
 /// Addresses that are told apart; all others together count as one. And keys that are remembered.
 const MAX_ADDRESSES: usize = 8_192;
+/// Time between two looks for addresses that may be forgotten: each look goes through all.
+const FORGET_INTERVAL: Duration = Duration::from_secs(10);
 
 /// By digests of keys, which are no secrets.
 #[derive(Debug)]
 pub struct AuthThrottle {
+    failures: KeyedRate<IpAddr>,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    since: Instant,
-    failures: HashMap<IpAddr, u32>,
+    /// When addresses were last forgotten.
+    forgotten: Instant,
     good: HashSet<String>,
 }
 
 impl AuthThrottle {
     pub fn new() -> Self {
         Self {
+            failures: KeyedRate::per_minute(MAX_FAILURES),
             state: Mutex::new(State {
-                since: Instant::now(),
-                failures: HashMap::new(),
+                forgotten: Instant::now(),
                 good: HashSet::new(),
             }),
         }
@@ -41,28 +44,14 @@ impl AuthThrottle {
     /// # Errors
     /// Too many unknown keys came from this address, and this one was never good.
     pub fn admit(&self, peer: IpAddr, digest: &str) -> Result<(), ApiError> {
-        self.admit_at(Instant::now(), peer, digest)
-    }
-
-    fn admit_at(&self, now: Instant, peer: IpAddr, digest: &str) -> Result<(), ApiError> {
         let mut state = self.lock();
-        let mut age = now.saturating_duration_since(state.since);
-        if age >= WINDOW {
-            state.since = now;
-            state.failures.clear();
-            age = Duration::ZERO;
+        match self.failures.check(&self.place(&mut state, peer)) {
+            Err(wait) if !state.good.contains(digest) => Err(ApiError::too_many_in_a_minute(
+                "too many unknown keys came from your address",
+                wait,
+            )),
+            _ => Ok(()),
         }
-        let place = state.place(peer);
-        let failures = state.failures.get(&place).copied().unwrap_or(0);
-        if failures < MAX_FAILURES || state.good.contains(digest) {
-            return Ok(());
-        }
-        let seconds = WINDOW.saturating_sub(age).as_secs() + 1;
-        let seconds = u32::try_from(seconds).unwrap_or(60);
-        Err(ApiError::too_many(
-            format!("too many unknown keys came from your address; try again in {seconds} s"),
-            seconds,
-        ))
     }
 
     pub fn is_known(&self, digest: &str) {
@@ -79,18 +68,14 @@ impl AuthThrottle {
     pub fn is_unknown(&self, peer: IpAddr, digest: &str) {
         let mut state = self.lock();
         state.good.remove(digest);
-        let place = state.place(peer);
-        *state.failures.entry(place).or_default() += 1;
+        let place = self.place(&mut state, peer);
+        // Several keys may have been looked up at once; an empty bucket does not get emptier.
+        let _ = self.failures.take(&place);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    /// Under what a peer is counted: whoever has one IPv6 address has a network of them.
-    fn place(&self, peer: IpAddr) -> IpAddr {
+    /// Under what a peer is counted: a client that has one IPv6 address has a network of them. The lock keeps the
+    /// number of addresses within its bound.
+    fn place(&self, state: &mut State, peer: IpAddr) -> IpAddr {
         let peer = match peer.to_canonical() {
             IpAddr::V6(address) => {
                 let network = address.to_bits() >> 64 << 64;
@@ -98,10 +83,19 @@ impl State {
             }
             address @ IpAddr::V4(_) => address,
         };
-        if self.failures.len() < MAX_ADDRESSES || self.failures.contains_key(&peer) {
-            return peer;
+        let is_full = || self.failures.len() >= MAX_ADDRESSES && !self.failures.contains(&peer);
+        if is_full() && state.forgotten.elapsed() >= FORGET_INTERVAL {
+            state.forgotten = Instant::now();
+            self.failures.forget_idle();
         }
-        Ipv6Addr::UNSPECIFIED.into()
+        if is_full() {
+            return Ipv6Addr::UNSPECIFIED.into();
+        }
+        peer
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -109,6 +103,7 @@ impl State {
 mod tests {
     use super::*;
     use std::net::Ipv4Addr;
+    use tokio::time::advance;
 
     fn tries(auth_throttle: &AuthThrottle, peer: IpAddr) {
         for _ in 0..MAX_FAILURES {
@@ -118,8 +113,8 @@ mod tests {
         assert!(auth_throttle.admit(peer, "unknown").is_err(), "{peer}");
     }
 
-    #[test]
-    fn who_tries_keys_may_try_so_many_in_a_while() {
+    #[tokio::test(start_paused = true)]
+    async fn an_address_may_try_so_many_keys_in_a_minute() {
         let auth_throttle = AuthThrottle::new();
         let (one, other) = (Ipv4Addr::LOCALHOST.into(), Ipv4Addr::BROADCAST.into());
         auth_throttle.is_known("good");
@@ -129,12 +124,13 @@ mod tests {
         // It was revoked.
         auth_throttle.is_unknown(one, "good");
         assert!(auth_throttle.admit(one, "good").is_err());
-        let later = Instant::now() + WINDOW;
-        assert!(auth_throttle.admit_at(later, one, "unknown").is_ok());
+        advance(Duration::from_secs(61)).await;
+        assert!(auth_throttle.admit(one, "unknown").is_ok());
+        tries(&auth_throttle, one);
     }
 
-    #[test]
-    fn many_addresses_are_one() {
+    #[tokio::test(start_paused = true)]
+    async fn many_addresses_are_one() {
         let auth_throttle = AuthThrottle::new();
         let host = |network: u128, host: u128| Ipv6Addr::from_bits(network << 64 | host).into();
         tries(&auth_throttle, host(1, 1));
@@ -146,6 +142,11 @@ mod tests {
         tries(&auth_throttle, host(1_000_000, 1));
         assert!(auth_throttle.admit(host(2_000_000, 1), "unknown").is_err());
         assert!(auth_throttle.admit(host(2, 1), "unknown").is_ok());
-        assert!(auth_throttle.lock().failures.len() <= MAX_ADDRESSES + 1);
+        assert!(auth_throttle.failures.len() <= MAX_ADDRESSES + 1);
+        // Those that try no more are forgotten, and new ones are told apart again.
+        advance(Duration::from_secs(61)).await;
+        tries(&auth_throttle, host(1_000_000, 1));
+        assert!(auth_throttle.admit(host(2_000_000, 1), "unknown").is_ok());
+        assert_eq!(auth_throttle.failures.len(), 1);
     }
 }

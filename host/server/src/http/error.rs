@@ -6,6 +6,7 @@ use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use std::time::Duration;
 use toolhold_connections::is_too_slow;
 use toolhold_storage::{RecordError, StoreError};
 use utoipa::ToSchema;
@@ -125,6 +126,12 @@ impl ApiError {
     /// Something is there, and If-Match does not name it.
     pub fn precondition_required(message: impl Into<String>) -> Self {
         Self::new(StatusCode::PRECONDITION_REQUIRED, "conflict_error", message)
+    }
+
+    /// A rate a minute was exceeded; it has room again after `wait`.
+    pub fn too_many_in_a_minute(what: &str, wait: Duration) -> Self {
+        let seconds = u32::try_from(wait.as_secs().saturating_add(1)).unwrap_or(60);
+        Self::too_many(format!("{what}; try again in {seconds} s"), seconds)
     }
 
     pub fn too_many(message: impl Into<String>, seconds: u32) -> Self {

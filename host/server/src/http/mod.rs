@@ -11,7 +11,6 @@ mod error;
 mod event_redactor;
 mod events;
 mod health;
-mod limiter;
 mod messages;
 mod metrics;
 mod models;
@@ -36,8 +35,8 @@ use axum::middleware::Next;
 use axum::response::Response;
 use axum::{Router, middleware};
 use error::ApiError;
-use limiter::Limiter;
 use std::sync::Arc;
+use toolhold_admission::KeyedRate;
 use toolhold_connections::Guard;
 use toolhold_runtime::config::Configuration;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -52,7 +51,8 @@ use utoipa_axum::router::OpenApiRouter;
 #[derive(Debug, Clone)]
 pub struct App {
     pub dispatcher: Dispatcher,
-    pub limiter: Arc<Limiter>,
+    /// Requests of each key, by its name.
+    pub key_rate: Arc<KeyedRate<String>>,
     pub keys: Keys,
     /// Only this machine can reach us.
     pub is_local: bool,
@@ -69,7 +69,7 @@ impl App {
         Self {
             dispatcher,
             uploads: serve.module_upload.then(uploads),
-            limiter: Arc::new(Limiter::per_minute(serve.key_requests_per_minute)),
+            key_rate: Arc::new(KeyedRate::per_minute(serve.key_requests_per_minute.into())),
             keys: serve.keys,
             is_local: serve.listen.ip().is_loopback(),
             auth_throttle: Arc::new(AuthThrottle::new()),

@@ -1,6 +1,7 @@
 //! What `toolhold eval` prints for people: attempts on stderr as they end, and tables of at most 80
 //! columns on stdout when all have.
 
+use crate::terminal::columns::{self, Column, aligned, wrapped};
 use crate::terminal::style;
 use crate::terminal::style::{bad, bold, dim, good, line, plain, plural};
 use std::fmt::Write as _;
@@ -10,13 +11,22 @@ use toolhold_devkit::eval::bench::Attempt;
 use toolhold_devkit::eval::report::{Comparison, Report, Total};
 use toolhold_devkit::eval::set::Set;
 
-/// Columns of a table, and of a task's id in it.
-const WIDTH: usize = 80;
-const TASK: usize = 28;
-/// Columns of a configuration's name.
-const NAME: usize = 16;
-/// Characters of an answer that was wrong.
-const ANSWER: usize = 120;
+/// Cells of a table's line, and of a task's id in it.
+const WIDTH: u16 = 80;
+const TASK: u16 = 28;
+/// Cells of a configuration's name.
+const NAME: u16 = 16;
+/// Cells of an answer that was wrong.
+const ANSWER: u16 = 120;
+
+/// Characters of no width, which stand for a colour while a table is measured. No text that is shown has them:
+/// [`line`] escapes them.
+const MARKS: [(char, fn(&str) -> String); 3] = [
+    ('\u{2061}', good),
+    ('\u{2062}', bad),
+    ('\u{2063}', style::warn),
+];
+const MARK_END: char = '\u{2064}';
 
 /// stdout is where tables go, whatever stderr is.
 fn paint(colour: fn(&str) -> String, text: &str) -> String {
@@ -88,13 +98,16 @@ pub fn attempt(attempt: &Attempt, at: usize, all: usize, is_comparison: bool) {
         return;
     }
     let indent = " ".repeat(width * 2 + 4);
+    let room = WIDTH
+        .saturating_sub(u16::try_from(indent.len()).unwrap_or(WIDTH))
+        .max(1);
     let mut text = attempt.faults.join("; ");
     if attempt.seen.error.is_none() {
         let answer = attempt.seen.answer();
         let words: Vec<&str> = answer.split_whitespace().collect();
         let _ = write!(text, "; it answered: {}", cut(&words.join(" "), ANSWER));
     }
-    for text in wrapped(&line(&text), WIDTH - indent.len()) {
+    for text in wrapped(&line(&text), room) {
         eprintln!("{indent}{text}");
     }
     let show = format!("toolhold show {}", attempt.seen.run);
@@ -120,85 +133,129 @@ pub fn report(report: &Report<'_>) {
     }
 }
 
+/// A table with its headings; each column at least as wide as the layout says.
+fn table(layout: &[Column], headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>) {
+    let headings = headings.iter().map(|&heading| heading.into()).collect();
+    let rows = std::iter::once(headings).chain(rows);
+    for (at, line) in aligned(layout, 1, rows).iter().enumerate() {
+        if at == 0 {
+            println!("{}", paint(bold, line));
+        } else {
+            println!("{}", painted(line));
+        }
+    }
+}
+
+/// The line with the colours that its [`MARKS`] stand for.
+fn painted(mut line: &str) -> String {
+    let mut text = String::new();
+    while let Some((before, marked)) = line.split_once(|c| MARKS.iter().any(|(mark, _)| *mark == c))
+    {
+        let mark = line
+            .get(before.len()..)
+            .and_then(|rest| rest.chars().next());
+        let (inner, after) = marked.split_once(MARK_END).unwrap_or((marked, ""));
+        text.push_str(before);
+        match MARKS.iter().find(|(own, _)| Some(*own) == mark) {
+            Some((_, colour)) => text.push_str(&paint(*colour, inner)),
+            None => text.push_str(inner),
+        }
+        line = after;
+    }
+    text + line
+}
+
 fn costs_by_task(report: &Report<'_>) {
-    let head = format!(
-        "{:TASK$} level success   steps   tokens      time  repairs",
-        "task"
-    );
-    println!("{}", paint(bold, &head));
-    for task in &report.tasks {
-        let Some(total) = task.totals.first() else {
-            continue;
-        };
-        println!(
-            "{:TASK$} {:>5} {} {:>7} {:>8} {:>9} {:>8}",
+    let mut layout = vec![Column::Left(TASK)];
+    layout.extend([5, 7, 7, 8, 9, 8].map(Column::Right));
+    let headings = [
+        "task", "level", "success", "steps", "tokens", "time", "repairs",
+    ];
+    let rows = report.tasks.iter().filter_map(|task| {
+        let total = task.totals.first()?;
+        Some(vec![
             cut(task.id, TASK),
-            task.level,
-            success(total, 7),
+            task.level.to_string(),
+            success(total),
             mean(total, |total| format!("{:.1}", total.mean_steps)),
             mean(total, tokens),
             mean(total, seconds),
-            total.counts.repairs,
-        );
-    }
+            total.counts.repairs.to_string(),
+        ])
+    });
+    table(&layout, &headings, rows);
 }
 
 fn successes_by_task(report: &Report<'_>) {
     // What is left of the line, shared by the configurations.
-    let room = (WIDTH - TASK - 6) / report.configurations.len() - 1;
-    let width = room.min(NAME);
-    let mut head = format!("{:TASK$} level", "task");
+    let configurations = u16::try_from(report.configurations.len()).unwrap_or(u16::MAX);
+    let room = ((WIDTH - TASK - 6) / configurations.max(1)).saturating_sub(1);
+    let width = room.clamp(1, NAME);
+    let mut layout = vec![Column::Left(TASK), Column::Right(5)];
+    let mut headings = vec!["task".to_owned(), "level".to_owned()];
     for own in &report.configurations {
-        let _ = write!(head, " {:>width$}", cut(own.name, width));
+        layout.push(Column::Right(width));
+        headings.push(cut(own.name, width));
     }
-    println!("{}", paint(bold, &head));
-    for task in &report.tasks {
-        let mut line = format!("{:TASK$} {:>5}", cut(task.id, TASK), task.level);
-        for total in &task.totals {
-            let _ = write!(line, " {}", success(total, width));
-        }
-        println!("{line}");
-    }
+    let rows = report.tasks.iter().map(|task| {
+        let mut row = vec![cut(task.id, TASK), task.level.to_string()];
+        row.extend(task.totals.iter().map(success));
+        row
+    });
+    let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
+    table(&layout, &headings, rows);
 }
 
 fn totals(report: &Report<'_>) {
-    let head = format!(
-        "{:NAME$} {:>9} {:>6} {:>12} {:>7} {:>10} {:>10}",
-        "configuration", "success", "rate", "95 % range", "steps", "tokens", "time"
-    );
-    println!("{}", paint(bold, &head));
-    for own in &report.configurations {
+    let mut layout = vec![Column::Left(NAME)];
+    layout.extend([9, 6, 12, 7, 10, 10].map(Column::Right));
+    let headings = [
+        "configuration",
+        "success",
+        "rate",
+        "95 % range",
+        "steps",
+        "tokens",
+        "time",
+    ];
+    let rows = report.configurations.iter().map(|own| {
         let total = &own.total;
-        println!(
-            "{:NAME$} {} {:>6} {:>12} {:>7} {:>10} {:>10}",
+        vec![
             cut(own.name, NAME),
-            success(total, 9),
+            success(total),
             mean(total, |total| format!("{:.0} %", total.rate * 100.0)),
             interval(total),
             mean(total, |total| format!("{:.1}", total.mean_steps)),
             mean(total, tokens),
             mean(total, seconds),
-        );
-    }
+        ]
+    });
+    table(&layout, &headings, rows);
     println!();
-    let head = format!(
-        "{:NAME$} {:>7} {:>8} {:>12} {:>7} {:>9} {:>15}",
-        "in all", "repairs", "unusable", "failed calls", "retries", "fallbacks", "endpoint failed"
-    );
-    println!("{}", paint(bold, &head));
-    for own in &report.configurations {
+    let mut layout = vec![Column::Left(NAME)];
+    layout.extend([7, 8, 12, 7, 9, 15].map(Column::Right));
+    let headings = [
+        "in all",
+        "repairs",
+        "unusable",
+        "failed calls",
+        "retries",
+        "fallbacks",
+        "endpoint failed",
+    ];
+    let rows = report.configurations.iter().map(|own| {
         let counts = &own.total.counts;
-        println!(
-            "{:NAME$} {:>7} {:>8} {:>12} {:>7} {:>9} {:>15}",
+        vec![
             cut(own.name, NAME),
-            counts.repairs,
-            counts.unusable,
-            counts.failed_calls,
-            counts.retries,
-            counts.fallbacks,
-            own.total.endpoint_failures,
-        );
-    }
+            counts.repairs.to_string(),
+            counts.unusable.to_string(),
+            counts.failed_calls.to_string(),
+            counts.retries.to_string(),
+            counts.fallbacks.to_string(),
+            own.total.endpoint_failures.to_string(),
+        ]
+    });
+    table(&layout, &headings, rows);
     comparisons(report);
 }
 
@@ -207,21 +264,24 @@ fn comparisons(report: &Report<'_>) {
         return;
     };
     println!();
-    let head = format!(
-        "{:NAME$} {:>9} {:>12} {:>7} {:>9} {:>9} {:>9}",
-        "difference", "success", "tasks +/-/=", "p", "steps", "tokens", "time"
-    );
-    println!("{}", paint(bold, &head));
     let Some(base) = report.configurations.first().map(|own| own.total) else {
         return;
     };
-    for (one, own) in report
-        .comparisons
-        .iter()
-        .zip(report.configurations.iter().skip(1))
-    {
-        println!("{}", comparison(one, &base, &own.total));
-    }
+    let mut layout = vec![Column::Left(NAME)];
+    layout.extend([9, 12, 7, 9, 9, 9].map(Column::Right));
+    let headings = [
+        "difference",
+        "success",
+        "tasks +/-/=",
+        "p",
+        "steps",
+        "tokens",
+        "time",
+    ];
+    let others = report.configurations.iter().skip(1);
+    let rows = report.comparisons.iter().zip(others);
+    let rows = rows.map(|(one, own)| comparison(one, &base, &own.total));
+    table(&layout, &headings, rows);
     let note = format!(
         "Against {}; success in percentage points. +/-/=: tasks solved more often, less often, as often; \
          p: exact sign test over these.",
@@ -232,33 +292,34 @@ fn comparisons(report: &Report<'_>) {
     }
 }
 
-fn comparison(one: &Comparison<'_>, base: &Total, own: &Total) -> String {
+fn comparison(one: &Comparison<'_>, base: &Total, own: &Total) -> Vec<String> {
     let tasks = format!("{}/{}/{}", one.better, one.worse, one.equal);
     let p = if one.p < 0.001 {
         "<0.001".into()
     } else {
         format!("{:.3}", one.p)
     };
-    format!(
-        "{:NAME$} {:>+9.1} {tasks:>12} {p:>7} {:>+9.1} {:>9} {:>9}",
+    vec![
         cut(one.name, NAME),
-        one.difference * 100.0,
-        own.mean_steps - base.mean_steps,
+        format!("{:+.1}", one.difference * 100.0),
+        tasks,
+        p,
+        format!("{:+.1}", own.mean_steps - base.mean_steps),
         change(base.mean_tokens, own.mean_tokens),
         change(base.mean_seconds, own.mean_seconds),
-    )
+    ]
 }
 
-/// 3/4, in the colour that it deserves.
-fn success(total: &Total, width: usize) -> String {
-    let text = format!("{}/{}", total.successes, total.attempts);
-    let text = format!("{text:>width$}");
-    match (total.attempts, total.successes) {
-        (0, _) => format!("{:>width$}", "-"),
-        (all, own) if all == own => paint(good, &text),
-        (_, 0) => paint(bad, &text),
-        _ => paint(style::warn, &text),
-    }
+/// 3/4, with the mark of its colour.
+fn success(total: &Total) -> String {
+    let [(good, _), (bad, _), (warn, _)] = MARKS;
+    let mark = match (total.attempts, total.successes) {
+        (0, _) => return "-".into(),
+        (all, own) if all == own => good,
+        (_, 0) => bad,
+        _ => warn,
+    };
+    format!("{mark}{}/{}{MARK_END}", total.successes, total.attempts)
 }
 
 /// Of no attempts there is no mean.
@@ -290,34 +351,27 @@ fn change(from: f64, to: f64) -> String {
     }
 }
 
-fn cut(text: &str, most: usize) -> String {
-    let text = line(text);
-    if text.chars().count() <= most {
-        return text;
-    }
-    let kept: String = text.chars().take(most.saturating_sub(1)).collect();
-    kept + "…"
+fn cut(text: &str, most: u16) -> String {
+    columns::cut(&line(text), most.into())
 }
 
-/// Lines of at most `width` characters, broken at spaces where there are any.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let letters: Vec<char> = word.chars().collect();
-        for piece in letters.chunks(width.max(1)) {
-            let Some(line) = lines.last_mut() else {
-                return lines;
-            };
-            let used = line.chars().count();
-            if used > 0 && used + 1 + piece.len() > width {
-                lines.push(piece.iter().collect());
-            } else {
-                if used > 0 {
-                    line.push(' ');
-                }
-                line.extend(piece);
-            }
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_take_no_room_and_leave_no_trace() {
+        let [(all, _), (none, _), _] = MARKS;
+        let rows = [
+            vec!["日本".to_owned(), format!("{all}3/3{MARK_END}")],
+            vec!["plain".to_owned(), format!("{none}0/12{MARK_END}")],
+        ];
+        let lines = aligned(&[Column::Left(6), Column::Right(7)], 1, rows);
+        let painted: Vec<String> = lines.iter().map(|line| painted(line)).collect();
+        let expected = [
+            format!("日本       {}", paint(good, "3/3")),
+            format!("plain     {}", paint(bad, "0/12")),
+        ];
+        assert_eq!(painted, expected);
     }
-    lines
 }

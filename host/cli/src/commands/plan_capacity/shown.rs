@@ -1,10 +1,9 @@
 //! A plan as a person and as a program read it.
 
-use crate::terminal::columns::columns;
+use crate::terminal::columns::{Column, aligned, columns};
 use crate::terminal::style;
 use crate::terminal::style::{count, line};
 use serde_json::{Value, json};
-use std::fmt::Write as _;
 use toolhold_devkit::capacity::{Inputs, Level, Measured, Plan, Sourced, Spread};
 
 /// What was measured.
@@ -61,25 +60,31 @@ fn rows(inputs: &Inputs) -> [Row<'_>; 9] {
 
 /// Every input, with where it came from.
 pub fn inputs(inputs: &Inputs, rate_source: &str) -> String {
+    let layout = [
+        Column::Left(26),
+        Column::Right(9),
+        Column::Right(9),
+        Column::Right(9),
+        Column::Left(0),
+    ];
+    let head = ["inputs", "mean", "p50", "p95", " from"].map(str::to_owned);
     let known = rows(inputs).into_iter().filter_map(|(name, write, input)| {
         let input = input.as_ref()?;
         let Spread { mean, p50, p95 } = input.spread;
-        let (mean, p50, p95) = (write(mean), write(p50), write(p95));
-        Some(format!(
-            "  {name:<24}{mean:>10}{p50:>10}{p95:>10}  {}\n",
-            line(&input.source)
-        ))
+        let source = format!(" {}", line(&input.source));
+        Some([
+            format!("  {name}"),
+            write(mean),
+            write(p50),
+            write(p95),
+            source,
+        ])
     });
-    format!(
-        "{:<26}{:>10}{:>10}{:>10}  from\n{}  {:<54}  {}\n\n",
-        "inputs",
-        "mean",
-        "p50",
-        "p95",
-        known.collect::<String>(),
-        "price",
-        line(rate_source)
-    )
+    let nothing = String::new;
+    let source = format!(" {}", line(rate_source));
+    let price = ["  price".into(), nothing(), nothing(), nothing(), source];
+    let rows = std::iter::once(head).chain(known).chain([price]);
+    aligned(&layout, 1, rows).join("\n") + "\n\n"
 }
 
 /// What follows.
@@ -89,15 +94,12 @@ pub fn plans(
     currency: &str,
     is_priced: bool,
 ) -> String {
-    let mut text = format!(
-        "{:<32}{:>12}{:>10}{:>10}\n",
-        "results (--explain says how)", "mean", "p50", "p95"
-    );
+    let mut rows = vec![["results (--explain says how)", "mean", "p50", "p95"].map(str::to_owned)];
     let mut row = |name: &str, write: &dyn Fn(f64) -> String, of: &dyn Fn(&Plan) -> Option<f64>| {
         let [mean, p50, p95] = plans
             .each_ref()
             .map(|plan| of(plan).map_or("unknown".into(), write));
-        let _ = writeln!(text, "  {name:<30}{mean:>12}{p50:>10}{p95:>10}");
+        rows.push([format!("  {name}"), mean, p50, p95]);
     };
     row("latency of a request", &seconds, &|plan| {
         Some(plan.request_latency)
@@ -129,7 +131,13 @@ pub fn plans(
         &money,
         &|plan| plan.million_tokens_cost,
     );
-    text
+    let layout = [
+        Column::Left(32),
+        Column::Right(11),
+        Column::Right(9),
+        Column::Right(9),
+    ];
+    aligned(&layout, 1, rows).join("\n") + "\n"
 }
 
 fn seconds(seconds: f64) -> String {

@@ -1,18 +1,23 @@
 //! The table that `toolhold selftest` prints for people: 100 columns, cells wrapped.
 
 use super::Report;
+use crate::terminal::columns::{Column, wrapped_row};
 use crate::terminal::style;
 use crate::terminal::style::{bad, bold, dim, good, plain, warn};
 use std::io::{IsTerminal as _, Write as _};
 use toolhold_hostile::{Attack, Outcome, Verdict};
 
-/// Columns of each cell; with the mark, the row and what is between them: 100.
-const ATTACK: usize = 33;
-const HAPPENED: usize = 38;
+/// The row, the attack, what happened, the time and the memory; with the mark and what is between them: 100
+/// cells. The last two are as wide as [`style::duration`] (of less than two hours) and [`style::bytes`] get.
+const LAYOUT: [Column; 5] = [
+    Column::Right(3),
+    Column::Left(33),
+    Column::Left(36),
+    Column::Right(8),
+    Column::Right(10),
+];
+const GAP: u16 = 2;
 const HELD: &str = "✓";
-/// As wide as [`style::duration`] (of less than two hours) and [`style::bytes`] get.
-const TIME: usize = 8;
-const MEMORY: usize = 10;
 
 /// stdout is where the table goes, whatever stderr is.
 fn paint(colour: fn(&str) -> String, text: &str) -> String {
@@ -24,11 +29,10 @@ fn paint(colour: fn(&str) -> String, text: &str) -> String {
 }
 
 pub fn head() {
-    let line = format!(
-        "  row  {:ATTACK$}  {:HAPPENED$} {:>TIME$} {:>MEMORY$}",
-        "attack", "what happened", "time", "memory"
-    );
-    println!("{}", paint(bold, line.trim_end()));
+    let headings = ["row", "attack", "what happened", "time", "memory"];
+    for line in wrapped_row(LAYOUT, GAP, headings) {
+        println!("{}", paint(bold, &format!("  {line}")));
+    }
 }
 
 pub fn line(attack: &Attack, verdict: &Verdict) {
@@ -52,28 +56,17 @@ fn lines(mark: &str, attack: &Attack, verdict: &Verdict) -> Vec<String> {
     };
     let micros = u64::try_from(verdict.duration.as_micros()).unwrap_or(u64::MAX);
     let memory = verdict.memory_bytes.map(style::bytes).unwrap_or_default();
+    let row = attack.row.to_string();
+    let time = style::duration(micros);
     // Escaped first, so that a line is as wide as it looks.
-    let (left, right) = (
-        wrapped(attack.attack, ATTACK),
-        wrapped(&plain(&happened), HAPPENED),
-    );
-    let empty = String::new();
-    let line = |at: usize| {
-        let cell = |column: &[String]| column.get(at).unwrap_or(&empty).clone();
-        let (mark, row, time, memory) = if at == 0 {
-            let time = style::duration(micros);
-            (mark, attack.row.to_string(), time, &*memory)
-        } else {
-            (" ", String::new(), String::new(), "")
-        };
-        let line = format!(
-            "{mark} {row:>3}  {:ATTACK$}  {:HAPPENED$} {time:>TIME$} {memory:>MEMORY$}",
-            cell(&left),
-            cell(&right)
-        );
-        line.trim_end().to_owned()
-    };
-    (0..left.len().max(right.len())).map(line).collect()
+    let happened = plain(&happened);
+    let cells = [&row, attack.attack, &happened, &time, &memory];
+    let mut lines = wrapped_row(LAYOUT, GAP, cells);
+    for (at, line) in lines.iter_mut().enumerate() {
+        let mark = if at == 0 { mark } else { " " };
+        *line = format!("{mark} {line}");
+    }
+    lines
 }
 
 pub fn foot(report: &Report<'_>) {
@@ -96,32 +89,9 @@ pub fn foot(report: &Report<'_>) {
     }
 }
 
-/// Lines of at most `width` characters, broken at spaces where there are any.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let letters: Vec<char> = word.chars().collect();
-        for piece in letters.chunks(width) {
-            let Some(line) = lines.last_mut() else {
-                return lines;
-            };
-            let used = line.chars().count();
-            if used == 0 {
-                line.extend(piece);
-            } else if used + 1 + piece.len() <= width {
-                line.push(' ');
-                line.extend(piece);
-            } else {
-                lines.push(piece.iter().collect());
-            }
-        }
-    }
-    lines
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{HELD, lines, wrapped};
+    use super::{HELD, lines};
     use std::time::Duration;
     use toolhold_hostile::{Attack, Outcome, Verdict, suite};
 
@@ -162,12 +132,5 @@ mod tests {
             100,
             "and no column is wasted"
         );
-    }
-
-    #[test]
-    fn cells_are_as_wide_as_they_may_be() {
-        assert_eq!(wrapped("a bc def", 4), ["a bc", "def"]);
-        assert_eq!(wrapped("abcdefghij k", 4), ["abcd", "efgh", "ij k"]);
-        assert_eq!(wrapped("", 4), [""]);
     }
 }

@@ -3,15 +3,16 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
 use tokio::time::Instant;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// A sliding window. Exact, because whoever sets a limit copies the one that the endpoint enforces, and a
-/// bucket would let twice as much pass in its first minute.
+/// Amounts of the last minute, which together stay within a limit.
+///
+/// It is exact, because an operator copies the limit that the other side enforces: a bucket ([`Rate`](crate::Rate))
+/// would let twice as much pass in its first minute.
 #[derive(Debug)]
-pub(super) struct Window {
+pub struct SlidingWindow {
     /// 0: no limit.
     limit: u64,
     state: Mutex<State>,
@@ -31,23 +32,24 @@ struct Entry {
     amount: u64,
 }
 
-/// What was taken, for whoever learns later how much it really was.
+/// An amount that was taken; [`SlidingWindow::settle`] corrects it.
 #[derive(Debug)]
-pub(super) struct Taken(u64);
+pub struct Taken(u64);
 
-impl Window {
-    pub fn new(limit: u64) -> Self {
+impl SlidingWindow {
+    /// At most `limit` in any minute. 0: not limited.
+    pub fn per_minute(limit: u64) -> Self {
         Self {
             limit,
             state: Mutex::default(),
         }
     }
 
-    /// Takes `amount` of this minute's. More than the whole limit is taken when there is nothing else in
-    /// the minute: it would never be possible otherwise.
+    /// Takes `amount` of this minute's; `None` where there is no limit. More than the whole limit is taken when
+    /// there is nothing else in the minute: it would never be possible otherwise.
     ///
     /// # Errors
-    /// How long until there may be enough.
+    /// The time until there may be enough.
     pub fn take(&self, amount: u64) -> Result<Option<Taken>, Duration> {
         if self.limit == 0 {
             return Ok(None);
@@ -69,7 +71,7 @@ impl Window {
         Ok(Some(Taken(number)))
     }
 
-    /// What was taken was really this much.
+    /// Corrects an amount that was estimated: `amount` is what it was.
     pub fn settle(&self, taken: &Taken, amount: u64) {
         let mut state = self.lock();
         let Ok(place) = state
@@ -99,7 +101,7 @@ impl State {
         }
     }
 
-    /// Until no more than `most` is left of what there is now.
+    /// The time until no more than `most` is left of what there is now.
     fn wait(&self, most: u64, now: Instant) -> Duration {
         let mut left = self.sum;
         for entry in &self.entries {
@@ -114,9 +116,8 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::advance;
-
     use super::*;
+    use tokio::time::advance;
 
     fn seconds(n: u64) -> Duration {
         Duration::from_secs(n)
@@ -124,7 +125,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn no_minute_holds_more_than_the_limit() {
-        let window = Window::new(3);
+        let window = SlidingWindow::per_minute(3);
         for _ in 0..3 {
             window.take(1).unwrap();
             advance(seconds(10)).await;
@@ -139,7 +140,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_was_too_much_is_given_back() {
-        let window = Window::new(100);
+        let window = SlidingWindow::per_minute(100);
         let taken = window.take(90).unwrap().unwrap();
         assert!(window.take(20).is_err());
         window.settle(&taken, 10);
@@ -154,12 +155,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn more_than_a_minutes_worth_passes_alone() {
-        let window = Window::new(100);
+        let window = SlidingWindow::per_minute(100);
         window.take(1).unwrap();
         assert_eq!(window.take(500).unwrap_err(), seconds(60));
         advance(seconds(60)).await;
         window.take(500).unwrap();
         assert!(window.take(1).is_err());
-        assert!(Window::new(0).take(u64::MAX).unwrap().is_none());
+        assert!(
+            SlidingWindow::per_minute(0)
+                .take(u64::MAX)
+                .unwrap()
+                .is_none()
+        );
     }
 }
