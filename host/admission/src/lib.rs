@@ -33,5 +33,5 @@ mod queue;
 mod rate;
 
 pub use backoff::Backoff;
-pub use queue::{FairQueue, Key, Lane, Permit, Refusal};
+pub use queue::{FairQueue, Lane, LaneKey, Permit, QueueRefusal};
 pub use rate::{KeyedRate, Rate};

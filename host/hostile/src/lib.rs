@@ -44,8 +44,8 @@ mod secrets;
 mod tenants;
 mod trust;
 
-pub use attack::{Attack, Outcome, Verdict, run};
-pub use fault::Fault;
+pub use attack::{Attack, AttackOutcome, AttackVerdict, run};
+pub use fault::AttackFailure;
 pub use lab::{Lab, Scale};
 
 /// Rows of THREATS.md that try other parts of Toolhold than the sandbox, and where they are tried.

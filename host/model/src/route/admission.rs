@@ -1,5 +1,5 @@
-//! The limits of one endpoint, over all runs of the process: requests at the same time, requests and
-//! tokens in a minute, and who may wait for them.
+//! The limits of one endpoint, shared by all runs of the process: concurrent requests, requests and tokens
+//! per minute, and a bounded queue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,14 +9,14 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::later;
-use super::window::{Taken, Window};
+use super::window::{SlidingWindow, Taken};
 
-/// What an endpoint is spared. Zeros: no limit.
+/// The limits of an endpoint. 0 means no limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct EndpointLimits {
     pub concurrent_requests: usize,
     pub requests_per_minute: u64,
-    /// Prompts and answers; counted as estimated until the endpoint says how many there were.
+    /// Tokens of prompts and answers; an estimate counts until the endpoint reports the number.
     pub tokens_per_minute: u64,
     /// Requests that may wait; more are refused at once.
     pub waiting_requests: usize,
@@ -24,7 +24,7 @@ pub struct Limits {
     pub queue_timeout: Duration,
 }
 
-impl Default for Limits {
+impl Default for EndpointLimits {
     fn default() -> Self {
         Self {
             concurrent_requests: 0,
@@ -38,17 +38,17 @@ impl Default for Limits {
 
 #[derive(Debug)]
 pub(super) struct Admission {
-    limits: Limits,
+    limits: EndpointLimits,
     places: Arc<Semaphore>,
-    requests: Window,
-    tokens: Window,
-    /// Held by whoever is next to take of the minute. Fair, so that many small requests do not keep a
-    /// large one waiting; and dropped when its holder leaves, who has then taken nothing.
+    requests: SlidingWindow,
+    tokens: SlidingWindow,
+    /// Held by the request that takes from the per-minute windows next. The lock is fair, so that many small
+    /// requests do not starve a large one. A holder that is dropped while waiting has taken nothing.
     turn: Mutex<()>,
     waiting: AtomicUsize,
 }
 
-/// Why there was no place.
+/// Why a request was not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
     Queue { waiting: usize },
@@ -57,41 +57,41 @@ pub(super) enum Full {
 
 /// The right to send one request, until dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct AdmissionPermit {
     _permit: Option<OwnedSemaphorePermit>,
     tokens: Option<Taken>,
 }
 
 impl Admission {
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: EndpointLimits) -> Self {
         Self {
             places: Arc::new(Semaphore::new(
                 limits.concurrent_requests.min(Semaphore::MAX_PERMITS),
             )),
-            requests: Window::new(limits.requests_per_minute),
-            tokens: Window::new(limits.tokens_per_minute),
+            requests: SlidingWindow::new(limits.requests_per_minute),
+            tokens: SlidingWindow::new(limits.tokens_per_minute),
             turn: Mutex::new(()),
             waiting: AtomicUsize::new(0),
             limits,
         }
     }
 
-    /// A place, if there is one right now and nobody waits for it.
-    pub fn try_enter(&self, tokens: u64) -> Option<Place> {
+    /// A permit, if one is free and no request waits for it.
+    pub fn try_enter(&self, tokens: u64) -> Option<AdmissionPermit> {
         let permit = match self.limits.concurrent_requests {
             0 => None,
             _ => Some(self.places.clone().try_acquire_owned().ok()?),
         };
         let _turn = self.turn.try_lock().ok()?;
         let tokens = self.take(tokens).ok()?;
-        Some(Place {
+        Some(AdmissionPermit {
             _permit: permit,
             tokens,
         })
     }
 
-    /// Waits for a place, first come, first served.
-    pub async fn enter(&self, tokens: u64) -> Result<Place, Full> {
+    /// Waits for a permit, first come, first served.
+    pub async fn enter(&self, tokens: u64) -> Result<AdmissionPermit, Full> {
         if let Some(place) = self.try_enter(tokens) {
             return Ok(place);
         }
@@ -103,7 +103,7 @@ impl Admission {
             .unwrap_or(Err(Full::Timeout { wait: None }))
     }
 
-    async fn wait(&self, tokens: u64, deadline: Instant) -> Result<Place, Full> {
+    async fn wait(&self, tokens: u64, deadline: Instant) -> Result<AdmissionPermit, Full> {
         let permit = match self.limits.concurrent_requests {
             0 => None,
             // Never closed.
@@ -113,12 +113,12 @@ impl Admission {
         loop {
             match self.take(tokens) {
                 Ok(tokens) => {
-                    return Ok(Place {
+                    return Ok(AdmissionPermit {
                         _permit: permit,
                         tokens,
                     });
                 }
-                // Waiting would be in vain.
+                // The window cannot have room before the deadline.
                 Err(wait) if Instant::now() + wait > deadline => {
                     return Err(Full::Timeout { wait: Some(wait) });
                 }
@@ -127,7 +127,7 @@ impl Admission {
         }
     }
 
-    /// Takes of both, or of none. The turn is held.
+    /// Takes from both windows or from neither. The caller holds `turn`.
     fn take(&self, tokens: u64) -> Result<Option<Taken>, Duration> {
         let taken = self.tokens.take(tokens)?;
         match self.requests.take(1) {
@@ -142,7 +142,7 @@ impl Admission {
     }
 
     /// The request had this many tokens.
-    pub fn settle(&self, place: &Place, tokens: u64) {
+    pub fn settle(&self, place: &AdmissionPermit, tokens: u64) {
         if let Some(taken) = &place.tokens {
             self.tokens.settle(taken, tokens);
         }
@@ -173,8 +173,8 @@ impl Drop for Waiter<'_> {
 mod tests {
     use super::*;
 
-    fn admission(change: impl FnOnce(&mut Limits)) -> Arc<Admission> {
-        let mut limits = Limits::default();
+    fn admission(change: impl FnOnce(&mut EndpointLimits)) -> Arc<Admission> {
+        let mut limits = EndpointLimits::default();
         change(&mut limits);
         Arc::new(Admission::new(limits))
     }

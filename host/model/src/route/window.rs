@@ -1,4 +1,4 @@
-//! How much of something there may be in any minute: requests, or tokens.
+//! A limit per minute, of requests or of tokens.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,34 +8,34 @@ use tokio::time::Instant;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// A sliding window. Exact, because whoever sets a limit copies the one that the endpoint enforces, and a
+/// A sliding window. It is exact because operators copy the limit that the endpoint enforces, and a token
 /// bucket would let twice as much pass in its first minute.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(super) struct SlidingWindow {
     /// 0: no limit.
     limit: u64,
-    state: Mutex<State>,
+    state: Mutex<SlidingWindowState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    entries: VecDeque<Entry>,
+struct SlidingWindowState {
+    entries: VecDeque<WindowEntry>,
     sum: u64,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct WindowEntry {
     number: u64,
     at: Instant,
     amount: u64,
 }
 
-/// What was taken, for whoever learns later how much it really was.
+/// What was taken from the window, to be corrected once the real amount is known.
 #[derive(Debug)]
 pub(super) struct Taken(u64);
 
-impl Window {
+impl SlidingWindow {
     pub fn new(limit: u64) -> Self {
         Self {
             limit,
@@ -43,11 +43,11 @@ impl Window {
         }
     }
 
-    /// Takes `amount` of this minute's. More than the whole limit is taken when there is nothing else in
-    /// the minute: it would never be possible otherwise.
+    /// Takes `amount` from the current minute. An amount above the whole limit is taken when the window is
+    /// empty; otherwise it could never pass.
     ///
     /// # Errors
-    /// How long until there may be enough.
+    /// The wait until the window may have room.
     pub fn take(&self, amount: u64) -> Result<Option<Taken>, Duration> {
         if self.limit == 0 {
             return Ok(None);
@@ -61,7 +61,7 @@ impl Window {
         let number = state.next;
         state.next += 1;
         state.sum = state.sum.saturating_add(amount);
-        state.entries.push_back(Entry {
+        state.entries.push_back(WindowEntry {
             number,
             at: now,
             amount,
@@ -69,7 +69,7 @@ impl Window {
         Ok(Some(Taken(number)))
     }
 
-    /// What was taken was really this much.
+    /// Corrects a taken amount to the real one.
     pub fn settle(&self, taken: &Taken, amount: u64) {
         let mut state = self.lock();
         let Ok(place) = state
@@ -83,12 +83,12 @@ impl Window {
         state.sum = state.sum.saturating_sub(before).saturating_add(amount);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SlidingWindowState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl SlidingWindowState {
     fn forget(&mut self, now: Instant) {
         while let Some(first) = self.entries.front() {
             if first.at + MINUTE > now {
@@ -99,7 +99,7 @@ impl State {
         }
     }
 
-    /// Until no more than `most` is left of what there is now.
+    /// The time until at most `most` of the current entries remain in the window.
     fn wait(&self, most: u64, now: Instant) -> Duration {
         let mut left = self.sum;
         for entry in &self.entries {
@@ -124,7 +124,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn no_minute_holds_more_than_the_limit() {
-        let window = Window::new(3);
+        let window = SlidingWindow::new(3);
         for _ in 0..3 {
             window.take(1).unwrap();
             advance(seconds(10)).await;
@@ -139,7 +139,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_was_too_much_is_given_back() {
-        let window = Window::new(100);
+        let window = SlidingWindow::new(100);
         let taken = window.take(90).unwrap().unwrap();
         assert!(window.take(20).is_err());
         window.settle(&taken, 10);
@@ -154,12 +154,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn more_than_a_minutes_worth_passes_alone() {
-        let window = Window::new(100);
+        let window = SlidingWindow::new(100);
         window.take(1).unwrap();
         assert_eq!(window.take(500).unwrap_err(), seconds(60));
         advance(seconds(60)).await;
         window.take(500).unwrap();
         assert!(window.take(1).is_err());
-        assert!(Window::new(0).take(u64::MAX).unwrap().is_none());
+        assert!(SlidingWindow::new(0).take(u64::MAX).unwrap().is_none());
     }
 }

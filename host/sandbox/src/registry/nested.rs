@@ -1,11 +1,11 @@
 //! Nested calls without a pipeline: straight to the registry. For programs that embed the sandbox alone.
 
-use super::Shared;
+use super::RegistryState;
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
 use toolhold_policy::{Invocation, NestedCall, NestedCalls, NestedResult};
 
-impl NestedCalls for Shared {
+impl NestedCalls for RegistryState {
     fn call(self: Arc<Self>, call: NestedCall) -> BoxFuture<'static, NestedResult> {
         Box::pin(async move {
             let invocation = Invocation {
